@@ -1,0 +1,63 @@
+"""The exceptions of hooklane: each one's type says whose fault it is, its docstring what is true now."""
+
+from __future__ import annotations
+
+
+class HooklaneError(Exception):
+    """The root of the family: everything that hooklane raises on purpose."""
+
+
+class UsageError(HooklaneError):
+    """The caller asked for something that cannot be; nothing was changed."""
+
+
+class ConfigError(UsageError):
+    """One or more settings are wrong; *problems* names each with what was expected."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+
+
+class MissingExtra(UsageError):
+    """An optional dependency is not installed; the message holds the command that installs it."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed: run  pip install 'hooklane[{extra}]'")
+        self.extra = extra
+
+
+class StoreError(HooklaneError):
+    """The store did not do what was asked; unless a subclass says more, the outcome is unknown."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or is busy beyond its bound; nothing was stored by this call."""
+
+
+class StoreFull(StoreUnavailable):
+    """The disk, or a quota, is full; nothing was stored by this call."""
+
+
+class StoreRefused(StoreError):
+    """The store is not one this version may open (corrupt, newer schema, in use); it was not touched."""
+
+
+class LeaseLost(StoreError):
+    """Another worker holds this work now, so this worker's outcome was not recorded."""
+
+
+class InvalidEvent(UsageError):
+    """An event breaks a rule of the wire (type, key, size, JSON); it was not stored. *code* is stable."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+
+
+class VerificationError(HooklaneError):
+    """A request did not prove who sent it; *reason* is one of a closed set and safe to count and log."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(detail or reason)
+        self.reason = reason

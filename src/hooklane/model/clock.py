@@ -1,0 +1,28 @@
+"""What time is it? Integer milliseconds everywhere; whoever decides is handed the time."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import NewType
+
+Instant = NewType("Instant", int)
+"""Milliseconds since 1970 in UTC."""
+
+FOREVER = Instant(2**62)
+
+
+def wall_now() -> Instant:
+    """The host's wall clock; only shells call it."""
+    return Instant(time.time_ns() // 1_000_000)
+
+
+def boot_now() -> Instant:
+    """Milliseconds of a clock that never jumps and counts suspended time: for leases and deadlines."""
+    return Instant(time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000)
+
+
+def rfc3339(at: Instant) -> str:
+    """*at* as `2026-03-01T12:00:00.000Z`."""
+    seconds, ms = divmod(at, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"

@@ -1,0 +1,76 @@
+"""Where deliveries go, and under which rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from hooklane.model.clock import Instant
+from hooklane.model.event import DEFAULT_TENANT
+
+
+class Order(StrEnum):
+    """Which events wait for which: those of one key, none, or all of the endpoint."""
+
+    KEY = "key"
+    NONE = "none"
+    GLOBAL = "global"
+
+
+class OnDead(StrEnum):
+    """What a dead head does to its lane."""
+
+    BLOCK = "block"
+    SKIP = "skip"
+
+
+class Payload(StrEnum):
+    """What the body of a delivery is: our envelope round the data, or the published bytes alone."""
+
+    ENVELOPE = "envelope"
+    RAW = "raw"
+
+
+class EndpointState(StrEnum):
+    """Whether an endpoint is sent to; only `active` is, nothing is lost in the others but by `cancelling`."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    DISABLED = "disabled"  # it answered 410 Gone
+    DRAINING = "draining"  # deleted; what is owed is still delivered
+    CANCELLING = "cancelling"  # deleted; what is owed is cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A secret that signs (`whsec_…`: HMAC, `whsk_…`: Ed25519), until *expires_at* when it was rotated out."""
+
+    secret: str = field(repr=False)
+    expires_at: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A receiver of events. `order` and `payload` never change; the rest applies from the next attempt."""
+
+    id: str
+    url: str
+    created_at: Instant
+    tenant: str = DEFAULT_TENANT
+    name: str = ""
+    types: tuple[str, ...] = ()
+    """Patterns such as `order.*`; none means every type."""
+    order: Order = Order.KEY
+    on_dead: OnDead = OnDead.BLOCK
+    payload: Payload = Payload.ENVELOPE
+    state: EndpointState = EndpointState.ACTIVE
+    keys: tuple[SigningKey, ...] = field(default=(), repr=False)
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    ca_pem: str | None = None
+    rate_limit: float | None = None
+    """Deliveries a second, over all workers together."""
+    in_flight_max: int = 64
+    timeout_ms: int = 20_000
+    attempts_max: int = 35
+    backoff_ms: int = 1_000
+    backoff_cap_ms: int = 3_600_000

@@ -1,0 +1,23 @@
+"""What happened at the publisher, kept byte for byte."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hooklane.model.clock import Instant
+
+DEFAULT_TENANT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One published event; *data* is the JSON text exactly as it was received."""
+
+    id: str
+    type: str
+    key: str | None
+    data: bytes
+    created_at: Instant
+    tenant: str = DEFAULT_TENANT
+    replay_of: str | None = None
+    """The id of the skipped event that this one publishes again."""

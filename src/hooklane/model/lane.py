@@ -1,0 +1,51 @@
+"""A lane is the line of events of one key at one endpoint; its head is the next event to be acked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hooklane.model.clock import Instant
+
+LaneId = int
+"""Positive: an ordered lane. Negative: a loose delivery, a lane of one event that orders nothing."""
+
+GLOBAL_KEY = "*"
+PARTITIONS = 256
+
+
+class LaneState(StrEnum):
+    IDLE = "idle"
+    ACTIVE = "active"
+    RETRYING = "retrying"
+    BLOCKED = "blocked"
+    PAUSED = "paused"  # derived from the endpoint when shown, never stored
+
+
+class DeliveryState(StrEnum):
+    QUEUED = "queued"
+    IN_FLIGHT = "in_flight"
+    RETRYING = "retrying"
+    DELIVERED = "delivered"
+    DEAD = "dead"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRow:
+    """A lane as the store knows it. *attempts*, *next_at* and *state* belong to *head*, not to what follows."""
+
+    id: LaneId
+    pid: int
+    endpoint_id: str
+    key: str | None
+    head: int
+    tail: int
+    state: LaneState = LaneState.IDLE
+    attempts: int = 0
+    next_at: Instant = Instant(0)
+    rev: int = 0
+    """Bumped by each recovery, so that an owner's late write cannot undo it."""
+    acked: int = 0
+    """The last seq that was really delivered: `head - 1` unless something was skipped."""

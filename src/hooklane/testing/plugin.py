@@ -1,0 +1,1 @@
+"""The pytest plugin: what a user's tests get by installing hooklane."""
