@@ -9,6 +9,7 @@ from typing import NewType
 Instant = NewType("Instant", int)
 """Milliseconds since 1970 in UTC."""
 
+START = Instant(0)
 FOREVER = Instant(2**62)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hooklane.model.clock import Instant
+from hooklane.model.clock import START, Instant
 
 LaneId = int
 """Positive: an ordered lane. Negative: a loose delivery, a lane of one event that orders nothing."""
@@ -44,7 +44,7 @@ class LaneRow:
     tail: int
     state: LaneState = LaneState.IDLE
     attempts: int = 0
-    next_at: Instant = Instant(0)
+    next_at: Instant = START
     rev: int = 0
     """Bumped by each recovery, so that an owner's late write cannot undo it."""
     acked: int = 0

@@ -50,9 +50,7 @@ class Request:
     body: bytes = field(repr=False)
 
     @classmethod
-    def of(
-        cls, method: str, url: str, headers: Mapping[str, str] | Iterable[tuple[str, str]], body: bytes
-    ) -> Request:
+    def of(cls, method: str, url: str, headers: Mapping[str, str] | Iterable[tuple[str, str]], body: bytes) -> Request:
         """A request from whatever shape of headers a framework has."""
         pairs = headers.items() if isinstance(headers, Mapping) else headers
         return cls(method.upper(), url, tuple((str(name), str(value)) for name, value in pairs), bytes(body))
