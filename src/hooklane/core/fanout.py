@@ -7,10 +7,12 @@ import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 
+from hooklane.errors import InvalidEvent
 from hooklane.model.endpoint import Endpoint, EndpointState, Order
 from hooklane.model.event import Event
-from hooklane.model.lane import GLOBAL_KEY, PARTITIONS
+from hooklane.model.lane import GLOBAL_KEY, PARTITIONS, Place
 
+_DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 _PATTERN = re.compile(r"[A-Za-z0-9_.*-]{1,128}\Z")
 
 
@@ -29,28 +31,36 @@ def matches(patterns: Sequence[str], type_: str) -> bool:
     return not patterns or any(_compiled(pattern).match(type_) for pattern in patterns)
 
 
-def route(event: Event, asked: Sequence[str] | None, endpoints: Sequence[Endpoint]) -> list[Endpoint]:
-    """The endpoints that owe a delivery of *event*: those *asked* for by id, else those whose filter it passes.
+def places(event: Event, asked: Sequence[str] | None, endpoints: Sequence[Endpoint]) -> list[Place]:
+    """Where *event* stands: at the endpoints *asked* for by id, else at those whose filter it passes.
 
-    A draining endpoint takes nothing new; a cancelling one neither, so nothing needs to be cancelled twice.
+    A deleted endpoint takes nothing new. A paused or disabled one does, and holds it.
     """
-    if asked is not None:
-        return [endpoint for endpoint in endpoints if endpoint.id in asked]
-    return [endpoint for endpoint in endpoints if takes_new(endpoint) and matches(endpoint.types, event.type)]
+    takers = [endpoint for endpoint in endpoints if endpoint.state not in _DELETED]
+    if asked is None:
+        chosen = [endpoint for endpoint in takers if matches(endpoint.types, event.type)]
+    else:
+        chosen = [endpoint for endpoint in takers if endpoint.id in asked]
+        if len(chosen) != len(set(asked)):
+            unknown = sorted(set(asked) - {endpoint.id for endpoint in chosen})
+            raise InvalidEvent("unknown_endpoint", f"no endpoint with id {', '.join(unknown)}")
+    return [_place(event, endpoint) for endpoint in chosen]
 
 
-def takes_new(endpoint: Endpoint) -> bool:
-    """Whether new events may be owed to the endpoint; a paused or disabled one holds them."""
-    return endpoint.state not in (EndpointState.DRAINING, EndpointState.CANCELLING)
+def _place(event: Event, endpoint: Endpoint) -> Place:
+    key = lane_key(endpoint, event.key)
+    return Place(endpoint.id, key, partition_of(endpoint.id, event.id if key is None else key))
 
 
 def lane_key(endpoint: Endpoint, event_key: str | None) -> str | None:
     """The key of the lane in which an event stands at *endpoint*, or None where it stands in no line at all."""
-    if endpoint.order is Order.GLOBAL:
-        return GLOBAL_KEY
-    if endpoint.order is Order.NONE:
-        return None
-    return event_key
+    match endpoint.order:
+        case Order.GLOBAL:
+            return GLOBAL_KEY
+        case Order.NONE:
+            return None
+        case Order.KEY:
+            return event_key
 
 
 def partition_of(endpoint_id: str, key: str) -> int:

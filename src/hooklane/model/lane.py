@@ -52,6 +52,15 @@ class LaneRow:
     """The last seq that was really delivered: `head - 1` unless something was skipped."""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an event stands at one endpoint: in the lane of *key*, or loose when that is None."""
+
+    endpoint_id: str
+    key: str | None
+    pid: int
+
+
 @dataclass(slots=True)
 class Grown:
     """A lane has a committed event at *seq* (made for every event, hence not frozen).
