@@ -1,6 +1,11 @@
+import os
+import subprocess
+from pathlib import Path
+
 import asyncpg
 import psycopg
 import pytest
+from tests.support import postgres as pg
 from tests.support.postgres import Postgres, PostgresMissing, PostgresServer, installation, installations
 
 
@@ -78,3 +83,19 @@ def test_what_was_committed_survives_a_crash_of_the_server(crash_postgres: Postg
 def test_a_version_that_is_not_there_is_named() -> None:
     with pytest.raises(PostgresMissing, match="PostgreSQL 9 is missing: found only"):
         installation(9)
+
+
+def test_root_without_user_namespaces_runs_it_as_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pg, "IN_NAMESPACE", ("false",))
+    program = pg.installation().bin / "postgres"
+    is_root = os.geteuid() == 0
+    nobody_may_run_it = is_root and not subprocess.run(["test", "-x", program], user=65534, check=False).returncode
+
+    if is_root and not nobody_may_run_it:
+        with pytest.raises(PostgresMissing, match="run the tests as a plain user"), pg.postgres_server():
+            pass
+    else:
+        with pg.postgres_server() as server, psycopg.connect(server.address.url()) as connection:
+            owner = Path(f"/proc/{server.pid}").stat().st_uid
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+            assert owner == (65534 if is_root else os.geteuid())

@@ -18,11 +18,12 @@ from itertools import count
 from pathlib import Path
 
 import psycopg
-from tests.support.processes import Child, ProcessFailed, free_port, scratch_folder
+from tests.support.leftovers import scratch_folder
+from tests.support.processes import Child, ProcessFailed, start_listening
 
 NOBODY = 65534
 IN_NAMESPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
-START_TRIES = 3
+READY = "database system is ready to accept connections"
 
 EVERY_SERVER = {
     "listen_addresses": "127.0.0.1",
@@ -120,19 +121,9 @@ class PostgresServer:
 
     def start(self) -> Postgres:
         """Starts it and returns once it answers queries. The port of the first start stays."""
-        for tries_left in reversed(range(START_TRIES)):
-            port = self._port or free_port()
-            child = self._spawn(port)
-            try:
-                child.wait_until(lambda port=port: _answers(port), what="PostgreSQL to answer")  # type: ignore[misc]
-            except ProcessFailed:
-                child.close()
-                lost_the_port = "could not bind" in child.output() and self._port is None
-                if not (lost_the_port and tries_left):
-                    raise
-            else:
-                self._child, self._port = child, port
-                break
+        self._child, self._port = start_listening(
+            self._spawn, lambda child, _: child.wait_for_line(READY), port=self._port
+        )
         return self.address
 
     def stop(self) -> None:
@@ -167,21 +158,9 @@ class PostgresServer:
         )
 
     def _initialise(self) -> None:
-        command = [*self._wrapper, self.installation.bin / "initdb", "-D", self._data]
-        with Child(
-            [
-                *command,
-                "--username=postgres",
-                "--auth=trust",
-                "--encoding=UTF8",
-                "--no-locale",
-                "--no-sync",
-                "--no-instructions",
-            ],
-            log=self._log,
-            user=self._user,
-            cwd=self._log.parent,
-        ) as child:
+        program = [*self._wrapper, str(self.installation.bin / "initdb"), "--pgdata", str(self._data)]
+        options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
+        with Child([*program, *options], log=self._log, user=self._user, cwd=self._log.parent) as child:
             if child.wait(within_s=60) != 0:
                 raise PostgresMissing(f"initdb of PostgreSQL {self.installation.major} failed:\n{child.output()}")
 
@@ -251,11 +230,3 @@ def _succeeds(command: list[str], user: int | None = None) -> bool:
         return not subprocess.run(command, capture_output=True, check=False, user=user, group=user).returncode
     except OSError:
         return False
-
-
-def _answers(port: int) -> bool:
-    try:
-        psycopg.connect(Postgres(port, 0).url(), connect_timeout=2).close()
-    except psycopg.OperationalError:
-        return False
-    return True

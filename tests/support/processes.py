@@ -1,28 +1,26 @@
 """Real child processes for tests: a captured log, waiting with a bound, rough treatment, and none ever left behind."""
 
-import contextlib
-import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
-import sys
-import tempfile
-import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
+
+from tests.support.leftovers import entrust
 
 T = TypeVar("T")
 
 POLL_S = 0.01
 WITHIN_S = 20.0
+START_TRIES = 3
 
 
 class ProcessFailed(AssertionError):
@@ -37,7 +35,7 @@ def free_port() -> int:
         return port
 
 
-def until(question: Callable[[], T], *, within_s: float = WITHIN_S, what: str) -> T:
+def until(question: Callable[[], T | None], *, what: str, within_s: float = WITHIN_S) -> T:
     """The first truthy answer to *question*, asked again and again until *within_s* have passed."""
     deadline = time.monotonic() + within_s
     while True:
@@ -51,7 +49,7 @@ def until(question: Callable[[], T], *, within_s: float = WITHIN_S, what: str) -
 class Child:
     """A running process that leads its own group, logs into a file, and dies with the test process at the latest.
 
-    Waiting blocks the caller: in a test with an event loop of its own use `asyncio.to_thread(child.wait_for_line, …)`.
+    Waiting blocks the caller: in a test with an event loop use `await asyncio.to_thread(child.wait_for_line, …)`.
     """
 
     def __init__(
@@ -73,14 +71,14 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
-                env=None if env is None else {**os.environ, **env},
+                env={**os.environ, **(env or {})},
                 cwd=cwd,
                 user=user,
                 group=user,
                 extra_groups=None if user is None else [],
                 start_new_session=True,
             )
-        _entrust("+", "process", self.pid, int(last_signal))
+        entrust("+", "process", self.pid, int(last_signal))
 
     @property
     def pid(self) -> int:
@@ -104,27 +102,18 @@ class Child:
         )
 
     def wait_for_http(self, url: str, *, status: int | None = None, within_s: float = WITHIN_S) -> int:
-        """The status of the first answer to a GET of *url*; with *status*, of the first that has it."""
+        """The status of the first answer to a GET of *url*; with *status*, waits for an answer that has it."""
 
         def answer() -> int | None:
-            try:
-                with urllib.request.urlopen(url, timeout=2) as response:
-                    found: int = response.status
-            except urllib.error.HTTPError as error:
-                found = error.code
-                error.close()
-            except OSError:
-                return None
+            found = http_status(url)
             return found if status in (None, found) else None
 
-        found = self.wait_until(answer, what=f"an answer from {url}", within_s=within_s)
-        assert found is not None
-        return found
+        return self.wait_until(answer, what=f"an answer from {url}", within_s=within_s)
 
-    def wait_until(self, question: Callable[[], T], *, what: str, within_s: float = WITHIN_S) -> T:
+    def wait_until(self, question: Callable[[], T | None], *, what: str, within_s: float = WITHIN_S) -> T:
         """Like `until`, but gives up at once when the child ends."""
 
-        def ask() -> T:
+        def ask() -> T | None:
             ended = self.returncode is not None  # read before asking: its last words count
             answer = question()
             if ended and not answer:
@@ -135,15 +124,15 @@ class Child:
             return until(ask, what=what, within_s=within_s)
         except ProcessFailed as failure:
             tail = "\n".join(self.output().splitlines()[-30:])
-            raise ProcessFailed(f"{' '.join(self.command[:6])}: {failure}\n{tail}") from None
+            raise ProcessFailed(f"{self}: {failure}\n{tail}") from None
 
     def wait(self, *, within_s: float = WITHIN_S) -> int:
         """The exit status, once it has ended by itself."""
         try:
             status = self._process.wait(within_s)
         except subprocess.TimeoutExpired:
-            raise ProcessFailed(f"{' '.join(self.command[:6])}: still runs after {within_s:g} s") from None
-        self._settle()
+            raise ProcessFailed(f"{self}: still runs after {within_s:g} s") from None
+        entrust("-", "process", self.pid)
         return status
 
     def send(self, number: signal.Signals) -> None:
@@ -153,12 +142,13 @@ class Child:
     def freeze(self) -> None:
         """Stops it in the middle of whatever it does: a long pause of the host, as others see it."""
         self.send(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
 
     def thaw(self) -> None:
         self.send(signal.SIGCONT)
 
     def kill(self) -> None:
-        """`kill -9`, and wait until it is gone. Processes that it started are not touched."""
+        """`kill -9`, and wait until it is gone. Processes that it started are left to `close`."""
         self._process.kill()
         self._process.wait()
 
@@ -169,56 +159,51 @@ class Child:
 
     def close(self) -> None:
         """Ends it and everything in its group, whatever state they are in."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
-        self._settle()
+        entrust("-", "process", self.pid)
 
-    def _settle(self) -> None:
-        _entrust("-", "process", self.pid)
+    def __str__(self) -> str:
+        return " ".join(self.command[:6])
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _type: type[BaseException] | None, _it: BaseException | None, _at: TracebackType | None) -> None:
         self.close()
 
 
-@contextlib.contextmanager
-def scratch_folder(*, in_memory: bool) -> Iterator[Path]:
-    """A new folder that is deleted at the end, also after `kill -9` of this process; *in_memory* where that exists."""
-    shm = Path("/dev/shm")
-    parent = shm if in_memory and os.access(shm, os.W_OK) else Path(tempfile.gettempdir())
-    folder = Path(tempfile.mkdtemp(prefix="hooklane-test-", dir=parent))
-    _entrust("+", "folder", str(folder))
+def start_listening(
+    spawn: Callable[[int], Child], ready: Callable[[Child, int], object], *, port: int | None = None
+) -> tuple[Child, int]:
+    """A server child that is *ready*, and its port: the given one, or a free one, and another if somebody took that."""
+    for tries_left in reversed(range(START_TRIES)):
+        chosen = port or free_port()
+        child = spawn(chosen)
+        try:
+            ready(child, chosen)
+        except ProcessFailed:
+            child.close()
+            if port or not tries_left or "ddress already in use" not in child.output():
+                raise
+        else:
+            return child, chosen
+    raise AssertionError("unreachable: the last try returns or raises")
+
+
+# Loopback never goes through a proxy that the environment names.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def http_status(url: str) -> int | None:
+    """The status of one GET; None where nobody answers."""
     try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        _entrust("-", "folder", str(folder))
-
-
-_reaper: subprocess.Popen[bytes] | None = None
-_reaper_of: int | None = None
-_reaper_lock = threading.Lock()
-
-
-def _entrust(*duty: str | int) -> None:
-    """Tells the reaper of this process, started with the first duty, what it must end if this process cannot."""
-    global _reaper, _reaper_of
-    with _reaper_lock:
-        if _reaper is None or _reaper_of != os.getpid():
-            script = Path(__file__).with_name("reaper.py")
-            _reaper = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(script)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            _reaper_of = os.getpid()
-        assert _reaper.stdin is not None
-        _reaper.stdin.write(json.dumps(duty).encode() + b"\n")
-        _reaper.stdin.flush()
+        with _OPENER.open(url, timeout=2) as response:
+            status: int = response.status
+            return status
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+    except OSError:
+        return None

@@ -11,9 +11,12 @@ import socketserver
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
+from tests.support.dynamodb import dynamodb_server
 from tests.support.postgres import postgres_server
+from tests.support.valkey import valkey_server
 
 PORT_VARIABLE = "HOOKLANE_TEST_SERVERS_PORT"
 START_WITHIN_S = 110.0
@@ -31,7 +34,23 @@ def _postgres(major: int) -> Iterator[Address]:
         yield {"port": server.address.port, "major": server.address.major}
 
 
-KINDS: dict[str, Callable[..., AbstractContextManager[Address]]] = {"postgres": _postgres}
+@contextmanager
+def _valkey(program: str) -> Iterator[Address]:
+    with valkey_server(Path(program)) as server:
+        yield {"port": server.address.port}
+
+
+@contextmanager
+def _dynamodb() -> Iterator[Address]:
+    with dynamodb_server() as port:
+        yield {"port": port}
+
+
+KINDS: dict[str, Callable[..., AbstractContextManager[Address]]] = {
+    "postgres": _postgres,
+    "valkey": _valkey,
+    "dynamodb": _dynamodb,
+}
 
 
 class SharedServers:
