@@ -77,7 +77,7 @@ class DeadLetter:
 class AttemptRow:
     """One try as it was logged: slim for a success, in full for a failure."""
 
-    id: int
+    id: str
     event_id: str
     endpoint_id: str
     seq: int | None

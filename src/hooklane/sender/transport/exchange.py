@@ -1,0 +1,115 @@
+"""One request under way: its deadline, how far it came, and the one call of `done` that ends it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from hooklane.model.exchange import Failure, NoAnswer, Result, Timings
+from hooklane.sender.transport.wheel import Expiring
+
+if TYPE_CHECKING:
+    from hooklane.sender.transport.connection import Connection
+    from hooklane.sender.transport.hub import Hub
+    from hooklane.sender.transport.route import Route
+
+
+class Phase(Enum):
+    """What a request waits for; its deadline means something else in each."""
+
+    QUEUED = "queued"
+    DNS = "dns"
+    CONNECT = "connect"
+    TLS = "tls"
+    SENT = "sent"
+
+
+_AT_DEADLINE = {
+    # Ours, not the peer's: there were more requests than connections_max lets through.
+    Phase.QUEUED: (Failure.ABORTED, "no connection was free before the deadline"),
+    Phase.DNS: (Failure.DNS, "no answer of the resolver before the deadline"),
+    Phase.CONNECT: (Failure.TIMEOUT, "no connection before the deadline"),
+    Phase.TLS: (Failure.TLS, "no end of the handshake before the deadline"),
+    Phase.SENT: (Failure.TIMEOUT, "no complete response headers before the deadline"),
+}
+
+
+class Exchange:
+    """A request from `send` to `done`. Whatever ends it first wins; all else comes too late."""
+
+    __slots__ = (
+        *("_hub", "connect_at", "connection", "deadline", "dns_at", "done", "first_byte_at", "phase", "request"),
+        *("route", "settled", "slot", "started", "task", "tls_at"),
+    )
+
+    def __init__(self, hub: Hub, route: Route, request: bytes, done: Callable[[Result], None], started: float) -> None:
+        self._hub = hub
+        self.route = route
+        self.request = request
+        self.done = done
+        self.started = started
+        self.deadline = started + route.timeout_s
+        self.phase = Phase.QUEUED
+        self.settled = False
+        self.slot: set[Expiring] | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.connection: Connection | None = None
+        self.dns_at: float | None = None
+        self.connect_at: float | None = None
+        self.tls_at: float | None = None
+        self.first_byte_at: float | None = None
+
+    def begin_on(self, connection: Connection) -> None:
+        """The request is being written: from here on the receiver may act on it."""
+        self.connection = connection
+        self.phase = Phase.SENT
+        self.task = None
+
+    def expire(self) -> None:
+        """The deadline passed before there were complete headers."""
+        self.fail(*_AT_DEADLINE[self.phase])
+
+    def abort(self) -> None:
+        """We gave up ourselves."""
+        self.fail(Failure.ABORTED, "the sender stopped")
+
+    def fail(self, failure: Failure, detail: str) -> None:
+        """There is no answer. The connection, or the making of one, ends with the request."""
+        if self.settled:
+            return
+        connection, task = self.connection, self.task
+        sent = self.phase is Phase.SENT
+        if connection is not None:
+            connection.drop()
+        self.settle(NoAnswer(failure, self.timings(), detail, sent))
+        if task is not None:
+            task.cancel()
+
+    def timings(self) -> Timings:
+        """Until now; a phase that a kept connection had spared is None."""
+        started = self.started
+        first_byte_at = self.first_byte_at
+        total_ms = (self._hub.clock() - started) * 1000
+        if self.connect_at is None and self.dns_at is None:
+            return Timings(total_ms, None, None, None, first_byte_at and (first_byte_at - started) * 1000)
+        return Timings(
+            total_ms,
+            *((at and (at - started) * 1000) for at in (self.dns_at, self.connect_at, self.tls_at, first_byte_at)),
+        )
+
+    def settle(self, result: Result) -> None:
+        """Tell the caller, once; what the caller's code raises is reported and harms nobody here."""
+        if self.settled:
+            return
+        self.settled = True
+        self.connection = None
+        hub = self._hub
+        hub.wheel.disarm(self)
+        hub.counters.count(result)
+        hub.ended()
+        try:
+            self.done(result)
+        except Exception as error:
+            hub.loop.call_exception_handler({"message": "the callback of a delivery failed", "exception": error})
