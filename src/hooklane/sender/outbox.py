@@ -12,7 +12,7 @@ from hooklane.errors import InvalidEvent
 from hooklane.model.clock import wall_now
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.sender.draft import draft_of
-from hooklane.store.caller import adapt
+from hooklane.store.caller import Flow, adapt, undoable
 from hooklane.store.letterbox import Letterbox, letterbox
 from hooklane.store.outbox import Draft, Published, PublishReport, Refused, StoreOptions
 
@@ -63,13 +63,12 @@ class Outbox:
 
     def _publish(self, events: Sequence[Publish], tx: Any, shape: Any) -> Any:
         drafts = [self._draft(event) for event in events]
+        flow = _published(self._letterbox.flow(drafts))
         if tx is ...:
-            return shape(_published(self._letterbox.publish(drafts)))
+            return shape(self._letterbox.run(flow))
         caller = adapt(tx)
-        run = caller.run(self._letterbox.flow(drafts), self._letterbox.home)
-        if not caller.is_async:
-            return shape(_published(run))  # type: ignore[arg-type]
-        return _later(run, shape)
+        published = caller.run(undoable(flow), self._letterbox.home)
+        return _later(published, shape) if caller.is_async else shape(published)
 
     def _draft(self, event: Publish) -> Draft:
         return draft_of(
@@ -84,11 +83,13 @@ class Outbox:
         )
 
 
-async def _later(run: Any, shape: Any) -> Any:
-    return shape(_published(await run))
+async def _later(published: Any, shape: Any) -> Any:
+    return shape(await published)
 
 
-def _published(report: PublishReport) -> list[Published]:
+def _published(flow: Flow[PublishReport]) -> Flow[list[Published]]:
+    """What was published; one refusal is an error, and then nothing was."""
+    report = yield from flow
     for result in report.results:
         if isinstance(result, Refused):
             raise InvalidEvent(result.code, result.detail)

@@ -8,7 +8,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from hooklane.errors import UsageError
-from hooklane.store.caller.flow import Flow
+from hooklane.store.caller.flow import Flow, T, drive
 from hooklane.store.caller.home import Home, SqliteHome
 from hooklane.store.outbox import Draft, PublishReport, StoreOptions
 
@@ -23,8 +23,8 @@ class Letterbox(Protocol):
     def flow(self, drafts: Sequence[Draft]) -> Flow[PublishReport]:
         """All drafts in the caller's transaction, stamped in order."""
 
-    def publish(self, drafts: Sequence[Draft]) -> PublishReport:
-        """All drafts in one commit of their own, or none."""
+    def run(self, flow: Flow[T]) -> T:
+        """Run a flow in a transaction of its own; when it raises, nothing was written."""
 
 
 def letterbox(url: str, options: StoreOptions) -> Letterbox:
@@ -59,15 +59,13 @@ class SqliteLetterbox:
 
         return singly(publish(drafts, self._options.placer))
 
-    def publish(self, drafts: Sequence[Draft]) -> PublishReport:
-        from hooklane.store.caller.flow import drive
+    def run(self, flow: Flow[T]) -> T:
         from hooklane.store.caller.sqlite import execute
-        from hooklane.store.outbox import all_or_nothing
         from hooklane.store.sqlite import database
 
         conn = database.connect(self._path, busy_wait_ms=self._options.busy_wait_ms)
         try:
             with database.errors_named(self._path), database.writing(conn):
-                return all_or_nothing(drive(self.flow(drafts), lambda statement: execute(conn, statement)))
+                return drive(flow, lambda statement: execute(conn, statement))
         finally:
             conn.close()
