@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 
 from hooklane.model.clock import Instant
@@ -16,3 +17,8 @@ def new_id(prefix: str, now: Instant, chance: bytes | None = None) -> str:
     # Ten bits at a time through a table of pairs: this runs once per event.
     digits = [_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)]
     return f"{prefix}_{''.join(digits)}"
+
+
+def dead_letter_id(event_id: str, created_at: Instant, endpoint_id: str) -> str:
+    """The id of an event's dead letter at one endpoint: the same however often, and in whichever store, it dies."""
+    return new_id("dlv", created_at, chance=hashlib.sha256(f"{event_id}\0{endpoint_id}".encode()).digest()[:10])
