@@ -8,9 +8,9 @@ from dataclasses import replace
 from hooklane.model.attempt import Cancel, Dead, Delivered, Gone, Retry, Send, Settlement, Start, Write
 from hooklane.model.clock import START
 from hooklane.model.endpoint import EndpointState
-from hooklane.model.exchange import Answer, NoAnswer
-from hooklane.model.ids import dead_letter_id
+from hooklane.model.ids import attempt_id, dead_letter_id
 from hooklane.model.lane import LaneId, LaneRow, LaneState
+from hooklane.store.codec import attempt_fields, decode_detail
 from hooklane.store.memory.outbox.owning import is_owner
 from hooklane.store.memory.outbox.tables import Ending, Grave, Lane, Tables
 from hooklane.store.outbox import CommitReport
@@ -171,26 +171,19 @@ def fold(tables: Tables) -> None:
 
 def _log(tables: Tables, settlement: Settlement, outcome: str) -> None:
     """Slim for a success, which nobody asks about; what is needed to understand it for a failure."""
-    send, result = settlement.send, settlement.result
-    detail: dict[str, object] = {}
-    if outcome != "delivered" and isinstance(settlement.outcome, Retry | Dead | Gone):
-        detail["reason"] = settlement.outcome.reason
-        if isinstance(result, Answer):
-            detail |= {"head": result.head, "body": result.body, "retry_after": result.retry_after}
-        elif isinstance(result, NoAnswer):
-            detail |= {"detail": result.detail, "sent": result.sent}
+    send, fields = settlement.send, attempt_fields(settlement)
     row = AttemptRow(
-        id=len(tables.attempts) + 1,
+        id=attempt_id(send.lane_id, send.seq, send.attempt, send.at),
         event_id=send.event.id,
         endpoint_id=send.endpoint.id,
         seq=None if send.is_loose else send.seq,
         attempt=send.attempt,
         started_at=send.at,
-        took_ms=0.0 if result is None else result.timings.total_ms,
+        took_ms=fields.took_ms,
         outcome=outcome,
-        status=result.status if isinstance(result, Answer) else None,
-        failure=str(result.failure) if isinstance(result, NoAnswer) else None,
-        detail=detail,
+        status=fields.status,
+        failure=fields.failure,
+        detail=decode_detail(fields.detail, fields.said),
     )
     tables.attempts_of.setdefault((send.event.tenant, send.event.id), []).append(len(tables.attempts))
     tables.attempts.append(row)
