@@ -1,0 +1,42 @@
+"""Standard Webhooks and those who speak it, our own sender among them."""
+
+from __future__ import annotations
+
+from hooklane.core.verify.places import InBody, InHeader, Proven
+from hooklane.core.verify.profile import Budget, Ordering, Profile, When
+from hooklane.core.verify.scheme import standard
+
+_HOURS_MS = 3_600_000
+
+STANDARD = Profile(
+    name="standard_webhooks",
+    title="Standard Webhooks",
+    # Svix sent the same signatures under its own header names before there was a standard.
+    schemes=(*standard("webhook"), *standard("svix")),
+    id=(Proven("id"),),
+    type=(InBody("type"), InBody("event_type"), InBody("eventType")),
+    event_time=(When(InBody("timestamp")),),
+    data="data",
+    budget=Budget(timeout_ms=15_000, window_ms=75 * _HOURS_MS),
+)
+
+HOOKLANE = Profile(
+    name="hooklane",
+    title="hooklane's own sender",
+    schemes=(*standard("webhook"), *standard("svix")),
+    id=(Proven("id"),),
+    type=(InBody("type"),),
+    # Key and sequence are trusted from the signed envelope only; the headers of the same names are a convenience.
+    key=(InBody("key"),),
+    seq=(InBody("seq"),),
+    prev_seq=(InBody("prev_seq"),),
+    event_time=(When(InBody("timestamp")),),
+    attempt=(InHeader("x-attempt"),),
+    data="data",
+    envelope=("id", "type", "timestamp", "data"),
+    budget=Budget(timeout_ms=20_000, window_ms=24 * _HOURS_MS),
+    order=Ordering.SEQUENCE,
+    own_sender=True,
+)
+
+PROFILES = (STANDARD, HOOKLANE)

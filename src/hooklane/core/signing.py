@@ -1,0 +1,112 @@
+"""How does the sender sign? Standard Webhooks v1 (HMAC-SHA256) and v1a (Ed25519), one signature per live secret."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from cryptography.hazmat.primitives.asymmetric import ed25519
+
+from hooklane.core.verify.keys import BadSecret, read_whsec
+from hooklane.core.verify.reading import read_base64
+from hooklane.errors import ConfigError
+from hooklane.model.clock import FOREVER, Instant
+from hooklane.model.endpoint import SigningKey
+
+SECRET_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """What signs, and what an endpoint's owner is given to verify with."""
+
+    private: str = field(repr=False)
+    public: str
+
+
+def new_secret(chance: bytes) -> str:
+    """A fresh `whsec_…` from 32 bytes of *chance*."""
+    assert len(chance) == SECRET_BYTES
+    return "whsec_" + _text(chance)
+
+
+def new_key_pair(chance: bytes) -> KeyPair:
+    """A fresh Ed25519 pair, `whsk_…` and `whpk_…`, from 32 bytes of *chance*."""
+    assert len(chance) == SECRET_BYTES
+    public = ed25519.Ed25519PrivateKey.from_private_bytes(chance).public_key().public_bytes_raw()
+    return KeyPair("whsk_" + _text(chance + public), "whpk_" + _text(public))
+
+
+def public_key(secret: str) -> str:
+    """The `whpk_…` that belongs to a `whsk_…`; `ConfigError` when it is not one."""
+    return "whpk_" + _text(_read_private(secret).public_key().public_bytes_raw())
+
+
+class Signer:
+    """Signs for one endpoint. Built once from its keys, used for every attempt."""
+
+    __slots__ = ("_live_until", "_signs")
+
+    def __init__(self, keys: Sequence[SigningKey]) -> None:
+        problems: list[str] = []
+        self._signs: list[tuple[Instant, Callable[[bytes, bytes], bytes]]] = []
+        for number, key in enumerate(keys, start=1):
+            try:
+                sign = _sign_with(key.secret)
+            except ConfigError as problem:
+                problems.append(f"signing key {number} of {len(keys)}: {problem}")
+            else:
+                self._signs.append((FOREVER if key.expires_at is None else key.expires_at, sign))
+        if problems:
+            raise ConfigError(problems)
+        if not self._signs:
+            raise ConfigError(["an endpoint needs at least one signing key"])
+        self._live_until = max(until for until, _ in self._signs)
+
+    def sign(self, event_id: str, timestamp: int, body: bytes, now: Instant | None = None) -> bytes:
+        """The value of `webhook-signature` for an attempt at *timestamp* (unix seconds), newest key first.
+
+        Keys that expired by *now* (*timestamp* unless given) are left out; the last one to live never is, so
+        that a delivery always carries a signature.
+        """
+        head = f"{event_id}.{timestamp}.".encode("ascii")
+        at = now if now is not None else timestamp * 1000
+        signs = self._signs
+        if len(signs) == 1:
+            return signs[0][1](head, body)
+        return b" ".join([sign(head, body) for until, sign in signs if until > at or until == self._live_until])
+
+
+def _sign_with(secret: str) -> Callable[[bytes, bytes], bytes]:
+    if secret.startswith("whsk_"):
+        private = _read_private(secret)
+        return lambda head, body: b"v1a," + base64.b64encode(private.sign(head + body))
+    try:
+        keyed = hmac.new(read_whsec(secret), digestmod="sha256")
+    except BadSecret as problem:
+        raise ConfigError([str(problem)]) from None
+
+    def sign(head: bytes, body: bytes) -> bytes:
+        # A copy of the keyed state skips hashing the key, and the body is never copied.
+        mac = keyed.copy()
+        mac.update(head)
+        mac.update(body)
+        return b"v1," + base64.b64encode(mac.digest())
+
+    return sign
+
+
+def _read_private(secret: str) -> ed25519.Ed25519PrivateKey:
+    raw = read_base64(secret.removeprefix("whsk_")) if secret.startswith("whsk_") else None
+    if raw is None or len(raw) != 64:
+        raise ConfigError(["expected whsk_ and base64 of 64 bytes (seed and public key)"])
+    private = ed25519.Ed25519PrivateKey.from_private_bytes(raw[:32])
+    if private.public_key().public_bytes_raw() != raw[32:]:
+        raise ConfigError(["the two halves of the whsk_ key do not belong together"])
+    return private
+
+
+def _text(raw: bytes) -> str:
+    return base64.b64encode(raw).decode("ascii")

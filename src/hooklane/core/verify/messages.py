@@ -1,0 +1,218 @@
+"""Which messages are in a verified body? One, or one per item of a batch; what cannot be read is kept as poison."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from hooklane.core.verify.document import Unreadable, canonical, read_form, read_json
+from hooklane.core.verify.places import Place, Reading, as_text, without
+from hooklane.core.verify.profile import Profile, is_proof
+from hooklane.core.verify.reading import read_instant
+from hooklane.core.verify.scheme import Scheme
+from hooklane.model.clock import Instant
+from hooklane.model.event import DEFAULT_TENANT
+from hooklane.model.message import Message, Request
+
+DERIVED = "sha256:"
+"""Event ids that begin so were derived from the body, because the provider gave none."""
+TEXT_MAX = 255
+SEQ_MAX = 2**63 - 1
+UNKNOWN_TYPE = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poison:
+    """It was verified but cannot be read, and no retry will help: keep the bytes and tell a person."""
+
+    source: str
+    event_id: str
+    reason: str
+    body: bytes = field(repr=False)
+    fingerprint: bytes = b""
+    id_signed: bool = True
+
+
+Item = Message | Poison
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What all items of one request share."""
+
+    request: Request
+    profile: Profile
+    source: str
+    scheme: Scheme | None
+    named: Mapping[str, str]
+
+
+def read_document(request: Request, profile: Profile) -> Any:
+    """The body as JSON, or as a form where the profile has forms; `Unreadable` otherwise."""
+    if profile.form and any("x-www-form-urlencoded" in value.lower() for value in request.values("content-type")):
+        return dict(read_form(request.body))
+    try:
+        return read_json(request.body)
+    except Unreadable:
+        if not profile.form:
+            raise
+        return dict(read_form(request.body))
+
+
+def items_of(context: Context, document: Any) -> tuple[Item, ...]:
+    """The messages in *document*."""
+    body, split = context.request.body, context.profile.split
+    if split is None:
+        return (_item(context, body, document, document),)
+    path = [*split.path.split(".")] if split.path else []
+    listed = document
+    for step in path:
+        listed = listed.get(step) if isinstance(listed, dict) else None
+    if not isinstance(listed, list):
+        return (_item(context, body, document, document),)
+    raws = _raw_items(body, path)
+    return tuple(
+        _item(context, *_unwrapped(raw, event, split.unwrap), document) for raw, event in zip(raws, listed, strict=True)
+    )
+
+
+def _raw_items(body: bytes, path: list[str]) -> list[bytes]:
+    """The items byte for byte as they were sent, so that they can be kept and compared."""
+    raw: Any = body
+    for step in path:
+        raw = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])[step]
+    return [bytes(item) for item in msgspec.json.decode(raw, type=list[msgspec.Raw])]
+
+
+def _unwrapped(raw: bytes, event: Any, member: str) -> tuple[bytes, Any]:
+    if member and isinstance(event, dict) and isinstance(event.get(member), dict):
+        return bytes(msgspec.json.decode(raw, type=dict[str, msgspec.Raw])[member]), event[member]
+    return raw, event
+
+
+def _item(context: Context, body: bytes, event: Any, envelope: Any) -> Item:
+    if not isinstance(event, (dict, list)):
+        return poison(context, body, "the event is not an object")
+    reading = Reading(context.request, event, envelope, context.named)
+    try:
+        return _message(context, body, reading)
+    except Exception as problem:  # a place may be the user's own function; whatever it raises is about this event
+        return poison(context, body, f"{type(problem).__name__} while reading the event")
+
+
+def _message(context: Context, body: bytes, reading: Reading) -> Item:
+    profile = context.profile
+    if profile.envelope and not _is_enveloped(profile, reading):
+        profile = replace(profile, type=(), key=(), seq=(), prev_seq=(), event_time=())
+    print_ = _fingerprint(profile, reading.event)
+    value, place = reading.first(profile.id)
+    event_id = _event_id(value)
+    if event_id is None or place is None:
+        event_id, signed = derived_id(context.source, print_), _signs_body(context)
+    else:
+        signed = context.scheme is not None and is_proof(place, context.scheme)
+    seq, prev_seq = _whole(reading, profile.seq), _whole(reading, profile.prev_seq)
+    if seq is _WRONG or prev_seq is _WRONG:
+        return poison(context, body, "seq or prev_seq is not a whole number")
+    return Message(
+        source=context.source,
+        event_id=event_id,
+        type=_short(reading, profile.type) or UNKNOWN_TYPE,
+        body=body,
+        tenant=_short(reading, profile.tenant) or DEFAULT_TENANT,
+        key=_short(reading, profile.key),
+        seq=seq,
+        prev_seq=prev_seq,
+        event_time=_event_time(profile, reading),
+        delivery_id=_short(reading, profile.delivery_id),
+        attempt=_attempt(reading, profile.attempt),
+        fingerprint=print_,
+        id_signed=signed,
+    )
+
+
+def _is_enveloped(profile: Profile, reading: Reading) -> bool:
+    event = reading.event
+    return (
+        isinstance(event, dict)
+        and all(member in event for member in profile.envelope)
+        and event.get("id") == reading.proven.get("id")
+    )
+
+
+def poison(context: Context, body: bytes, reason: str) -> Poison:
+    """*body* as poison, under the id that was signed with it, else under its own digest."""
+    digest = hashlib.sha256(body).digest()
+    proven = context.named.get("id")
+    return Poison(
+        source=context.source,
+        event_id=proven or derived_id(context.source, digest),
+        reason=reason,
+        body=body,
+        fingerprint=digest,
+        id_signed=proven is not None or _signs_body(context),
+    )
+
+
+def derived_id(source: str, fingerprint: bytes) -> str:
+    """An id for what has none: equal for equal content of one source."""
+    return DERIVED + hashlib.sha256(source.encode("utf-8", "surrogatepass") + b"\0" + fingerprint).hexdigest()
+
+
+def fingerprint(profile: Profile, body: bytes) -> bytes:
+    """A digest of *body* without what *profile* changes on every retry; key order and spacing do not count."""
+    try:
+        return _fingerprint(profile, read_json(body))
+    except Unreadable:
+        return hashlib.sha256(body).digest()
+
+
+def _fingerprint(profile: Profile, event: Any) -> bytes:
+    return hashlib.sha256(canonical(without(event, profile.volatile))).digest()
+
+
+def _signs_body(context: Context) -> bool:
+    return context.scheme is not None and context.scheme.covers_body
+
+
+def _event_id(value: Any) -> str | None:
+    text = as_text(value) if not isinstance(value, bool) else None
+    if not text:
+        return None
+    if len(text) > TEXT_MAX or not text.isprintable():
+        # Kept apart from other ids, but in a form that every store can hold.
+        return DERIVED + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return text
+
+
+def _short(reading: Reading, places: tuple[Place, ...]) -> str | None:
+    text = as_text(reading.first(places)[0])
+    return text if text and len(text.encode("utf-8")) <= TEXT_MAX and text.isprintable() else None
+
+
+_WRONG = -1
+
+
+def _whole(reading: Reading, places: tuple[Place, ...]) -> int | None:
+    value, _ = reading.first(places)
+    if value is None:
+        return None
+    is_whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= SEQ_MAX
+    return value if is_whole else _WRONG
+
+
+def _attempt(reading: Reading, places: tuple[Place, ...]) -> int | None:
+    text = as_text(reading.first(places)[0])
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def _event_time(profile: Profile, reading: Reading) -> Instant | None:
+    for when in profile.event_time:
+        at = read_instant(reading.at(when.place), when.unit)
+        if at is not None:
+            return at
+    return None

@@ -1,0 +1,145 @@
+"""Where does a value live? In a header, in the body, in what was signed: places are data, `Reading` looks there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from hooklane.model.message import Request
+
+
+@dataclass(frozen=True, slots=True)
+class InBody:
+    """A dotted path into the event, such as `data.object.id` or `items[0].id`; forms are flat."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class InEnvelope:
+    """A path into the whole body where the event is one item of a batch."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class InHeader:
+    """A header. Unless the scheme signs it, it is a hint and no proof."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """A value that the accepted scheme signed, by the name that the scheme gives it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Several values as one; nothing when the first is missing."""
+
+    places: tuple[Place, ...]
+    by: str = ":"
+
+
+Place = InBody | InEnvelope | InHeader | Proven | Joined | Callable[[Any], Any]
+"""A callable gets the parsed event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One event to be read: its document, the whole body's, the request, and what was proven about it."""
+
+    request: Request
+    event: Any
+    envelope: Any
+    proven: Mapping[str, str] = field(default_factory=dict)
+
+    def at(self, place: Place) -> Any:
+        """The value at *place*, or None."""
+        match place:
+            case InBody(path):
+                return dig(self.event, path)
+            case InEnvelope(path):
+                return dig(self.envelope, path)
+            case InHeader(name):
+                values = self.request.values(name)
+                return values[0] if len(values) == 1 else None
+            case Proven(name):
+                return self.proven.get(name)
+            case Joined(places, by):
+                texts = [as_text(self.at(each)) for each in places]
+                return by.join(text or "" for text in texts) if texts and texts[0] else None
+            case _:
+                return place(self.event)
+
+    def first(self, places: tuple[Place, ...]) -> tuple[Any, Place | None]:
+        """The first value that is there, and its place."""
+        for place in places:
+            value = self.at(place)
+            if value is not None and value != "":
+                return value, place
+        return None, None
+
+
+def dig(document: Any, path: str) -> Any:
+    """The value at *path*, or None where a step is missing or of another shape."""
+    for step in _steps(path):
+        if isinstance(step, int):
+            document = document[step] if isinstance(document, list) and step < len(document) else None
+        else:
+            document = document.get(step) if isinstance(document, dict) else None
+        if document is None:
+            return None
+    return document
+
+
+def put(document: dict[str, Any], path: str, value: Any) -> None:
+    """Set *path* in *document*, making objects on the way; a step that is in the way is left alone."""
+    steps = _steps(path)
+    for step in steps[:-1]:
+        document = document.setdefault(step, {}) if isinstance(document, dict) else {}
+    if isinstance(document, dict):
+        document[steps[-1]] = value
+
+
+def without(document: Any, paths: tuple[str, ...]) -> Any:
+    """*document* without *paths*; only the objects on the way are copied."""
+    for path in paths:
+        document = _without(document, _steps(path))
+    return document
+
+
+def _without(document: Any, steps: tuple[Any, ...]) -> Any:
+    if not isinstance(document, dict) or steps[0] not in document:
+        return document
+    copy = dict(document)
+    if len(steps) == 1:
+        del copy[steps[0]]
+    else:
+        copy[steps[0]] = _without(copy[steps[0]], steps[1:])
+    return copy
+
+
+@lru_cache(maxsize=1024)
+def _steps(path: str) -> tuple[Any, ...]:
+    steps: list[Any] = []
+    for name, index in re.findall(r"([^.\[\]]+)|\[([0-9]{1,6})\]", path):
+        steps.append(int(index) if index else name)
+    return tuple(steps)
+
+
+def as_text(value: Any) -> str | None:
+    """A JSON scalar as text (`true`, `7`, `abc`); None for anything else."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return str(value)
+    return None

@@ -1,0 +1,144 @@
+"""How is text from a stranger read? Strictly: one spelling of each value is right, everything else is None."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+
+from hooklane.model.clock import Instant
+
+_DIGITS = re.compile(r"[0-9]{1,15}")
+_DECIMAL = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,9}))?")
+_RFC3339 = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?([Zz]|[+-][0-9]{2}:?[0-9]{2})?"
+)
+_HTTP_DATE = re.compile(r"[A-Za-z]{3}, [0-9]{2} [A-Za-z]{3} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT")
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
+
+
+class Encoding(StrEnum):
+    """How a signature is written as text."""
+
+    HEX = "hex"
+    BASE64 = "base64"
+    BASE64URL = "base64url"
+
+
+class Unit(StrEnum):
+    """How a provider writes a time."""
+
+    SECONDS = "s"
+    MILLISECONDS = "ms"
+    DECIMAL_SECONDS = "s.fraction"
+    ISO = "iso"
+    HTTP_DATE = "http-date"
+    SNOWFLAKE = "snowflake"
+
+
+def read_bytes(text: str, encoding: Encoding) -> bytes | None:
+    """The bytes that *text* spells, or None; junk, missing padding and stray bits are never forgiven."""
+    if encoding is Encoding.HEX:
+        return bytes.fromhex(text) if _HEX.fullmatch(text) else None
+    if encoding is Encoding.BASE64URL:
+        if "+" in text or "/" in text:
+            return None
+        text = text.replace("-", "+").replace("_", "/")
+        text += "=" * (-len(text) % 4)  # the URL-safe spelling is commonly sent without padding
+    return read_base64(text)
+
+
+def read_base64(text: str) -> bytes | None:
+    """Canonical base64 only: decoding and encoding again must give *text* back."""
+    try:
+        raw = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return raw if base64.b64encode(raw).decode("ascii") == text else None
+
+
+def write_bytes(raw: bytes, encoding: Encoding) -> str:
+    """*raw* as text in *encoding*: the inverse of `read_bytes`."""
+    if encoding is Encoding.HEX:
+        return raw.hex()
+    if encoding is Encoding.BASE64URL:
+        return base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
+    return base64.b64encode(raw).decode("ascii")
+
+
+def read_instant(value: object, unit: Unit) -> Instant | None:
+    """The time that *value* spells in *unit*, or None. Integers are read like their digits."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float) and unit is Unit.DECIMAL_SECONDS:
+        return Instant(int(value * 1000)) if 0 <= value < 1e12 else None
+    if isinstance(value, int):
+        value = str(value) if 0 <= value < 10**20 else ""
+    if not isinstance(value, str):
+        return None
+    match unit:
+        case Unit.SECONDS:
+            return Instant(int(value) * 1000) if _DIGITS.fullmatch(value) else None
+        case Unit.MILLISECONDS:
+            return Instant(int(value)) if _DIGITS.fullmatch(value) else None
+        case Unit.DECIMAL_SECONDS:
+            found = _DECIMAL.fullmatch(value)
+            return Instant(int(found[1]) * 1000 + _millis(found[2])) if found else None
+        case Unit.ISO:
+            return _read_iso(value)
+        case Unit.HTTP_DATE:
+            return _read_http_date(value)
+        case Unit.SNOWFLAKE:
+            # Discord's ids count milliseconds since 2015 in their upper bits.
+            is_id = re.fullmatch(r"[0-9]{15,20}", value)
+            return Instant((int(value) >> 22) + 1_420_070_400_000) if is_id else None
+
+
+def write_instant(at: Instant, unit: Unit) -> str:
+    """*at* as text in *unit*: the inverse of `read_instant`."""
+    moment = datetime.fromtimestamp(at // 1000, UTC)
+    match unit:
+        case Unit.SECONDS:
+            return str(at // 1000)
+        case Unit.MILLISECONDS:
+            return str(at)
+        case Unit.DECIMAL_SECONDS:
+            return f"{at // 1000}.{at % 1000:03d}"
+        case Unit.ISO:
+            return f"{moment:%Y-%m-%dT%H:%M:%S}.{at % 1000:03d}Z"
+        case Unit.HTTP_DATE:
+            days, months = "Mon Tue Wed Thu Fri Sat Sun", "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec"
+            day, month = days.split()[moment.weekday()], months.split()[moment.month - 1]
+            return f"{day}, {moment:%d} {month} {moment:%Y %H:%M:%S} GMT"
+        case Unit.SNOWFLAKE:
+            return str((at - 1_420_070_400_000) << 22)
+
+
+def _millis(fraction: str | None) -> int:
+    return int((fraction or "0").ljust(3, "0")[:3])
+
+
+def _read_iso(text: str) -> Instant | None:
+    found = _RFC3339.fullmatch(text)
+    if not found:
+        return None
+    day, clock, fraction, zone = found.groups()
+    zone = "+00:00" if zone is None or zone in "Zz" else zone
+    try:
+        moment = datetime.strptime(f"{day}T{clock}{zone}", "%Y-%m-%dT%H:%M:%S%z")
+        # Whole seconds from the date, the fraction from its text: nanoseconds never pass through a float.
+        return Instant(int(moment.timestamp()) * 1000 + _millis(fraction))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _read_http_date(text: str) -> Instant | None:
+    if not _HTTP_DATE.fullmatch(text):
+        return None
+    try:
+        return Instant(int(parsedate_to_datetime(text).timestamp()) * 1000)
+    except (ValueError, TypeError, OverflowError):
+        return None

@@ -1,0 +1,252 @@
+"""How does a provider sign? A small grammar: where the signature is, how it is written, which bytes it covers.
+
+Everything here is data. `check.py` reads a scheme to verify a request, and the test kit reads the same scheme
+to sign one, so that the two can never disagree about what a profile means.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hooklane.core.verify.reading import Encoding, Unit
+
+FIVE_MINUTES_MS = 300_000
+
+
+class Algorithm(StrEnum):
+    """What turns key and bytes into a signature."""
+
+    HMAC_SHA1 = "hmac-sha1"
+    HMAC_SHA256 = "hmac-sha256"
+    HMAC_SHA512 = "hmac-sha512"
+    ED25519 = "ed25519"
+    ECDSA_P256 = "ecdsa-p256-sha256"
+    RSA_SHA256 = "rsa-sha256"
+
+
+class KeyKind(StrEnum):
+    """How the text that a user configures becomes a key."""
+
+    UTF8 = "utf8"  # the whole string, a prefix such as whsec_ included
+    WHSEC = "whsec"  # base64 after an optional whsec_
+    WHSEC_ONLY = "whsec-only"  # base64 after whsec_, which must be there
+    WHPK = "whpk"  # an Ed25519 public key after whpk_, or a JWKS of them
+    HEX = "hex"
+    BASE64 = "base64"
+    ED25519_HEX = "ed25519-hex"
+    SPKI = "spki"  # a public key as base64 DER or PEM
+    TOKEN = "token"  # compared, not used as a key
+    CERTIFIED = "certified"  # the subscription id; the key is in a certificate
+
+
+# Where the text of a signature or a timestamp is found.
+@dataclass(frozen=True, slots=True)
+class Header:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedHeaders:
+    """`{prefix}1`, `{prefix}2` … up to *last*: one signature per key."""
+
+    prefix: str
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class BodyText:
+    """A string or number at a path of the JSON body."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class InSignature:
+    """Beside the signatures, in the same header (`t=…,v1=…`)."""
+
+
+Source = Header | NumberedHeaders | BodyText
+
+
+# How one text holds one or more signatures.
+@dataclass(frozen=True, slots=True)
+class Plain:
+    prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """`t=1,v1=aa,v1=bb`: *names* are the signatures that count, *stamp* the timestamp; others are ignored."""
+
+    name: str
+    stamp: str | None = None
+    separator: str = ","
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """`v1,aa v1,bb v2,cc`: only entries with this tag count."""
+
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Positional:
+    """`1700000000,aa,bb`: the timestamp, then signatures."""
+
+
+Format = Plain | Pairs | Tagged | Positional
+
+
+# The bytes that are signed, in order.
+@dataclass(frozen=True, slots=True)
+class Literal:
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StampText:
+    """The timestamp exactly as it was received, never formatted anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderText:
+    """A signed header, known as *name* afterwards."""
+
+    header: str
+    name: str
+    pattern: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonText:
+    """A signed member of the body."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The raw body."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyCrc32:
+    """The CRC-32 of the body in decimal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    pass
+
+
+class UrlForm(StrEnum):
+    """Which spelling of the URL is signed."""
+
+    REGISTERED = "registered"  # as it was given to the provider
+    REQUESTED = "requested"  # the registered one with the query of this request
+    HUBSPOT = "hubspot"  # requested, with some escapes decoded
+    PORTS = "ports"  # requested, with or without the default port
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    form: UrlForm
+
+
+@dataclass(frozen=True, slots=True)
+class SortedForm:
+    """Each name of a form and its distinct values, sorted, without separators; nothing for other bodies,
+    which then must match the `bodySHA256` of the query."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretText:
+    """The configured secret itself, where it is a name and not a key."""
+
+
+Part = Literal | StampText | HeaderText | JsonText | Body | BodyCrc32 | Method | Url | SortedForm | SecretText
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The time of the attempt; without *tolerance_ms* it is signed but not enforced."""
+
+    where: Header | BodyText | InSignature
+    unit: Unit = Unit.SECONDS
+    tolerance_ms: int | None = FIVE_MINUTES_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signed:
+    """A signature over bytes: about nine in ten providers."""
+
+    source: Source
+    message: tuple[Part, ...] = (Body(),)
+    format: Format = Plain()
+    encoding: Encoding = Encoding.HEX
+    algorithm: Algorithm = Algorithm.HMAC_SHA256
+    key: KeyKind = KeyKind.UTF8
+    stamp: Stamp | None = None
+
+    @property
+    def covers_body(self) -> bool:
+        """Whether a changed body is noticed. A CRC-32 is no digest: anyone can make another body with it."""
+        return any(isinstance(part, (Body, SortedForm)) for part in self.message)
+
+    @property
+    def needs_url(self) -> bool:
+        return any(isinstance(part, Url) for part in self.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """The secret itself in a header: who sends knows it, what is sent is not protected."""
+
+    header: str
+    prefix: str = ""
+    basic: bool = False
+    """The header is `Authorization: Basic` and the secret is `user:password`."""
+    key: KeyKind = KeyKind.TOKEN
+    covers_body: bool = False
+    needs_url: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedItems:
+    """Each item of a batch carries its own signature over some of its fields; every one is verified."""
+
+    items: str
+    unwrap: str
+    signature: str
+    fields: tuple[str, ...]
+    encoding: Encoding = Encoding.BASE64
+    algorithm: Algorithm = Algorithm.HMAC_SHA256
+    key: KeyKind = KeyKind.HEX
+    covers_body: bool = False
+    needs_url: bool = False
+
+
+Scheme = Signed | Token | SignedItems
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+def standard(prefix: str = "webhook", *, key: KeyKind = KeyKind.WHSEC) -> tuple[Signed, Signed]:
+    """Standard Webhooks v1 and v1a under the headers `{prefix}-id`, `-timestamp` and `-signature`."""
+
+    def signed(tag: str, algorithm: Algorithm, kind: KeyKind) -> Signed:
+        return Signed(
+            source=Header(f"{prefix}-signature"),
+            format=Tagged(tag),
+            encoding=Encoding.BASE64,
+            algorithm=algorithm,
+            key=kind,
+            stamp=Stamp(Header(f"{prefix}-timestamp")),
+            # No dot may be in the id, or a signed text could be cut in two ways.
+            message=(HeaderText(f"{prefix}-id", "id", _ID), Literal(b"."), StampText(), Literal(b"."), Body()),
+        )
+
+    return signed("v1", Algorithm.HMAC_SHA256, key), signed("v1a", Algorithm.ED25519, KeyKind.WHPK)
