@@ -35,6 +35,10 @@ class StoreUnavailable(StoreError):
     """The store cannot be reached or is busy beyond its bound; nothing was stored by this call."""
 
 
+class StoreBusy(StoreUnavailable):
+    """Another transaction held what was needed for longer than the caller wanted to wait; nothing was stored."""
+
+
 class StoreFull(StoreUnavailable):
     """The disk, or a quota, is full; nothing was stored by this call."""
 

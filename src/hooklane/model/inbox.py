@@ -29,7 +29,7 @@ _LOUDEST_FIRST = (
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What makes a row one of its kind; *variant* tells apart what shares an event id (a conflict, a repeated state)."""
+    """What makes a row one of its kind; *variant* tells apart what shares an id (a conflict, a repeated state)."""
 
     source: str
     tenant: str
@@ -148,7 +148,7 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class Track:
     """A line of messages that one handler takes in order: the cursor's name."""
 
     source: str
@@ -178,9 +178,9 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A lane whose next message is waiting for one that never came; *seq* is applied, *prev_seq* is missing."""
+    """A track whose next message is waiting for one that never came; *seq* is applied, *prev_seq* is missing."""
 
-    lane: Lane
+    track: Track
     seq: int
     prev_seq: int
     since: Instant

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from hooklane.model.clock import Instant
-from hooklane.model.inbox import Claimed, Count, Gap, Heartbeat, Identity, Known, Lane, NewRow, Row, RowId, Search
+from hooklane.model.inbox import Claimed, Count, Gap, Heartbeat, Identity, Known, NewRow, Row, RowId, Search, Track
 from hooklane.model.message import Status
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ class InboxStore(Protocol):
         """Leave a tombstone for *digest*; the event id of an earlier one, if there is one, and then nothing changes."""
         ...
 
-    def turn(self, lane: Lane, token: str) -> Flow[int | None]:
+    def turn(self, track: Track, token: str) -> Flow[int | None]:
         """Make *token* the current state of the entity: its generation, or None when it already is the current one."""
         ...
 
@@ -112,9 +112,12 @@ class InboxStore(Protocol):
 
     # Handling
     def claim(
-        self, handlers: Sequence[tuple[str, str]], *, owner: str, now: Instant, lease_ms: int, limit: int
+        self, handlers: Sequence[tuple[str, str]], *, expired: bool, owner: str, now: Instant, lease_ms: int, limit: int
     ) -> Flow[list[Claimed]]:
-        """Take up to *limit* due handlings of (source, handler) pairs: lease, higher fence, one more attempt."""
+        """Take up to *limit* due handlings of (source, handler) pairs: lease, higher fence, one more attempt.
+
+        With *expired* those in progress whose lease ran out, else those that are pending or to be retried.
+        """
         ...
 
     def claim_one(self, id: RowId, handler: str, *, owner: str, now: Instant, lease_ms: int) -> Flow[Claimed | None]:
@@ -130,39 +133,56 @@ class InboxStore(Protocol):
         ...
 
     def fail(
-        self, id: RowId, handler: str, fence: int, *, status: Status, due_at: Instant, error: str, traceback: str,
-        now: Instant, attempts: int | None = None,
+        self,
+        id: RowId,
+        handler: str,
+        fence: int,
+        *,
+        status: Status,
+        due_at: Instant,
+        error: str,
+        traceback: str,
+        now: Instant,
+        attempts: int | None = None,
     ) -> Flow[bool]:
         """Record a failure (failed, dead, held, pending again) while *fence* is current; *attempts* overrides."""
         ...
 
     # Order
-    def cursor(self, lane: Lane, baseline: int) -> Flow[int]:
-        """The last applied seq of *lane*, locked against change for this transaction; begun at *baseline* if new."""
+    def cursor(self, track: Track, baseline: int) -> Flow[int]:
+        """The last applied seq of *track*, locked against change for this transaction; begun at *baseline* if new."""
         ...
 
-    def advance(self, lane: Lane, *, prev_seq: int, seq: int) -> Flow[bool]:
+    def applied(self, track: Track) -> Flow[int | None]:
+        """The last applied seq of *track*, without a lock; None for one that was never seen."""
+        ...
+
+    def advance(self, track: Track, *, prev_seq: int, seq: int) -> Flow[bool]:
         """Move the cursor to *seq* if it stands in [*prev_seq*, *seq*)."""
         ...
 
-    def release(self, lane: Lane, seq: int, now: Instant) -> Flow[int]:
-        """Held handlings of *lane* whose predecessor is applied become pending; how many."""
+    def release(self, track: Track, seq: int, now: Instant) -> Flow[int]:
+        """Held handlings of *track* whose predecessor is applied become pending; how many."""
         ...
 
-    def arrived(self, lane: Lane, seq: int) -> Flow[bool]:
-        """Whether a handling with this seq of *lane* is in the store and still owed."""
+    def arrived(self, track: Track, seq: int) -> Flow[bool]:
+        """Whether a handling with this seq of *track* is in the store and still owed."""
         ...
 
-    def newer(self, lane: Lane, at: int, tie: str) -> Flow[bool]:
-        """Make (*at*, *tie*) the newest of *lane*, and lock it, if it is newer than what is there."""
+    def newer(self, track: Track, at: int, tie: str) -> Flow[bool]:
+        """Make (*at*, *tie*) the newest of *track*, and lock it, if it is newer than what is there."""
         ...
 
-    def touch(self, lane: Lane) -> Flow[None]:
-        """Lock *lane* for this transaction, so that one handler at a time is at work on its key."""
+    def mark(self, track: Track) -> Flow[tuple[int, str] | None]:
+        """The newest (at, tie) of *track*, locked for this transaction."""
         ...
 
-    def coalesce(self, lane: Lane, until: RowId, now: Instant) -> Flow[int]:
-        """Complete what is owed to *lane* by rows up to *until*: the state just fetched covers them."""
+    def touch(self, track: Track) -> Flow[None]:
+        """Lock *track* for this transaction, so that one handler at a time is at work on its key."""
+        ...
+
+    def coalesce(self, track: Track, until: RowId, now: Instant) -> Flow[int]:
+        """Complete what is owed to *track* by rows up to *until*: the state just fetched covers them."""
         ...
 
     def latest_row(self) -> Flow[RowId]:
@@ -170,7 +190,7 @@ class InboxStore(Protocol):
         ...
 
     def gaps(self, before: Instant, limit: int) -> Flow[list[Gap]]:
-        """Lanes whose first held message has waited since before *before* for one that is not in the store."""
+        """Tracks whose first held message has waited since before *before* for one that is not in the store."""
         ...
 
     # Keeping

@@ -91,7 +91,7 @@ def _iso(text: str) -> int:
 
 
 def is_future(at_us: int, now: Instant, skew_ms: int) -> bool:
-    """Whether *at_us* lies so far ahead that the clock it came from must be wrong: it would freeze the field for ever."""
+    """Whether *at_us* lies so far ahead that its clock must be wrong: it would freeze the field for ever."""
     return at_us > (now + skew_ms) * 1000
 
 

@@ -18,12 +18,12 @@ from hooklane.model.inbox import (
     Heartbeat,
     Identity,
     Known,
-    Lane,
     NewHandling,
     NewRow,
     Row,
     RowId,
     Search,
+    Track,
 )
 from hooklane.model.message import Message, Status
 from hooklane.store.inbox import Flow
@@ -55,8 +55,8 @@ class SqlInbox:
         return [known_of(lines) for lines in answers]
 
     def try_lock(self, identity: Identity) -> Flow[bool]:
+        yield from ()
         return True
-        yield
 
     def remember(self, source: str, tenant: str, digest: bytes, event_id: str, now: Instant) -> Flow[str | None]:
         params = {"source": source, "tenant": tenant, "digest": digest, "event_id": event_id, "now": now}
@@ -65,8 +65,8 @@ class SqlInbox:
         lines = yield Sql("remembered", {"source": source, "tenant": tenant, "digest": digest})
         return str(lines[0][0]) if lines else None
 
-    def turn(self, lane: Lane, token: str) -> Flow[int | None]:
-        lines = yield Sql("turn", {**lane_params(lane), "token": token})
+    def turn(self, track: Track, token: str) -> Flow[int | None]:
+        lines = yield Sql("turn", {**track_params(track), "token": token})
         return lines[0][0] if lines else None
 
     def count_copies(self, copies: Iterable[tuple[RowId, int]]) -> Flow[None]:
@@ -75,10 +75,10 @@ class SqlInbox:
     # Handling
 
     def claim(
-        self, handlers: Sequence[tuple[str, str]], *, owner: str, now: Instant, lease_ms: int, limit: int
+        self, handlers: Sequence[tuple[str, str]], *, expired: bool, owner: str, now: Instant, lease_ms: int, limit: int
     ) -> Flow[list[Claimed]]:
         params = {"owner": owner, "now": now, "lease_ms": lease_ms, "limit": limit, **handlers_params(handlers)}
-        taken = yield Sql("claim", params)
+        taken = yield Sql("claim_expired" if expired else "claim", params)
         return (yield from self._with_messages(taken))
 
     def claim_one(self, id: RowId, handler: str, *, owner: str, now: Instant, lease_ms: int) -> Flow[Claimed | None]:
@@ -97,9 +97,7 @@ class SqlInbox:
         return sorted(claimed, key=lambda each: (each.received_at, each.id))
 
     def renew(self, id: RowId, handler: str, fence: int, *, now: Instant, lease_ms: int) -> Flow[bool]:
-        lines = yield Sql(
-            "renew", {"row_id": id, "handler": handler, "fence": fence, "now": now, "lease_ms": lease_ms}
-        )
+        lines = yield Sql("renew", {"row_id": id, "handler": handler, "fence": fence, "now": now, "lease_ms": lease_ms})
         return bool(lines)
 
     def complete(self, id: RowId, handler: str, fence: int, status: Status, now: Instant) -> Flow[bool]:
@@ -134,28 +132,37 @@ class SqlInbox:
 
     # Order
 
-    def cursor(self, lane: Lane, baseline: int) -> Flow[int]:
-        yield Sql("begin_cursor", {**lane_params(lane), "baseline": baseline})
-        lines = yield Sql("cursor", lane_params(lane))
+    def cursor(self, track: Track, baseline: int) -> Flow[int]:
+        yield Sql("begin_cursor", {**track_params(track), "baseline": baseline})
+        lines = yield Sql("cursor", track_params(track))
         return int(lines[0][0])
 
-    def advance(self, lane: Lane, *, prev_seq: int, seq: int) -> Flow[bool]:
-        return bool((yield Sql("advance", {**lane_params(lane), "prev_seq": prev_seq, "seq": seq})))
+    def applied(self, track: Track) -> Flow[int | None]:
+        lines = yield Sql("applied", track_params(track))
+        return int(lines[0][0]) if lines else None
 
-    def release(self, lane: Lane, seq: int, now: Instant) -> Flow[int]:
-        return len((yield Sql("release", {**lane_params(lane), "seq": seq, "now": now})))
+    def advance(self, track: Track, *, prev_seq: int, seq: int) -> Flow[bool]:
+        return bool((yield Sql("advance", {**track_params(track), "prev_seq": prev_seq, "seq": seq})))
 
-    def arrived(self, lane: Lane, seq: int) -> Flow[bool]:
-        return bool((yield Sql("arrived", {**lane_params(lane), "seq": seq})))
+    def release(self, track: Track, seq: int, now: Instant) -> Flow[int]:
+        return len((yield Sql("release", {**track_params(track), "seq": seq, "now": now})))
 
-    def newer(self, lane: Lane, at: int, tie: str) -> Flow[bool]:
-        return bool((yield Sql("newer", {**lane_params(lane), "at": at, "tie": tie})))
+    def arrived(self, track: Track, seq: int) -> Flow[bool]:
+        return bool((yield Sql("arrived", {**track_params(track), "seq": seq})))
 
-    def touch(self, lane: Lane) -> Flow[None]:
-        yield Sql("touch", lane_params(lane))
+    def newer(self, track: Track, at: int, tie: str) -> Flow[bool]:
+        return bool((yield Sql("newer", {**track_params(track), "at": at, "tie": tie})))
 
-    def coalesce(self, lane: Lane, until: RowId, now: Instant) -> Flow[int]:
-        return len((yield Sql("coalesce", {**lane_params(lane), "until": until, "now": now})))
+    def mark(self, track: Track) -> Flow[tuple[int, str] | None]:
+        yield Sql("touch", track_params(track))
+        at, tie = (yield Sql("mark", track_params(track)))[0]
+        return None if at is None else (at, tie)
+
+    def touch(self, track: Track) -> Flow[None]:
+        yield Sql("touch", track_params(track))
+
+    def coalesce(self, track: Track, until: RowId, now: Instant) -> Flow[int]:
+        return len((yield Sql("coalesce", {**track_params(track), "until": until, "now": now})))
 
     def latest_row(self) -> Flow[RowId]:
         lines = yield Sql("latest_row", {})
@@ -164,7 +171,7 @@ class SqlInbox:
     def gaps(self, before: Instant, limit: int) -> Flow[list[Gap]]:
         lines = yield Sql("gaps", {"before": before, "limit": limit})
         return [
-            Gap(Lane(source, tenant, handler, key), int(seq), int(prev_seq), Instant(int(since)))
+            Gap(Track(source, tenant, handler, key), int(seq), int(prev_seq), Instant(int(since)))
             for source, tenant, handler, key, seq, prev_seq, since in lines
         ]
 
@@ -216,7 +223,9 @@ class SqlInbox:
 
     def counts(self) -> Flow[list[Count]]:
         lines = yield Sql("counts", {})
-        return [Count(source, handler, Status(status), rows, Instant(at)) for source, handler, status, rows, at in lines]
+        return [
+            Count(source, handler, Status(status), rows, Instant(at)) for source, handler, status, rows, at in lines
+        ]
 
 
 # Values to parameters
@@ -273,8 +282,8 @@ def identity_params(identity: Identity) -> dict[str, Any]:
     }
 
 
-def lane_params(lane: Lane) -> dict[str, Any]:
-    return {"source": lane.source, "tenant": lane.tenant, "handler": lane.handler, "key": lane.key}
+def track_params(track: Track) -> dict[str, Any]:
+    return {"source": track.source, "tenant": track.tenant, "handler": track.handler, "key": track.key}
 
 
 def handlers_params(handlers: Sequence[tuple[str, str]]) -> dict[str, Any]:

@@ -50,7 +50,19 @@ SET was = status, status = 'in_progress', owner = :owner, fence = fence + 1, due
     attempts = attempts + 1
 WHERE (row_id, handler) IN (
     SELECT row_id, handler FROM hooklane_inbox_handling
-    WHERE status IN ('pending', 'failed', 'in_progress') AND due_at <= :now
+    WHERE status IN ('pending', 'failed') AND due_at <= :now
+      AND (source, handler) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:handlers))
+    ORDER BY due_at, row_id LIMIT :limit)
+RETURNING row_id, handler, fence, attempts, key, seq, prev_seq, was;
+
+-- name: claim_expired
+-- The same for those whose owner let the lease run out.
+UPDATE hooklane_inbox_handling
+SET was = status, status = 'in_progress', owner = :owner, fence = fence + 1, due_at = :now + :lease_ms,
+    attempts = attempts + 1
+WHERE (row_id, handler) IN (
+    SELECT row_id, handler FROM hooklane_inbox_handling
+    WHERE status = 'in_progress' AND due_at <= :now
       AND (source, handler) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:handlers))
     ORDER BY due_at, row_id LIMIT :limit)
 RETURNING row_id, handler, fence, attempts, key, seq, prev_seq, was;
@@ -91,13 +103,18 @@ WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status = 'i
 RETURNING 1;
 
 -- name: begin_cursor
--- The first sight of a lane sets where it starts.
+-- The first sight of a track sets where it starts.
 INSERT INTO hooklane_inbox_cursor (tenant, source, handler, key, seq)
 VALUES (:tenant, :source, :handler, :key, :baseline)
 ON CONFLICT (source, tenant, handler, key) DO NOTHING;
 
 -- name: cursor
 -- The last applied seq; the write transaction keeps it from moving.
+SELECT seq FROM hooklane_inbox_cursor
+WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key;
+
+-- name: applied
+-- The last applied seq as it is now.
 SELECT seq FROM hooklane_inbox_cursor
 WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key;
 
@@ -129,8 +146,13 @@ WHERE hooklane_inbox_cursor.at IS NULL
    OR (hooklane_inbox_cursor.at, hooklane_inbox_cursor.tie) < (excluded.at, excluded.tie)
 RETURNING 1;
 
+-- name: mark
+-- The newest that was applied.
+SELECT at, tie FROM hooklane_inbox_cursor
+WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key;
+
 -- name: touch
--- The lane's row exists and is held by this transaction.
+-- The track's row exists and is held by this transaction.
 INSERT INTO hooklane_inbox_cursor (tenant, source, handler, key) VALUES (:tenant, :source, :handler, :key)
 ON CONFLICT (source, tenant, handler, key) DO UPDATE SET seq = hooklane_inbox_cursor.seq;
 
@@ -146,7 +168,7 @@ RETURNING 1;
 SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_inbox_row'), 0);
 
 -- name: gaps
--- The first held handling of each lane whose turn does not come because a predecessor never arrived.
+-- The first held handling of each track whose turn does not come because a predecessor never arrived.
 SELECT h.source, h.tenant, h.handler, h.key, c.seq, min(h.prev_seq), min(h.due_at)
 FROM hooklane_inbox_handling h
 JOIN hooklane_inbox_cursor c ON c.source = h.source AND c.tenant = h.tenant AND c.handler = h.handler AND c.key = h.key

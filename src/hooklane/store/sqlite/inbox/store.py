@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from hooklane.errors import StoreUnavailable, TransactionMisused
+from hooklane.errors import StoreBusy, TransactionMisused
 from hooklane.store.inbox import Capabilities
 from hooklane.store.sql.inbox import SqlInbox
 from hooklane.store.sql.queries import Many, Step, queries_of
@@ -62,7 +62,7 @@ class SqliteInbox(SqlInbox):
         wait_ms = self._busy_wait_ms if wait_ms is None else wait_ms
         deadline = time.monotonic() + wait_ms / 1000
         if not self._turn.acquire(timeout=max(0.0, wait_ms / 1000)):
-            raise StoreUnavailable(f"{self.path} is held by another transaction of this process")
+            raise StoreBusy(f"{self.path} is held by another transaction of this process")
         try:
             guarded = self._idle.pop() if self._idle else Guarded(self.path)
             left_ms = max(1, int((deadline - time.monotonic()) * 1000))

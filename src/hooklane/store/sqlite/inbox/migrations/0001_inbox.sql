@@ -48,8 +48,9 @@ CREATE TABLE hooklane_inbox_handling (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX hooklane_inbox_handling_for_claim ON hooklane_inbox_handling (due_at)
-    WHERE status IN ('pending', 'failed', 'in_progress');
-CREATE INDEX hooklane_inbox_handling_for_lane ON hooklane_inbox_handling (source, tenant, handler, key, seq)
+    WHERE status IN ('pending', 'failed');
+CREATE INDEX hooklane_inbox_handling_for_takeover ON hooklane_inbox_handling (due_at) WHERE status = 'in_progress';
+CREATE INDEX hooklane_inbox_handling_for_track ON hooklane_inbox_handling (source, tenant, handler, key, seq)
     WHERE key IS NOT NULL AND status IN ('pending', 'in_progress', 'failed', 'held', 'dead');
 CREATE INDEX hooklane_inbox_handling_for_gap ON hooklane_inbox_handling (due_at) WHERE status = 'held';
 CREATE INDEX hooklane_inbox_handling_for_people ON hooklane_inbox_handling (status, source, row_id)
