@@ -56,8 +56,8 @@ def credentials(profile: Profile, seed: str = "hooklane") -> Credentials:
         case KeyKind.SPKI:
             return _p256(chance, options)
         case KeyKind.CERTIFIED:
-            certified, pem = paypal_certificate()
-            options |= {"certificates": {PAYPAL_CERT_URL: pem}.get, "roots": pem}
+            certified, leaf, root = paypal_certificate()
+            options |= {"certificates": {PAYPAL_CERT_URL: leaf}.get, "roots": root}
             return Credentials(certified, "WH-" + chance.hex()[:17].upper(), options)
         case KeyKind.UTF8 | KeyKind.TOKEN:
             secret = f"test:{chance.hex()}"  # with a colon, so that it also serves as user:password
@@ -71,26 +71,32 @@ def _p256(chance: bytes, options: Mapping[str, Any]) -> Credentials:
 
 
 @lru_cache(maxsize=1)
-def paypal_certificate() -> tuple[rsa.RSAPrivateKey, bytes]:
-    """A key and a certificate for PayPal's host, signed by itself; it is its own root."""
-    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "messageverificationcerts.paypal.com")])
-    certificate = (
+def paypal_certificate() -> tuple[rsa.RSAPrivateKey, bytes, bytes]:
+    """A key, a certificate for PayPal's host, and the root that vouches for it, both as PEM."""
+    root_key, leaf_key = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
+    root = _certificate("Test Root", root_key, "Test Root", root_key)
+    leaf = _certificate("messageverificationcerts.paypal.com", leaf_key, "Test Root", root_key)
+    return leaf_key, leaf, root
+
+
+def _certificate(name: str, key: rsa.RSAPrivateKey, issuer: str, issuer_key: rsa.RSAPrivateKey) -> bytes:
+    is_root = key is issuer_key
+    builder = (
         x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(private.public_key())
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
+        .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(datetime(2015, 1, 1, tzinfo=UTC))
         .not_valid_after(datetime(2045, 1, 1, tzinfo=UTC))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.BasicConstraints(ca=is_root, path_length=0 if is_root else None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
         .add_extension(
-            x509.SubjectAlternativeName([x509.DNSName("messageverificationcerts.paypal.com")]), critical=False
+            x509.KeyUsage(not is_root, False, False, False, False, is_root, is_root, False, False), critical=True
         )
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(private.public_key()), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(private.public_key()), critical=False)
-        .add_extension(x509.KeyUsage(True, False, False, False, False, True, True, False, False), critical=True)
-        .sign(private, hashes.SHA256())
     )
-    return private, certificate.public_bytes(serialization.Encoding.PEM)
+    if not is_root:
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    return builder.sign(issuer_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)

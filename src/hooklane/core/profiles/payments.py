@@ -65,7 +65,7 @@ PAYPAL = Profile(
             key=KeyKind.CERTIFIED,
             stamp=Stamp(Header("paypal-transmission-time"), Unit.ISO, tolerance_ms=None),
             message=(
-                HeaderText("paypal-transmission-id", "transmission", re.compile(r"[A-Za-z0-9-]{1,128}")),
+                HeaderText("paypal-transmission-id", "transmission", re.compile(r"[A-Za-z0-9_-]{1,128}")),
                 Literal(b"|"),
                 StampText(),
                 Literal(b"|"),
