@@ -7,7 +7,6 @@ import os
 from collections import deque
 
 from hooklane.model.clock import Instant
-from hooklane.model.event import Event
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford: no i, l, o, u
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
@@ -35,7 +34,11 @@ def new_id(prefix: str, now: Instant, chance: bytes | None = None) -> str:
     return f"{prefix}_{''.join(digits)}"
 
 
-def dead_letter_id(event: Event, endpoint_id: str) -> str:
-    """The id of one event at one endpoint as a dead letter: always the same, so that writing it twice is one."""
-    digest = hashlib.sha256(f"{event.id}\0{endpoint_id}".encode()).digest()
-    return new_id("dlv", event.created_at, chance=digest[:10])
+def dead_letter_id(event_id: str, created_at: Instant, endpoint_id: str) -> str:
+    """The id of an event's dead letter at one endpoint: the same however often, and in whichever store, it dies."""
+    return new_id("dlv", created_at, chance=hashlib.sha256(f"{event_id}\0{endpoint_id}".encode()).digest()[:10])
+
+
+def attempt_id(lane_id: int, seq: int, attempt: int, started_at: Instant) -> str:
+    """The id of one attempt: made from what it is, so that the log need not keep it."""
+    return new_id("att", started_at, chance=hashlib.sha256(f"{lane_id}.{seq}.{attempt}".encode()).digest()[:10])

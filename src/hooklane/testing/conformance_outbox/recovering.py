@@ -19,7 +19,7 @@ class Recovering(OutboxKit):
 
         letter = await owner.kill(lane_id)
 
-        assert dead_letter_id(event("e1"), "ep_a") == letter.id
+        assert dead_letter_id("e1", T0, "ep_a") == letter.id
         assert letter == await store.dead_letter("default", letter.id)
         assert ("e1", "order.created", "ep_a", lane_id, "a", 1) == (
             letter.event_id,
@@ -102,7 +102,7 @@ class Recovering(OutboxKit):
     async def test_nobody_recovers_what_is_not_dead_or_not_theirs(self, store: Outbox) -> None:
         lane_id = await lane_of(store)
         owner = await Owner.of(store)
-        alive = dead_letter_id(event("e1"), "ep_a")
+        alive = dead_letter_id("e1", T0, "ep_a")
         assert await store.replay("default", alive, actor="me", now=NOW) is None
         letter = await owner.kill(lane_id)
 
@@ -118,7 +118,7 @@ class Recovering(OutboxKit):
             report = await published(store, event(f"{verb}1", "a", type=verb), event(f"{verb}2", "a", type=verb))
             lane_id = report.grown[0].lane_id
             settlement = await owner.settle(lane_id, Dead("422"))
-            letter_id = dead_letter_id(event(f"{verb}1"), f"ep_{verb}")
+            letter_id = dead_letter_id(f"{verb}1", T0, f"ep_{verb}")
             if verb == "replay":
                 await store.replay("default", letter_id, actor="me", now=NOW)
             else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
@@ -11,7 +10,7 @@ from typing import TypeVar
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.event import Event
-from hooklane.model.ids import dead_letter_id, new_id
+from hooklane.model.ids import attempt_id, dead_letter_id
 from hooklane.model.lane import DeliveryState, LaneRow, LaneState
 from hooklane.store.codec import attempt_fields, decode_detail
 from hooklane.store.memory.outbox.tables import Ending, Grave, Lane, Tables
@@ -66,16 +65,17 @@ def delivery(tables: Tables, lane: Lane, seq: int) -> Delivery:
         attempts=row.attempts if is_head else (tries[-1] if tries else 0),
         next_at=row.next_at if state is DeliveryState.RETRYING else None,
         reason=lane.reason if is_head else lane.skipped.get(seq),
-        dead_letter_id=dead_letter_id(event, lane.endpoint_id) if state is DeliveryState.DEAD else None,
+        dead_letter_id=dead_letter_id(event.id, event.created_at, lane.endpoint_id)
+        if state is DeliveryState.DEAD
+        else None,
     )
 
 
 def attempts(tables: Tables, tenant: str, event_id: str) -> Iterator[AttemptRow]:
-    for number, settlement in enumerate(tables.attempts.get((tenant, event_id), ())):
+    for settlement in tables.attempts.get((tenant, event_id), ()):
         send, kept = settlement.send, attempt_fields(settlement)
-        chance = hashlib.sha256(f"{event_id}\0{send.endpoint.id}\0{number}".encode()).digest()[:10]
         yield AttemptRow(
-            id=new_id("att", send.at, chance=chance),
+            id=attempt_id(send.lane_id, send.seq, send.attempt, send.at),
             event_id=event_id,
             endpoint_id=send.endpoint.id,
             seq=None if send.is_loose else send.seq,
@@ -85,7 +85,7 @@ def attempts(tables: Tables, tenant: str, event_id: str) -> Iterator[AttemptRow]
             outcome=kept.outcome,
             status=kept.status,
             failure=kept.failure,
-            detail={**decode_detail(kept.detail), **({"receiver_outcome": kept.said} if kept.said else {})},
+            detail=decode_detail(kept.detail, kept.said),
         )
 
 
@@ -144,7 +144,7 @@ def lane_view(tables: Tables, lane: Lane) -> LaneView:
         next_at=row.next_at if row.state is LaneState.RETRYING else None,
         since=lane.since if is_known else None,
         reason=lane.reason if is_known else None,
-        dead_letter_id=dead_letter_id(head, lane.endpoint_id) if blocked and head else None,
+        dead_letter_id=dead_letter_id(head.id, head.created_at, lane.endpoint_id) if blocked and head else None,
         head_event_id=head.id if head else None,
         head_type=head.type if head else None,
     )

@@ -106,7 +106,8 @@ def move_head(lane: Lane, head: int) -> None:
 
 
 def _grave_id(lane: Lane, seq: int) -> str:
-    return dead_letter_id(lane.events[seq - 1], lane.endpoint_id)
+    event = lane.events[seq - 1]
+    return dead_letter_id(event.id, event.created_at, lane.endpoint_id)
 
 
 def _bury(tables: Tables, lane: Lane, grave: Grave) -> None:
