@@ -121,7 +121,9 @@ def start_hooklane(tmp_path: Path) -> Iterator[Callable[..., Child]]:
     with ExitStack() as running:
 
         def start(*arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> Child:
-            source = str(Path(hooklane.__file__).resolve().parents[1])
+            source = os.pathsep.join(
+                [str(Path(hooklane.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
+            )
             log = tmp_path / f"hooklane-{next(numbers)}.log"
             child = Child(
                 [sys.executable, "-m", "hooklane", *arguments],

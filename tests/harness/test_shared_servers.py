@@ -48,7 +48,7 @@ def run_pytest(folder: Path, *, end: str, prefix: tuple[str, ...] = ()) -> Child
     test.write_text(MEET.format(folder=str(folder), end=end))
     settings = ["-p", "tests.conftest", "-c", str(ROOT / "pyproject.toml"), "-n", "2"]
     command = [sys.executable, "-m", "pytest", *settings, str(test)]
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     return Child([*prefix, *command], log=folder / "log", cwd=ROOT, env={"PYTHONPATH": path})
 
 

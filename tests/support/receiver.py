@@ -63,7 +63,7 @@ class Sink:
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._server = _Server(("127.0.0.1", port), self)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="sink", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="sink", daemon=True)
 
     @property
     def port(self) -> int:
@@ -222,9 +222,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_response(reaction.status)
                 for name, value in reaction.headers.items():
                     self.send_header(name, value)
-                self.send_header("content-length", str(len(reaction.body)))
+                if reaction.status not in (204, 304):
+                    self.send_header("content-length", str(len(reaction.body)))
                 self.end_headers()
-                self.wfile.write(reaction.body)
+                if request.method != "HEAD":
+                    self.wfile.write(reaction.body)
             case Drop(reset=True):
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 self.close_connection = True

@@ -41,7 +41,9 @@ def attempt_fields(settlement: Settlement) -> AttemptFields:
             detail = None if outcome == "delivered" else _detail(settlement, timings, answer.head, answer.body)
             return AttemptFields(outcome, timings.total_ms, status, None, said, detail)
         case NoAnswer(failure=failure, timings=timings, detail=text):
-            return AttemptFields(outcome, timings.total_ms, None, str(failure), None, _detail(settlement, timings, text=text))
+            return AttemptFields(
+                outcome, timings.total_ms, None, str(failure), None, _detail(settlement, timings, text=text)
+            )
         case None:
             return AttemptFields(outcome, 0.0, None, "worker_died", None, None)
 

@@ -39,7 +39,9 @@ class _Job(Generic[T]):
 
 def exit_at_once(error: BaseException) -> None:
     """After a failed fsync nobody knows what is on the disk: only a restart, which reads it, can tell."""
-    print(f"hooklane: the disk failed to keep a commit ({error}); exiting so that nothing is built on it", file=sys.stderr)
+    print(
+        f"hooklane: the disk failed to keep a commit ({error}); exiting so that nothing is built on it", file=sys.stderr
+    )
     sys.stderr.flush()
     os._exit(70)
 

@@ -19,9 +19,7 @@ T = TypeVar("T")
 
 _ENDPOINT_REV = Statement("SELECT value FROM hooklane_counter WHERE name = 'endpoint'")
 _ENDPOINTS = Statement("SELECT doc FROM hooklane_endpoint ORDER BY id")
-_LAST_NUMBERS = Statement(
-    "SELECT name, seq FROM sqlite_sequence WHERE name IN ('hooklane_event', 'hooklane_loose')"
-)
+_LAST_NUMBERS = Statement("SELECT name, seq FROM sqlite_sequence WHERE name IN ('hooklane_event', 'hooklane_loose')")
 _CLAIM_NAME = """
 INSERT INTO hooklane_idempotency (tenant, name, digest, event_n, created_at)
 VALUES (:tenant, :name, :digest, :event_n, :at) ON CONFLICT DO NOTHING RETURNING 1
@@ -78,7 +76,8 @@ class _Accepted:
 def publish(drafts: Sequence[Draft], placer: Placer, cache: EndpointCache | None = None) -> PublishFlow[PublishReport]:
     """Stamp and store *drafts* in order; one that is refused leaves no trace and stops no other."""
     endpoints = yield from _read_endpoints(cache or EndpointCache())
-    last = dict((yield _LAST_NUMBERS))
+    rows = yield _LAST_NUMBERS
+    last: dict[str, int] = {row[0]: row[1] for row in rows}
     next_n = last.get("hooklane_event", 0) + 1
     results: list[Published | Refused | _Accepted] = []
     by_n: dict[int, _Accepted] = {}
@@ -126,7 +125,9 @@ def _claim_names(draft: Draft, n: int) -> PublishFlow[int | Refused | None]:
         for mine in taken:
             yield Statement(_FREE_NAME, {"tenant": tenant, "name": mine})
         if digest != draft.digest:
-            return Refused("idempotency_conflict", "this idempotency key or id was used for an event with other content")
+            return Refused(
+                "idempotency_conflict", "this idempotency key or id was used for an event with other content"
+            )
         return int(holder)
     return None
 
@@ -161,7 +162,13 @@ def _stamp(accepted: Sequence[_Accepted], next_loose: int) -> PublishFlow[list[G
                 lane_id, seq = -next_loose, 1
                 one.stamps.append((place.endpoint_id, lane_id, None))
                 loose.append(
-                    {"n": next_loose, "tenant": event.tenant, "endpoint": place.endpoint_id, "pid": place.pid, "event_n": n}
+                    {
+                        "n": next_loose,
+                        "tenant": event.tenant,
+                        "endpoint": place.endpoint_id,
+                        "pid": place.pid,
+                        "event_n": n,
+                    }
                 )
                 next_loose += 1
             else:
