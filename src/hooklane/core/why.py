@@ -30,13 +30,13 @@ def why_lane(
             return f"#{head} of {key} waits: {PAUSED}.{behind}"
         case LaneState.BLOCKED:
             return (
-                f"#{head} of {key} is dead after {_many(attempts, 'try', 'tries')} (last: {reason or 'unknown'}); nothing moves"
-                f" on {key} until you replay or skip {dead_letter_id or f'#{head}'}.{behind}"
+                f"#{head} of {key} is dead after {_many(attempts, 'try', 'tries')} (last: {reason or 'unknown'});"
+                f" nothing moves on {key} until you replay or skip {dead_letter_id or f'#{head}'}.{behind}"
             )
         case LaneState.RETRYING:
             return (
-                f"#{head} of {key} failed {_many(attempts, 'time')} of at most {attempts_max} (last: {reason or 'unknown'});"
-                f" the next try is {_due(next_at, now)}.{behind}"
+                f"#{head} of {key} failed {_many(attempts, 'time')} of at most {attempts_max}"
+                f" (last: {reason or 'unknown'}); the next try is {_due(next_at, now)}.{behind}"
             )
         case LaneState.ACTIVE:
             return f"#{head} of {key} is next to be delivered.{behind}"
@@ -56,6 +56,7 @@ def why_delivery(
 ) -> str:
     """What one delivery is waiting for; *lane* is the sentence of the lane in which it stands behind *head*."""
     name = "It" if seq is None else f"#{seq}"
+    last = f"(last: {reason or 'unknown'})"
     match state:
         case DeliveryState.DELIVERED:
             return f"{name} does not wait: it was delivered{_after(attempts)}."
@@ -68,11 +69,9 @@ def why_delivery(
         case _ if lane is not None:
             return lane
         case DeliveryState.DEAD:
-            return (
-                f"{name} is dead{_after(attempts)} (last: {reason or 'unknown'}), until you replay or skip {dead_letter_id}."
-            )
+            return f"{name} is dead{_after(attempts)} (last: {reason or 'unknown'}), until you replay or skip {dead_letter_id}."
         case DeliveryState.RETRYING:
-            return f"{name} failed {_many(attempts, 'time')} (last: {reason or 'unknown'}); the next try is {_due(next_at, now)}."
+            return f"{name} failed {_many(attempts, 'time')} {last}; the next try is {_due(next_at, now)}."
         case DeliveryState.QUEUED | DeliveryState.IN_FLIGHT:
             return f"{name} is about to be delivered."
 

@@ -9,7 +9,6 @@ from starlette.applications import Starlette
 from starlette.responses import Response as PlainResponse
 from starlette.responses import StreamingResponse
 from starlette.routing import BaseRoute, Mount
-from starlette.routing import Route as PageRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hooklane.server.api import ROUTES
@@ -34,6 +33,7 @@ class Api:
         self._router = Router(routes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http"
         response = await self._answer(scope, receive)
         headers = {"content-type": response.media, "x-content-type-options": "nosniff", "cache-control": "no-store"}
         headers.update(response.headers)
@@ -48,7 +48,6 @@ class Api:
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
         try:
-            # Plain lookups of names that must be there once: two Authorization headers are nobody's intention.
             headers = _headers(scope)
             raw_path = scope["raw_path"].decode("ascii", "replace").partition("?")[0]
             route, params = self._router.find(scope["method"], raw_path)
@@ -83,7 +82,7 @@ async def _body(headers: Mapping[str, str], receive: Receive, most: int) -> byte
     chunks: list[bytes] = []
     size = 0
     too_large = not declared.isdigit() or int(declared) > most
-    while True:
+    while not (too_large and "expect" in headers):  # who asks first need not be heard
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Problem("bad_request", "the connection ended before the body was complete")
@@ -114,18 +113,4 @@ def build_app(
     api = Api(gateway, door, routes)
     pages: list[BaseRoute] = page_routes() if ui else []
     beside: list[BaseRoute] = [Mount(path, app) for path, app in (mounts or {}).items()]
-    return Starlette(routes=[*pages, *beside, Mount("", _Everything(api))])
-
-
-class _Everything:
-    """Mounts rewrite the path; the API reads the raw one, which they leave alone."""
-
-    def __init__(self, api: Api) -> None:
-        self.api = api
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self.api(scope, receive, send)
-
-
-__all__ = ["Api", "PageRoute", "build_app", "told"]
+    return Starlette(routes=[*pages, *beside, Mount("", api)])

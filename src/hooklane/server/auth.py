@@ -40,9 +40,10 @@ class Door:
 
     def knows(self, authorization: str | None) -> bool:
         """Whether this is our key, compared in constant time."""
-        if self._bearer is None:
-            return True
-        return hmac.compare_digest((authorization or "").encode("utf-8", "surrogateescape"), self._bearer)
+        return self.knows_bytes((authorization or "").encode("utf-8", "surrogateescape"))
+
+    def knows_bytes(self, authorization: bytes | None) -> bool:
+        return self._bearer is None or hmac.compare_digest(authorization or b"", self._bearer)
 
     def _refuse_other_sites(self, headers: Mapping[str, str]) -> None:
         site = headers.get("sec-fetch-site")

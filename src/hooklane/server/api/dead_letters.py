@@ -129,7 +129,11 @@ ROUTES = (
         tag="dead letters",
     ),
     Route(
-        method="GET", path="/api/v1/dead-letters/{id}", run=show, summary="A dead letter with its data.", tag="dead letters"
+        method="GET",
+        path="/api/v1/dead-letters/{id}",
+        run=show,
+        summary="A dead letter with its data.",
+        tag="dead letters",
     ),
     Route(
         method="PATCH",

@@ -74,7 +74,8 @@ def _operation(route: Route) -> dict[str, Any]:
         "operationId": f"{route.run.__module__.rpartition('.')[2]}_{getattr(route.run, '__name__', 'run')}",
         "parameters": parameters,
         "responses": {
-            str(route.status): {"description": "Done"} | ({} if route.status == 204 else {"content": {route.gives: {}}}),
+            str(route.status): {"description": "Done"}
+            | ({} if route.status == 204 else {"content": {route.gives: {}}}),
             "default": {"$ref": "#/components/responses/Problem"},
         },
     }
@@ -86,6 +87,4 @@ def _operation(route: Route) -> dict[str, Any]:
     return operation
 
 
-ROUTES = (
-    Route(method="GET", path="/api/openapi.json", run=openapi, summary="This description.", tag="documents"),
-)
+ROUTES = (Route(method="GET", path="/api/openapi.json", run=openapi, summary="This description.", tag="documents"),)

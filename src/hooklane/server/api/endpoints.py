@@ -36,7 +36,7 @@ class EndpointChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     on_dead: OnDead | UnsetType = UNSET
     secret: str | UnsetType = UNSET
     headers: dict[str, str] | UnsetType = UNSET
-    rate_limit: float | None | UnsetType = UNSET
+    rate_limit: float | UnsetType | None = UNSET
     in_flight_max: int | UnsetType = UNSET
     timeout_ms: int | UnsetType = UNSET
     attempts_max: int | UnsetType = UNSET
@@ -70,7 +70,7 @@ async def create(call: Call) -> Response:
     _check(call, endpoint)
     if not await gateway.store.save_endpoint(endpoint, expect=None):
         raise Problem("changed", "an endpoint with this id exists")
-    gateway.hub.endpoints_changed()
+    gateway.endpoints_changed()
     view = {**views.endpoint(endpoint), "secret": secret}
     return answer(view, 201, headers=[("location", f"/api/v1/endpoints/{endpoint.id}")])
 
@@ -90,7 +90,9 @@ async def change(call: Call) -> Response:
     body = call.read(EndpointChange)
     for field in ("order", "payload"):
         if getattr(body, field) is not UNSET:
-            raise Problem("immutable_field", f"{field} cannot be changed; create another endpoint", errors=[{"field": field}])
+            raise Problem(
+                "immutable_field", f"{field} cannot be changed; create another endpoint", errors=[{"field": field}]
+            )
     fields = _set_fields(body)
     if isinstance(body.secret, str):
         fields["keys"] = (SigningKey(body.secret),)
@@ -160,7 +162,7 @@ async def _update(call: Call, changed: Callable[[Endpoint], Endpoint], *, deleti
         if not deleting:
             _check(call, new)
         if await call.gateway.store.save_endpoint(new, expect=old):
-            call.gateway.hub.endpoints_changed()
+            call.gateway.endpoints_changed()
             return new
     raise Problem("changed", "the endpoint keeps changing; try again")
 

@@ -15,12 +15,15 @@ async def alive(call: Call) -> Response:
 
 
 async def ready(call: Call) -> Response:
-    """Whether the store answers; a load balancer sends nothing here while it does not."""
+    """Whether the store answers and deliveries flow; a load balancer sends nothing here while it does not."""
     try:
         async with asyncio.timeout(READY_S):
             await call.gateway.store.endpoints(call.tenant)
     except (StoreError, TimeoutError):
         return answer({"status": "unavailable", "store": "no answer"}, 503, headers=[("retry-after", "2")])
+    relay = call.gateway.relay
+    if relay is not None and not relay.is_ready:
+        return answer({"status": "unavailable", "relay": "not delivering"}, 503, headers=[("retry-after", "2")])
     return answer({"status": "ready"})
 
 
@@ -31,9 +34,7 @@ async def metrics(call: Call) -> Response:
 
 ROUTES = (
     Route(method="GET", path="/healthz", run=alive, summary="The process lives.", tag="health", open_on_loopback=True),
-    Route(
-        method="GET", path="/readyz", run=ready, summary="The store answers.", tag="health", open_on_loopback=True
-    ),
+    Route(method="GET", path="/readyz", run=ready, summary="The store answers.", tag="health", open_on_loopback=True),
     Route(
         method="GET",
         path="/metrics",

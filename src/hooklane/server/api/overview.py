@@ -13,5 +13,11 @@ async def overview(call: Call) -> Response:
 
 
 ROUTES = (
-    Route(method="GET", path="/api/v1/overview", run=overview, summary="Totals, and whether anything is stuck.", tag="overview"),
-)  # fmt: skip
+    Route(
+        method="GET",
+        path="/api/v1/overview",
+        run=overview,
+        summary="Totals, and whether anything is stuck.",
+        tag="overview",
+    ),
+)

@@ -61,9 +61,7 @@ async def _send(call: Call, endpoint: Endpoint, event: Event) -> Result:
     except UrlNotAllowed as error:
         raise Problem("url_not_allowed", str(error)) from None
     now = gateway.now()
-    loose = Send(
-        lane_id=-1, pid=0, epoch=0, rev=0, key=None, seq=1, prev_seq=0, attempt=1, event=event, endpoint=endpoint, at=now
-    )  # fmt: skip
+    loose = Send(-1, 0, 0, 0, key=None, seq=1, prev_seq=0, attempt=1, event=event, endpoint=endpoint, at=now)
     target, headers, body = Letters().write(loose, now)
     answered: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
     gateway.transport.send(target, headers, body, lambda it: None if answered.done() else answered.set_result(it))
