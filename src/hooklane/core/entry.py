@@ -47,26 +47,32 @@ def admit_key(key: str) -> None:
 
 def admit_data(data: bytes) -> None:
     """The data must be strict JSON within the limits, since it is stored and delivered byte for byte."""
-    if len(data) > DATA_BYTES_MAX:
-        raise InvalidEvent("too_large", f"data must be at most {DATA_BYTES_MAX} bytes, got {len(data)}")
+    admit_json(data, "data", bytes_max=DATA_BYTES_MAX, depth_max=DEPTH_MAX, keys_max=KEYS_MAX)
+
+
+def admit_json(text: bytes, what: str, *, bytes_max: int, depth_max: int, keys_max: int) -> Any:
+    """Strict JSON within limits, parsed: no key twice in an object, no NaN, no broken text. *what* names it."""
+    if len(text) > bytes_max:
+        raise InvalidEvent("too_large", f"{what} must be at most {bytes_max} bytes, got {len(text)}")
     try:
-        tree = _decode(data)
+        tree = _decode(text)
     except RecursionError:
-        raise InvalidEvent("too_deep", f"data is nested deeper than {DEPTH_MAX} levels") from None
+        raise InvalidEvent("too_deep", f"{what} is nested deeper than {depth_max} levels") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidEvent("invalid_json", f"data is not JSON: {error}") from None
+        raise InvalidEvent("invalid_json", f"{what} is not JSON: {error}") from None
     # Outside of strings a colon stands for one member of an object, so the text's own count can be
     # compared with the parsed tree: fewer in the tree means that a key was there twice.
-    skeleton = _STRINGS.sub(b"", data)
+    skeleton = _STRINGS.sub(b"", text)
     if _LONG_NUMBER.search(skeleton):
-        raise InvalidEvent("number_too_long", f"a number in data has more than {NUMBER_CHARS_MAX} characters")
+        raise InvalidEvent("number_too_long", f"a number in {what} has more than {NUMBER_CHARS_MAX} characters")
     members = skeleton.count(b":")
-    if members > KEYS_MAX:
-        raise InvalidEvent("too_many_keys", f"data has {members} object keys, at most {KEYS_MAX} are allowed")
-    if skeleton.count(b"[") + skeleton.count(b"{") > DEPTH_MAX and _depth(skeleton) > DEPTH_MAX:
-        raise InvalidEvent("too_deep", f"data is nested deeper than {DEPTH_MAX} levels")
+    if members > keys_max:
+        raise InvalidEvent("too_many_keys", f"{what} has {members} object keys, at most {keys_max} are allowed")
+    if skeleton.count(b"[") + skeleton.count(b"{") > depth_max and _depth(skeleton) > depth_max:
+        raise InvalidEvent("too_deep", f"{what} is nested deeper than {depth_max} levels")
     if members and members != _count_members(tree):
-        raise InvalidEvent("duplicate_key", "an object in data has the same key twice")
+        raise InvalidEvent("duplicate_key", f"an object in {what} has the same key twice")
+    return tree
 
 
 def _depth(skeleton: bytes) -> int:

@@ -71,6 +71,22 @@ class PublishReport:
     grown: Sequence[Grown] = ()
 
 
+class NotAll(Exception):
+    """Thrown inside a store to roll a whole batch back; *report* says who was refused."""
+
+    def __init__(self, report: PublishReport) -> None:
+        super().__init__("batch refused")
+        self.report = report
+
+
+def all_or_nothing(report: PublishReport) -> PublishReport:
+    """*report*, unless something in it was refused: then NotAll, with the others refused for its sake."""
+    if not any(isinstance(result, Refused) for result in report.results):
+        return report
+    others = Refused("batch_refused", "another event of the batch was refused, so none was stored")
+    raise NotAll(PublishReport([r if isinstance(r, Refused) else others for r in report.results]))
+
+
 # --- owning ---
 
 
@@ -168,6 +184,9 @@ class OutboxStore(Protocol):
 
     async def publish(self, drafts: Sequence[Draft]) -> PublishReport:
         """Make all drafts durable in one commit, each with its next seq in each of its lanes, in order."""
+
+    async def publish_all(self, drafts: Sequence[Draft]) -> PublishReport:
+        """The same, all or nothing: when one is refused, the report holds only refusals and nothing was stored."""
 
     # endpoints
 

@@ -21,6 +21,7 @@ from hooklane.core.engine.inputs import (
     Fetched,
     Input,
     LeaseSet,
+    Leaving,
     Loaded,
     Reloaded,
     Settled,
@@ -61,6 +62,7 @@ class Engine:
         self._lease_until: Instant = START
         self._share = 1.0
         self._draining = False
+        self._leaving: frozenset[int] = frozenset()
         self._effects = Effects()
         self._on: dict[type, Callable[[Instant, Any], None]] = {
             Loaded: self._loaded,
@@ -73,6 +75,7 @@ class Engine:
             Reloaded: self._reloaded,
             Committed: self._committed,
             Draining: self._drain,
+            Leaving: self._leave,
         }
 
     def step(self, now: Instant, inputs: Iterable[Input]) -> Effects:
@@ -99,13 +102,6 @@ class Engine:
     def desks(self) -> dict[str, Desk]:
         return self._desks
 
-    @property
-    def is_quiet(self) -> bool:
-        """Whether nothing is in flight and no outcome waits to become durable."""
-        return self.in_flight == 0 and not any(
-            slot.phase in (Phase.SETTLING, Phase.STARTING) for slot in self._lanes.values()
-        )
-
     def __len__(self) -> int:
         return len(self._lanes)
 
@@ -118,6 +114,7 @@ class Engine:
             self._place(now, slot)
 
     def _dropped(self, now: Instant, dropped: Dropped) -> None:
+        self._leaving -= dropped.pids
         for pid in dropped.pids:
             self._epochs.pop(pid, None)
         for slot in [slot for slot in self._lanes.values() if slot.pid in dropped.pids]:
@@ -134,6 +131,14 @@ class Engine:
 
     def _drain(self, now: Instant, draining: Draining) -> None:
         self._draining = True
+
+    def _leave(self, now: Instant, leaving: Leaving) -> None:
+        self._leaving |= leaving.pids
+
+    def busy(self, pids: frozenset[int]) -> bool:
+        """Whether something of these partitions is in flight, or its outcome not durable yet."""
+        busy = (Phase.FLYING, Phase.SETTLING, Phase.STARTING)
+        return any(slot.phase in busy for slot in self._lanes.values() if slot.pid in pids)
 
     # --- endpoints ---
 
@@ -206,6 +211,8 @@ class Engine:
                 slot = self._lanes[row.id] = Slot(row, epoch, unsure=False)
             elif slot.phase in (Phase.FLYING, Phase.SETTLING, Phase.STARTING):
                 continue  # its own outcome is under way and will be checked against the store
+            elif slot.phase is not Phase.LOADING and _is_older(row, slot):
+                continue  # read before our last commit
             else:
                 self._let_go(slot)
                 slot.renew(row)
@@ -248,14 +255,16 @@ class Engine:
     def _dispatch(self, now: Instant) -> None:
         if self._draining or now >= self._lease_until:
             return
-        turns = self._turns
+        turns, leaving = self._turns, self._leaving
         while turns and self.in_flight < self._in_flight_max:
             desk = turns.pop()
             if not desk.has_room(now):
                 self._set_alarm(now, desk)
                 continue
             slot = desk.ready.popleft()
-            if slot.phase is Phase.READY and not self._start(now, desk, slot):
+            if slot.pid in leaving:
+                slot.phase = Phase.PARKED
+            elif slot.phase is Phase.READY and not self._start(now, desk, slot):
                 desk.ready.appendleft(slot)
                 continue
             turns.push(desk)
@@ -469,3 +478,7 @@ class Engine:
         while len(self._lanes) > self._lanes_max and self._idle:
             lane_id = next(iter(self._idle))
             self._forget(self._lanes[lane_id])
+
+
+def _is_older(row: LaneRow, slot: Slot) -> bool:
+    return (row.rev, row.head, row.attempts) < (slot.rev, slot.head, slot.attempts)

@@ -85,4 +85,23 @@ class Draining:
     """Send nothing more; what is in flight may end."""
 
 
-Input = Loaded | Dropped | EndpointChanged | LeaseSet | Grown | Settled | Fetched | Reloaded | Committed | Draining
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """These partitions will be given back: start nothing more in them."""
+
+    pids: frozenset[int]
+
+
+Input = (
+    Loaded
+    | Dropped
+    | EndpointChanged
+    | LeaseSet
+    | Grown
+    | Settled
+    | Fetched
+    | Reloaded
+    | Committed
+    | Draining
+    | Leaving
+)

@@ -20,6 +20,7 @@ class Phase(Enum):
     FLYING = auto()  # the head is being tried
     SETTLING = auto()  # the outcome is being made durable
     STOPPED = auto()  # the head is dead: a person must act
+    PARKED = auto()  # its partition will be given back
     LOADING = auto()  # what the store knows is being read
 
 

@@ -90,7 +90,8 @@ class Profile:
     envelope: tuple[str, ...] = ()
     """Members that a body must have, with `id` equal to the proven one, before key, seq and time are read from it:
     a sender that can send bare payloads must not have them taken for its envelope."""
-    split: Split | None = None
+    split: tuple[Split, ...] = ()
+    """The first that fits the body counts."""
     handshakes: tuple[Greeting, ...] = ()
     budget: Budget = Budget()
     dedup: Dedup = Dedup.EVENT_ID
@@ -99,6 +100,8 @@ class Profile:
     ok_status: int = 200
     form: bool = False
     """Bodies may be HTML forms."""
+    hints: bool = False
+    """Its notifications say only that something changed, so equal bodies are different events."""
     notes: str = field(default="", compare=False)
     """What an operator should know; shown by `doctor` and the docs."""
 

@@ -24,11 +24,13 @@ from hooklane.store.outbox import (
     Lease,
     Load,
     News,
+    NotAll,
     PublishReport,
     Recovery,
     Roster,
     StoreOptions,
     Taken,
+    all_or_nothing,
 )
 from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, LaneView, Page
 from hooklane.store.sqlite import database
@@ -106,7 +108,16 @@ class SqliteOutbox:
     # publishing
 
     async def publish(self, drafts: Sequence[Draft]) -> PublishReport:
-        return await self._writer.run(lambda conn: _drive(conn, publish(drafts, self._options.placer, self._cache)))
+        return await self._write(self._publish, drafts)
+
+    async def publish_all(self, drafts: Sequence[Draft]) -> PublishReport:
+        try:
+            return await self._writer.run(lambda conn: all_or_nothing(self._publish(conn, drafts)))
+        except NotAll as refused:
+            return refused.report
+
+    def _publish(self, conn: sqlite3.Connection, drafts: Sequence[Draft]) -> PublishReport:
+        return _drive(conn, publish(drafts, self._options.placer, self._cache))
 
     # endpoints
 
@@ -141,10 +152,10 @@ class SqliteOutbox:
         await self._write(leases.leave, worker)
 
     async def load(self, worker: str, epochs: Mapping[int, int]) -> Load:
-        return await self._read(lanes.load, list(epochs))
+        return await self._read(lanes.load, worker, epochs)
 
     async def poll(self, worker: str, pids: Sequence[int], mark: Any) -> News:
-        return await self._read(lanes.poll, mark)
+        return await self._read(lanes.poll, pids, mark)
 
     async def reload(self, lane_ids: Sequence[LaneId]) -> Sequence[LaneRow]:
         return await self._read(lanes.reload, lane_ids)
