@@ -245,4 +245,3 @@ def opening(url: str) -> Iterator[None]:
 
 def _address(url: str) -> str:
     return re.sub(r"//[^@/]*@", "//", url.partition("?")[0])
-

@@ -132,5 +132,3 @@ class Group:
 
 def _busy() -> Refused:
     return Refused(BUSY, "a transaction that is still open holds this lane or name: try again")
-
-
