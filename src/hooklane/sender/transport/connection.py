@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from hooklane.sender.addresses import Address
     from hooklane.sender.transport.exchange import Exchange
     from hooklane.sender.transport.pool import Pool
-    from hooklane.sender.transport.route import Route
 
 _END = b"\r\n\r\n"
 
@@ -41,8 +40,11 @@ _END = b"\r\n\r\n"
 class Connection(asyncio.Protocol):
     """One exchange at a time. After each the parser stands at the start of a message, or the connection is gone."""
 
-    def __init__(self, pool: Pool, route: Route, address: Address, sock: socket.socket, now: float) -> None:
-        self.route = route
+    def __init__(self, pool: Pool, first: Exchange, address: Address, sock: socket.socket) -> None:
+        """For the request *first*, which goes out the moment the connection stands."""
+        now = pool.hub.clock()
+        self._first: Exchange | None = first
+        self.route = first.route
         self.address = address
         self.slot: set[Expiring] | None = None
         self.is_idle = False
@@ -82,6 +84,7 @@ class Connection(asyncio.Protocol):
         assert self._exchange is None
         self._exchange = exchange
         exchange.connection = self
+        exchange.task = None  # the dial, if there was one, has done its work
         exchange.phase = Phase.SENT
         transport.write(exchange.request)
         exchange.request = b""  # the transport holds what is not yet written
@@ -115,6 +118,21 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by behaviour only
+        first, self._first = self._first, None
+        assert first is not None
+        self._pool.opened(self)
+        if first.settled:  # while the last step was under way
+            self.drop()
+            return
+        if first.phase is Phase.TLS:
+            first.tls_at = self._hub.clock()
+        # Not later, from the task that dialled: a peer that speaks first would be read by nobody.
+        self.begin(first)
+
+    @property
+    def was_made(self) -> bool:
+        """Whether there ever was a connection."""
+        return self._first is None
 
     def connection_lost(self, exc: Exception | None) -> None:
         exchange = self._exchange
@@ -249,8 +267,12 @@ class Connection(asyncio.Protocol):
     def _is_body_over(self) -> bool:
         return self._complete or self._error is not None or self._body_bytes > BODY_BYTES_MAX
 
+    def _is_clean(self) -> bool:
+        return self._reusable and self._error is None and self._body_bytes <= BODY_BYTES_MAX
+
     def _remember(self, size: int) -> None:
-        if self._reusable and self._error is None and size == len(self._head) + self._body_bytes and not self._interim:
+        in_one_piece = size == len(self._head) + self._body_bytes and not self._interim
+        if in_one_piece and self._is_clean():
             assert self._meaning is not None
             self.route.seen = Seen(self._head, size, self._meaning)
 
@@ -258,7 +280,7 @@ class Connection(asyncio.Protocol):
         exchange, meaning, body = self._exchange, self._meaning, self._body
         self._exchange = None
         self._hub.wheel.disarm(self)
-        if self._reusable and self._error is None and self._body_bytes <= BODY_BYTES_MAX and meaning is not None:
+        if meaning is not None and self._is_clean():
             self._begin_message()
             self._keep(meaning, now)
         else:
