@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hooklane.model.clock import START, Instant
+from hooklane.model.event import Event
 
 LaneId = int
 """Positive: an ordered lane. Negative: a loose delivery, a lane of one event that orders nothing."""
@@ -49,3 +50,27 @@ class LaneRow:
     """Bumped by each recovery, so that an owner's late write cannot undo it."""
     acked: int = 0
     """The last seq that was really delivered: `head - 1` unless something was skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an event stands at one endpoint: in the lane of *key*, or loose when that is None."""
+
+    endpoint_id: str
+    key: str | None
+    pid: int
+
+
+@dataclass(slots=True)
+class Grown:
+    """A lane has a committed event at *seq* (made for every event, hence not frozen).
+
+    *event* comes along where this process published it; otherwise it is read when it is due.
+    """
+
+    lane_id: LaneId
+    pid: int
+    endpoint_id: str
+    key: str | None
+    seq: int
+    event: Event | None = None

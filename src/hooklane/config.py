@@ -1,0 +1,225 @@
+"""Which settings hold, and where does each come from? Flag, then environment, then hooklane.toml, then default."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hooklane.errors import ConfigError
+
+ROLES = ("api", "deliver", "inbox")
+DEFAULT_DB = "sqlite:///.hooklane/hooklane.db"
+DEFAULT_PORT = 8787
+FILE = "hooklane.toml"
+
+_BIND = re.compile(r"[A-Za-z0-9.:_-]{1,255}\Z")
+
+
+class Secret(str):
+    """Text that must not be printed: it shows itself as stars."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything a process is started with, checked."""
+
+    db: str = DEFAULT_DB
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    role: tuple[str, ...] = ROLES
+    api_key: Secret | None = field(default=None, repr=False)
+    no_auth: bool = False
+    egress_allow: tuple[str, ...] = ()
+    ui: bool = True
+    log_level: str = "info"
+
+    @property
+    def is_loopback(self) -> bool:
+        return is_loopback(self.host)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """One setting as `config show` prints it."""
+
+    name: str
+    value: Any
+    origin: str
+    is_secret: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    name: str
+    read: Callable[[Any], Any]
+    expected: str
+    is_secret: bool = False
+
+    @property
+    def env(self) -> str:
+        return f"HOOKLANE_{self.name.upper()}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether *host* can only be reached from this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _db(value: Any) -> str:
+    text = str(value)
+    if not text.startswith(("sqlite:///", "postgresql://", "postgres://")) or text == "sqlite:///":
+        raise ValueError
+    return text
+
+
+def _host(value: Any) -> str:
+    if not _BIND.match(str(value)):
+        raise ValueError
+    return str(value)
+
+
+def _port(value: Any) -> int:
+    port = int(value) if not isinstance(value, bool) else -1
+    if not 0 <= port <= 65535:
+        raise ValueError
+    return port
+
+
+def _roles(value: Any) -> tuple[str, ...]:
+    roles = tuple(_words(value))
+    if not roles or any(role not in ROLES for role in roles):
+        raise ValueError
+    return roles
+
+
+def _networks(value: Any) -> tuple[str, ...]:
+    return tuple(str(ipaddress.ip_network(word)) for word in _words(value))
+
+
+def _words(value: Any) -> list[str]:
+    parts = value if isinstance(value, list | tuple) else str(value).split(",")
+    return [str(part).strip() for part in parts if str(part).strip()]
+
+
+def _key(value: Any) -> Secret:
+    text = str(value).strip()
+    # A header carries it: printable ASCII, and long enough not to be guessed.
+    if not re.fullmatch(r"[\x21-\x7e]{8,512}", text):
+        raise ValueError
+    return Secret(text)
+
+
+def _switch(value: Any) -> bool:
+    match str(value).strip().lower():
+        case "1" | "true" | "yes" | "on":
+            return True
+        case "0" | "false" | "no" | "off" | "":
+            return False
+    raise ValueError
+
+
+def _level(value: Any) -> str:
+    level = str(value).lower()
+    if level not in ("debug", "info", "warning", "error"):
+        raise ValueError
+    return level
+
+
+SETTINGS = (
+    _Setting("db", _db, "sqlite:///path/to/file.db or postgresql://host/name"),
+    _Setting("host", _host, "an address or host name to listen on"),
+    _Setting("port", _port, "a port from 0 to 65535"),
+    _Setting("role", _roles, f"some of {', '.join(ROLES)}, with commas"),
+    _Setting("api_key", _key, "8 to 512 printable characters without spaces", is_secret=True),
+    _Setting("no_auth", _switch, "true or false"),
+    _Setting("egress_allow", _networks, "networks such as 127.0.0.0/8,::1/128"),
+    _Setting("ui", _switch, "true or false"),
+    _Setting("log_level", _level, "debug, info, warning or error"),
+)
+
+
+def load(
+    flags: Mapping[str, Any], environ: Mapping[str, str], *, file: Path | None = None
+) -> tuple[Settings, list[Origin]]:
+    """The settings that hold and where each comes from; every wrong one is named in one ConfigError."""
+    problems: list[str] = []
+    path = file or Path(environ.get("HOOKLANE_CONFIG", FILE))
+    written = _read_file(path, problems, must_exist=file is not None or "HOOKLANE_CONFIG" in environ)
+    defaults = Settings()
+    values: dict[str, Any] = {}
+    origins: list[Origin] = []
+    for setting in SETTINGS:
+        found, origin = _find(setting, flags, environ, written, path, problems)
+        if origin is None:
+            values[setting.name], origin = getattr(defaults, setting.name), "default"
+        else:
+            try:
+                values[setting.name] = setting.read(found)
+            except (ValueError, TypeError):
+                shown = "(hidden)" if setting.is_secret else repr(found)
+                problems.append(f"{setting.name} must be {setting.expected}, got {shown} from {origin}")
+                continue
+        origins.append(Origin(setting.name, values[setting.name], origin, setting.is_secret))
+    if problems:
+        raise ConfigError(problems)
+    return Settings(**values), origins
+
+
+def _find(
+    setting: _Setting,
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    written: Mapping[str, Any],
+    path: Path,
+    problems: list[str],
+) -> tuple[Any, str | None]:
+    flag = flags.get(setting.name)
+    if flag is not None:
+        return flag, f"flag --{setting.name.replace('_', '-')}"
+    if setting.env in environ:
+        return environ[setting.env], setting.env
+    if setting.is_secret and f"{setting.env}_FILE" in environ:
+        secret_file = Path(environ[f"{setting.env}_FILE"])
+        try:
+            return secret_file.read_text("utf-8"), f"{setting.env}_FILE"
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            problems.append(f"{setting.env}_FILE: cannot read {secret_file}: {why}")
+            return None, None
+    if setting.name in written:
+        return written[setting.name], str(path)
+    return None, None
+
+
+def _read_file(path: Path, problems: list[str], *, must_exist: bool) -> Mapping[str, Any]:
+    try:
+        written = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        if must_exist:
+            problems.append(f"{path} does not exist")
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        problems.append(f"{path} cannot be read as TOML: {error}")
+        return {}
+    known = {setting.name for setting in SETTINGS}
+    problems.extend(
+        f"{path} has an unknown setting {name!r}; known are {', '.join(sorted(known))}"
+        for name in written
+        if name not in known
+    )
+    return written

@@ -1,0 +1,34 @@
+"""The sender's engine: `step(now, inputs) -> Effects`, the same for every store and for the simulator."""
+
+from hooklane.core.engine.effects import Effects, Fetch
+from hooklane.core.engine.engine import Engine
+from hooklane.core.engine.inputs import (
+    Committed,
+    Draining,
+    Dropped,
+    EndpointChanged,
+    Fetched,
+    Input,
+    LeaseSet,
+    Leaving,
+    Loaded,
+    Reloaded,
+    Settled,
+)
+
+__all__ = [
+    "Committed",
+    "Draining",
+    "Dropped",
+    "Effects",
+    "EndpointChanged",
+    "Engine",
+    "Fetch",
+    "Fetched",
+    "Input",
+    "LeaseSet",
+    "Leaving",
+    "Loaded",
+    "Reloaded",
+    "Settled",
+]

@@ -1,0 +1,107 @@
+"""What the engine is told: each a fact that the shell saw, never a wish."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hooklane.model.attempt import Send, Write
+from hooklane.model.clock import Instant
+from hooklane.model.endpoint import Endpoint
+from hooklane.model.event import Event
+from hooklane.model.exchange import Result
+from hooklane.model.lane import Grown, LaneId, LaneRow
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A partition is ours under *epoch*; these are its lanes with work."""
+
+    pid: int
+    epoch: int
+    lanes: Sequence[LaneRow]
+    unclean: bool = False
+    """Its last owner did not let go: it may have died of one of these heads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """These partitions are not ours any more; whatever we knew of their lanes is void."""
+
+    pids: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointChanged:
+    """An endpoint was created or changed; the new rules hold from the next attempt."""
+
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSet:
+    """We may send until *until*; *share* is our part of the whole work, for limits that all workers share."""
+
+    until: Instant
+    share: float = 1.0
+
+
+@dataclass(slots=True)
+class Settled:
+    """An attempt ended; *roll* in [0, 1) is the chance for its jitter."""
+
+    send: Send
+    result: Result
+    roll: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The events of lanes that were asked for, from the wanted seq on without a gap."""
+
+    items: Sequence[tuple[LaneId, int, Event]]
+    asked: Sequence[LaneId]
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """Lanes as the store knows them now; those that were asked for and are not in *rows* have no work."""
+
+    rows: Sequence[LaneRow]
+    asked: Sequence[LaneId] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """These writes are durable, but for those of *fenced* partitions and of *stale* lanes."""
+
+    writes: Sequence[Write]
+    fenced: frozenset[int] = frozenset()
+    stale: frozenset[LaneId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """Send nothing more; what is in flight may end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """These partitions will be given back: start nothing more in them."""
+
+    pids: frozenset[int]
+
+
+Input = (
+    Loaded
+    | Dropped
+    | EndpointChanged
+    | LeaseSet
+    | Grown
+    | Settled
+    | Fetched
+    | Reloaded
+    | Committed
+    | Draining
+    | Leaving
+)

@@ -1,0 +1,90 @@
+"""A lane in the memory of its owner."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from hooklane.model.clock import Instant
+from hooklane.model.event import Event
+from hooklane.model.lane import Grown, LaneRow
+
+
+class Phase(Enum):
+    """Where a lane stands in its owner's hands; exactly one of these at any moment."""
+
+    IDLE = auto()  # nothing is owed
+    READY = auto()  # the head waits for its turn at the endpoint's desk
+    WAITING = auto()  # the head waits for its time
+    FETCHING = auto()  # the head's event is being read
+    STARTING = auto()  # the start of the attempt is being made durable
+    FLYING = auto()  # the head is being tried
+    SETTLING = auto()  # the outcome is being made durable
+    STOPPED = auto()  # the head is dead: a person must act
+    PARKED = auto()  # its partition will be given back
+    LOADING = auto()  # what the store knows is being read
+
+
+class Slot:
+    """One lane: its head and tail, and where it stands. Mutable, and private to the engine."""
+
+    __slots__ = (
+        "acked",
+        "attempts",
+        "bodies",
+        "endpoint_id",
+        "epoch",
+        "head",
+        "id",
+        "key",
+        "next_at",
+        "phase",
+        "pid",
+        "rev",
+        "state",
+        "tail",
+        "unsure",
+    )
+
+    def __init__(self, row: LaneRow, epoch: int, unsure: bool) -> None:
+        self.id = row.id
+        self.pid = row.pid
+        self.epoch = epoch
+        self.endpoint_id = row.endpoint_id
+        self.key = row.key
+        self.head = row.head
+        self.tail = row.tail
+        self.state = row.state
+        self.attempts = row.attempts
+        self.next_at = row.next_at
+        self.rev = row.rev
+        self.acked = row.acked
+        self.phase = Phase.IDLE
+        self.unsure = unsure
+        """The last owner may have died of this head: its next attempt is announced before it is made."""
+        self.bodies: dict[int, Event] | None = None
+
+    def has_work(self) -> bool:
+        return self.head <= self.tail
+
+    def renew(self, row: LaneRow) -> None:
+        """Take over what the store knows; a tail that we know to be longer stays."""
+        self.head, self.state, self.attempts = row.head, row.state, row.attempts
+        self.next_at, self.rev, self.acked = row.next_at, row.rev, row.acked
+        self.tail = max(self.tail, row.tail)
+
+    def advance(self, acked: int | None) -> None:
+        """The head is done with: delivered when *acked*, else given up."""
+        if self.bodies is not None:
+            self.bodies.pop(self.head, None)
+        if acked is not None:
+            self.acked = acked
+        self.head += 1
+        self.attempts = 0
+        self.next_at = Instant(0)
+        self.unsure = False
+
+    @classmethod
+    def newborn(cls, grown: Grown, epoch: int) -> Slot:
+        """A lane whose very first event this is: nothing of it can have been acked."""
+        row = LaneRow(grown.lane_id, grown.pid, grown.endpoint_id, grown.key, head=1, tail=grown.seq)
+        return cls(row, epoch, unsure=False)

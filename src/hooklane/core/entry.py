@@ -1,0 +1,99 @@
+"""May this event enter? The rules of the wire for type, key, id and data, the same for every door."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from hooklane.errors import InvalidEvent
+
+DATA_BYTES_MAX = 256 * 1024
+DEPTH_MAX = 64
+KEYS_MAX = 10_000
+NUMBER_CHARS_MAX = 64
+KEY_BYTES_MAX = 255
+
+_TYPE = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
+_ID = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_LONG_NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (NUMBER_CHARS_MAX + 1))
+_decode = msgspec.json.Decoder().decode
+
+
+def admit_type(type_: str) -> None:
+    if not _TYPE.match(type_):
+        raise InvalidEvent("invalid_type", f"type must be 1-128 of A-Z a-z 0-9 _ . -, got {type_[:140]!r}")
+
+
+def admit_id(event_id: str) -> None:
+    if not _ID.match(event_id):
+        raise InvalidEvent("invalid_id", f"id must be 1-128 of A-Z a-z 0-9 _ -, got {event_id[:140]!r}")
+
+
+def admit_key(key: str) -> None:
+    """A key may be any text of 1-255 bytes, but a control character in it would poison logs and headers."""
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        raise InvalidEvent("invalid_key", "key is not valid UTF-8 (it holds a lone surrogate)") from None
+    if not 1 <= size <= KEY_BYTES_MAX:
+        raise InvalidEvent("invalid_key", f"key must be 1-{KEY_BYTES_MAX} bytes of UTF-8, got {size}")
+    if _CONTROL.search(key):
+        raise InvalidEvent("invalid_key", "key must not hold control characters")
+
+
+def admit_data(data: bytes) -> None:
+    """The data must be strict JSON within the limits, since it is stored and delivered byte for byte."""
+    admit_json(data, "data", bytes_max=DATA_BYTES_MAX, depth_max=DEPTH_MAX, keys_max=KEYS_MAX)
+
+
+def admit_json(text: bytes, what: str, *, bytes_max: int, depth_max: int, keys_max: int) -> Any:
+    """Strict JSON within limits, parsed: no key twice in an object, no NaN, no broken text. *what* names it."""
+    if len(text) > bytes_max:
+        raise InvalidEvent("too_large", f"{what} must be at most {bytes_max} bytes, got {len(text)}")
+    try:
+        tree = _decode(text)
+    except RecursionError:
+        raise InvalidEvent("too_deep", f"{what} is nested deeper than {depth_max} levels") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidEvent("invalid_json", f"{what} is not JSON: {error}") from None
+    # Outside of strings a colon stands for one member of an object, so the text's own count can be
+    # compared with the parsed tree: fewer in the tree means that a key was there twice.
+    skeleton = _STRINGS.sub(b"", text)
+    if _LONG_NUMBER.search(skeleton):
+        raise InvalidEvent("number_too_long", f"a number in {what} has more than {NUMBER_CHARS_MAX} characters")
+    members = skeleton.count(b":")
+    if members > keys_max:
+        raise InvalidEvent("too_many_keys", f"{what} has {members} object keys, at most {keys_max} are allowed")
+    if skeleton.count(b"[") + skeleton.count(b"{") > depth_max and _depth(skeleton) > depth_max:
+        raise InvalidEvent("too_deep", f"{what} is nested deeper than {depth_max} levels")
+    if members and members != _count_members(tree):
+        raise InvalidEvent("duplicate_key", f"an object in {what} has the same key twice")
+    return tree
+
+
+def _depth(skeleton: bytes) -> int:
+    deepest = depth = 0
+    for byte in skeleton:
+        if byte in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif byte in b"]}":
+            depth -= 1
+    return deepest
+
+
+def _count_members(tree: Any) -> int:
+    count = 0
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if type(node) is dict:
+            count += len(node)
+            pending.extend(value for value in node.values() if type(value) in (dict, list))
+        elif type(node) is list:
+            pending.extend(value for value in node if type(value) in (dict, list))
+    return count

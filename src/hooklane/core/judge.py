@@ -1,0 +1,77 @@
+"""What does an endpoint's answer mean for the event: delivered, again later, or dead?"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+
+from hooklane.model.attempt import DELIVERED, Dead, Gone, Outcome, Retry
+from hooklane.model.clock import Instant
+from hooklane.model.exchange import Answer, NoAnswer, Result
+
+JITTER = 0.25
+HINT_MS_MAX = 24 * 3_600_000
+
+_SECONDS = re.compile(r"[0-9]{1,15}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and how far apart; the delay doubles from *backoff_ms* up to *backoff_cap_ms*."""
+
+    attempts_max: int
+    backoff_ms: int
+    backoff_cap_ms: int
+
+    def delay_ms(self, attempt: int, roll: float) -> int:
+        """The wait after failed attempt number *attempt*: never less than the schedule, up to a quarter more."""
+        assert attempt >= 1
+        assert 0.0 <= roll < 1.0
+        # Beyond 2**40 the cap rules anyway; the bound keeps a hostile setting from building huge numbers.
+        base = min(self.backoff_cap_ms, self.backoff_ms << min(attempt - 1, 40))
+        return int(base * (1.0 + JITTER * roll))
+
+
+def judge(result: Result, *, seq: int | None, attempt: int, policy: RetryPolicy, now: Instant, roll: float) -> Outcome:
+    """The outcome of attempt number *attempt*. Only complete response headers can make it anything but a retry."""
+    match result:
+        case Answer(status=status) if 200 <= status < 300:
+            return DELIVERED
+        case Answer(status=410):
+            return Gone("410")
+        case Answer(status=409, expected_seq=expected) if expected is not None and seq is not None:
+            wanted = _whole_number(expected)
+            if wanted == seq + 1:
+                return DELIVERED  # "have it": an earlier attempt landed and its reply was lost
+            if wanted is not None and wanted < seq:
+                return Dead(f"seq_gap: the receiver expects {wanted}, the head is {seq}", gap=True)
+            reason = "409"
+        case Answer(status=status):
+            reason = str(status)
+        case NoAnswer(failure=failure):
+            reason = str(failure)
+    if attempt >= policy.attempts_max:
+        return Dead(reason)
+    hint = result.retry_after if isinstance(result, Answer) and result.status in (429, 503) else None
+    return Retry(Instant(now + _wait_ms(policy.delay_ms(attempt, roll), hint, now)), reason)
+
+
+def _wait_ms(delay_ms: int, hint: str | None, now: Instant) -> int:
+    asked = hint_ms(hint, now) if hint is not None else None
+    return delay_ms if asked is None else max(delay_ms, min(asked, HINT_MS_MAX))
+
+
+def hint_ms(retry_after: str, now: Instant) -> int | None:
+    """How long a `Retry-After` asks to wait, in seconds or as a date; None for nonsense."""
+    text = retry_after.strip()
+    if _SECONDS.match(text):
+        return int(text) * 1000
+    try:
+        return max(0, int(parsedate_to_datetime(text).timestamp() * 1000) - now)
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+
+
+def _whole_number(text: str) -> int | None:
+    return int(text) if _SECONDS.match(text.strip()) else None

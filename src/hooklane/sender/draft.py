@@ -1,0 +1,65 @@
+"""How does an event become a draft? The one door for API, command line and outbox."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+from hooklane.core.entry import admit_data, admit_id, admit_key, admit_type
+from hooklane.errors import InvalidEvent
+from hooklane.model.clock import Instant
+from hooklane.model.event import DEFAULT_TENANT, Event
+from hooklane.model.ids import new_id
+from hooklane.store.outbox import Draft
+
+ENDPOINTS_MAX = 100
+
+_ENDPOINT_ID = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
+_IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{1,255}\Z")
+
+
+def draft_of(
+    type_: str,
+    data: bytes,
+    *,
+    now: Instant,
+    key: str | None = None,
+    event_id: str | None = None,
+    endpoints: Sequence[str] | None = None,
+    idempotency_key: str | None = None,
+    tenant: str = DEFAULT_TENANT,
+    chance: bytes | None = None,
+) -> Draft:
+    """An admitted event, *data* byte for byte as given; InvalidEvent says which rule it breaks."""
+    admit_type(type_)
+    names: tuple[str, ...] = ()
+    if key is not None:
+        admit_key(key)
+    if event_id is not None:
+        admit_id(event_id)
+        names = (f"id:{event_id}",)
+    if idempotency_key is not None:
+        if not _IDEMPOTENCY_KEY.match(idempotency_key):
+            raise InvalidEvent("invalid_idempotency_key", "Idempotency-Key must be 1-255 printable ASCII characters")
+        # Two name spaces: an idempotency key that reads like an id is not that id.
+        names = (f"key:{idempotency_key}", *names)
+    asked: tuple[str, ...] | None = None
+    if endpoints is not None:
+        asked = tuple(dict.fromkeys(endpoints))
+        if len(asked) > ENDPOINTS_MAX:
+            raise InvalidEvent("invalid_endpoints", f"at most {ENDPOINTS_MAX} endpoints, got {len(asked)}")
+        for endpoint_id in asked:
+            if not _ENDPOINT_ID.match(endpoint_id):
+                raise InvalidEvent("unknown_endpoint", f"no endpoint with id {endpoint_id[:140]!r}")
+    admit_data(data)
+    event = Event(event_id or new_id("evt", now, chance), type_, key, data, now, tenant)
+    # Nothing will ask for the digest of an event without a name.
+    return Draft(event, asked, names, digest_of(type_, key, asked, data) if names else b"")
+
+
+def digest_of(type_: str, key: str | None, asked: Sequence[str] | None, data: bytes) -> bytes:
+    """What makes two publishes the same: type, key, endpoints (in any order) and the very bytes of the data."""
+    # None of the parts before the data can hold a newline, so the text cannot be read in two ways.
+    head = f"{type_}\n{'' if key is None else '=' + key}\n{'' if asked is None else '=' + ','.join(sorted(asked))}\n"
+    return hashlib.sha256(head.encode() + data).digest()

@@ -1,0 +1,43 @@
+"""What is put on the wire for one attempt: the body, the headers and the signature, with what is fixed kept ready."""
+
+from __future__ import annotations
+
+from hooklane.core.signing import Signer
+from hooklane.core.wire import body_of, headers_of
+from hooklane.model.attempt import Send
+from hooklane.model.clock import Instant
+from hooklane.model.endpoint import Endpoint
+from hooklane.model.exchange import Target
+
+
+class _Stationery:
+    """What all letters to one endpoint share."""
+
+    __slots__ = ("endpoint", "signer", "target")
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.signer = Signer(endpoint.keys)
+        self.target = Target(endpoint.id, endpoint.url, endpoint.timeout_ms, endpoint.ca_pem, endpoint.headers)
+
+
+class Letters:
+    """Writes the letters of all endpoints; an endpoint that changed gets new stationery."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, _Stationery] = {}
+
+    def write(self, send: Send, now: Instant) -> tuple[Target, bytes, bytes]:
+        """Where the attempt goes, its header lines and its body; *now* is the wall clock that receivers check."""
+        endpoint = send.endpoint
+        kept = self._of.get(endpoint.id)
+        if kept is None or kept.endpoint is not endpoint:
+            kept = self._of[endpoint.id] = _Stationery(endpoint)
+        event = send.event
+        seq = None if send.is_loose else send.seq
+        body = body_of(event, endpoint.payload, key=send.key, seq=seq, prev_seq=send.prev_seq)
+        signature = kept.signer.sign(event.id, now // 1000, body, now)
+        headers = headers_of(
+            event, key=send.key, seq=seq, prev_seq=send.prev_seq, attempt=send.attempt, now=now, signature=signature
+        )
+        return kept.target, headers, body

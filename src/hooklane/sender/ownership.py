@@ -1,0 +1,142 @@
+"""Which partitions are ours, and until when? The lease, the fair share, and giving back without duplicates."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from hooklane.core.engine import EndpointChanged, Engine, Leaving, Loaded
+from hooklane.core.engine.inputs import Input
+from hooklane.core.share import fair_share
+from hooklane.errors import StoreError
+from hooklane.model.clock import Instant, boot_now
+from hooklane.model.lane import PARTITIONS
+from hooklane.store.outbox import Lease, News, OutboxStore, Taken
+
+SAFE_PART = 0.95
+"""We stop sending a little before the lease ends by our own clock; safety itself comes from the fence."""
+LET_GO_POLL_MS = 20
+
+
+class Told(Protocol):
+    """Whom ownership tells: the relay."""
+
+    engine: Engine
+
+    def set_time(self, store_now: Instant) -> None: ...
+    def now(self) -> Instant: ...
+    def put(self, *inputs: Input) -> None: ...
+    def loaded(self, inputs: Sequence[Loaded | EndpointChanged]) -> None: ...
+    def lease(self, until: Instant, share: float) -> None: ...
+    def drop(self, pids: frozenset[int]) -> None: ...
+
+
+class Ownership:
+    """A worker's place in the roster and its partitions, each with the epoch under which it is ours."""
+
+    def __init__(self, store: OutboxStore, told: Told, lease_ms: int) -> None:
+        self._store = store
+        self._told = told
+        self._lease_ms = lease_ms
+        self.worker = _new_name()
+        self.epochs: dict[int, int] = {}
+        self._mark: Any = None
+
+    async def begin(self) -> None:
+        """Join, and take the fair share of what is free."""
+        before = boot_now()
+        self._leased(before, await self._store.join(self.worker, self._lease_ms))
+        await self._balance()
+        self._set_lease(before)
+
+    async def keep(self) -> None:
+        """Renew, and keep to the fair share, three times in the life of a lease."""
+        while True:
+            await asyncio.sleep(self._lease_ms / 3000)
+            try:
+                await self._renew()
+            except StoreError:
+                continue  # the store is away; our own deadline stops the sending in time
+
+    async def end(self) -> None:
+        """Give everything back; the next owner starts clean."""
+        with contextlib.suppress(StoreError):  # then the lease expires, and the next owner is careful
+            await self._store.leave(self.worker)
+
+    def fenced(self, pids: frozenset[int]) -> None:
+        """The store says that these are not ours any more."""
+        for pid in pids:
+            self.epochs.pop(pid, None)
+
+    async def poll(self) -> News | None:
+        """News for our partitions since the last poll; None while there is nothing to poll for."""
+        if self._mark is None:
+            return None
+        news = await self._store.poll(self.worker, list(self.epochs), self._mark)
+        self._mark = news.mark
+        return news
+
+    async def _renew(self) -> None:
+        before = boot_now()
+        lease = await self._store.renew(self.worker, self._lease_ms)
+        if lease is None:
+            # An expired lease is never revived: others may own everything by now. Start anew under a new name.
+            self._told.drop(frozenset(self.epochs))
+            self.epochs, self._mark, self.worker = {}, None, _new_name()
+            await self.begin()
+            return
+        self._leased(before, lease)
+        await self._balance()
+        self._set_lease(before)
+
+    def _leased(self, before: Instant, lease: Lease) -> None:
+        self._told.set_time(lease.now)
+        self._set_lease(before)
+
+    def _set_lease(self, before: Instant) -> None:
+        left_ms = before + int(self._lease_ms * SAFE_PART) - boot_now()
+        self._told.lease(Instant(self._told.now() + left_ms), max(1, len(self.epochs)) / PARTITIONS)
+
+    async def _balance(self) -> None:
+        roster = await self._store.roster()
+        share = fair_share(len(set(roster.owned) | {self.worker}))
+        if len(self.epochs) > share:
+            await self._give_back(sorted(self.epochs)[share:])
+        elif len(self.epochs) < share and roster.free:
+            await self._take(await self._store.acquire(self.worker, share - len(self.epochs)))
+
+    async def _take(self, taken: Sequence[Taken]) -> None:
+        """The acquire has committed; only now may the lanes be read, or a late ack of the old owner would be missed."""
+        if not taken:
+            return
+        load = await self._store.load(self.worker, {one.pid: one.epoch for one in taken})
+        self.epochs.update({one.pid: one.epoch for one in taken})
+        if self._mark is None:
+            # Later loads keep the older mark: it reports some news twice, and misses none.
+            self._mark = load.mark
+        changed = [EndpointChanged(endpoint) for endpoint in load.endpoints]
+        lanes = [Loaded(one.pid, one.epoch, load.lanes.get(one.pid, ()), one.unclean) for one in taken]
+        self._told.loaded([*changed, *lanes])
+
+    async def _give_back(self, pids: Sequence[int]) -> None:
+        """Start nothing more there, wait for what is in flight, and only then let others have it: no duplicates."""
+        leaving = frozenset(pids)
+        self._told.put(Leaving(leaving))
+        patience = self._lease_ms // (3 * LET_GO_POLL_MS)
+        for _ in range(patience):
+            await asyncio.sleep(LET_GO_POLL_MS / 1000)
+            if not self._told.engine.busy(leaving):
+                break
+        quiet = [pid for pid in pids if not self._told.engine.busy(frozenset((pid,)))]
+        self._told.drop(frozenset(quiet))
+        for pid in quiet:
+            self.epochs.pop(pid, None)
+        await self._store.release(self.worker, quiet)
+
+
+def _new_name() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}"

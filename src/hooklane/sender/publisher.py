@@ -1,0 +1,86 @@
+"""How do many publishes share one commit? What queued while the last one ran goes into the next: no delay is added."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from hooklane.errors import StoreError, StoreUnavailable
+from hooklane.model.lane import Grown
+from hooklane.store.outbox import Draft, OutboxStore, Published, PublishReport, Refused
+
+Done = Callable[[Published | Refused | StoreError], None]
+BATCH_MAX = 1_000
+QUEUE_MAX = 50_000
+
+
+class Publisher:
+    """A line of drafts and one commit under way at a time. Nobody is told of success before it is durable."""
+
+    def __init__(
+        self,
+        store: OutboxStore,
+        feed: Callable[[Sequence[Grown]], None] | None = None,
+        observe: Callable[[int], None] | None = None,
+    ) -> None:
+        """*feed* takes the news for the lanes of this process; *observe* counts what was published."""
+        self._store = store
+        self._feed = feed
+        self._observe = observe
+        self._line: list[tuple[Draft, Done]] = []
+        self._running: asyncio.Task[None] | None = None
+
+    def submit(self, draft: Draft, done: Done) -> None:
+        """Queue a draft; *done* is called once, after the commit that holds it, or with the error that refused it."""
+        if len(self._line) >= QUEUE_MAX:
+            done(StoreUnavailable("too many publishes are waiting for the store"))
+            return
+        self._line.append((draft, done))
+        if self._running is None:
+            # One task per busy period, not per event: it goes on until the line is empty.
+            self._running = asyncio.get_running_loop().create_task(self._run(), name="group commit of publishes")
+
+    async def publish(self, draft: Draft) -> Published | Refused:
+        """Publish one event and wait for its commit."""
+        future: asyncio.Future[Published | Refused | StoreError] = asyncio.get_running_loop().create_future()
+        self.submit(draft, lambda result: None if future.done() else future.set_result(result))
+        result = await future
+        if isinstance(result, StoreError):
+            raise result
+        return result
+
+    async def publish_batch(self, drafts: Sequence[Draft]) -> Sequence[Published | Refused]:
+        """Publish all of them in one commit of their own, or none: one refusal refuses the batch."""
+        report = await self._store.publish_all(drafts)
+        self._tell(report)
+        return report.results
+
+    async def close(self) -> None:
+        """Wait until everything that was queued is answered."""
+        while self._running is not None:
+            await self._running
+
+    async def _run(self) -> None:
+        try:
+            while self._line:
+                batch, self._line = self._line[:BATCH_MAX], self._line[BATCH_MAX:]
+                await self._commit(batch)
+        finally:
+            self._running = None
+
+    async def _commit(self, batch: list[tuple[Draft, Done]]) -> None:
+        try:
+            report = await self._store.publish([draft for draft, _ in batch])
+        except StoreError as error:
+            for _, done in batch:
+                done(error)
+            return
+        self._tell(report)
+        for (_, done), result in zip(batch, report.results, strict=True):
+            done(result)
+
+    def _tell(self, report: PublishReport) -> None:
+        if self._feed is not None and report.grown:
+            self._feed(report.grown)
+        if self._observe is not None:
+            self._observe(sum(isinstance(one, Published) and not one.repeated for one in report.results))

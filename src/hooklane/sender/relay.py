@@ -1,0 +1,293 @@
+"""The deliver role: the asyncio shell of the engine. It does what the engine asks and tells it how that went."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from hooklane.core.engine import (
+    Committed,
+    Draining,
+    Dropped,
+    Effects,
+    EndpointChanged,
+    Engine,
+    Fetch,
+    Fetched,
+    Input,
+    LeaseSet,
+    Loaded,
+    Reloaded,
+    Settled,
+)
+from hooklane.errors import ConfigError, StoreError
+from hooklane.model.attempt import Send, Settlement, Write
+from hooklane.model.clock import FOREVER, Instant, boot_now, wall_now
+from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Timings
+from hooklane.model.lane import Grown, LaneId
+from hooklane.sender.failpoints import Failpoints
+from hooklane.sender.letter import Letters
+from hooklane.sender.ownership import Ownership
+from hooklane.sender.pump import Pump
+from hooklane.sender.transport import Transport
+from hooklane.store.outbox import CommitReport, OutboxStore
+from hooklane.telemetry.deliveries import Fenced, Listener, Queued, Recorded, Sent
+
+COMMIT_MAX = 2_000
+FETCH_LANES_MAX = 256
+RETRY_MS_MAX = 2_000
+
+
+class Relay:
+    """Delivers what is owed in the partitions that its worker owns, until it is stopped."""
+
+    def __init__(
+        self,
+        store: OutboxStore,
+        transport: Transport,
+        *,
+        listener: Listener | None = None,
+        lease_ms: int = 30_000,
+        poll_ms: int = 250,
+        grace_ms: int = 10_000,
+        roll: Callable[[], float] = random.random,
+        failpoints: Failpoints | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        self._store = store
+        self._transport = transport
+        self._listener = listener
+        self._poll_ms = poll_ms
+        self._grace_ms = grace_ms
+        self._roll = roll
+        self._hit = (failpoints or Failpoints.from_environment()).hit
+        self.engine = engine or Engine()
+        self._letters = Letters()
+        self._inputs: list[Input] = []
+        self._turn_is_set = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._skew: int = wall_now() - boot_now()
+        self._own = Ownership(store, self, lease_ms)
+        self._commits: Pump[Write] = Pump(self._commit, COMMIT_MAX)
+        self._fetches: Pump[Fetch] = Pump(self._fetch, FETCH_LANES_MAX)
+        self._reloads: Pump[LaneId] = Pump(self._reload, FETCH_LANES_MAX)
+        self._stopping = asyncio.Event()
+        self._nudged = asyncio.Event()
+        self._quiet = asyncio.Event()
+        self._owns = asyncio.Event()
+
+    # --- what others call ---
+
+    async def run(self) -> None:
+        """Deliver until `stop`, then let what is in flight end, make its outcome durable and give everything back."""
+        self._loop = asyncio.get_running_loop()
+        await self._own.begin()
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self._own.keep(), name="keep the lease"),
+                    group.create_task(self._poll(), name="poll for news"),
+                    group.create_task(self._commits.run(), name="group commit of outcomes"),
+                    group.create_task(self._fetches.run(), name="fetch events"),
+                    group.create_task(self._reloads.run(), name="reload lanes"),
+                ]
+                self._owns.set()
+                await self._stopping.wait()
+                await self._drain()
+                for task in tasks:
+                    task.cancel()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+        await self._own.end()
+
+    def stop(self) -> None:
+        """Begin to stop; `run` returns when the last outcome is settled."""
+        self._stopping.set()
+
+    async def ready(self) -> None:
+        """Returns once partitions are owned and loaded."""
+        await self._owns.wait()
+
+    @property
+    def is_ready(self) -> bool:
+        return self._owns.is_set() and not self._stopping.is_set()
+
+    def feed(self, grown: Sequence[Grown]) -> None:
+        """News of this process's own publishes, straight after their commit."""
+        self.put(*grown)
+        if self._listener is not None:
+            self._listener(Queued(grown))
+
+    def wake(self, lane_ids: Sequence[LaneId]) -> None:
+        """Lanes were recovered: look at them again."""
+        self._reloads.add(lane_ids)
+
+    def nudge(self) -> None:
+        """Something changed in the store: do not wait for the next poll."""
+        self._nudged.set()
+
+    # --- the engine's turns ---
+
+    def now(self) -> Instant:
+        """The store's time, carried on by a clock that never jumps."""
+        return Instant(boot_now() + self._skew)
+
+    def set_time(self, store_now: Instant) -> None:
+        self._skew = store_now - boot_now()
+
+    def put(self, *inputs: Input) -> None:
+        """Tell the engine; it takes its next turn with everything that gathers until then."""
+        self._inputs.extend(inputs)
+        if not self._turn_is_set:
+            self._turn_is_set = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_is_set = False
+        inputs, self._inputs = self._inputs, []
+        self._perform(self.engine.step(self.now(), inputs))
+        if self._stopping.is_set() and self.engine.in_flight == 0 and self._commits.is_idle and not self._inputs:
+            self._quiet.set()
+
+    def _perform(self, effects: Effects) -> None:
+        if effects.writes:
+            self._commits.add(effects.writes)
+        if effects.fetches:
+            self._fetches.add(effects.fetches)
+        if effects.reloads:
+            self._reloads.add(effects.reloads)
+        if effects.sends:
+            self._send(effects.sends)
+        self._set_timer(effects.wake_at)
+
+    def _set_timer(self, at: Instant) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at < FOREVER:
+            self._timer = self._loop.call_later(max(0, at - self.now()) / 1000, self.put)
+
+    def _send(self, sends: Sequence[Send]) -> None:
+        now = wall_now()
+        for send in sends:
+            if self._hit is not None:
+                self._hit("before_send")
+            try:
+                target, headers, body = self._letters.write(send, now)
+            except ConfigError as error:
+                # One endpoint whose key cannot sign must not stop the others.
+                failed = NoAnswer(Failure.ABORTED, Timings(0.0), str(error))
+                self._loop.call_soon(self._done, send, failed)
+                continue
+            self._transport.send(target, headers, body, partial(self._done, send))
+        if self._listener is not None:
+            self._listener(Sent(sends))
+
+    def _done(self, send: Send, result: Result) -> None:
+        if self._hit is not None and isinstance(result, Answer) and 200 <= result.status < 300:
+            self._hit("after_2xx")
+        self._inputs.append(Settled(send, result, self._roll()))
+        if not self._turn_is_set:
+            self._turn_is_set = True
+            self._loop.call_soon(self._turn)
+
+    # --- the store ---
+
+    async def _commit(self, writes: list[Write]) -> None:
+        """Make outcomes durable. A failed commit is unknown, not "no": the same one is repeated until it is known."""
+        if self._hit is not None:
+            self._hit("before_commit")
+        report = await self._repeat(writes)
+        if self._hit is not None:
+            self._hit("after_commit")
+        if report is None:
+            return
+        self._own.fenced(report.fenced)
+        self.put(Committed(writes, report.fenced, report.stale))
+        if self._listener is not None:
+            self._tell(writes, report)
+
+    async def _repeat(self, writes: list[Write]) -> CommitReport | None:
+        wait_ms = 50
+        worker = self._own.worker
+        while True:
+            try:
+                return await self._store.commit(worker, self._own.epochs, writes)
+            except StoreError:
+                if self._own.worker != worker:
+                    return None  # the lease is lost: whoever owns the lanes now will settle them
+                await asyncio.sleep(wait_ms * (0.5 + self._roll()) / 1000)
+                wait_ms = min(wait_ms * 2, RETRY_MS_MAX)
+
+    def _tell(self, writes: Sequence[Write], report: CommitReport) -> None:
+        assert self._listener is not None
+        if report.fenced:
+            self._listener(Fenced(report.fenced))
+        settled = [
+            write
+            for write in writes
+            if isinstance(write, Settlement)
+            and write.send.pid not in report.fenced
+            and write.send.lane_id not in report.stale
+        ]
+        if settled:
+            self._listener(Recorded(settled))
+
+    async def _fetch(self, wants: list[Fetch]) -> None:
+        try:
+            items = await self._store.fetch(wants)
+        except StoreError:
+            await asyncio.sleep(RETRY_MS_MAX / 2000)
+            self._fetches.add(wants)
+            return
+        self.put(Fetched(items, [want.lane_id for want in wants]))
+
+    async def _reload(self, lane_ids: list[LaneId]) -> None:
+        try:
+            rows = await self._store.reload(lane_ids)
+        except StoreError:
+            await asyncio.sleep(RETRY_MS_MAX / 2000)
+            self._reloads.add(lane_ids)
+            return
+        self.put(Reloaded(rows, lane_ids))
+
+    async def _poll(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._poll_ms / 1000):
+                    await self._nudged.wait()
+            except TimeoutError:
+                pass  # the usual rhythm
+            self._nudged.clear()
+            try:
+                news = await self._own.poll()
+            except StoreError:
+                continue  # the lease decides how long we may go on without the store
+            if news is None:
+                continue
+            self.set_time(news.now)
+            self.put(*(EndpointChanged(endpoint) for endpoint in news.endpoints), *news.grown)
+            if news.recovered:
+                self._reloads.add(news.recovered)
+
+    # --- what ownership tells ---
+
+    def loaded(self, inputs: Sequence[Loaded | EndpointChanged]) -> None:
+        self.put(*inputs)
+
+    def lease(self, until: Instant, share: float) -> None:
+        self.put(LeaseSet(until, share))
+
+    def drop(self, pids: frozenset[int]) -> None:
+        self.put(Dropped(pids))
+
+    async def _drain(self) -> None:
+        self.put(Draining())
+        try:
+            async with asyncio.timeout(self._grace_ms / 1000):
+                await self._quiet.wait()
+        except TimeoutError:
+            await self._transport.close(0)  # what is left is unknown, and will be sent again by whoever is next

@@ -1,0 +1,54 @@
+"""What all requests of one transport share: the loop, the clock, the deadlines and the counters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+
+from hooklane.model.exchange import Answer, Failure, Result
+from hooklane.sender.transport.wheel import DeadlineWheel
+
+
+class Counters:
+    """What happened since the start; plain numbers that an exporter reads."""
+
+    __slots__ = ("answers", "connections_opened", "connections_reused", "failures")
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self.failures: Counter[Failure] = Counter()
+        self.connections_opened = 0
+        self.connections_reused = 0
+
+
+class Hub:
+    """Shared by a transport's parts; it knows how many requests are under way, and who waits for the last."""
+
+    __slots__ = ("_drained", "clock", "counters", "in_flight", "loop", "wheel")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:
+        self.loop = loop
+        self.clock = clock
+        self.wheel = DeadlineWheel(loop, clock)
+        self.counters = Counters()
+        self.in_flight = 0
+        self._drained: asyncio.Event | None = None
+
+    def ended(self, result: Result) -> None:
+        """One request less is under way."""
+        self.in_flight -= 1
+        if isinstance(result, Answer):
+            self.counters.answers += 1
+        else:
+            self.counters.failures[result.failure] += 1
+        if self._drained is not None and self.in_flight == 0:
+            self._drained.set()
+
+    async def drained(self) -> None:
+        """Returns when no request is under way."""
+        while self.in_flight:
+            if self._drained is None:
+                self._drained = asyncio.Event()
+            self._drained.clear()
+            await self._drained.wait()

@@ -1,0 +1,151 @@
+"""Which connections exist, which of them are idle, and who waits for one?"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hooklane.sender.transport.hub import Hub
+from hooklane.sender.transport.limits import CONNECTIONS_MAX
+
+if TYPE_CHECKING:
+    from hooklane.sender.transport.connection import Connection
+    from hooklane.sender.transport.exchange import Exchange
+    from hooklane.sender.transport.route import Route
+
+_SWEEP_S = 1.0
+
+
+def connections_max_default() -> int:
+    """As many as the limit on open files leaves room for, beside the store and the server's own clients."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return CONNECTIONS_MAX if soft == resource.RLIM_INFINITY else max(16, min(CONNECTIONS_MAX, soft * 3 // 4))
+
+
+class Pool:
+    """At most *connections_max* connections, made or being made; idle ones make room for other routes."""
+
+    def __init__(self, hub: Hub, connections_max: int, dial: Callable[[Exchange], None]) -> None:
+        if connections_max < 1:
+            raise ValueError(f"connections_max must be at least 1, got {connections_max}")
+        self.hub = hub
+        self.connections: set[Connection] = set()
+        self.waiting: deque[Exchange] = deque()
+        self._max = connections_max
+        self._taken = 0
+        self._dial = dial
+        self._emptied = asyncio.Event()
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    def submit(self, exchange: Exchange, now: float) -> None:
+        """Start *exchange*, behind those that wait already."""
+        if self.waiting:
+            self.waiting.append(exchange)
+            self.hub.loop.call_soon(self._pump)
+        else:
+            self._start(exchange, now)
+
+    def _start(self, exchange: Exchange, now: float) -> None:
+        """Send on a kept connection, or make one, or wait for room."""
+        idle = exchange.route.idle
+        while idle:
+            connection = idle.pop()  # the one used last: the others may then grow old and go
+            connection.is_idle = False
+            if connection.is_fresh(now):
+                self.hub.counters.connections_reused += 1
+                connection.begin(exchange)
+                return
+            connection.drop()
+        if self._taken < self._max or self._evict():
+            self._taken += 1
+            self._dial(exchange)
+        else:
+            self.waiting.append(exchange)
+
+    def opened(self, connection: Connection) -> None:
+        """The place that was taken for a dial is now *connection*'s."""
+        self.hub.counters.connections_opened += 1
+        self.connections.add(connection)
+        if self._sweeper is None:
+            self._sweeper = self.hub.loop.call_later(_SWEEP_S, self._sweep)
+
+    def not_opened(self) -> None:
+        """A dial came to nothing; its place is free."""
+        self._taken -= 1
+        self._pump()
+
+    def release(self, connection: Connection, now: float) -> None:
+        """*connection* read its answer to the end and may be used again."""
+        route = connection.route
+        if now >= connection.usable_until or connection.address not in (route.vetted or ()):
+            connection.drop()
+            return
+        connection.is_idle = True
+        route.idle.append(connection)
+        if self.waiting:
+            # Not from here: this runs inside the reading of an answer, before its caller was told.
+            self.hub.loop.call_soon(self._pump)
+
+    def gone(self, connection: Connection) -> None:
+        """*connection* was closed, by whomever."""
+        if connection in self.connections:
+            self.connections.discard(connection)
+            self._unlist(connection)
+            if not self.connections:
+                self._emptied.set()
+            self._taken -= 1
+            if self.waiting:
+                self.hub.loop.call_soon(self._pump)
+
+    def forget(self, route: Route) -> None:
+        """No idle connection of *route* is used again: its addresses are not what they were."""
+        while route.idle:
+            connection = route.idle.pop()
+            connection.is_idle = False
+            connection.drop()
+
+    async def close(self) -> None:
+        """Drop every connection, stop sweeping, and return when the loop has closed them all."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        for connection in list(self.connections):
+            connection.abort()
+        while self.connections:
+            self._emptied.clear()
+            await self._emptied.wait()
+
+    def _evict(self) -> bool:
+        for connection in self.connections:
+            if connection.is_idle:
+                self.gone(connection)  # its place is free now, not only when the loop has closed it
+                connection.drop()
+                return True
+        return False
+
+    def _unlist(self, connection: Connection) -> None:
+        if connection.is_idle:
+            connection.is_idle = False
+            connection.route.idle.remove(connection)
+
+    def _pump(self) -> None:
+        now = self.hub.clock()
+        for _ in range(len(self.waiting)):
+            exchange = self.waiting.popleft()
+            if not exchange.settled:
+                waiting_before = len(self.waiting)
+                self._start(exchange, now)
+                if len(self.waiting) > waiting_before:
+                    self.waiting.rotate(1)  # still no room: it keeps its place at the front
+                    return
+
+    def _sweep(self) -> None:
+        """Once a second: what was idle too long is closed."""
+        now = self.hub.clock()
+        for connection in [one for one in self.connections if one.is_idle and not one.is_fresh(now)]:
+            self._unlist(connection)
+            connection.drop()
+        self._sweeper = self.hub.loop.call_later(_SWEEP_S, self._sweep) if self.connections else None

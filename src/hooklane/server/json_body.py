@@ -1,0 +1,122 @@
+"""What does a request body say? Strict JSON, checked before anything is done with it."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from hooklane.core.entry import admit_json
+from hooklane.errors import InvalidEvent
+from hooklane.server.problem import Problem
+
+BODY_BYTES_MAX = 256 * 1024
+EVENT_BODY_BYTES_MAX = BODY_BYTES_MAX + 16 * 1024
+"""An event's data may fill 256 KiB; type, key, id and endpoints stand round it."""
+BATCH_BYTES_MAX = 8 * 1024 * 1024
+BATCH_EVENTS_MAX = 1_000
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class EventBody(msgspec.Struct, forbid_unknown_fields=True):
+    """An event to publish; `data` stays the bytes that were sent."""
+
+    type: str
+    data: msgspec.Raw
+    key: str | None = None
+    id: str | None = None
+    endpoints: list[str] | None = None
+
+
+class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Events to publish together: all of them or none."""
+
+    events: list[msgspec.Raw]
+
+
+_decode_event = msgspec.json.Decoder(EventBody).decode
+_decode_batch = msgspec.json.Decoder(BatchBody).decode
+_EVENT_FIELDS = tuple(b'"%b"' % field.encode() for field in EventBody.__struct_fields__)
+
+
+def read(text: bytes, shape: type[S]) -> S:
+    """*text* as a *shape*: 400 when it is not strict JSON, 422 when it has another shape. No text is no fields."""
+    tree = strict(text or b"{}", bytes_max=BODY_BYTES_MAX)
+    try:
+        return msgspec.convert(tree, shape)
+    except msgspec.ValidationError as error:
+        raise misshaped(error) from None
+
+
+def strict(text: bytes, *, bytes_max: int, depth_max: int = 64, keys_max: int = 10_000) -> Any:
+    """The tree of strict JSON, or a Problem."""
+    try:
+        return admit_json(text, "the body", bytes_max=bytes_max, depth_max=depth_max, keys_max=keys_max)
+    except InvalidEvent as error:
+        raise Problem(error.code, str(error)) from None
+
+
+def read_event(text: bytes) -> EventBody:
+    """One event of the wire. The data inside it is not checked yet: `draft_of` does that once."""
+    try:
+        body = _decode_event(text)
+    except msgspec.ValidationError as error:
+        # What is no strict JSON at all is told first: a missing field matters less than a broken text.
+        strict(text, bytes_max=EVENT_BODY_BYTES_MAX, depth_max=66, keys_max=10_100)
+        raise misshaped(error) from None
+    except RecursionError:
+        raise Problem("too_deep", "the body is nested too deeply") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Problem("invalid_json", f"the body is not JSON: {error}") from None
+    # Fields of ours that stand there once, spelled plainly, cannot be there twice; anything else is looked at closely.
+    if b"\\" in text or any(text.count(field) > 1 for field in _EVENT_FIELDS):
+        strict(text, bytes_max=EVENT_BODY_BYTES_MAX, depth_max=66, keys_max=10_100)
+    return body
+
+
+def read_batch(text: bytes, *, lines: bool) -> list[EventBody]:
+    """The events of a batch: `{"events": [...]}`, or one a line (*lines*)."""
+    if len(text) > BATCH_BYTES_MAX:
+        raise Problem("too_large", f"a batch may have {BATCH_BYTES_MAX} bytes, this one has {len(text)}")
+    texts = [line for line in text.split(b"\n") if line.strip()] if lines else _texts_of(text)
+    if len(texts) > BATCH_EVENTS_MAX:
+        raise Problem("too_many_events", f"a batch may hold {BATCH_EVENTS_MAX} events, this one holds {len(texts)}")
+    bodies = []
+    for position, line in enumerate(texts):
+        try:
+            if len(line) > EVENT_BODY_BYTES_MAX:
+                raise Problem("too_large", f"an event may have {EVENT_BODY_BYTES_MAX} bytes, got {len(line)}")
+            bodies.append(read_event(line))
+        except Problem as problem:
+            raise at(problem, position) from None
+    return bodies
+
+
+def at(problem: Problem, position: int) -> Problem:
+    """The same problem, told of one event of a batch."""
+    error = {"index": position, "code": problem.code, "detail": problem.detail}
+    return Problem(problem.code, f"event {position}: {problem.detail}", errors=[error])
+
+
+def _texts_of(text: bytes) -> list[bytes]:
+    try:
+        batch = _decode_batch(text)
+    except msgspec.ValidationError as error:
+        strict(text, bytes_max=BATCH_BYTES_MAX, depth_max=68, keys_max=10_000_000)
+        raise misshaped(error) from None
+    except RecursionError:
+        raise Problem("too_deep", "the body is nested too deeply") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Problem("invalid_json", f"the body is not JSON: {error}") from None
+    # The members of the events are counted one by one later; here only `events` itself could be there twice.
+    if text.count(b'"events"') > 1 or text.count(b"\\") > 0:
+        strict(text, bytes_max=BATCH_BYTES_MAX, depth_max=68, keys_max=10_000_000)
+    return [bytes(event) for event in batch.events]
+
+
+def misshaped(error: msgspec.ValidationError) -> Problem:
+    """msgspec's message names the field and what was expected; its path becomes the error's place."""
+    message, _, path = str(error).partition(" - at `")
+    where = path.rstrip("`").removeprefix("$").lstrip(".") or None
+    return Problem("invalid_body", str(error), errors=[{"field": where, "detail": message}])

@@ -1,0 +1,80 @@
+"""How do values look in a store? The same JSON in every back-end that keeps documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hooklane.model.attempt import Dead, Delivered, Gone, Retry, Settlement
+from hooklane.model.endpoint import Endpoint
+from hooklane.model.exchange import Answer, NoAnswer, Timings
+
+_encoder = msgspec.json.Encoder()
+_endpoints = msgspec.json.Decoder(Endpoint)
+
+
+def encode_endpoint(endpoint: Endpoint) -> bytes:
+    return _encoder.encode(endpoint)
+
+
+def decode_endpoint(doc: bytes | str) -> Endpoint:
+    return _endpoints.decode(doc)
+
+
+class AttemptFields(NamedTuple):
+    """A settlement as the attempt log keeps it: slim for a success, in full for a failure."""
+
+    outcome: str
+    took_ms: float
+    status: int | None
+    failure: str | None
+    said: str | None
+    detail: bytes | None
+
+
+def attempt_fields(settlement: Settlement) -> AttemptFields:
+    outcome = _word(settlement)
+    match settlement.result:
+        case Answer(status=status, timings=timings, outcome=said) as answer:
+            detail = None if outcome == "delivered" else _detail(settlement, timings, answer.head, answer.body)
+            return AttemptFields(outcome, timings.total_ms, status, None, said, detail)
+        case NoAnswer(failure=failure, timings=timings, detail=text):
+            return AttemptFields(
+                outcome, timings.total_ms, None, str(failure), None, _detail(settlement, timings, text=text)
+            )
+        case None:
+            return AttemptFields(outcome, 0.0, None, "worker_died", None, None)
+
+
+def decode_detail(detail: bytes | str | None, said: str | None) -> Mapping[str, Any]:
+    """What the log kept of an attempt, with what the receiver said that it did."""
+    kept: dict[str, Any] = msgspec.json.decode(detail) if detail else {}
+    return {**kept, "receiver_outcome": said} if said else kept
+
+
+def _word(settlement: Settlement) -> str:
+    match settlement.outcome:
+        case Delivered():
+            return "delivered"
+        case Retry() | Gone():
+            return "retry"
+        case Dead():
+            return "dead"
+
+
+def _detail(settlement: Settlement, timings: Timings, head: bytes = b"", body: bytes = b"", text: str = "") -> bytes:
+    # Bytes from outside are kept as Latin-1 text, which loses none and cannot fail.
+    kept: dict[str, Any] = {"timings": timings, "rev": settlement.send.rev}
+    if not isinstance(settlement.outcome, Delivered):
+        kept["reason"] = settlement.outcome.reason
+    if isinstance(settlement.outcome, Retry):
+        kept["next_at"] = settlement.outcome.at
+    if head:
+        kept["response_head"] = head.decode("latin-1")
+    if body:
+        kept["response_body"] = body.decode("latin-1")
+    if text:
+        kept["error"] = text
+    return _encoder.encode(kept)

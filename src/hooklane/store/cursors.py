@@ -1,0 +1,20 @@
+"""Where does the next page start? Cursors are numbers as text; anything else is refused, never guessed."""
+
+from __future__ import annotations
+
+from hooklane.errors import UsageError
+
+
+def number_of(cursor: str | None) -> int | None:
+    if cursor is None:
+        return None
+    if not cursor.isdecimal() or len(cursor) > 18:
+        raise UsageError(f"not a cursor of this list: {cursor[:40]!r}")
+    return int(cursor)
+
+
+def rank_and_lane_of(cursor: str | None) -> tuple[int, int]:
+    if cursor is None:
+        return -1, 0
+    rank, _, lane_id = cursor.partition(".")
+    return number_of(rank) or 0, number_of(lane_id) or 0

@@ -1,0 +1,29 @@
+"""Which store does a URL mean? Back-ends are imported only when they are asked for."""
+
+from __future__ import annotations
+
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from hooklane.errors import UsageError
+from hooklane.store.outbox import OutboxStore, StoreOptions
+from hooklane.store.reads import OutboxReads
+
+
+class Outbox(OutboxStore, OutboxReads, Protocol):
+    """Everything that a sender's store can do."""
+
+
+def outbox_store(url: str, options: StoreOptions) -> Outbox:
+    """The sender's store behind *url*, not opened yet."""
+    scheme = urlsplit(url).scheme
+    if scheme == "sqlite":
+        from hooklane.store.sqlite.database import path_of
+        from hooklane.store.sqlite.outbox import SqliteOutbox
+
+        return SqliteOutbox(path_of(url), options)
+    if scheme.startswith("postgres"):
+        from hooklane.store.postgres.outbox import PostgresOutbox
+
+        return PostgresOutbox(url, options)
+    raise UsageError(f"no sender's store for {url!r}: expected sqlite:///path or postgresql://…")

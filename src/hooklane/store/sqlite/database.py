@@ -1,0 +1,168 @@
+"""How is a SQLite file opened, kept safe and brought up to date?
+
+The standard library's sqlite3 everywhere: a second SQLite library in one process drops the first one's file
+locks, and acknowledged commits vanish. Each component (outbox, inbox) has its own numbered migrations in one file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import sqlite3
+from collections.abc import Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+
+from hooklane.errors import StoreError, StoreFull, StoreRefused, StoreUnavailable
+
+BUSY_WAIT_MS = 5_000
+
+_CREATE_SCHEMA = """
+CREATE TABLE IF NOT EXISTS hooklane_schema (component TEXT PRIMARY KEY, version INTEGER NOT NULL) STRICT
+"""
+_SET_VERSION = """
+INSERT INTO hooklane_schema VALUES (?, ?) ON CONFLICT (component) DO UPDATE SET version = excluded.version
+"""
+
+
+def path_of(url: str) -> str:
+    """The file that a `sqlite:///…` URL names; `sqlite:////abs/path` is absolute, as everywhere else."""
+    prefix = "sqlite:///"
+    if not url.startswith(prefix) or len(url) == len(prefix):
+        raise StoreRefused(f"a SQLite database is given as sqlite:///path/to/file.db, got {url!r}")
+    return url[len(prefix) :].partition("?")[0]
+
+
+def connect(path: str, *, busy_wait_ms: int = BUSY_WAIT_MS) -> sqlite3.Connection:
+    """A connection on which every write is durable at COMMIT, and every transaction is begun by hand."""
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreRefused(f"cannot create the data folder {Path(path).parent}: {error.strerror}") from None
+    try:
+        conn = sqlite3.connect(
+            path, timeout=busy_wait_ms / 1000, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+    except sqlite3.Error as error:
+        raise StoreRefused(f"cannot open {path}: {error}") from None
+    try:
+        # NORMAL would lose acknowledged commits in a power cut: FULL syncs the log at every commit.
+        conn.execute("PRAGMA journal_mode = WAL")
+        conn.execute("PRAGMA synchronous = FULL")
+        conn.execute("PRAGMA foreign_keys = ON")
+        conn.execute("PRAGMA temp_store = MEMORY")
+    except sqlite3.Error as error:
+        conn.close()
+        raise StoreRefused(_why_not_opened(path, error)) from None
+    return conn
+
+
+def check(conn: sqlite3.Connection, path: str) -> None:
+    """Refuse a damaged file rather than build on it; nothing is repaired or created anew in silence."""
+    try:
+        found = [row[0] for row in conn.execute("PRAGMA quick_check(3)")]
+    except sqlite3.DatabaseError as error:
+        found = [str(error)]
+    if found != ["ok"]:
+        raise StoreRefused(
+            f"{path} is damaged ({found[0]}): move it away and restore a backup, or try `sqlite3 {path} .recover`"
+        )
+
+
+def migrations_of(package: str) -> list[str]:
+    """The numbered `NNNN_name.sql` files of *package*, in order."""
+    files = (entry for entry in resources.files(package).iterdir() if entry.name.endswith(".sql"))
+    return [entry.read_text("utf-8") for entry in sorted(files, key=lambda entry: entry.name)]
+
+
+def version_of(conn: sqlite3.Connection, component: str) -> int:
+    """The schema version of *component* in this file; 0 when it has none."""
+    if not conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'hooklane_schema'").fetchone():
+        return 0
+    row = conn.execute("SELECT version FROM hooklane_schema WHERE component = ?", (component,)).fetchone()
+    return row[0] if row else 0
+
+
+def migrate(conn: sqlite3.Connection, component: str, migrations: Sequence[str], path: str) -> int:
+    """Bring *component* up to date in one transaction each, or refuse a file of a newer hooklane."""
+    while True:
+        with errors_named(path), writing(conn):
+            conn.execute(_CREATE_SCHEMA)
+            version = version_of(conn, component)
+            if version > len(migrations):
+                raise StoreRefused(
+                    f"{path} has {component} schema {version}, newer than this hooklane's {len(migrations)}:"
+                    " upgrade hooklane, the data was not touched"
+                )
+            if version == len(migrations):
+                return version
+            for statement in statements_of(migrations[version]):
+                conn.execute(statement)
+            conn.execute(_SET_VERSION, (component, version + 1))
+
+
+def statements_of(script: str) -> Iterator[str]:
+    """The statements of a script one by one: executescript would commit between them."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+    if statement.strip() and not all(
+        line.lstrip().startswith("--") or not line.strip() for line in statement.splitlines()
+    ):
+        raise StoreError(f"a migration ends in the middle of a statement: {statement[:80]!r}")
+
+
+@contextlib.contextmanager
+def writing(conn: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """A write transaction. IMMEDIATE: a deferred one that turns to writing fails at once instead of waiting."""
+    conn.execute("BEGIN IMMEDIATE")
+    try:
+        yield conn
+    except BaseException:
+        if conn.in_transaction:
+            conn.execute("ROLLBACK")
+        raise
+    conn.execute("COMMIT")
+
+
+@contextlib.contextmanager
+def errors_named(path: str) -> Iterator[None]:
+    """Errors of SQLite as errors of ours: whose fault it is, and what is true now."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise StoreUnavailable(f"{path} is held by another writer: {error}") from error
+        if code == sqlite3.SQLITE_FULL:
+            raise StoreFull(f"the disk of {path} is full") from error
+        if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+            raise StoreRefused(_why_not_opened(path, error)) from error
+        raise StoreError(f"{path}: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise StoreError(f"{path}: {error}") from error
+
+
+def is_sync_failure(error: BaseException) -> bool:
+    """Whether the disk refused an fsync or a write: what was written may be gone, so the process must not go on."""
+    chain: BaseException | None = error
+    while chain is not None:
+        code = getattr(chain, "sqlite_errorcode", 0)
+        if code in (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC):
+            return True
+        if isinstance(chain, OSError) and chain.errno == errno.EIO:
+            return True
+        chain = chain.__cause__
+    return False
+
+
+def _why_not_opened(path: str, error: sqlite3.Error) -> str:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_NOTADB:
+        return f"{path} is not a SQLite database"
+    if code == sqlite3.SQLITE_CORRUPT:
+        return f"{path} is damaged ({error}): move it away and restore a backup"
+    return f"cannot write {path}: {error}"

@@ -1,0 +1,235 @@
+"""What does an owner write? Outcomes of attempts in one commit, fenced by the epoch of each partition."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from hooklane.model.attempt import Cancel, Dead, Delivered, Gone, Retry, Settlement, Start, Write
+from hooklane.model.endpoint import EndpointState
+from hooklane.model.ids import dead_letter_id
+from hooklane.model.lane import LaneId
+from hooklane.store.codec import attempt_fields, decode_endpoint
+from hooklane.store.outbox import CommitReport
+from hooklane.store.sqlite.outbox.endpoints import write_endpoint
+from hooklane.store.sqlite.outbox.leases import store_now
+
+_ACK = """
+INSERT INTO hooklane_lane (lane_id, tenant, head, acked, since) VALUES (:lane_id, :tenant, :seq + 1, :seq, :at)
+ON CONFLICT (lane_id) DO UPDATE SET head = excluded.head, acked = excluded.acked, state = 'active', attempts = 0,
+    next_at = 0, reason = NULL, since = excluded.since
+WHERE hooklane_lane.head < excluded.head
+"""
+# A repeat of the same write finds its own traces and changes nothing; a recovery in between has bumped rev.
+_HOLD = """
+INSERT INTO hooklane_lane (lane_id, tenant, head, state, attempts, next_at, reason, since)
+SELECT :lane_id, :tenant, :seq, :state, :attempt, :next_at, :reason, :at WHERE :rev = 0
+    OR EXISTS (SELECT 1 FROM hooklane_lane WHERE lane_id = :lane_id)
+ON CONFLICT (lane_id) DO UPDATE SET head = excluded.head, state = excluded.state, attempts = excluded.attempts,
+    next_at = excluded.next_at, reason = excluded.reason, since = excluded.since
+WHERE hooklane_lane.rev = :rev AND hooklane_lane.head <= :seq
+    AND (hooklane_lane.head < :seq OR hooklane_lane.attempts <= :attempt)
+    AND (hooklane_lane.state <> 'blocked' OR hooklane_lane.attempts = :attempt)
+RETURNING 1
+"""
+_PASS = """
+INSERT INTO hooklane_lane (lane_id, tenant, head, since) SELECT :lane_id, :tenant, :upto + 1, :at WHERE :rev = 0
+    OR EXISTS (SELECT 1 FROM hooklane_lane WHERE lane_id = :lane_id)
+ON CONFLICT (lane_id) DO UPDATE SET head = excluded.head, state = 'active', attempts = 0, next_at = 0, reason = NULL,
+    since = excluded.since
+WHERE hooklane_lane.rev = :rev AND hooklane_lane.head <= :upto
+RETURNING 1
+"""
+_ADD_SKIPPED = """
+INSERT INTO hooklane_skipped (lane_id, seq, upto, tenant, kind, note, actor, at)
+VALUES (:lane_id, :seq, :upto, :tenant, :kind, :note, :actor, :at) ON CONFLICT DO NOTHING
+"""
+_BURY = """
+INSERT INTO hooklane_dead_letter (id, tenant, endpoint_id, lane_id, seq, event_n, attempts, reason, died_at, state)
+SELECT :id, :tenant, :endpoint, :lane_id, :seq, n, :attempt, :reason, :at, :dead_state
+FROM hooklane_event WHERE tenant = :tenant AND id = :event_id
+ON CONFLICT (id) DO UPDATE SET attempts = excluded.attempts, reason = excluded.reason, died_at = excluded.died_at,
+    state = excluded.state, closed_at = NULL
+"""
+_LOOSE_OUTCOME = """
+UPDATE hooklane_loose SET state = :state, attempts = :attempt, next_at = :next_at, reason = :reason, since = :at
+WHERE n = -:lane_id AND rev = :rev
+    AND (state IN ('queued', 'retrying') OR (state = :state AND attempts = :attempt)) RETURNING 1
+"""
+_CANCEL_LETTERS = """
+UPDATE hooklane_dead_letter SET state = 'cancelled', closed_at = :at WHERE lane_id = :lane_id AND state = 'open'
+"""
+_START_LOOSE = """
+UPDATE hooklane_loose SET attempts = :attempt WHERE n = -:lane_id AND rev = :rev AND attempts <= :attempt
+    AND state IN ('queued', 'retrying') RETURNING 1
+"""
+_LOG = """
+INSERT INTO hooklane_attempt
+    (lane_id, seq, started_at, attempt, tenant, took_ms, outcome, status, failure, said, detail)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+"""
+
+
+def commit(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
+    held = dict(conn.execute("SELECT pid, epoch FROM hooklane_part WHERE owner = ?", (worker,)).fetchall())
+    touched = {_pid_of(write) for write in writes}
+    fenced = frozenset(pid for pid in touched if pid not in held or held[pid] != epochs.get(pid))
+    stale: set[LaneId] = set()
+    acks, log = [], []
+    for write in writes:
+        if _pid_of(write) in fenced:
+            continue
+        if isinstance(write, Settlement):
+            if isinstance(write.outcome, Delivered) and not write.send.is_loose:
+                acks.append(_params(write))
+            elif not _settle(conn, write):
+                stale.add(write.send.lane_id)
+                continue
+            log.append(_log_row(write))
+        elif not (_start(conn, write) if isinstance(write, Start) else _cancel(conn, write)):
+            stale.add(write.lane_id)
+    conn.executemany(_ACK, acks)
+    conn.executemany(_LOG, log)
+    return CommitReport(store_now(conn), fenced, frozenset(stale))
+
+
+def _pid_of(write: Write) -> int:
+    return write.send.pid if isinstance(write, Settlement) else write.pid
+
+
+def _params(settlement: Settlement) -> dict[str, object]:
+    send, outcome = settlement.send, settlement.outcome
+    return {
+        "lane_id": send.lane_id,
+        "tenant": send.event.tenant,
+        "endpoint": send.endpoint.id,
+        "event_id": send.event.id,
+        "seq": send.seq,
+        "upto": send.seq,
+        "attempt": send.attempt,
+        "rev": send.rev,
+        "at": settlement.at,
+        "next_at": outcome.at if isinstance(outcome, Retry) else 0,
+        "reason": None if isinstance(outcome, Delivered) else outcome.reason,
+    }
+
+
+def _settle(conn: sqlite3.Connection, settlement: Settlement) -> bool:
+    """Write any outcome but an ordered ack; False when the lane was recovered meanwhile."""
+    params, outcome = _params(settlement), settlement.outcome
+    match outcome:
+        case Delivered():
+            params["state"] = "delivered"
+        case Retry() | Gone():
+            params["state"] = "retrying"
+        case Dead(skip=True):
+            params["state"] = "skipped"
+        case Dead():
+            params["state"] = "dead" if settlement.send.is_loose else "blocked"
+    if settlement.send.is_loose:
+        done = conn.execute(_LOOSE_OUTCOME, params).fetchone()
+    elif params["state"] == "skipped":
+        done = conn.execute(_PASS, params).fetchone()
+    else:
+        done = conn.execute(_HOLD, params).fetchone()
+    if not done:
+        return False
+    if isinstance(outcome, Dead):
+        _bury(conn, settlement, params)
+    elif isinstance(outcome, Gone) and not _is_logged(conn, settlement):
+        _disable(conn, settlement.send.endpoint.id)
+    return True
+
+
+def _bury(conn: sqlite3.Connection, settlement: Settlement, params: dict[str, object]) -> None:
+    send, skipped = settlement.send, params["state"] == "skipped"
+    params["id"] = dead_letter_id(send.event.id, send.event.created_at, send.endpoint.id)
+    params["dead_state"] = "skipped" if skipped else "open"
+    conn.execute(_BURY, params)
+    if skipped and not send.is_loose:
+        note = f"policy on_dead=skip: {params['reason']}"
+        conn.execute(_ADD_SKIPPED, {**params, "kind": "skipped", "note": note, "actor": "policy"})
+
+
+def _is_logged(conn: sqlite3.Connection, settlement: Settlement) -> bool:
+    """Whether this very write was made before: a person may have resumed the endpoint since."""
+    send = settlement.send
+    found = conn.execute(
+        "SELECT 1 FROM hooklane_attempt WHERE lane_id = ? AND seq = ? AND started_at = ? AND attempt = ?",
+        (send.lane_id, send.seq, send.at, send.attempt),
+    )
+    return found.fetchone() is not None
+
+
+def _disable(conn: sqlite3.Connection, endpoint_id: str) -> None:
+    row = conn.execute("SELECT doc FROM hooklane_endpoint WHERE id = ?", (endpoint_id,)).fetchone()
+    if row is not None:
+        endpoint = decode_endpoint(row[0])
+        if endpoint.state is EndpointState.ACTIVE:
+            write_endpoint(conn, replace(endpoint, state=EndpointState.DISABLED))
+
+
+def _start(conn: sqlite3.Connection, start: Start) -> bool:
+    if start.lane_id < 0:
+        sql = (
+            "UPDATE hooklane_loose SET attempts = :attempt WHERE n = -:lane_id AND rev = :rev AND attempts <= :attempt"
+            " AND state IN ('queued', 'retrying') RETURNING 1"
+        )
+        return bool(
+            conn.execute(sql, {"lane_id": start.lane_id, "rev": start.rev, "attempt": start.attempt}).fetchone()
+        )
+    params = {
+        "lane_id": start.lane_id,
+        "tenant": _tenant_of(conn, start.lane_id),
+        "seq": start.seq,
+        "state": "retrying",
+        "attempt": start.attempt,
+        "next_at": 0,
+        "reason": "attempt started",
+        "at": store_now(conn),
+        "rev": start.rev,
+    }
+    return bool(conn.execute(_HOLD, params).fetchone())
+
+
+def _cancel(conn: sqlite3.Connection, cancel: Cancel) -> bool:
+    if cancel.lane_id < 0:
+        sql = "UPDATE hooklane_loose SET state = 'cancelled' WHERE n = -? AND state <> 'delivered' RETURNING 1"
+        return bool(conn.execute(sql, (cancel.lane_id,)).fetchone())
+    row = conn.execute("SELECT tail, tenant FROM hooklane_lane_tail WHERE lane_id = ?", (cancel.lane_id,)).fetchone()
+    params = {
+        "lane_id": cancel.lane_id,
+        "tenant": row[1],
+        "seq": cancel.seq,
+        "upto": min(row[0], cancel.tail),
+        "at": store_now(conn),
+        "rev": cancel.rev,
+    }
+    if not conn.execute(_PASS, params).fetchone():
+        return False
+    conn.execute(_ADD_SKIPPED, {**params, "kind": "cancelled", "note": "endpoint deleted", "actor": "api"})
+    conn.execute(_CANCEL_LETTERS, params)
+    return True
+
+
+def _tenant_of(conn: sqlite3.Connection, lane_id: LaneId) -> str:
+    row = conn.execute("SELECT tenant FROM hooklane_lane_tail WHERE lane_id = ?", (lane_id,)).fetchone()
+    return str(row[0])
+
+
+def _log_row(settlement: Settlement) -> tuple[object, ...]:
+    send, fields = settlement.send, attempt_fields(settlement)
+    return (
+        send.lane_id,
+        send.seq,
+        send.at,
+        send.attempt,
+        send.event.tenant,
+        fields.took_ms,
+        fields.outcome,
+        fields.status,
+        fields.failure,
+        fields.said,
+        fields.detail,
+    )

@@ -1,0 +1,224 @@
+"""How does an event get its place? One flow for the server's group commit and for a caller's own transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from hooklane.errors import InvalidEvent
+from hooklane.model.endpoint import Endpoint
+from hooklane.model.lane import Grown, Place
+from hooklane.store.caller.flow import Flow, Rows, Statement
+from hooklane.store.codec import decode_endpoint
+from hooklane.store.outbox import Draft, Placer, Published, PublishReport, Refused, Stamp
+
+T = TypeVar("T")
+
+_ENDPOINT_REV = Statement("SELECT value FROM hooklane_counter WHERE name = 'endpoint'")
+_ENDPOINTS = Statement("SELECT doc FROM hooklane_endpoint ORDER BY id")
+_LAST_NUMBERS = Statement("SELECT name, seq FROM sqlite_sequence WHERE name IN ('hooklane_event', 'hooklane_loose')")
+_CLAIM_NAME = """
+INSERT INTO hooklane_idempotency (tenant, name, digest, event_n, created_at)
+VALUES (:tenant, :name, :digest, :event_n, :at) ON CONFLICT DO NOTHING RETURNING 1
+"""
+_FREE_NAME = "DELETE FROM hooklane_idempotency WHERE tenant = :tenant AND name = :name"
+_WHO_HAS_NAME = "SELECT digest, event_n FROM hooklane_idempotency WHERE tenant = :tenant AND name = :name"
+_EVENT = "SELECT id, type, key, created_at, stamps FROM hooklane_event WHERE n = :n"
+_GROW_LANE = """
+INSERT INTO hooklane_lane_tail (tenant, endpoint_id, key, pid, tail) VALUES (:tenant, :endpoint, :key, :pid, :many)
+ON CONFLICT (endpoint_id, key) DO UPDATE SET tail = tail + excluded.tail RETURNING lane_id, tail
+"""
+_ADD_EVENT = """
+INSERT INTO hooklane_event (n, tenant, id, type, key, data, created_at, replay_of, stamps)
+VALUES (:n, :tenant, :id, :type, :key, :data, :created_at, :replay_of, :stamps)
+"""
+_ADD_LANE_EVENT = """
+INSERT INTO hooklane_lane_event (tenant, lane_id, seq, event_n) VALUES (:tenant, :lane_id, :seq, :event_n)
+"""
+_ADD_LOOSE = """
+INSERT INTO hooklane_loose (n, tenant, endpoint_id, pid, event_n) VALUES (:n, :tenant, :endpoint, :pid, :event_n)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """One statement for many rows of parameters; it returns nothing."""
+
+    sql: str
+    rows: Sequence[Mapping[str, Any]]
+
+
+PublishFlow = Generator[Statement | Many, Rows, T]
+
+
+@dataclass(slots=True)
+class EndpointCache:
+    """The endpoints as of a revision, so that a busy writer does not decode them for every commit."""
+
+    rev: int = -1
+    endpoints: Sequence[Endpoint] = ()
+
+
+@dataclass(slots=True)
+class _Accepted:
+    """A draft on its way in: the number of its row and its places, which get their seq together with others'."""
+
+    draft: Draft
+    n: int
+    places: Sequence[Place]
+    stamps: list[tuple[str, int, int | None]] = field(default_factory=list)
+    """(endpoint, lane, seq) each; a loose delivery has a negative lane and no seq."""
+
+
+def publish(drafts: Sequence[Draft], placer: Placer, cache: EndpointCache | None = None) -> PublishFlow[PublishReport]:
+    """Stamp and store *drafts* in order; one that is refused leaves no trace and stops no other."""
+    endpoints = yield from _read_endpoints(cache or EndpointCache())
+    rows = yield _LAST_NUMBERS
+    last: dict[str, int] = {row[0]: row[1] for row in rows}
+    next_n = last.get("hooklane_event", 0) + 1
+    results: list[Published | Refused | _Accepted] = []
+    by_n: dict[int, _Accepted] = {}
+    for draft in drafts:
+        tenant = draft.event.tenant
+        try:
+            places = placer(draft.event, draft.asked, [e for e in endpoints if e.tenant == tenant])
+        except InvalidEvent as error:
+            results.append(Refused(error.code, str(error)))
+            continue
+        holder = yield from _claim_names(draft, next_n)
+        if isinstance(holder, Refused):
+            results.append(holder)
+        elif holder in by_n:
+            results.append(by_n[holder])  # a twin in the same commit
+        elif holder is not None:
+            results.append((yield from _published_before(holder)))
+        else:
+            accepted = by_n[next_n] = _Accepted(draft, next_n, places)
+            results.append(accepted)
+            next_n += 1
+    grown = yield from _stamp(list(by_n.values()), last.get("hooklane_loose", 0) + 1)
+    return PublishReport(list(_reported(results)), grown)
+
+
+def _read_endpoints(cache: EndpointCache) -> PublishFlow[Sequence[Endpoint]]:
+    """Read inside the publishing transaction: an endpoint whose creation was answered must not be missed."""
+    ((rev,),) = yield _ENDPOINT_REV
+    if rev != cache.rev:
+        cache.endpoints = [decode_endpoint(doc) for (doc,) in (yield _ENDPOINTS)]
+        cache.rev = rev
+    return cache.endpoints
+
+
+def _claim_names(draft: Draft, n: int) -> PublishFlow[int | Refused | None]:
+    """Take the draft's names for row *n*; else the row that has them, or a refusal when its content differs."""
+    tenant = draft.event.tenant
+    taken: list[str] = []
+    for name in draft.names:
+        claim = {"tenant": tenant, "name": name, "digest": draft.digest, "event_n": n, "at": draft.event.created_at}
+        if (yield Statement(_CLAIM_NAME, claim)):
+            taken.append(name)
+            continue
+        ((digest, holder),) = yield Statement(_WHO_HAS_NAME, {"tenant": tenant, "name": name})
+        for mine in taken:
+            yield Statement(_FREE_NAME, {"tenant": tenant, "name": mine})
+        if digest != draft.digest:
+            return Refused(
+                "idempotency_conflict", "this idempotency key or id was used for an event with other content"
+            )
+        return int(holder)
+    return None
+
+
+def _published_before(n: int) -> PublishFlow[Published]:
+    ((event_id, type_, key, created_at, stamps),) = yield Statement(_EVENT, {"n": n})
+    places = tuple(Stamp(endpoint, seq) for endpoint, _, seq in msgspec.json.decode(stamps))
+    return Published(event_id, type_, key, created_at, places, repeated=True)
+
+
+def _stamp(accepted: Sequence[_Accepted], next_loose: int) -> PublishFlow[list[Grown]]:
+    """Give every accepted event its places: each lane's counter moves once, by as many as it takes."""
+    many: dict[Place, int] = {}
+    tenants: dict[Place, str] = {}
+    for one in accepted:
+        for place in one.places:
+            if place.key is not None:
+                many[place] = many.get(place, 0) + 1
+                tenants[place] = one.draft.event.tenant
+    heads: dict[Place, list[int]] = {}
+    # In sorted order, so that two publishers never wait for each other crosswise.
+    for place in sorted(many, key=lambda place: (place.endpoint_id, place.key or "")):
+        where = {"tenant": tenants[place], "endpoint": place.endpoint_id, "key": place.key, "pid": place.pid}
+        ((lane_id, tail),) = yield Statement(_GROW_LANE, {**where, "many": many[place]})
+        heads[place] = [lane_id, tail - many[place] + 1]
+    grown: list[Grown] = []
+    events, lane_events, loose = [], [], []
+    for one in accepted:
+        event, n = one.draft.event, one.n
+        for place in one.places:
+            if place.key is None:
+                lane_id, seq = -next_loose, 1
+                one.stamps.append((place.endpoint_id, lane_id, None))
+                loose.append(
+                    {
+                        "n": next_loose,
+                        "tenant": event.tenant,
+                        "endpoint": place.endpoint_id,
+                        "pid": place.pid,
+                        "event_n": n,
+                    }
+                )
+                next_loose += 1
+            else:
+                head = heads[place]
+                lane_id, seq = head
+                head[1] += 1
+                one.stamps.append((place.endpoint_id, lane_id, seq))
+                lane_events.append({"tenant": event.tenant, "lane_id": lane_id, "seq": seq, "event_n": n})
+            grown.append(Grown(lane_id, place.pid, place.endpoint_id, place.key, seq, event))
+        events.append(
+            {
+                "n": n,
+                "tenant": event.tenant,
+                "id": event.id,
+                "type": event.type,
+                "key": event.key,
+                "data": event.data,
+                "created_at": event.created_at,
+                "replay_of": event.replay_of,
+                "stamps": msgspec.json.encode(one.stamps),
+            }
+        )
+    for sql, rows in ((_ADD_EVENT, events), (_ADD_LANE_EVENT, lane_events), (_ADD_LOOSE, loose)):
+        if rows:
+            yield Many(sql, rows)
+    return grown
+
+
+def _reported(results: Sequence[Published | Refused | _Accepted]) -> Generator[Published | Refused]:
+    first: set[int] = set()
+    for result in results:
+        if isinstance(result, _Accepted):
+            event = result.draft.event
+            stamps = tuple(Stamp(endpoint, seq) for endpoint, _, seq in result.stamps)
+            yield Published(event.id, event.type, event.key, event.created_at, stamps, repeated=result.n in first)
+            first.add(result.n)
+        else:
+            yield result
+
+
+def singly(flow: PublishFlow[T]) -> Flow[T]:
+    """The same flow for a connection that takes one statement at a time: a caller's own."""
+    try:
+        wanted = next(flow)
+        while True:
+            if isinstance(wanted, Many):
+                for row in wanted.rows:
+                    yield Statement(wanted.sql, row)
+                wanted = flow.send(())
+            else:
+                wanted = flow.send((yield wanted))
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]

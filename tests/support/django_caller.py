@@ -1,0 +1,202 @@
+"""A small Django program: publishes-like writes on Django's connection. Run by test_caller_django, one promise a line.
+
+Usage: python -m tests.support.django_caller ENGINE NAME [HOST PORT USER] [--psycopg2]
+"""
+
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+if "--psycopg2" in sys.argv:
+    sys.modules["psycopg"] = None  # type: ignore[assignment]  # then Django takes psycopg2
+
+import django
+import pytest
+from django.conf import settings
+
+ENGINE, NAME, *SERVER = [word for word in sys.argv[1:] if not word.startswith("--")]
+DATABASE: dict[str, Any] = {"ENGINE": f"django.db.backends.{ENGINE}", "NAME": NAME}
+if SERVER:
+    DATABASE |= {"HOST": SERVER[0], "PORT": SERVER[1], "USER": SERVER[2]}
+settings.configure(DATABASES={"default": DATABASE, "second": {**DATABASE}})
+django.setup()
+
+from django.db import connection, connections, transaction  # noqa: E402
+
+from hooklane.errors import UsageError  # noqa: E402
+from hooklane.store.caller import (  # noqa: E402
+    Flow,
+    Home,
+    PostgresHome,
+    Rows,
+    SqliteHome,
+    Statement,
+    adapt,
+    confirm,
+    identify_postgres,
+    mark,
+    undoable,
+)
+
+WORDS = "50 % of :names %s"
+
+
+def write(number: int) -> Flow[Rows]:
+    yield Statement("SELECT count(*) FROM note")
+    return (
+        yield Statement(
+            "INSERT INTO note (id, words, raw) VALUES (:id, :words, :raw) RETURNING id, words, raw -- 5 %",
+            {"id": number, "words": WORDS, "raw": b"\x00\xff"},
+        )
+    )
+
+
+def home() -> Home:
+    if ENGINE == "sqlite3":
+        return SqliteHome(Path(NAME))
+    with transaction.atomic():
+        found = adapt(connection).run(identify_postgres())
+    assert isinstance(found, PostgresHome)
+    return found
+
+
+def count() -> int:
+    with connections["second"].cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM note")
+        return int(cursor.fetchone()[0])
+
+
+def refused(run: Callable[[], object], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        run()
+
+
+def values_come_back_as_they_went_in() -> None:
+    with transaction.atomic():
+        rows = adapt(connection).run(write(1), home())
+        transaction.set_rollback(True)
+    assert [tuple(row) for row in rows] == [(1, WORDS, b"\x00\xff")], rows
+
+
+def a_commit_of_atomic_keeps_it() -> None:
+    before = count()
+    with transaction.atomic():
+        adapt(connection).run(write(2), home())
+        assert ENGINE == "sqlite3" or count() == before
+    assert count() == before + 1
+
+
+def an_exception_in_atomic_leaves_no_trace() -> None:
+    before = count()
+    try:
+        with transaction.atomic():
+            adapt(connection).run(write(3), home())
+            raise ZeroDivisionError
+    except ZeroDivisionError:
+        pass
+    assert count() == before
+
+
+def an_alias_a_wrapper_and_the_module_are_the_connection() -> None:
+    with transaction.atomic():
+        for tx in (connection, connections["default"], "default", transaction):
+            adapt(tx).run(undoable(write(4)), home())
+            with connection.cursor() as cursor:
+                cursor.execute("DELETE FROM note WHERE id = 4")
+
+
+def an_unknown_alias_is_refused() -> None:
+    refused(lambda: adapt("nowhere"), "not an alias")
+
+
+def autocommit_is_refused() -> None:
+    refused(lambda: adapt(connection).run(write(5)), "autocommit with no transaction open")
+
+
+def autocommit_off_is_accepted() -> None:
+    before = count()
+    transaction.set_autocommit(False)
+    try:
+        adapt(connection).run(write(6), home())
+        transaction.rollback()
+    finally:
+        transaction.set_autocommit(True)
+    assert count() == before
+
+
+def a_transaction_marked_for_rollback_is_refused() -> None:
+    with transaction.atomic():
+        transaction.set_rollback(True)
+        refused(lambda: adapt(connection).run(write(7)), "already failed")
+
+
+def an_aborted_transaction_is_refused() -> None:
+    if ENGINE == "sqlite3":
+        return
+    with transaction.atomic():
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 1 / 0")
+        except django.db.DataError:
+            refused(lambda: adapt(connection).run(write(8)), "already failed")
+        transaction.set_rollback(True)
+
+
+def another_database_is_refused() -> None:
+    other = SqliteHome(Path(NAME + ".other")) if ENGINE == "sqlite3" else PostgresHome("x", 1, 2)
+    with transaction.atomic():
+        refused(lambda: adapt(connection).run(write(9), other), "another database")
+
+
+def a_nested_atomic_that_fails_takes_it_along() -> None:
+    before = count()
+    with transaction.atomic():
+        try:
+            with transaction.atomic():
+                adapt(connection).run(write(10), home())
+                raise ZeroDivisionError
+        except ZeroDivisionError:
+            pass
+    assert count() == before
+
+
+def a_marked_transaction_is_confirmed() -> None:
+    with transaction.atomic():
+        caller = adapt(connection)
+        caller.run(mark(), home())
+        with transaction.atomic():
+            caller.run(write(11))
+        caller.run(confirm())
+        transaction.set_rollback(True)
+
+
+PROMISES = [
+    values_come_back_as_they_went_in,
+    a_commit_of_atomic_keeps_it,
+    an_exception_in_atomic_leaves_no_trace,
+    an_alias_a_wrapper_and_the_module_are_the_connection,
+    an_unknown_alias_is_refused,
+    autocommit_is_refused,
+    autocommit_off_is_accepted,
+    a_transaction_marked_for_rollback_is_refused,
+    an_aborted_transaction_is_refused,
+    another_database_is_refused,
+    a_nested_atomic_that_fails_takes_it_along,
+    a_marked_transaction_is_confirmed,
+]
+
+if __name__ == "__main__":
+    if ENGINE == "postgresql":
+        from django.db.backends.postgresql.psycopg_any import is_psycopg3
+
+        assert is_psycopg3 is ("--psycopg2" not in sys.argv)
+    for promise in PROMISES:
+        try:
+            promise()
+            outcome = "ok"
+        except BaseException:
+            outcome = traceback.format_exc()
+        print(json.dumps({promise.__name__: outcome}))

