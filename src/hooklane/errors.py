@@ -35,6 +35,10 @@ class StoreUnavailable(StoreError):
     """The store cannot be reached or is busy beyond its bound; nothing was stored by this call."""
 
 
+class StoreBusy(StoreUnavailable):
+    """Another transaction held what was needed for longer than the caller wanted to wait; nothing was stored."""
+
+
 class StoreFull(StoreUnavailable):
     """The disk, or a quota, is full; nothing was stored by this call."""
 
@@ -61,3 +65,24 @@ class VerificationError(HooklaneError):
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(detail or reason)
         self.reason = reason
+
+
+class TransactionMisused(UsageError):
+    """A handler ended the transaction it was given; its completion was not part of that commit. The event is dead."""
+
+
+class Retry(HooklaneError):
+    """Raised by a handler: not now; the event is tried again, after *after* seconds if given."""
+
+    def __init__(self, reason: str = "the handler asked for a retry", *, after: float | None = None) -> None:
+        super().__init__(reason)
+        if after is not None and not 0 <= after < 366 * 86_400:
+            raise ValueError(f"Retry(after=…) is a number of seconds from 0 to a year, got {after!r}")
+        self.after_ms = None if after is None else int(after * 1000)
+
+
+class Reject(HooklaneError):
+    """Raised by a handler: never; the event becomes a dead letter at once, for a person to look at."""
+
+    def __init__(self, reason: str = "the handler rejected the event") -> None:
+        super().__init__(reason)

@@ -8,6 +8,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from hooklane.model.exchange import Result, Target
 from hooklane.sender.egress import EgressGuard
@@ -30,6 +31,8 @@ class Peer:
     port: int
     accepted: int = 0
     requests: list[bytes] = field(default_factory=list)
+    all_ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """No connection is open any more."""
 
     def url(self, path: str = "/", scheme: str = "http", host: str | None = None) -> str:
         return f"{scheme}://{host or self.host}:{self.port}{path}"
@@ -54,12 +57,15 @@ async def serving(
         assert task is not None
         tasks.add(task)
         peer.accepted += 1
+        peer.all_ended.clear()
         try:
             await behave(peer)(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, asyncio.CancelledError):
             pass  # a peer that was left alone is what many tests are about
         finally:
             tasks.discard(task)
+            if not tasks:
+                peer.all_ended.set()
             writer.transport.abort()
 
     server = await asyncio.start_server(accept, host, port, ssl=tls, backlog=2048)
@@ -172,3 +178,8 @@ def closed_port(host: str = HERE) -> int:
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
+
+
+def sockets_open() -> int:
+    """How many files this process holds open."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())

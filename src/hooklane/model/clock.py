@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NewType
 
 Instant = NewType("Instant", int)
@@ -26,4 +27,9 @@ def boot_now() -> Instant:
 def rfc3339(at: Instant) -> str:
     """*at* as `2026-03-01T12:00:00.000Z`."""
     seconds, ms = divmod(at, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
+    return f"{_to_the_second(seconds)}.{ms:03d}Z"
+
+
+@lru_cache(maxsize=256)  # the events of a second share it
+def _to_the_second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"

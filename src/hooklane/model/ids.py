@@ -4,23 +4,41 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import deque
 
 from hooklane.model.clock import Instant
-from hooklane.model.event import Event
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford: no i, l, o, u
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 
 
+_chances: deque[bytes] = deque()
+os.register_at_fork(after_in_child=_chances.clear)  # or parent and child would hand out the same ids
+
+
+def _draw() -> bytes:
+    """Ten bytes from the system's source, which is asked for many at once: a call for each event would show."""
+    try:
+        return _chances.pop()  # atomic, so that no two threads get the same
+    except IndexError:
+        block = os.urandom(10 * 256)
+        _chances.extend(block[at : at + 10] for at in range(0, len(block), 10))
+        return os.urandom(10)
+
+
 def new_id(prefix: str, now: Instant, chance: bytes | None = None) -> str:
     """A fresh id such as `evt_…`: 48 bits of time, 80 of chance (*chance* gives them where a run must repeat)."""
-    number = (now << 80) | int.from_bytes(chance or os.urandom(10), "big")
+    number = (now << 80) | int.from_bytes(chance or _draw(), "big")
     # Ten bits at a time through a table of pairs: this runs once per event.
     digits = [_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)]
     return f"{prefix}_{''.join(digits)}"
 
 
-def dead_letter_id(event: Event, endpoint_id: str) -> str:
-    """The id of one event at one endpoint as a dead letter: always the same, so that writing it twice is one."""
-    digest = hashlib.sha256(f"{event.id}\0{endpoint_id}".encode()).digest()
-    return new_id("dlv", event.created_at, chance=digest[:10])
+def dead_letter_id(event_id: str, created_at: Instant, endpoint_id: str) -> str:
+    """The id of an event's dead letter at one endpoint: the same however often, and in whichever store, it dies."""
+    return new_id("dlv", created_at, chance=hashlib.sha256(f"{event_id}\0{endpoint_id}".encode()).digest()[:10])
+
+
+def attempt_id(lane_id: int, seq: int, attempt: int, started_at: Instant) -> str:
+    """The id of one attempt: made from what it is, so that the log need not keep it."""
+    return new_id("att", started_at, chance=hashlib.sha256(f"{lane_id}.{seq}.{attempt}".encode()).digest()[:10])

@@ -48,8 +48,10 @@ def attempt_fields(settlement: Settlement) -> AttemptFields:
             return AttemptFields(outcome, 0.0, None, "worker_died", None, None)
 
 
-def decode_detail(detail: bytes | str | None) -> Mapping[str, Any]:
-    return msgspec.json.decode(detail) if detail else {}
+def decode_detail(detail: bytes | str | None, said: str | None) -> Mapping[str, Any]:
+    """What the log kept of an attempt, with what the receiver said that it did."""
+    kept: dict[str, Any] = msgspec.json.decode(detail) if detail else {}
+    return {**kept, "receiver_outcome": said} if said else kept
 
 
 def _word(settlement: Settlement) -> str:
@@ -65,6 +67,8 @@ def _word(settlement: Settlement) -> str:
 def _detail(settlement: Settlement, timings: Timings, head: bytes = b"", body: bytes = b"", text: str = "") -> bytes:
     # Bytes from outside are kept as Latin-1 text, which loses none and cannot fail.
     kept: dict[str, Any] = {"timings": timings, "rev": settlement.send.rev}
+    if not isinstance(settlement.outcome, Delivered):
+        kept["reason"] = settlement.outcome.reason
     if isinstance(settlement.outcome, Retry):
         kept["next_at"] = settlement.outcome.at
     if head:

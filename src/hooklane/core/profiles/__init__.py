@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import difflib
 
-from hooklane.core.profiles import standard
+from hooklane.core.profiles import clouds, commerce, developers, feeds, messaging, payments, standard, workplace
 from hooklane.core.verify.profile import Profile
 from hooklane.errors import UsageError
 
-_FAMILIES = (standard,)
+_FAMILIES = (standard, payments, developers, commerce, messaging, workplace, feeds, clouds)
 _BY_NAME: dict[str, Profile] = {profile.name: profile for family in _FAMILIES for profile in family.PROFILES}
-_ALIASES = {"svix": "standard_webhooks", "sports_stack": "sportsstack"}
+_ALIASES = {
+    "svix": "standard_webhooks",
+    "standardwebhooks": "standard_webhooks",
+    "sports_stack": "sportsstack",
+    "facebook": "meta",
+    "instagram": "meta",
+    "whatsapp": "meta",
+    "twitter": "x",
+    "aws_sns": "sns",
+    "msgraph": "microsoft_graph",
+}
 
 
 def profile_names() -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hooklane.core.verify.places import InBody, InHeader, Proven
 from hooklane.core.verify.profile import Budget, Ordering, Profile, When
-from hooklane.core.verify.scheme import standard
+from hooklane.core.verify.scheme import KeyKind, standard
 
 _HOURS_MS = 3_600_000
 
@@ -39,4 +41,27 @@ HOOKLANE = Profile(
     own_sender=True,
 )
 
-PROFILES = (STANDARD, HOOKLANE)
+POLAR = replace(
+    STANDARD,
+    name="polar",
+    title="Polar",
+    # Its secret is used as it is written, polar_whs_ included.
+    schemes=(standard("webhook", key=KeyKind.UTF8)[0],),
+)
+
+# The same wire under other names, so that a source can be called what it is.
+_SPEAKERS = {
+    "brex": "Brex",
+    "clerk": "Clerk",
+    "openai": "OpenAI",
+    "replicate": "Replicate",
+    "resend": "Resend",
+    "supabase": "Supabase Auth",
+}
+
+PROFILES = (
+    STANDARD,
+    HOOKLANE,
+    POLAR,
+    *(replace(STANDARD, name=name, title=title) for name, title in _SPEAKERS.items()),
+)

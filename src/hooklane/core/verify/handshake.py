@@ -34,10 +34,11 @@ def json_reply(members: Mapping[str, Any]) -> Reply:
 # When is a request a greeting?
 @dataclass(frozen=True, slots=True)
 class IfBody:
-    """A member of the body has this value; None: it is there."""
+    """A member of the body has this value (None: it is there), and *unless* is not there."""
 
     path: str
     value: str | int | None = None
+    unless: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,13 @@ class IfQuery:
 
     name: str
     method: str = "GET"
+
+
+@dataclass(frozen=True, slots=True)
+class IfMethod:
+    """A request that only asks whether we are there."""
+
+    method: str
 
 
 # What does it expect?
@@ -118,7 +126,7 @@ class SecretInBody:
     path: str
 
 
-Condition = IfBody | IfHeader | IfQuery
+Condition = IfBody | IfHeader | IfQuery | IfMethod
 Answer = Echo | EchoQuery | EchoHeader | HmacOf | CrcResponse | Fixed | SecretInHeader | SecretInBody
 
 
@@ -151,17 +159,19 @@ class Trust:
 def is_greeting(when: Condition, request: Request, document: Any) -> bool:
     """Whether *request* is the greeting that *when* describes; *document* may be None."""
     match when:
-        case IfBody(path, None):
-            return dig(document, path) is not None
-        case IfBody(path, value):
+        case IfBody(path, value, unless):
             found = dig(document, path)
-            return type(found) is type(value) and found == value
+            if found is None or (unless and dig(document, unless) is not None):
+                return False
+            return value is None or (type(found) is type(value) and found == value)
         case IfHeader(name, None):
             return len(request.values(name)) == 1
         case IfHeader(name, value):
             return request.values(name) == [value]
         case IfQuery(name, method):
             return request.method == method and _parameter(request, name) is not None
+        case IfMethod(method):
+            return request.method == method
 
 
 def answer_greeting(answer: Answer, request: Request, document: Any, trust: Trust) -> Handshake:

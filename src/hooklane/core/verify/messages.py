@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,10 +11,10 @@ from typing import Any
 import msgspec
 
 from hooklane.core.verify.document import Unreadable, canonical, read_form, read_json
-from hooklane.core.verify.places import Place, Reading, as_text, without
+from hooklane.core.verify.places import Place, Reading, as_text, dig, without
 from hooklane.core.verify.profile import Profile, is_proof
 from hooklane.core.verify.reading import read_instant
-from hooklane.core.verify.scheme import Scheme
+from hooklane.core.verify.scheme import Scheme, Signed, SignedItems
 from hooklane.model.clock import Instant
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.message import Message, Request
@@ -23,6 +24,8 @@ DERIVED = "sha256:"
 TEXT_MAX = 255
 SEQ_MAX = 2**63 - 1
 UNKNOWN_TYPE = "unknown"
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,35 +52,36 @@ class Context:
     source: str
     scheme: Scheme | None
     named: Mapping[str, str]
+    now: Instant
 
 
-def read_document(request: Request, profile: Profile) -> Any:
-    """The body as JSON, or as a form where the profile has forms; `Unreadable` otherwise."""
-    if profile.form and any("x-www-form-urlencoded" in value.lower() for value in request.values("content-type")):
-        return dict(read_form(request.body))
-    try:
-        return read_json(request.body)
-    except Unreadable:
-        if not profile.form:
-            raise
-        return dict(read_form(request.body))
+def read_document(request: Request, profile: Profile) -> tuple[Any, bytes]:
+    """The body's value and its JSON text, or `Unreadable`. A form becomes an object of its fields; one whose only
+    content is JSON in a field `payload` becomes that."""
+    if not profile.form:
+        return read_json(request.body), request.body
+    if not any("x-www-form-urlencoded" in value.lower() for value in request.values("content-type")):
+        try:
+            return read_json(request.body), request.body
+        except Unreadable:
+            pass  # then it must be a form
+    fields = dict(read_form(request.body))
+    payload = fields.get("payload", "").encode("utf-8", "surrogatepass")
+    return (read_json(payload), payload) if payload.startswith(b"{") else (fields, canonical(fields))
 
 
-def items_of(context: Context, document: Any) -> tuple[Item, ...]:
-    """The messages in *document*."""
-    body, split = context.request.body, context.profile.split
-    if split is None:
-        return (_item(context, body, document, document),)
-    path = [*split.path.split(".")] if split.path else []
-    listed = document
-    for step in path:
-        listed = listed.get(step) if isinstance(listed, dict) else None
-    if not isinstance(listed, list):
-        return (_item(context, body, document, document),)
-    raws = _raw_items(body, path)
-    return tuple(
-        _item(context, *_unwrapped(raw, event, split.unwrap), document) for raw, event in zip(raws, listed, strict=True)
-    )
+def items_of(context: Context, document: Any, body: bytes) -> tuple[Item, ...]:
+    """The messages in *document*, whose JSON text is *body*."""
+    for split in context.profile.split:
+        path = split.path.split(".") if split.path else []
+        listed = dig(document, split.path)
+        if isinstance(listed, list):
+            raws = _raw_items(body, path)
+            return tuple(
+                _item(context, *_unwrapped(raw, event, split.unwrap), document)
+                for raw, event in zip(raws, listed, strict=True)
+            )
+    return (_item(context, body, document, document),)
 
 
 def _raw_items(body: bytes, path: list[str]) -> list[bytes]:
@@ -112,23 +116,27 @@ def _message(context: Context, body: bytes, reading: Reading) -> Item:
     value, place = reading.first(profile.id)
     event_id = _event_id(value)
     if event_id is None or place is None:
-        event_id, signed = derived_id(context.source, print_), _signs_body(context)
+        told_at = str(context.now).encode("ascii") if profile.hints else b""
+        event_id, signed = derived_id(context.source, print_ + told_at), _signs_body(context)
     else:
         signed = context.scheme is not None and is_proof(place, context.scheme)
     seq, prev_seq = _whole(reading, profile.seq), _whole(reading, profile.prev_seq)
     if seq is _WRONG or prev_seq is _WRONG:
         return poison(context, body, "seq or prev_seq is not a whole number")
+    key = _text(reading, profile.key)
+    if seq is not None and key is None:
+        return poison(context, body, "there is a seq but no key")
     return Message(
         source=context.source,
         event_id=event_id,
-        type=_short(reading, profile.type) or UNKNOWN_TYPE,
+        type=_text(reading, profile.type) or UNKNOWN_TYPE,
         body=body,
-        tenant=_short(reading, profile.tenant) or DEFAULT_TENANT,
-        key=_short(reading, profile.key),
+        tenant=_text(reading, profile.tenant) or DEFAULT_TENANT,
+        key=key,
         seq=seq,
         prev_seq=prev_seq,
-        event_time=_event_time(profile, reading),
-        delivery_id=_short(reading, profile.delivery_id),
+        event_time=_event_time(profile, context.scheme, reading),
+        delivery_id=_text(reading, profile.delivery_id),
         attempt=_attempt(reading, profile.attempt),
         fingerprint=print_,
         id_signed=signed,
@@ -180,18 +188,18 @@ def _signs_body(context: Context) -> bool:
 
 
 def _event_id(value: Any) -> str | None:
-    text = as_text(value) if not isinstance(value, bool) else None
-    if not text:
-        return None
-    if len(text) > TEXT_MAX or not text.isprintable():
-        # Kept apart from other ids, but in a form that every store can hold.
-        return DERIVED + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return text
+    return _storable(as_text(value)) if not isinstance(value, bool) else None
 
 
-def _short(reading: Reading, places: tuple[Place, ...]) -> str | None:
-    text = as_text(reading.first(places)[0])
-    return text if text and len(text.encode("utf-8")) <= TEXT_MAX and text.isprintable() else None
+def _storable(text: str | None) -> str | None:
+    """*text* if every store can hold it, else a digest that keeps it apart from others."""
+    if not text or (len(text.encode("utf-8", "surrogatepass")) <= TEXT_MAX and not _CONTROL.search(text)):
+        return text or None
+    return DERIVED + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _text(reading: Reading, places: tuple[Place, ...]) -> str | None:
+    return _storable(as_text(reading.first(places)[0]))
 
 
 _WRONG = -1
@@ -210,8 +218,11 @@ def _attempt(reading: Reading, places: tuple[Place, ...]) -> int | None:
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
-def _event_time(profile: Profile, reading: Reading) -> Instant | None:
+def _event_time(profile: Profile, scheme: Scheme | None, reading: Reading) -> Instant | None:
     for when in profile.event_time:
+        # Where something is signed, a time beside it that is not signed proves nothing and is not told.
+        if isinstance(scheme, (Signed, SignedItems)) and not is_proof(when.place, scheme):
+            continue
         at = read_instant(reading.at(when.place), when.unit)
         if at is not None:
             return at

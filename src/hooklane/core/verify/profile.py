@@ -8,7 +8,7 @@ from enum import StrEnum
 from hooklane.core.verify.handshake import Greeting
 from hooklane.core.verify.places import InBody, InEnvelope, InHeader, Joined, Place, Proven
 from hooklane.core.verify.reading import Unit
-from hooklane.core.verify.scheme import Scheme, Signed, SignedItems, Token
+from hooklane.core.verify.scheme import Scheme, Signed, SignedItems, Token, TokenItems, TopicSigned
 
 
 class Grade(StrEnum):
@@ -90,7 +90,8 @@ class Profile:
     envelope: tuple[str, ...] = ()
     """Members that a body must have, with `id` equal to the proven one, before key, seq and time are read from it:
     a sender that can send bare payloads must not have them taken for its envelope."""
-    split: Split | None = None
+    split: tuple[Split, ...] = ()
+    """The first that fits the body counts."""
     handshakes: tuple[Greeting, ...] = ()
     budget: Budget = Budget()
     dedup: Dedup = Dedup.EVENT_ID
@@ -99,6 +100,8 @@ class Profile:
     ok_status: int = 200
     form: bool = False
     """Bodies may be HTML forms."""
+    hints: bool = False
+    """Its notifications say only that something changed, so equal bodies are different events."""
     notes: str = field(default="", compare=False)
     """What an operator should know; shown by `doctor` and the docs."""
 
@@ -126,13 +129,13 @@ class Profile:
 def grade_of(profile: Profile, scheme: Scheme) -> Grade:
     """What a request proves that *scheme* accepted."""
     match scheme:
-        case Token():
+        case Token() | TokenItems():
             return Grade.AUTHENTICATED
         case SignedItems():
             return Grade.PARTLY_SIGNED
         case Signed() if not scheme.covers_body:
             return Grade.PARTLY_SIGNED
-        case Signed():
+        case Signed() | TopicSigned():
             signed = not profile.id or is_proof(profile.id[0], scheme)
             return Grade.SIGNED if signed else Grade.SIGNED_BODY_UNSIGNED_ID
 

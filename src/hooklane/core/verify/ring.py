@@ -111,4 +111,6 @@ def _read(index: int, secret: str, kinds: list[tuple[KeyKind, Algorithm]]) -> li
             # Say what the kind expects that the secret seems to be, else what the first kind expects.
             if number == 0 or (kind is KeyKind.WHPK and secret.startswith(("whpk_", "whsk_", "{"))):
                 problem = found
+            if kind is KeyKind.WHSEC_ONLY and secret.startswith("whsec_"):
+                break  # a garbled signing secret must not be taken for a token
     raise problem

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hooklane.core.verify.check import Proof, check
+from hooklane.core.verify.check import check
 from hooklane.core.verify.document import Unreadable
 from hooklane.core.verify.handshake import Greeting, Handshake, IfBody, Trust, answer_greeting, is_greeting
 from hooklane.core.verify.messages import Context, Item, items_of, poison, read_document
 from hooklane.core.verify.profile import Profile
+from hooklane.core.verify.proof import Proof
 from hooklane.core.verify.ring import Keyring
 from hooklane.core.verify.scheme import HeaderText, Signed
 from hooklane.model.clock import Instant
@@ -33,32 +34,31 @@ def unseal(request: Request, profile: Profile, keys: Keyring, now: Instant, *, s
     if greeting is not None:
         return greeting
     proof = check(request, profile, keys, now)
-    context = Context(request, profile, source, proof.scheme, proof.named)
+    context = Context(request, profile, source, proof.scheme, proof.named, now)
     try:
-        document = read_document(request, profile)
+        document, body = read_document(request, profile)
     except Unreadable as problem:
         return Messages((poison(context, request.body, str(problem)),), proof)
     for rule in profile.handshakes:
         if rule.signed and is_greeting(rule.when, request, document):
             return answer_greeting(rule.answer, request, document, _trust(keys, proof))
-    return Messages(items_of(context, document), proof)
+    return Messages(items_of(context, document, body), proof)
 
 
-def unsigned(request: Request, profile: Profile, *, source: str, keys: Keyring | None = None) -> Unsealed:
+def unsigned(request: Request, profile: Profile, now: Instant, *, source: str, keys: Keyring | None = None) -> Unsealed:
     """The content of *request* without any proof, for sources that were declared unsafe."""
     trust = _trust(keys, None) if keys is not None else Trust()
-    context = Context(request, profile, source, None, _claimed(request, profile))
+    context = Context(request, profile, source, None, _claimed(request, profile), now)
+    document: Any = None
+    body, problem = request.body, ""
     try:
-        document = read_document(request, profile)
-    except Unreadable as problem:
-        document = None
-        items: tuple[Item, ...] = (poison(context, request.body, str(problem)),)
-    else:
-        items = ()
+        document, body = read_document(request, profile)
+    except Unreadable as found:
+        problem = str(found)
     for rule in profile.handshakes:
         if is_greeting(rule.when, request, document):
             return answer_greeting(rule.answer, request, document, trust)
-    return Messages(items or items_of(context, document))
+    return Messages((poison(context, body, problem),) if problem else items_of(context, document, body))
 
 
 def _unsigned_greeting(request: Request, profile: Profile, keys: Keyring) -> Handshake | None:
@@ -75,7 +75,7 @@ def _document_for(rule: Greeting, request: Request, profile: Profile) -> Any:
     if not isinstance(rule.when, IfBody) or len(request.body) > 16_384:
         return None
     try:
-        return read_document(request, profile)
+        return read_document(request, profile)[0]
     except Unreadable:
         return None
 

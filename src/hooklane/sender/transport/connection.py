@@ -14,25 +14,25 @@ from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 
-from hooklane.model.exchange import Answer, Failure
+from hooklane.model.exchange import Answer, Failure, Timings
+from hooklane.sender.transport.exchange import Phase
 from hooklane.sender.transport.limits import (
     AGE_S_MAX,
     BODY_BYTES_MAX,
     BODY_S_MAX,
-    HEAD_BYTES_KEPT,
     HEAD_BYTES_MAX,
     HEADERS_MAX,
     IDLE_S_MAX,
     INTERIM_MAX,
 )
-from hooklane.sender.transport.response import could_be_http, has_status_line, hint, keep_alive_s
+from hooklane.sender.transport.response import Meaning, could_be_http, has_status_line, read_head
+from hooklane.sender.transport.route import Seen
 from hooklane.sender.transport.wheel import Expiring
 
 if TYPE_CHECKING:
     from hooklane.sender.addresses import Address
     from hooklane.sender.transport.exchange import Exchange
     from hooklane.sender.transport.pool import Pool
-    from hooklane.sender.transport.route import Route
 
 _END = b"\r\n\r\n"
 
@@ -40,13 +40,16 @@ _END = b"\r\n\r\n"
 class Connection(asyncio.Protocol):
     """One exchange at a time. After each the parser stands at the start of a message, or the connection is gone."""
 
-    def __init__(self, pool: Pool, route: Route, address: Address, sock: socket.socket, now: float) -> None:
-        self.route = route
+    def __init__(self, pool: Pool, first: Exchange, address: Address, sock: socket.socket) -> None:
+        """For the request *first*, which goes out the moment the connection stands."""
+        now = pool.hub.clock()
+        self._first: Exchange | None = first
+        self.route = first.route
         self.address = address
         self.slot: set[Expiring] | None = None
         self.is_idle = False
         self.usable_until = now + AGE_S_MAX
-        self.idle_until = now + IDLE_S_MAX
+        self.fresh_until = now + IDLE_S_MAX
         self._pool = pool
         self._hub = pool.hub
         self._exchange: Exchange | None = None
@@ -57,13 +60,13 @@ class Connection(asyncio.Protocol):
         self._readable = readable.poll
         self._parser: Any = httptools.HttpResponseParser(self)
         self._buffer = bytearray()
-        self._idle_s = IDLE_S_MAX
         self._begin_message()
 
     def _begin_message(self) -> None:
         self._head_bytes = 0
         self._interim = 0
         self._head = b""
+        self._meaning: Meaning | None = None
         self._status = 0
         self._in_body = False
         self._body = b""
@@ -75,25 +78,21 @@ class Connection(asyncio.Protocol):
     # ---- the pool's side
 
     def begin(self, exchange: Exchange) -> None:
-        """Send *exchange*'s request: one write."""
+        """Send *exchange*'s request in one write; from here on the receiver may act on it."""
         transport = self._transport
         assert transport is not None
         assert self._exchange is None
-        exchange.begin_on(self)
         self._exchange = exchange
+        exchange.connection = self
+        exchange.task = None  # the dial, if there was one, has done its work
+        exchange.phase = Phase.SENT
         transport.write(exchange.request)
         exchange.request = b""  # the transport holds what is not yet written
 
     def is_fresh(self, now: float) -> bool:
         """Whether a request may still be sent here: young, not closed, and not a byte waits that nobody asked for."""
         transport = self._transport
-        return (
-            transport is not None
-            and now < self.usable_until
-            and now < self.idle_until
-            and not transport.is_closing()
-            and not self._readable(0)
-        )
+        return transport is not None and now < self.fresh_until and not transport.is_closing() and not self._readable(0)
 
     def drop(self) -> None:
         """Close at once. Whoever is still in an exchange here was told, or is about to be."""
@@ -105,18 +104,35 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close at once and tell the exchange: by its answer, when that is already decided."""
         exchange = self._exchange
-        if exchange is not None and not self._in_body:
+        if exchange is not None and self._meaning is None:
             exchange.abort()
-        self._end_body()
+        else:
+            self._reusable = False
+            self._end_body(self._hub.clock())
 
     def expire(self) -> None:
         """The body took too long; it is only an excerpt anyway."""
-        self._end_body()
+        self._end_body(self._hub.clock())
 
     # ---- the loop's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by behaviour only
+        first, self._first = self._first, None
+        assert first is not None
+        self._pool.opened(self)
+        if first.settled:  # while the last step was under way
+            self.drop()
+            return
+        if first.phase is Phase.TLS:
+            first.tls_at = self._hub.clock()
+        # Not later, from the task that dialled: a peer that speaks first would be read by nobody.
+        self.begin(first)
+
+    @property
+    def was_made(self) -> bool:
+        """Whether there ever was a connection."""
+        return self._first is None
 
     def connection_lost(self, exc: Exception | None) -> None:
         exchange = self._exchange
@@ -127,8 +143,8 @@ class Connection(asyncio.Protocol):
         self._pool.gone(self)
         if exchange is None:
             return
-        if self._in_body:
-            exchange.settle(self._answer(exchange))
+        if self._meaning is not None:
+            exchange.settle(_answer(self._meaning, exchange.timings(self._hub.clock()), self._body))
             return
         exchange.connection = None
         if isinstance(exc, ssl.SSLError):
@@ -144,14 +160,33 @@ class Connection(asyncio.Protocol):
         return False
 
     def data_received(self, data: bytes) -> None:
+        exchange = self._exchange
         if self._in_body:
             self._feed(data)
-            if self._complete or self._error is not None or self._body_bytes > BODY_BYTES_MAX:
-                self._end_body()
-        elif (exchange := self._exchange) is not None:
-            self._read_head(exchange, data)
-        else:
+            if self._is_body_over():
+                self._end_body(self._hub.clock())
+        elif exchange is None:
             self.drop()  # nobody asked: what comes unasked must never be taken for an answer
+        elif (
+            (seen := self.route.seen) is not None
+            and len(data) == seen.size
+            and data.startswith(seen.head)
+            and not self._buffer
+            and not self._interim
+        ):
+            self._answer_as_before(exchange, seen, data)
+        else:
+            self._read_head(exchange, data)
+
+    def _answer_as_before(self, exchange: Exchange, seen: Seen, data: bytes) -> None:
+        """An endpoint says the same thing all day; what the parser made of it the last time still holds."""
+        head, _, meaning = seen
+        now = exchange.first_byte_at = self._hub.clock()
+        took_ms = (now - exchange.started) * 1000
+        timings = exchange.timings(now) if exchange.connect_at else Timings(took_ms, None, None, None, took_ms)
+        self._exchange = None
+        self._keep(meaning, now)
+        exchange.settle(_answer(meaning, timings, data[len(head) :]))
 
     # ---- the head
 
@@ -181,7 +216,7 @@ class Connection(asyncio.Protocol):
             if data[9] != 0x31:  # not 1xx
                 self._head = data[:size]
                 self._feed(data)
-                self._headers_are_complete(exchange)
+                self._headers_are_complete(exchange, len(data))
                 return
             if not self._is_interim(exchange, data[:size]):
                 return
@@ -209,59 +244,61 @@ class Connection(asyncio.Protocol):
             return True
         return False
 
-    def _headers_are_complete(self, exchange: Exchange) -> None:
+    def _headers_are_complete(self, exchange: Exchange, size: int) -> None:
         if not self._in_body:
             exchange.fail(Failure.BAD_RESPONSE, self._error or "incomplete response headers")
             return
-        if self._complete or self._error is not None or self._body_bytes > BODY_BYTES_MAX:
-            self._end_body()
-            return
+        self._meaning = read_head(self._status, self._head)
         wheel = self._hub.wheel
-        wheel.disarm(exchange)
+        now = self._hub.clock()
+        if self._is_body_over():
+            self._remember(size)
+            self._end_body(now)
+            return
         # The body gets its own short time, inside the one deadline of the attempt.
-        wheel.arm(self, min(self._hub.clock() + BODY_S_MAX, exchange.deadline))
+        wheel.disarm(exchange)
+        wheel.arm(self, min(now + BODY_S_MAX, exchange.deadline))
         if 200 <= self._status < 300:
             self._exchange = None
-            exchange.settle(self._answer(exchange))
+            exchange.settle(_answer(self._meaning, exchange.timings(now), self._body))
 
     # ---- the body
 
-    def _end_body(self) -> None:
-        exchange = self._exchange
-        answer = self._answer(exchange) if exchange is not None else None
-        transport = self._transport
+    def _is_body_over(self) -> bool:
+        return self._complete or self._error is not None or self._body_bytes > BODY_BYTES_MAX
+
+    def _is_clean(self) -> bool:
+        return self._reusable and self._error is None and self._body_bytes <= BODY_BYTES_MAX
+
+    def _remember(self, size: int) -> None:
+        in_one_piece = size == len(self._head) + self._body_bytes and not self._interim
+        if in_one_piece and self._is_clean():
+            assert self._meaning is not None
+            self.route.seen = Seen(self._head, size, self._meaning)
+
+    def _end_body(self, now: float) -> None:
+        exchange, meaning, body = self._exchange, self._meaning, self._body
         self._exchange = None
-        if (
-            self._reusable
-            and self._error is None
-            and self._body_bytes <= BODY_BYTES_MAX
-            and transport is not None
-            and not transport.get_write_buffer_size()
-        ):
-            self._hub.wheel.disarm(self)
-            self._used = True
+        self._hub.wheel.disarm(self)
+        if meaning is not None and self._is_clean():
             self._begin_message()
-            self._pool.release(self, self._idle_s)
+            self._keep(meaning, now)
         else:
             self.drop()
         # Last, because the caller may send the next request from inside: on this connection, if it is clean.
-        if exchange is not None and answer is not None:
-            exchange.settle(answer)
+        if exchange is not None and meaning is not None:
+            exchange.settle(_answer(meaning, exchange.timings(now), body))
 
-    def _answer(self, exchange: Exchange) -> Answer:
-        head = self._head
-        lowered = head.lower()
-        seconds = keep_alive_s(head, lowered)
-        self._idle_s = IDLE_S_MAX if seconds is None else min(IDLE_S_MAX, max(0.0, seconds - 1.0))
-        return Answer(
-            self._status,
-            exchange.timings(),
-            hint(head, lowered, b"\r\nretry-after:"),
-            hint(head, lowered, b"\r\nwebhook-expected-seq:"),
-            hint(head, lowered, b"\r\nhooklane-outcome:"),
-            head[:HEAD_BYTES_KEPT],
-            self._body,
-        )
+    def _keep(self, meaning: Meaning, now: float) -> None:
+        transport = self._transport
+        # An answer before the request was read: the rest of our bytes would stand before the next request.
+        if transport is None or transport.get_write_buffer_size():
+            self.drop()
+            return
+        self._used = True
+        fresh_until = now + meaning.idle_s
+        self.fresh_until = fresh_until if fresh_until < self.usable_until else self.usable_until
+        self._pool.release(self, now)
 
     # ---- the parser's side
 
@@ -288,3 +325,9 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         self._complete = True
         self._reusable = self._parser.should_keep_alive()
+
+
+def _answer(meaning: Meaning, timings: Timings, body: bytes) -> Answer:
+    return Answer(
+        meaning.status, timings, meaning.retry_after, meaning.expected_seq, meaning.outcome, meaning.head, body
+    )

@@ -58,24 +58,21 @@ class Dialer:
     async def _run(self, exchange: Exchange) -> None:
         connection: Connection | None = None
         try:
-            connection = await self._dial(exchange)
+            address, sock = await self._reach(exchange)
+            connection = Connection(self._pool, exchange, address, sock)
+            await self._establish(connection, sock, exchange)
         except _Failed as failed:
+            exchange.task = None  # it ends by itself
             exchange.fail(failed.failure, failed.detail)
         except Exception as error:
             self._hub.loop.call_exception_handler({"message": "a dial failed unexpectedly", "exception": error})
+            exchange.task = None
             exchange.fail(Failure.CONNECT, "the connection could not be made")
         finally:
-            if connection is None:
+            if connection is None or not connection.was_made:
                 self._pool.not_opened()
-        if connection is None:
-            return
-        self._pool.opened(connection)
-        if exchange.settled:  # at the same moment
-            connection.drop()
-        else:
-            connection.begin(exchange)
 
-    async def _dial(self, exchange: Exchange) -> Connection:
+    async def _reach(self, exchange: Exchange) -> tuple[Address, socket.socket]:
         route = exchange.route
         destination = route.destination
         assert destination is not None
@@ -86,16 +83,19 @@ class Dialer:
         exchange.phase = Phase.CONNECT
         address, sock = await self._connect(exchange, destination, addresses)
         exchange.connect_at = self._hub.clock()
-        # Next time this one first: behind a dead route for IPv6 every new connection would wait again.
-        route.vetted = (address, *(other for other in addresses if other != address))
-        connection = Connection(self._pool, route, address, sock, exchange.connect_at)
-        if not destination.secure:
+        if route.vetted is not None and set(route.vetted) == set(addresses):  # and no later lookup said otherwise
+            # Next time this one first: behind a dead route for IPv6 every new connection would wait again.
+            route.vetted = (address, *(other for other in addresses if other != address))
+        return address, sock
+
+    async def _establish(self, connection: Connection, sock: socket.socket, exchange: Exchange) -> None:
+        destination = exchange.route.destination
+        assert destination is not None
+        if destination.secure:
+            exchange.phase = Phase.TLS
+            await self._shake_hands(connection, sock, destination, exchange.route.context or self._default_context())
+        else:
             await self._hub.loop.create_connection(lambda: connection, sock=sock)
-            return connection
-        exchange.phase = Phase.TLS
-        await self._shake_hands(connection, sock, destination, route.context or self._default_context())
-        exchange.tls_at = self._hub.clock()
-        return connection
 
     async def _vet(self, route: Route, destination: Destination) -> tuple[Address, ...]:
         vetted = await self._guard.vet(destination)
@@ -114,10 +114,11 @@ class Dialer:
     ) -> tuple[Address, socket.socket]:
         problem = "no address"
         for tried, address in enumerate(addresses):
-            # An address that swallows packets leaves a fair share of the time to those after it.
-            share = (exchange.deadline - self._hub.clock()) / (len(addresses) - tried)
+            # An address that swallows packets leaves a fair share of the time to those after it; the last has it all.
+            left = len(addresses) - tried
+            share_s = (exchange.deadline - self._hub.clock()) / left if left > 1 else None
             try:
-                async with asyncio.timeout(share):
+                async with asyncio.timeout(share_s):
                     return address, await self._open(address, destination.port)
             except TimeoutError:
                 problem = "timed out"

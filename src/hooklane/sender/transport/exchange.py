@@ -39,10 +39,16 @@ _AT_DEADLINE = {
 class Exchange:
     """A request from `send` to `done`. Whatever ends it first wins; all else comes too late."""
 
-    __slots__ = (
-        *("_hub", "connect_at", "connection", "deadline", "dns_at", "done", "first_byte_at", "phase", "request"),
-        *("route", "settled", "slot", "started", "task", "tls_at"),
-    )
+    # Defaults of the class: the common request on a kept connection sets only what it has.
+    settled = False
+    slot: set[Expiring] | None = None
+    task: asyncio.Task[None] | None = None
+    connection: Connection | None = None
+    phase = Phase.QUEUED
+    dns_at: float | None = None
+    connect_at: float | None = None
+    tls_at: float | None = None
+    first_byte_at: float | None = None
 
     def __init__(self, hub: Hub, route: Route, request: bytes, done: Callable[[Result], None], started: float) -> None:
         self._hub = hub
@@ -51,21 +57,6 @@ class Exchange:
         self.done = done
         self.started = started
         self.deadline = started + route.timeout_s
-        self.phase = Phase.QUEUED
-        self.settled = False
-        self.slot: set[Expiring] | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.connection: Connection | None = None
-        self.dns_at: float | None = None
-        self.connect_at: float | None = None
-        self.tls_at: float | None = None
-        self.first_byte_at: float | None = None
-
-    def begin_on(self, connection: Connection) -> None:
-        """The request is being written: from here on the receiver may act on it."""
-        self.connection = connection
-        self.phase = Phase.SENT
-        self.task = None
 
     def expire(self) -> None:
         """The deadline passed before there were complete headers."""
@@ -83,21 +74,21 @@ class Exchange:
         sent = self.phase is Phase.SENT
         if connection is not None:
             connection.drop()
-        self.settle(NoAnswer(failure, self.timings(), detail, sent))
+        self.settle(NoAnswer(failure, self.timings(self._hub.clock()), detail, sent))
         if task is not None:
             task.cancel()
 
-    def timings(self) -> Timings:
-        """Until now; a phase that a kept connection had spared is None."""
+    def timings(self, now: float) -> Timings:
+        """Until *now*; a phase that a kept connection has spared is None."""
         started = self.started
         first_byte_at = self.first_byte_at
-        total_ms = (self._hub.clock() - started) * 1000
+        first_byte_ms = None if first_byte_at is None else (first_byte_at - started) * 1000
         if self.connect_at is None and self.dns_at is None:
-            return Timings(total_ms, None, None, None, first_byte_at and (first_byte_at - started) * 1000)
-        return Timings(
-            total_ms,
-            *((at and (at - started) * 1000) for at in (self.dns_at, self.connect_at, self.tls_at, first_byte_at)),
+            return Timings((now - started) * 1000, None, None, None, first_byte_ms)
+        dns_ms, connect_ms, tls_ms = (
+            None if at is None else (at - started) * 1000 for at in (self.dns_at, self.connect_at, self.tls_at)
         )
+        return Timings((now - started) * 1000, dns_ms, connect_ms, tls_ms, first_byte_ms)
 
     def settle(self, result: Result) -> None:
         """Tell the caller, once; what the caller's code raises is reported and harms nobody here."""
@@ -106,9 +97,9 @@ class Exchange:
         self.settled = True
         self.connection = None
         hub = self._hub
-        hub.wheel.disarm(self)
-        hub.counters.count(result)
-        hub.ended()
+        if self.slot is not None:  # disarmed by hand: this runs for every request
+            self.slot.discard(self)
+        hub.ended(result)
         try:
             self.done(result)
         except Exception as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -14,22 +13,13 @@ from hooklane.sender.transport.wheel import DeadlineWheel
 class Counters:
     """What happened since the start; plain numbers that an exporter reads."""
 
-    __slots__ = ("answers", "connections_opened", "connections_reused", "failures", "statuses")
+    __slots__ = ("answers", "connections_opened", "connections_reused", "failures")
 
     def __init__(self) -> None:
         self.answers = 0
-        self.statuses: Counter[int] = Counter()
         self.failures: Counter[Failure] = Counter()
         self.connections_opened = 0
         self.connections_reused = 0
-
-    def count(self, result: Result) -> None:
-        """One more request has ended."""
-        if isinstance(result, Answer):
-            self.answers += 1
-            self.statuses[result.status] += 1
-        else:
-            self.failures[result.failure] += 1
 
 
 class Hub:
@@ -37,18 +27,21 @@ class Hub:
 
     __slots__ = ("_drained", "clock", "counters", "in_flight", "loop", "wheel")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:
         self.loop = loop
-        # Not loop.time(): uvloop's stands still during a turn of the loop, and is in whole milliseconds.
-        self.clock: Callable[[], float] = time.monotonic
-        self.wheel = DeadlineWheel(loop, self.clock)
+        self.clock = clock
+        self.wheel = DeadlineWheel(loop, clock)
         self.counters = Counters()
         self.in_flight = 0
         self._drained: asyncio.Event | None = None
 
-    def ended(self) -> None:
+    def ended(self, result: Result) -> None:
         """One request less is under way."""
         self.in_flight -= 1
+        if isinstance(result, Answer):
+            self.counters.answers += 1
+        else:
+            self.counters.failures[result.failure] += 1
         if self._drained is not None and self.in_flight == 0:
             self._drained.set()
 

@@ -50,11 +50,16 @@ class Pool:
 
     def _start(self, exchange: Exchange, now: float) -> None:
         """Send on a kept connection, or make one, or wait for room."""
-        connection = self._take(exchange.route, now)
-        if connection is not None:
-            self.hub.counters.connections_reused += 1
-            connection.begin(exchange)
-        elif self._taken < self._max or self._evict():
+        idle = exchange.route.idle
+        while idle:
+            connection = idle.pop()  # the one used last: the others may then grow old and go
+            connection.is_idle = False
+            if connection.is_fresh(now):
+                self.hub.counters.connections_reused += 1
+                connection.begin(exchange)
+                return
+            connection.drop()
+        if self._taken < self._max or self._evict():
             self._taken += 1
             self._dial(exchange)
         else:
@@ -72,12 +77,10 @@ class Pool:
         self._taken -= 1
         self._pump()
 
-    def release(self, connection: Connection, idle_s: float) -> None:
+    def release(self, connection: Connection, now: float) -> None:
         """*connection* read its answer to the end and may be used again."""
-        now = self.hub.clock()
         route = connection.route
-        connection.idle_until = now + idle_s
-        if connection.usable_until <= now or (route.vetted is not None and connection.address not in route.vetted):
+        if now >= connection.usable_until or connection.address not in (route.vetted or ()):
             connection.drop()
             return
         connection.is_idle = True
@@ -114,16 +117,6 @@ class Pool:
         while self.connections:
             self._emptied.clear()
             await self._emptied.wait()
-
-    def _take(self, route: Route, now: float) -> Connection | None:
-        idle = route.idle
-        while idle:
-            connection = idle.pop()  # the one used last: the others may then grow old and go
-            connection.is_idle = False
-            if connection.is_fresh(now):
-                return connection
-            connection.drop()
-        return None
 
     def _evict(self) -> bool:
         for connection in self.connections:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hooklane.model.exchange import Failure, Target
 from hooklane.sender.addresses import Address
 from hooklane.sender.egress import Destination, EgressGuard, Refusal, UrlNotAllowed
+from hooklane.sender.transport.response import Meaning
 from hooklane.sender.transport.tls import own_context
 
 if TYPE_CHECKING:
@@ -24,10 +25,33 @@ _OURS = frozenset(
 )
 
 
+class Seen(NamedTuple):
+    """A whole response as it was read: the same head with as many bytes behind it means the same again.
+
+    Only for responses that came in one piece, with their length in the head (not in chunks) and nothing after them;
+    what the parser made of such a head depends on nothing else.
+    """
+
+    head: bytes
+    size: int
+    meaning: Meaning
+
+
 class Route:
     """A target with its destination, its request head, its certificates' judge and its idle connections."""
 
-    __slots__ = ("context", "destination", "head", "idle", "refusal", "target", "timeout_s", "used_at", "vetted")
+    __slots__ = (
+        "context",
+        "destination",
+        "head",
+        "idle",
+        "refusal",
+        "seen",
+        "target",
+        "timeout_s",
+        "used_at",
+        "vetted",
+    )
 
     def __init__(self, target: Target, guard: EgressGuard, user_agent: str) -> None:
         self.target = target
@@ -36,6 +60,8 @@ class Route:
         self.used_at = 0.0
         self.vetted: tuple[Address, ...] | None = None
         """The answer of the last lookup, the address that worked first; None before the first."""
+        self.seen: Seen | None = None
+        """The last response that came whole, to know its like again."""
         self.destination: Destination | None = None
         self.context: ssl.SSLContext | None = None
         """Only for a target with its own authorities."""

@@ -27,7 +27,7 @@ def own_context(ca_pem: str) -> ssl.SSLContext:
     context = _strict()
     try:
         context.load_verify_locations(cadata=ca_pem)
-    except ValueError as error:  # text that is not ASCII, or empty
+    except (TypeError, ValueError) as error:  # text that is not ASCII, or empty
         raise ssl.SSLError("no certificate in PEM") from error
     return context
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from hooklane import __version__
@@ -31,9 +32,13 @@ class Transport:
         connections_max: int | None = None,
         user_agent: str = USER_AGENT,
         ca_file: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*ca_file*: the operator's authorities in place of the system's; ConfigError when it holds none."""
-        self._hub = Hub(loop or asyncio.get_running_loop())
+        """*ca_file*: the operator's authorities in place of the system's; ConfigError when it holds none.
+
+        The default *clock* is not the loop's: uvloop's stands still during a turn, and knows whole milliseconds only.
+        """
+        self._hub = Hub(loop or asyncio.get_running_loop(), clock)
         self._pool = Pool(self._hub, connections_max or connections_max_default(), self._dial)
         self._dialer = Dialer(guard, self._pool, ca_file)
         self._routes = Routes(guard, user_agent)

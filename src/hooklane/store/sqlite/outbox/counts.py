@@ -48,18 +48,22 @@ def ledger(conn: sqlite3.Connection, tenant: str, endpoint_id: str | None) -> Ma
 
 
 def lane_counts(conn: sqlite3.Connection, tenant: str | None) -> Mapping[LaneState, int]:
-    row = conn.execute(
+    counts = dict.fromkeys(LaneState, 0)
+    rows = conn.execute(
         """
-        SELECT coalesce(sum(head > tail), 0), coalesce(sum(head <= tail AND state = 'active'), 0),
-               coalesce(sum(head <= tail AND state = 'retrying'), 0),
-               coalesce(sum(head <= tail AND state = 'blocked'), 0)
-        FROM (SELECT t.tail, coalesce(l.head, 1) AS head, coalesce(l.state, 'active') AS state
+        SELECT CASE WHEN head > tail THEN 'idle' WHEN state = 'blocked' THEN 'blocked' WHEN paused THEN 'paused'
+               ELSE state END, count(*)
+        FROM (SELECT t.tail, coalesce(l.head, 1) AS head, coalesce(l.state, 'active') AS state,
+                     json_extract(CAST(p.doc AS TEXT), '$.state') IN ('paused', 'disabled') AS paused
               FROM hooklane_lane_tail t LEFT JOIN hooklane_lane l USING (lane_id)
-              WHERE t.tenant = coalesce(?, t.tenant))
+              LEFT JOIN hooklane_endpoint p ON p.id = t.endpoint_id WHERE t.tenant = coalesce(?, t.tenant))
+        GROUP BY 1
         """,
         (tenant,),
-    ).fetchone()
-    return dict(zip((LaneState.IDLE, LaneState.ACTIVE, LaneState.RETRYING, LaneState.BLOCKED), row, strict=True))
+    )
+    for state, many in rows:
+        counts[LaneState(state)] = many
+    return counts
 
 
 def oldest_pending_at(conn: sqlite3.Connection, tenant: str | None) -> Instant | None:

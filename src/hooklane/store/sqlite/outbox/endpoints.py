@@ -34,5 +34,5 @@ def read_endpoint(conn: sqlite3.Connection, endpoint_id: str) -> Endpoint | None
 
 
 def read_endpoints(conn: sqlite3.Connection, tenant: str | None) -> Sequence[Endpoint]:
-    rows = conn.execute("SELECT doc FROM hooklane_endpoint WHERE tenant = coalesce(?, tenant) ORDER BY id", (tenant,))
-    return [decode_endpoint(doc) for (doc,) in rows]
+    rows = conn.execute("SELECT doc FROM hooklane_endpoint WHERE tenant = coalesce(?, tenant)", (tenant,))
+    return sorted((decode_endpoint(doc) for (doc,) in rows), key=lambda one: (one.created_at, one.id))

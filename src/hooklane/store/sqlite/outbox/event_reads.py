@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from hooklane.model.event import Event
-from hooklane.model.ids import new_id
+from hooklane.model.ids import attempt_id
 from hooklane.model.lane import DeliveryState, LaneId
 from hooklane.store.codec import decode_detail
+from hooklane.store.cursors import number_of
 from hooklane.store.reads import AttemptRow, Delivery, EventFilter, Page
-from hooklane.store.sqlite.outbox.cursors import number_of
 
 _EVENT = "e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of"
 
@@ -139,10 +139,9 @@ def attempts(conn: sqlite3.Connection, tenant: str, event_id: str) -> list[Attem
             (lane_id, seq or 1),
         )
         for started_at, attempt, took_ms, outcome, status, failure, said, detail in rows:
-            chance = f"{lane_id}.{seq}.{attempt}".encode().ljust(10, b".")[:10]
             found.append(
                 AttemptRow(
-                    id=new_id("att", started_at, chance=chance),
+                    id=attempt_id(lane_id, seq or 1, attempt, started_at),
                     event_id=event_id,
                     endpoint_id=endpoint_id,
                     seq=seq,
@@ -152,7 +151,7 @@ def attempts(conn: sqlite3.Connection, tenant: str, event_id: str) -> list[Attem
                     outcome=outcome,
                     status=status,
                     failure=failure,
-                    detail={**decode_detail(detail), **({"receiver_outcome": said} if said else {})},
+                    detail=decode_detail(detail, said),
                 )
             )
     return sorted(found, key=lambda one: one.started_at)

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from hooklane.model.lane import LaneId, LaneState
+from hooklane.store.cursors import rank_and_lane_of
 from hooklane.store.reads import Delivery, LaneView, Page
-from hooklane.store.sqlite.outbox.cursors import rank_and_lane_of
 from hooklane.store.sqlite.outbox.event_reads import delivery
 
 _LANES = """
 SELECT t.lane_id, t.endpoint_id, t.key, coalesce(l.head, 1) AS head, t.tail, coalesce(l.state, 'active') AS state,
-       coalesce(l.attempts, 0), l.next_at, l.since, l.reason
+       coalesce(l.attempts, 0), l.next_at, l.since, l.reason,
+       json_extract(CAST(p.doc AS TEXT), '$.state') IN ('paused', 'disabled') AS paused
 FROM hooklane_lane_tail t LEFT JOIN hooklane_lane l USING (lane_id)
+LEFT JOIN hooklane_endpoint p ON p.id = t.endpoint_id
 """
 
 
@@ -38,8 +40,8 @@ def lanes(
     rows = conn.execute(
         f"""
         SELECT * FROM (
-            SELECT *, CASE WHEN head > tail THEN 3 WHEN state = 'blocked' THEN 0 WHEN state = 'retrying' THEN 1 ELSE 2
-            END AS rank FROM ({_LANES}
+            SELECT *, CASE WHEN head > tail THEN 4 WHEN state = 'blocked' THEN 0 WHEN paused THEN 2
+            WHEN state = 'retrying' THEN 1 ELSE 3 END AS rank FROM ({_LANES}
             WHERE t.tenant = :tenant AND (:endpoint IS NULL OR t.endpoint_id = :endpoint)
               AND (:text IS NULL OR instr(lower(t.key), lower(:text)) > 0))
         ) WHERE (:ranks IS NULL OR instr(:ranks, rank) > 0) AND (rank > :rank OR (rank = :rank AND lane_id < :above))
@@ -59,11 +61,17 @@ def lanes(
     return Page([_view(conn, row) for row in rows[:limit]], more)
 
 
-RANKS = {LaneState.BLOCKED: 0, LaneState.RETRYING: 1, LaneState.ACTIVE: 2, LaneState.IDLE: 3}
+RANKS = {
+    LaneState.BLOCKED: 0,
+    LaneState.RETRYING: 1,
+    LaneState.PAUSED: 2,
+    LaneState.ACTIVE: 3,
+    LaneState.IDLE: 4,
+}
 
 
 def _view(conn: sqlite3.Connection, row: Sequence[Any]) -> LaneView:
-    lane_id, endpoint_id, key, head, tail, state, tried, next_at, since, reason = row[:10]
+    lane_id, endpoint_id, key, head, tail, state, tried, next_at, since, reason, paused = row[:11]
     at_head = conn.execute(
         "SELECT e.id, e.type FROM hooklane_lane_event l JOIN hooklane_event e ON e.n = l.event_n"
         " WHERE l.lane_id = ? AND l.seq = ?",
@@ -76,7 +84,7 @@ def _view(conn: sqlite3.Connection, row: Sequence[Any]) -> LaneView:
         lane_id=lane_id,
         endpoint_id=endpoint_id,
         key=key,
-        state=LaneState.IDLE if head > tail else LaneState(state),
+        state=_shown(state, head, tail, paused),
         head=head,
         tail=tail,
         attempts=tried,
@@ -87,6 +95,12 @@ def _view(conn: sqlite3.Connection, row: Sequence[Any]) -> LaneView:
         head_event_id=at_head[0] if at_head else None,
         head_type=at_head[1] if at_head else None,
     )
+
+
+def _shown(state: str, head: int, tail: int, paused: int | None) -> LaneState:
+    if head > tail:
+        return LaneState.IDLE
+    return LaneState.PAUSED if paused and state != "blocked" else LaneState(state)
 
 
 def lane_deliveries(conn: sqlite3.Connection, lane_id: LaneId, from_seq: int, limit: int) -> list[Delivery]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hooklane.model.event import Event
@@ -34,15 +34,15 @@ class Mark:
     endpoint: int
 
 
-def load(conn: sqlite3.Connection, pids: Sequence[int]) -> Load:
-    wanted = set(pids)
-    lanes: dict[int, list[LaneRow]] = {pid: [] for pid in pids}
+def load(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int]) -> Load:
+    held = conn.execute("SELECT pid, epoch FROM hooklane_part WHERE owner = ?", (worker,)).fetchall()
+    lanes: dict[int, list[LaneRow]] = {pid: [] for pid, epoch in held if epochs.get(pid) == epoch}
     for query in (
         f"{_LANES} WHERE coalesce(l.head, 1) <= t.tail",
         f"{_LOOSE} WHERE state IN ('queued', 'retrying')",
     ):
         for row in conn.execute(query):
-            if row[1] in wanted:
+            if row[1] in lanes:
                 lanes[row[1]].append(_lane_row(row))
     docs = conn.execute("SELECT doc FROM hooklane_endpoint ORDER BY id").fetchall()
     return Load(lanes, [decode_endpoint(doc) for (doc,) in docs], _mark(conn), store_now(conn))
@@ -56,12 +56,13 @@ def _mark(conn: sqlite3.Connection) -> Mark:
     )
 
 
-def poll(conn: sqlite3.Connection, mark: Mark) -> News:
+def poll(conn: sqlite3.Connection, pids: Sequence[int], mark: Mark) -> News:
     conn.execute("BEGIN")  # one snapshot for all of it
     try:
         now, new_mark = store_now(conn), _mark(conn)
         if new_mark == mark:
             return News((), (), (), mark, now)
+        wanted = set(pids)
         grown = [
             Grown(*row)
             for row in conn.execute(
@@ -73,10 +74,19 @@ def poll(conn: sqlite3.Connection, mark: Mark) -> News:
                 """,
                 (mark.lane_event, mark.loose),
             )
+            if row[1] in wanted
         ]
-        recovered = conn.execute("SELECT lane_id FROM hooklane_recovered WHERE n > ?", (mark.recovered,)).fetchall()
+        recovered = conn.execute(
+            """
+            SELECT r.lane_id, coalesce(t.pid, l.pid) FROM hooklane_recovered r
+            LEFT JOIN hooklane_lane_tail t ON t.lane_id = r.lane_id LEFT JOIN hooklane_loose l ON l.n = -r.lane_id
+            WHERE r.n > ?
+            """,
+            (mark.recovered,),
+        ).fetchall()
         docs = conn.execute("SELECT doc FROM hooklane_endpoint WHERE rev > ? ORDER BY rev", (mark.endpoint,)).fetchall()
-        return News(grown, [lane for (lane,) in recovered], [decode_endpoint(doc) for (doc,) in docs], new_mark, now)
+        lane_ids = [lane_id for lane_id, pid in recovered if pid in wanted]
+        return News(grown, lane_ids, [decode_endpoint(doc) for (doc,) in docs], new_mark, now)
     finally:
         conn.execute("COMMIT")
 

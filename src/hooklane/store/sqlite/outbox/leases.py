@@ -50,11 +50,11 @@ def acquire(conn: sqlite3.Connection, worker: str, most: int) -> list[Taken]:
     rows = conn.execute(
         f"""
         SELECT pid, epoch, owner IS NOT NULL FROM hooklane_part
-        WHERE owner IS NULL
-           OR owner NOT IN (SELECT id FROM hooklane_worker WHERE lease_until > {_NOW})
+        WHERE EXISTS (SELECT 1 FROM hooklane_worker WHERE id = ? AND lease_until > {_NOW})
+          AND (owner IS NULL OR owner NOT IN (SELECT id FROM hooklane_worker WHERE lease_until > {_NOW}))
         ORDER BY owner IS NOT NULL, pid LIMIT ?
         """,
-        (most,),
+        (worker, most),
     ).fetchall()
     conn.executemany(
         "UPDATE hooklane_part SET owner = ?, epoch = epoch + 1 WHERE pid = ?", [(worker, pid) for pid, _, _ in rows]

@@ -137,19 +137,29 @@ def _settle(conn: sqlite3.Connection, settlement: Settlement) -> bool:
         return False
     if isinstance(outcome, Dead):
         _bury(conn, settlement, params)
-    elif isinstance(outcome, Gone):
+    elif isinstance(outcome, Gone) and not _is_logged(conn, settlement):
         _disable(conn, settlement.send.endpoint.id)
     return True
 
 
 def _bury(conn: sqlite3.Connection, settlement: Settlement, params: dict[str, object]) -> None:
     send, skipped = settlement.send, params["state"] == "skipped"
-    params["id"] = dead_letter_id(send.event, send.endpoint.id)
+    params["id"] = dead_letter_id(send.event.id, send.event.created_at, send.endpoint.id)
     params["dead_state"] = "skipped" if skipped else "open"
     conn.execute(_BURY, params)
     if skipped and not send.is_loose:
         note = f"policy on_dead=skip: {params['reason']}"
         conn.execute(_ADD_SKIPPED, {**params, "kind": "skipped", "note": note, "actor": "policy"})
+
+
+def _is_logged(conn: sqlite3.Connection, settlement: Settlement) -> bool:
+    """Whether this very write was made before: a person may have resumed the endpoint since."""
+    send = settlement.send
+    found = conn.execute(
+        "SELECT 1 FROM hooklane_attempt WHERE lane_id = ? AND seq = ? AND started_at = ? AND attempt = ?",
+        (send.lane_id, send.seq, send.at, send.attempt),
+    )
+    return found.fetchone() is not None
 
 
 def _disable(conn: sqlite3.Connection, endpoint_id: str) -> None:
@@ -192,7 +202,7 @@ def _cancel(conn: sqlite3.Connection, cancel: Cancel) -> bool:
         "lane_id": cancel.lane_id,
         "tenant": row[1],
         "seq": cancel.seq,
-        "upto": row[0],
+        "upto": min(row[0], cancel.tail),
         "at": store_now(conn),
         "rev": cancel.rev,
     }

@@ -11,7 +11,7 @@ import msgspec
 from hooklane.errors import InvalidEvent
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.lane import Grown, Place
-from hooklane.store.caller.flow import Rows, Statement
+from hooklane.store.caller.flow import Flow, Rows, Statement
 from hooklane.store.codec import decode_endpoint
 from hooklane.store.outbox import Draft, Placer, Published, PublishReport, Refused, Stamp
 
@@ -207,3 +207,18 @@ def _reported(results: Sequence[Published | Refused | _Accepted]) -> Generator[P
             first.add(result.n)
         else:
             yield result
+
+
+def singly(flow: PublishFlow[T]) -> Flow[T]:
+    """The same flow for a connection that takes one statement at a time: a caller's own."""
+    try:
+        wanted = next(flow)
+        while True:
+            if isinstance(wanted, Many):
+                for row in wanted.rows:
+                    yield Statement(wanted.sql, row)
+                wanted = flow.send(())
+            else:
+                wanted = flow.send((yield wanted))
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]

@@ -152,10 +152,10 @@ class SqliteOutbox:
         await self._write(leases.leave, worker)
 
     async def load(self, worker: str, epochs: Mapping[int, int]) -> Load:
-        return await self._read(lanes.load, list(epochs))
+        return await self._read(lanes.load, worker, epochs)
 
     async def poll(self, worker: str, pids: Sequence[int], mark: Any) -> News:
-        return await self._read(lanes.poll, mark)
+        return await self._read(lanes.poll, pids, mark)
 
     async def reload(self, lane_ids: Sequence[LaneId]) -> Sequence[LaneRow]:
         return await self._read(lanes.reload, lane_ids)

@@ -1,0 +1,123 @@
+"""Is this newer than what we have? Times become integers before they are compared, and ties have an order.
+
+ISO strings compared as text are wrong ("…45Z" > "…45.500Z" is true, and "+02:00" is not "Z"), and so are mixed units.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Any
+
+from hooklane.model.clock import Instant
+
+Pick = str | Callable[[Any], Any]
+"""Where a value is in the JSON of a message: a path such as `data.object.id` or `items.0.id`, or a callable."""
+
+SKEW_MS = 300_000
+RANKS = ("*created*", "*updated*", "*deleted*")
+
+_INDEX = re.compile(r"\[(\d+)\]")
+_NUMBER = re.compile(r"-?\d{1,19}(\.\d{1,9})?")
+
+
+def pick(document: Any, where: Pick) -> Any:
+    """The value at *where*, or None when something on the way is missing."""
+    if callable(where):
+        return where(document)
+    value = document
+    for part in _INDEX.sub(r".\1", where).split("."):
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return None
+    return value
+
+
+def microseconds(value: Any) -> int:
+    """A time as microseconds since 1970 UTC. Numbers are taken by size: seconds, milliseconds, micro- or nanoseconds.
+
+    Raises ValueError for what is not a time.
+    """
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ValueError(f"a datetime needs a time zone to be compared, got {value!r}")
+        # Not timestamp(): a float cannot hold microseconds of this century exactly.
+        delta = value.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+        return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+    if isinstance(value, bool) or value is None:
+        raise ValueError(f"a time was expected, got {value!r}")
+    if isinstance(value, int):
+        return _by_size(value)
+    if isinstance(value, float):
+        if value != value or abs(value) > 1e18:
+            raise ValueError(f"a time was expected, got {value!r}")
+        return round(value * 1_000_000) if abs(value) < 1e11 else _by_size(round(value))
+    if isinstance(value, str):
+        text = value.strip()
+        if _NUMBER.fullmatch(text):
+            whole, _, fraction = text.partition(".")
+            if not fraction:
+                return _by_size(int(whole))
+            sign = -1 if whole.startswith("-") else 1
+            return int(whole) * 1_000_000 + sign * int(fraction.ljust(6, "0")[:6])
+        return _iso(text)
+    raise ValueError(f"a time was expected, got a {type(value).__name__}")
+
+
+def _by_size(number: int) -> int:
+    size = abs(number)
+    if size < 10**11:
+        return number * 1_000_000
+    if size < 10**14:
+        return number * 1_000
+    return number if size < 10**17 else number // 1_000
+
+
+def _iso(text: str) -> int:
+    try:
+        # Python reads up to six digits of a second; more are cut, not refused.
+        at = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text))
+    except ValueError:
+        raise ValueError(f"a time was expected (a number, or RFC 3339), got {text[:40]!r}") from None
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=UTC)
+    return microseconds(at)
+
+
+def is_future(at_us: int, now: Instant, skew_ms: int) -> bool:
+    """Whether *at_us* lies so far ahead that its clock must be wrong: it would freeze the field for ever."""
+    return at_us > (now + skew_ms) * 1000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Mark:
+    """What is compared: the time, then what breaks a tie."""
+
+    at: int
+    tie: str
+
+
+def tie(*, version: Any, type: str, ranks: Sequence[str], event_id: str) -> str:
+    """What decides between messages of one instant: the provider's version, then the rank of the type, then the id,
+    which is not the truth but at least the same everywhere."""
+    return f"{_sortable(version)}/{rank(type, ranks):03d}/{event_id}"
+
+
+def rank(type: str, ranks: Sequence[str]) -> int:
+    """The place of *type* in *ranks*, patterns in the order of a life: created before updated before deleted."""
+    return next((place + 1 for place, pattern in enumerate(ranks) if fnmatchcase(type, pattern)), 0)
+
+
+def _sortable(version: Any) -> str:
+    if version is None:
+        return ""
+    if isinstance(version, int) and not isinstance(version, bool):
+        return f"{version + 2**63:020d}"  # text compares like the number
+    text = str(version)
+    return f"{int(text) + 2**63:020d}" if re.fullmatch(r"-?\d{1,18}", text) else text

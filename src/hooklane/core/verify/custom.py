@@ -1,0 +1,183 @@
+"""How is a provider described that we do not ship? With the same grammar, from a few words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hooklane.core.verify.places import InBody, InHeader, Place, Proven
+from hooklane.core.verify.profile import Budget, Dedup, Ordering, Profile, Split, When
+from hooklane.core.verify.reading import Encoding, Unit
+from hooklane.core.verify.scheme import (
+    FIVE_MINUTES_MS,
+    Algorithm,
+    Body,
+    Format,
+    Header,
+    HeaderText,
+    InSignature,
+    KeyKind,
+    Literal,
+    Method,
+    Pairs,
+    Part,
+    Plain,
+    Scheme,
+    Signed,
+    Stamp,
+    StampText,
+    Token,
+    Url,
+    UrlForm,
+)
+from hooklane.errors import UsageError
+
+Somewhere = str | Place | Sequence["str | Place"] | None
+"""A JSON path, `header:X-Name`, a place, a function of the parsed event, or several of them in order."""
+
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_VALUE = re.compile(r"[\x21-\x7e]{1,255}")
+_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,63}")
+
+
+def signature_scheme(
+    header: str,
+    *,
+    message: str = "{body}",
+    prefix: str = "",
+    pairs: str | None = None,
+    encoding: str = "hex",
+    algorithm: str = "hmac-sha256",
+    key: str = "utf8",
+    timestamp: str | None = None,
+    unit: str = "s",
+    tolerance_ms: int | None = FIVE_MINUTES_MS,
+) -> Signed:
+    """A signature in *header* over *message*, which may hold `{body}`, `{timestamp}`, `{method}`, `{url}` and
+    `{header:X-Name}`.
+
+    *timestamp* is the header that has it or, with *pairs* (the name of the signatures in `t=…,v1=…`), the name
+    of the member beside them.
+    """
+    try:
+        known = (Encoding(encoding), Algorithm(algorithm), KeyKind(key), Unit(unit))
+    except ValueError as problem:
+        raise UsageError(f"the scheme of {header} cannot be: {problem}") from None
+    parts = _parts(message)
+    if timestamp is None and StampText() in parts:
+        raise UsageError(f"the message of {header} holds {{timestamp}}, but no timestamp is named")
+    form: Format = Pairs(pairs, stamp=timestamp) if pairs else Plain(prefix)
+    where = InSignature() if pairs else Header(timestamp or "")
+    return Signed(
+        source=Header(header),
+        message=parts,
+        format=form,
+        encoding=known[0],
+        algorithm=known[1],
+        key=known[2],
+        stamp=Stamp(where, known[3], tolerance_ms) if timestamp else None,
+    )
+
+
+def token_scheme(header: str, *, prefix: str = "") -> Token:
+    """The secret itself in *header*: it tells who sends, and protects nothing that is sent."""
+    return Token(header=header, prefix=prefix)
+
+
+def profile_of(
+    name: str,
+    *,
+    scheme: Scheme | Sequence[Scheme],
+    id: Somewhere = None,
+    type: Somewhere = None,
+    key: Somewhere = None,
+    seq: Somewhere = None,
+    prev_seq: Somewhere = None,
+    event_time: str | Callable[[Any], Any] | When | None = None,
+    delivery_id: Somewhere = None,
+    attempt: Somewhere = None,
+    tenant: Somewhere = None,
+    volatile: Sequence[str] = (),
+    batch: str | None = None,
+    dedup: str | None = None,
+    order: str = "none",
+    budget: Budget | None = None,
+    title: str | None = None,
+) -> Profile:
+    """A profile of your own. Without *id* messages are told apart by a digest of their body."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"a profile's name is a-z, 0-9 and _, got {name!r}")
+    schemes = (scheme,) if isinstance(scheme, (Signed, Token)) or not isinstance(scheme, Sequence) else tuple(scheme)
+    if not schemes:
+        raise UsageError(f"profile {name} has no scheme")
+
+    def places(value: Somewhere) -> tuple[Place, ...]:
+        if value is None:
+            return ()
+        several = [value] if isinstance(value, str) or not isinstance(value, Sequence) else value
+        return tuple(_place(each, schemes) for each in several)
+
+    when = event_time if event_time is None or isinstance(event_time, When) else When(_place(event_time, schemes))
+    try:
+        return Profile(
+            name=name,
+            title=title or name,
+            schemes=schemes,
+            id=places(id),
+            type=places(type),
+            key=places(key),
+            seq=places(seq),
+            prev_seq=places(prev_seq),
+            event_time=(when,) if when else (),
+            delivery_id=places(delivery_id),
+            attempt=places(attempt),
+            tenant=places(tenant),
+            volatile=tuple(volatile),
+            split=() if batch is None else (Split(batch),),
+            dedup=Dedup(dedup) if dedup else Dedup.EVENT_ID if id is not None else Dedup.DERIVED,
+            order=Ordering(order),
+            budget=budget or Budget(),
+        )
+    except ValueError as problem:
+        raise UsageError(f"profile {name} cannot be: {problem}") from None
+
+
+def _place(value: str | Place, schemes: Sequence[Scheme]) -> Place:
+    if not isinstance(value, str):
+        return value
+    if not value.startswith("header:"):
+        return InBody(value)
+    header = value.removeprefix("header:").strip().lower()
+    for scheme in schemes:
+        for part in scheme.message if isinstance(scheme, Signed) else ():
+            if isinstance(part, HeaderText) and part.header == header:
+                return Proven(part.name)
+    return InHeader(header)
+
+
+def _parts(message: str) -> tuple[Part, ...]:
+    parts: list[Part] = []
+    for number, text in enumerate(_PLACEHOLDER.split(message)):
+        if number % 2 == 0:
+            if text:
+                parts.append(Literal(text.encode("utf-8")))
+            continue
+        match text.partition(":"):
+            case ("body", "", ""):
+                parts.append(Body())
+            case ("timestamp", "", ""):
+                parts.append(StampText())
+            case ("method", "", ""):
+                parts.append(Method())
+            case ("url", "", ""):
+                parts.append(Url(UrlForm.REQUESTED))
+            case ("header", ":", header) if header.strip():
+                name = header.strip().lower()
+                parts.append(HeaderText(name, name, _VALUE))
+            case _:
+                raise UsageError(
+                    f"{{{text}}} is not known in a signed message: "
+                    "use {body}, {timestamp}, {method}, {url} or {header:X-Name}"
+                )
+    return tuple(parts)

@@ -1,0 +1,288 @@
+"""How is one flow run for sync and for async handlers alike?
+
+A flow is a generator. It yields steps: some of its own (begin, commit, call the handler …), the rest are the store's
+and go to the session. The two drivers below are all that differs between a thread and an event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from hooklane.receiver.event import Event
+from hooklane.store.inbox import AsyncSession, Flow, InboxStore, Session
+
+T = TypeVar("T")
+
+Failpoint = Callable[[str], None]
+"""Called with `after_claim`, `after_handler`, `before_commit` or `after_commit`: tests crash or stall there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Open a transaction; until it ends every other step of the store goes to it."""
+
+    wait_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """Call *fn* with the event and the transaction, guarded against ending it."""
+
+    fn: Callable[[Event, Any], Any]
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Write what the event sends into the outbox of the same database, in the open transaction."""
+
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class AfterCommit:
+    """Call what was left with `event.on_commit`; answers the errors."""
+
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Let *ms* pass."""
+
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The flow is at a point where a crash is worth a test."""
+
+    point: str
+
+
+def transaction(body: Flow[T], *, wait_ms: int | None = None) -> Flow[T]:
+    """Run *body* in one transaction: committed when it returns, rolled back when it raises."""
+    yield Begin(wait_ms)
+    try:
+        result = yield from body
+        yield Reached("before_commit")
+        yield Commit()
+    except BaseException:
+        yield Rollback()
+        raise
+    yield Reached("after_commit")
+    return result
+
+
+class Driver:
+    """Runs flows in this thread, on sync sessions."""
+
+    def __init__(self, store: InboxStore, *, outbox: Any = None, failpoint: Failpoint | None = None) -> None:
+        self._store = store
+        self._outbox = outbox
+        self._failpoint = failpoint
+        self._session: Session | None = None
+
+    def run(self, flow: Flow[T]) -> T:
+        """Run *flow* to its end."""
+        _, value = self.resume(flow, None, None, pause=False)
+        return value  # type: ignore[no-any-return]
+
+    def resume(
+        self, flow: Generator[Any, Any, Any], value: Any, error: BaseException | None, *, pause: bool
+    ) -> tuple[bool, Any]:
+        """Run *flow* until it ends (True, its result) or, with *pause*, until the handler's turn (False, the tx)."""
+        try:
+            while True:
+                try:
+                    step = flow.send(value) if error is None else flow.throw(error)
+                except StopIteration as end:
+                    return True, end.value
+                if pause and isinstance(step, Handle):
+                    assert self._session is not None
+                    self._session.handing_over()
+                    return False, self._session.tx
+                value = error = None
+                try:
+                    value = self._perform(step)
+                except BaseException as raised:
+                    error = raised
+        except BaseException:
+            self._release()
+            raise
+
+    def taking_back(self, error: BaseException | None) -> None:
+        """End of the pause that `resume` made for the handler."""
+        if self._session is not None:
+            self._session.taking_back(error)
+
+    def _perform(self, step: Any) -> Any:
+        session = self._session
+        match step:
+            case Begin(wait_ms):
+                self._session = self._store.begin(wait_ms=wait_ms)
+            case Commit():
+                assert session is not None
+                session.commit()
+                self._release()
+            case Rollback():
+                if session is not None:
+                    try:
+                        session.rollback()
+                    finally:
+                        self._release()
+            case Handle(fn, event):
+                assert session is not None
+                session.handing_over()
+                try:
+                    fn(event, session.tx)
+                except BaseException as error:
+                    session.taking_back(error)
+                    raise
+                session.taking_back()
+            case Publish(event):
+                assert session is not None
+                for sent in event.sent:
+                    self._outbox.publish(sent.type, sent.data, key=sent.key, tx=session.tx)
+            case AfterCommit(event):
+                return _call_all(event)
+            case Wait(ms):
+                time.sleep(ms / 1000)
+            case Reached(point):
+                if self._failpoint is not None:
+                    self._failpoint(point)
+            case _:
+                assert session is not None, f"{step} outside a transaction"
+                return session.perform(step)
+        return None
+
+    def _release(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+
+class AsyncDriver:
+    """The same on async sessions, for async handlers."""
+
+    def __init__(self, store: InboxStore, *, outbox: Any = None, failpoint: Failpoint | None = None) -> None:
+        self._store = store
+        self._outbox = outbox
+        self._failpoint = failpoint
+        self._session: AsyncSession | None = None
+
+    async def run(self, flow: Flow[T]) -> T:
+        """Run *flow* to its end."""
+        _, value = await self.resume(flow, None, None, pause=False)
+        return value  # type: ignore[no-any-return]
+
+    async def resume(
+        self, flow: Generator[Any, Any, Any], value: Any, error: BaseException | None, *, pause: bool
+    ) -> tuple[bool, Any]:
+        """Run *flow* until it ends (True, its result) or, with *pause*, until the handler's turn (False, the tx)."""
+        try:
+            while True:
+                try:
+                    step = flow.send(value) if error is None else flow.throw(error)
+                except StopIteration as end:
+                    return True, end.value
+                if pause and isinstance(step, Handle):
+                    assert self._session is not None
+                    await self._session.handing_over()
+                    return False, self._session.tx
+                value = error = None
+                try:
+                    value = await self._perform(step)
+                except BaseException as raised:
+                    error = raised
+        except BaseException:
+            await self._release()
+            raise
+
+    async def taking_back(self, error: BaseException | None) -> None:
+        """End of the pause that `resume` made for the handler."""
+        if self._session is not None:
+            await self._session.taking_back(error)
+
+    async def _perform(self, step: Any) -> Any:
+        session = self._session
+        match step:
+            case Begin(wait_ms):
+                self._session = await self._store.abegin(wait_ms=wait_ms)
+            case Commit():
+                assert session is not None
+                await session.commit()
+                await self._release()
+            case Rollback():
+                if session is not None:
+                    try:
+                        await session.rollback()
+                    finally:
+                        await self._release()
+            case Handle(fn, event):
+                assert session is not None
+                await session.handing_over()
+                try:
+                    await fn(event, session.tx)
+                except BaseException as error:
+                    await session.taking_back(error)
+                    raise
+                await session.taking_back()
+            case Publish(event):
+                assert session is not None
+                for sent in event.sent:
+                    published = self._outbox.publish(sent.type, sent.data, key=sent.key, tx=session.tx)
+                    if asyncio.iscoroutine(published) or asyncio.isfuture(published):
+                        await published
+            case AfterCommit(event):
+                return await _await_all(event)
+            case Wait(ms):
+                await asyncio.sleep(ms / 1000)
+            case Reached(point):
+                if self._failpoint is not None:
+                    self._failpoint(point)
+            case _:
+                assert session is not None, f"{step} outside a transaction"
+                return await session.perform(step)
+        return None
+
+    async def _release(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+
+def _call_all(event: Event) -> list[Exception]:
+    errors: list[Exception] = []
+    for hook in event.hooks:
+        try:
+            hook()
+        except Exception as error:  # committed already: the error is told, the event is not run again
+            errors.append(error)
+    return errors
+
+
+async def _await_all(event: Event) -> list[Exception]:
+    errors: list[Exception] = []
+    for hook in event.hooks:
+        try:
+            result = hook()
+            if asyncio.iscoroutine(result):
+                await result
+        except Exception as error:  # as above
+            errors.append(error)
+    return errors

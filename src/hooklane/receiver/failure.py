@@ -1,0 +1,43 @@
+"""What does a handler's exception mean?"""
+
+from __future__ import annotations
+
+import json
+import traceback
+
+import msgspec
+
+from hooklane.core.admission.failures import Failure, Hopeless, Transient
+from hooklane.errors import Reject, Retry, TransactionMisused
+
+TRACEBACK_CHARS_MAX = 16_384
+_UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, msgspec.DecodeError)
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Never again for what cannot get better (rejected, unreadable, the contract broken); later for all else."""
+    if isinstance(error, Reject):
+        return Hopeless(str(error))
+    if isinstance(error, Retry):
+        return Transient(error.after_ms)
+    if isinstance(error, TransactionMisused):
+        return Hopeless("transaction_misused")
+    if isinstance(error, _UNREADABLE) or _is_validation(error):
+        return Hopeless("poison")
+    return Transient()
+
+
+def text_of(error: BaseException) -> str:
+    """One line for lists."""
+    return f"{type(error).__name__}: {error}"[:1000]
+
+
+def traceback_of(error: BaseException) -> str:
+    """The whole story, bounded; its end is what matters."""
+    return "".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:]
+
+
+def _is_validation(error: BaseException) -> bool:
+    # pydantic is not a dependency of ours, so it is known by name.
+    kind = type(error)
+    return kind.__name__ == "ValidationError" and kind.__module__.partition(".")[0] in ("pydantic", "pydantic_core")

@@ -1,0 +1,171 @@
+"""Writes that are safe to repeat and to receive in any order, on the caller's own connection, one statement each.
+
+Each works with every kind of connection that a handler may have; with an async one, await it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from hooklane.core.admission.freshness import SKEW_MS, is_future, microseconds
+from hooklane.errors import Reject, UsageError
+from hooklane.model.clock import Instant, wall_now
+from hooklane.store.caller import Flow, Statement, adapt
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
+
+
+def apply_latest(
+    tx: Any,
+    table: str,
+    *,
+    key: Mapping[str, Any],
+    at: Any,
+    set: Mapping[str, Any],
+    tie: str = "",
+    at_column: str = "at",
+    tie_column: str | None = None,
+    skew_ms: int = SKEW_MS,
+    now: Instant | None = None,
+    future: str = "raise",
+) -> Any:
+    """Insert or update the row of *key* in *table* if (*at*, *tie*) is newer than what it holds: whether it was.
+
+    The table needs a unique index on the columns of *key* and an integer column *at_column* (microseconds UTC).
+    Equal times lose unless *tie* (kept in *tie_column*) is larger. A time more than *skew_ms* ahead of *now* would
+    freeze the field for ever: it raises `Reject`, or is refused with False when `future="skip"`.
+    """
+    at_us = microseconds(at)
+    if is_future(at_us, wall_now() if now is None else now, skew_ms):
+        if future == "raise":
+            raise Reject(f"future_clock: {table} {dict(key)} would be set at {at!r}, which is ahead of now")
+        return _answer(tx, _nothing())
+    _columns(table, key, set, at_column, *([tie_column] if tie_column else []))
+    mark = {at_column: at_us, **({tie_column: tie} if tie_column else {})}
+    return _answer(tx, _upsert(_table(table), dict(key), {**set, **mark}, list(mark)))
+
+
+def insert_once(tx: Any, table: str, row: Mapping[str, Any], *, key: tuple[str, ...] | list[str]) -> Any:
+    """Insert *row* unless a row with the same *key* columns (a unique index) is there: whether it was inserted."""
+    _columns(table, row)
+    missing = [name for name in key if name not in row]
+    if missing or not key:
+        raise UsageError(f"insert_once: key must name columns of the row, got {list(key)}")
+    return _answer(tx, _insert(_table(table), dict(row), list(key)))
+
+
+def transition(
+    tx: Any,
+    table: str,
+    *,
+    key: Mapping[str, Any],
+    to: str,
+    order: list[str] | tuple[str, ...],
+    column: str = "status",
+    set: Mapping[str, Any] | None = None,
+) -> Any:
+    """Move the status of the row of *key* forward to *to*, never back; the row is inserted if it is not there.
+
+    *order* is the life of the entity, first state first. Answers whether the row moved.
+    """
+    if to not in order:
+        raise UsageError(f"transition: {to!r} is not in order={list(order)}")
+    _columns(table, key, set or {}, column)
+    earlier = list(order[: list(order).index(to)])
+    return _answer(tx, _move(_table(table), dict(key), column, to, earlier, dict(set or {})))
+
+
+def ledger_entry(
+    tx: Any,
+    table: str,
+    *,
+    event: Any,
+    account: Any,
+    amount: int,
+    step: str = "",
+    columns: Mapping[str, str] | None = None,
+    set: Mapping[str, Any] | None = None,
+) -> Any:
+    """Book *amount* on *account* once per event (and *step*): whether it was booked now. The balance is the sum.
+
+    The table needs the columns `entry` (unique), `account` and `amount`; *columns* renames them.
+    """
+    if not isinstance(amount, int) or isinstance(amount, bool):
+        raise UsageError(f"ledger_entry: amount is a whole number of the smallest unit, got {amount!r}")
+    names = {"entry": "entry", "account": "account", "amount": "amount", **(columns or {})}
+    row = {names["entry"]: event.step_key(f"ledger:{step}"), names["account"]: account, names["amount"]: amount}
+    return insert_once(tx, table, {**row, **(set or {})}, key=[names["entry"]])
+
+
+def _answer(tx: Any, flow: Flow[bool]) -> Any:
+    """A bool on a blocking connection, an awaitable of one on an async one."""
+    return adapt(tx).run(flow)
+
+
+def _nothing() -> Flow[bool]:
+    yield from ()
+    return False
+
+
+def _upsert(table: str, key: dict[str, Any], values: dict[str, Any], mark: list[str]) -> Flow[bool]:
+    row = {**key, **values}
+    changes = ", ".join(f"{name} = excluded.{name}" for name in values)
+    held = ", ".join(f"{_alias(table)}.{name}" for name in mark)
+    comes = ", ".join(f"excluded.{name}" for name in mark)
+    rows = yield Statement(
+        f"INSERT INTO {table} ({', '.join(row)}) VALUES ({_values(row)}) ON CONFLICT ({', '.join(key)})"
+        f" DO UPDATE SET {changes} WHERE ({held}) < ({comes}) RETURNING 1",
+        _bound(row),
+    )
+    return bool(rows)
+
+
+def _insert(table: str, row: dict[str, Any], key: list[str]) -> Flow[bool]:
+    rows = yield Statement(
+        f"INSERT INTO {table} ({', '.join(row)}) VALUES ({_values(row)})"
+        f" ON CONFLICT ({', '.join(key)}) DO NOTHING RETURNING 1",
+        _bound(row),
+    )
+    return bool(rows)
+
+
+def _move(
+    table: str, key: dict[str, Any], column: str, to: str, earlier: list[str], values: dict[str, Any]
+) -> Flow[bool]:
+    row = {**key, column: to, **values}
+    changes = ", ".join(f"{name} = excluded.{name}" for name in row if name not in key)
+    before = {f"before_{number}": state for number, state in enumerate(earlier)}
+    allowed = f"{_alias(table)}.{column} IN ({', '.join(':' + name for name in before)})" if before else "1 = 0"
+    rows = yield Statement(
+        f"INSERT INTO {table} ({', '.join(row)}) VALUES ({_values(row)}) ON CONFLICT ({', '.join(key)})"
+        f" DO UPDATE SET {changes} WHERE {allowed} RETURNING 1",
+        {**_bound(row), **before},
+    )
+    return bool(rows)
+
+
+def _table(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"a table is named by letters, digits and _, perhaps after a schema, got {name!r}")
+    return name
+
+
+def _alias(table: str) -> str:
+    return table.rpartition(".")[2]
+
+
+def _columns(table: str, *groups: Mapping[str, Any] | str) -> None:
+    for group in groups:
+        for name in [group] if isinstance(group, str) else group:
+            if not _NAME.fullmatch(name) or "." in name:
+                raise UsageError(f"{table}: a column is named by letters, digits and _, got {name!r}")
+
+
+def _values(row: Mapping[str, Any]) -> str:
+    return ", ".join(f":v_{name}" for name in row)
+
+
+def _bound(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"v_{name}": value for name, value in row.items()}

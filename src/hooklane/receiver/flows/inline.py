@@ -1,0 +1,297 @@
+"""Inline mode: store, handle and complete in one transaction, the application's; only a failure needs a second one.
+
+A duplicate is never told that all is well while its owner has not committed: it waits a little, then is sent away.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hooklane.core.admission.copies import Copy, judge_copy
+from hooklane.core.admission.turns import Turn, whose_turn
+from hooklane.errors import StoreBusy, StoreError
+from hooklane.model.clock import Instant
+from hooklane.model.inbox import Claimed, Handling, Known, NewHandling, NewRow
+from hooklane.model.message import Status, Verdict
+from hooklane.receiver.drive import AfterCommit, Begin, Commit, Reached, Rollback, Wait, transaction
+from hooklane.receiver.event import Event
+from hooklane.receiver.failure import failure_of
+from hooklane.receiver.flows.handle import Context, OutOfTurn, Settled, after, before, fail, run, track_of
+from hooklane.receiver.flows.receive import Arrival, baseline_of, guard, judge
+from hooklane.receiver.order import InSequence, Latest, Refetch, key_of
+from hooklane.receiver.receipt import Receipt
+from hooklane.receiver.source import Handler
+from hooklane.store.inbox import Flow
+
+POLL_MS = 40
+_DONE = (Status.COMPLETED, Status.STALE, Status.IGNORED, Status.DEAD)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inline:
+    """How inline mode waits and for how long its failures are leased."""
+
+    wait_ms: int = 2_000
+    lease_ms: int = 60_000
+    owner: str = "inline"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The receipt of one handler's turn; *settled* when the handler ran."""
+
+    receipt: Receipt
+    settled: Settled | None = None
+
+
+class _Busy(Exception):
+    """Somebody else is at work on this message; *retry_after_s* when it is known until when at most."""
+
+    def __init__(self, retry_after_s: int = 1) -> None:
+        super().__init__()
+        self.retry_after_s = retry_after_s
+
+
+def apply(context: Context, arrival: Arrival, handler: Handler, event: Event, rules: Inline) -> Flow[Outcome]:
+    """Take *arrival* through *handler*, or find that this was done; wait for another copy that is at it."""
+    deadline = context.clock() + rules.wait_ms
+    while True:
+        try:
+            return (yield from _attempt(context, arrival, handler, event, rules))
+        except _Busy as busy:
+            if context.clock() >= deadline:
+                return Outcome(_receipt(arrival, Verdict.BUSY, retry_after_s=busy.retry_after_s))
+            yield Wait(POLL_MS)
+        except StoreBusy:
+            # A writer is busy with other handlers; nothing was stored.
+            if context.clock() >= deadline:
+                return Outcome(_receipt(arrival, Verdict.BUSY, retry_after_s=1))
+            yield Wait(POLL_MS)
+
+
+def _attempt(context: Context, arrival: Arrival, handler: Handler, event: Event, rules: Inline) -> Flow[Outcome]:
+    yield Begin(rules.wait_ms)
+    try:
+        receipt = yield from _within(context, arrival, handler, event, rules)
+        yield Reached("before_commit")
+        yield Commit()
+    except OutOfTurn:
+        yield Rollback()
+        return (yield from transaction(_gap(context, arrival, handler)))
+    except (_Busy, StoreError):
+        yield Rollback()
+        raise
+    except Exception as error:
+        yield Rollback()
+        return (yield from _fail(context, arrival, handler, error, rules))
+    except BaseException:
+        yield Rollback()
+        raise
+    yield Reached("after_commit")
+    if receipt.verdict is not Verdict.APPLIED:
+        return Outcome(receipt)
+    errors = (yield AfterCommit(event)) if event.hooks else []
+    return Outcome(receipt, Settled(status=Status.COMPLETED, hook_errors=tuple(errors)))
+
+
+def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, rules: Inline) -> Flow[Receipt]:
+    store, now = context.store, context.clock()
+    if not (yield from store.try_lock(arrival.identity)):
+        raise _Busy
+    yield Reached("after_claim")
+    ordered = isinstance(handler.order, (InSequence, Latest))
+    if ordered or not arrival.message.id_signed:
+        # Look first: an order's guard, or a tombstone, would take a retried message for its own duplicate.
+        (known,) = yield from store.known([arrival.identity])
+        if known is not None:
+            return (yield from _again(context, arrival, handler, event, known, rules))
+    variant = yield from guard(store, arrival, now)
+    if variant is None:
+        return _receipt(arrival, Verdict.DUPLICATE)
+    event.variant = variant
+    admitted = (yield from _admit(context, arrival, handler, event)) if ordered else True
+    status = Status.COMPLETED if admitted else Status.STALE
+    if not handler.wants(arrival.message.type):
+        status = Status.IGNORED
+    (id,) = yield from store.insert([_row(arrival, variant, handler, status, now, rules)])
+    if id is None:
+        (known,) = yield from store.known([arrival.identity])
+        if known is None:
+            raise _Busy
+        return (yield from _again(context, arrival, handler, event, known, rules))
+    if status is Status.COMPLETED:
+        yield from _run(context, arrival, handler, event)
+    yield from _move_on(context, arrival, handler, status)
+    return _receipt(arrival, _VERDICTS[status], id=id)
+
+
+def _again(
+    context: Context, arrival: Arrival, handler: Handler, event: Event, known: Known, rules: Inline
+) -> Flow[Receipt]:
+    """The row is there: a duplicate, a conflict, a failure to try again, or a handler that has not seen it yet."""
+    store, now = context.store, context.clock()
+    if judge_copy(first=known.fingerprint, second=arrival.message.fingerprint) is Copy.CONFLICT:
+        return (yield from judge(store, arrival, known))
+    handling = known.of(handler.name)
+    if handling is None or handling.status in _DONE:
+        return _receipt(arrival, Verdict.DUPLICATE, id=known.id)
+    claimed = yield from store.claim_one(known.id, handler.name, owner=rules.owner, now=now, lease_ms=rules.lease_ms)
+    if claimed is None:
+        raise _Busy(_left_s(handling, now))
+    event.attempt, event.variant = claimed.attempts, claimed.variant
+    admitted = yield from _admit(context, arrival, handler, event)
+    status = Status.COMPLETED if admitted else Status.STALE
+    if not handler.wants(arrival.message.type):
+        status = Status.IGNORED
+    if status is Status.COMPLETED:
+        yield from _run(context, arrival, handler, event)
+    if not (yield from store.complete(known.id, handler.name, claimed.fence, status, context.clock())):
+        raise _Busy
+    yield from _move_on(context, arrival, handler, status)
+    return _receipt(arrival, _VERDICTS[status], id=known.id)
+
+
+_VERDICTS = {
+    Status.COMPLETED: Verdict.APPLIED,
+    Status.STALE: Verdict.STALE,
+    Status.IGNORED: Verdict.IGNORED,
+}
+
+
+def _admit(context: Context, arrival: Arrival, handler: Handler, event: Event) -> Flow[bool]:
+    place = arrival.sequence_of(handler)
+    if place is not None:
+        key, _, prev_seq = place
+        yield from context.store.cursor(arrival.track(handler, key), baseline_of(handler, prev_seq))
+    return (yield from before(context, arrival.message, handler, event))
+
+
+def _run(context: Context, arrival: Arrival, handler: Handler, event: Event) -> Flow[None]:
+    key = None
+    if isinstance(handler.order, Refetch):
+        key = key_of(handler.order.key, arrival.message, lambda: arrival.document)
+    until = yield from run(context, handler, arrival.message, key, event)
+    if until is not None and key is not None:
+        yield from context.store.coalesce(track_of(arrival.message, handler, key), until, context.clock())
+
+
+def _move_on(context: Context, arrival: Arrival, handler: Handler, status: Status) -> Flow[None]:
+    place = arrival.sequence_of(handler)
+    if place is not None:
+        key, seq, prev_seq = place
+        yield from after(context, arrival.message, handler, key, seq, prev_seq, status)
+
+
+def _gap(context: Context, arrival: Arrival, handler: Handler) -> Flow[Outcome]:
+    """Out of turn and nothing stored: the sender is told which seq is next."""
+    place = arrival.sequence_of(handler)
+    assert place is not None
+    key, seq, prev_seq = place
+    applied = yield from context.store.cursor(arrival.track(handler, key), baseline_of(handler, prev_seq))
+    if whose_turn(seq=seq, prev_seq=prev_seq, applied=applied) is Turn.EARLY:
+        return Outcome(_receipt(arrival, Verdict.HELD, expected_seq=applied + 1))
+    # The key moved on meanwhile: by the next delivery it is this message's turn, or past it.
+    return Outcome(_receipt(arrival, Verdict.BUSY, retry_after_s=1))
+
+
+def _fail(context: Context, arrival: Arrival, handler: Handler, error: Exception, rules: Inline) -> Flow[Outcome]:
+    """T3: the work is rolled back, the message with its error is kept; what the sender is told depends on it."""
+    claimed = yield from transaction(_claim_failed(context, arrival, handler, rules))
+    if claimed is None:  # another copy got through, or is at it
+        return Outcome(_receipt(arrival, Verdict.BUSY, retry_after_s=1))
+    settled = yield from fail(context, claimed, handler, error)
+    if settled.status is Status.DEAD:
+        return Outcome(_receipt(arrival, Verdict.REJECTED, id=claimed.id), settled)
+    wait_ms = max(1, (settled.retry_at or context.clock()) - context.clock())
+    asked = getattr(failure_of(error), "after_ms", None)
+    seconds = math.ceil((wait_ms if asked is None else asked) / 1000)
+    return Outcome(_receipt(arrival, Verdict.BUSY, id=claimed.id, retry_after_s=max(1, seconds)), settled)
+
+
+def _claim_failed(context: Context, arrival: Arrival, handler: Handler, rules: Inline) -> Flow[Claimed | None]:
+    store, now = context.store, context.clock()
+    (known,) = yield from store.known([arrival.identity])
+    if known is None:
+        variant = yield from guard(store, arrival, now)
+        if variant is None:
+            return None
+        (id,) = yield from store.insert([_row(arrival, variant, handler, Status.PENDING, now, rules)])
+        if id is None:
+            return None
+    else:
+        id = known.id
+    return (yield from store.claim_one(id, handler.name, owner=rules.owner, now=now, lease_ms=rules.lease_ms))
+
+
+def _row(arrival: Arrival, variant: str, handler: Handler, status: Status, now: Instant, rules: Inline) -> NewRow:
+    """The row with this handler's handling as it will be when the transaction commits, and those of others owed.
+
+    The others' turn comes right after; they are due only later, so that a worker takes them only if we die.
+    """
+    mine = _handling(arrival, handler, status, now)
+    if status is not Status.PENDING:
+        mine = replace(mine, settled_at=now, attempts=1 if status is Status.COMPLETED else 0)
+    later = Instant(now + rules.lease_ms)
+    others = [
+        _handling(arrival, other, Status.PENDING, later) for other in arrival.handlers() if other.name != handler.name
+    ]
+    return NewRow(
+        message=arrival.message,
+        received_at=arrival.received_at,
+        variant=variant,
+        headers=arrival.headers,
+        handlings=(mine, *others),
+    )
+
+
+def _handling(arrival: Arrival, handler: Handler, status: Status, due_at: Instant) -> NewHandling:
+    place = arrival.sequence_of(handler)
+    if place is not None:
+        key, seq, prev_seq = place
+        return NewHandling(handler=handler.name, status=status, due_at=due_at, key=key, seq=seq, prev_seq=prev_seq)
+    key_ = None
+    if isinstance(handler.order, Refetch):
+        key_ = key_of(handler.order.key, arrival.message, lambda: arrival.document)
+    return NewHandling(handler=handler.name, status=status, due_at=due_at, key=key_)
+
+
+def _receipt(
+    arrival: Arrival,
+    verdict: Verdict,
+    *,
+    id: int | str | None = None,
+    retry_after_s: int | None = None,
+    expected_seq: int | None = None,
+) -> Receipt:
+    return Receipt(
+        message=arrival.message, verdict=verdict, id=id, retry_after_s=retry_after_s, expected_seq=expected_seq
+    )
+
+
+def _left_s(handling: Handling, now: Instant) -> int:
+    return max(1, math.ceil((handling.due_at - now) / 1000))
+
+
+def loudest(outcomes: Sequence[Outcome]) -> Receipt:
+    """One receipt for a message that several handlers saw: what must be sent again speaks first."""
+    receipts = [outcome.receipt for outcome in outcomes]
+    for receipt in receipts:
+        if receipt.retry_after_s is not None or receipt.expected_seq is not None:
+            return receipt
+    for verdict in _SPEAKS:
+        for receipt in receipts:
+            if receipt.verdict is verdict:
+                return receipt
+    return receipts[0]
+
+
+_SPEAKS = (
+    Verdict.CONFLICT,
+    Verdict.REJECTED,
+    Verdict.APPLIED,
+    Verdict.STALE,
+    Verdict.DUPLICATE,
+    Verdict.IGNORED,
+)

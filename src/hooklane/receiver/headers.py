@@ -1,0 +1,57 @@
+"""Which headers are kept with a message? Those that prove, name or explain it; never a credential."""
+
+from __future__ import annotations
+
+from hooklane.core.verify.places import InHeader, Joined, Place
+from hooklane.core.verify.profile import Profile
+from hooklane.core.verify.scheme import Header, HeaderText, NumberedHeaders, Signed
+from hooklane.model.message import Request
+
+_ALWAYS = ("content-type", "user-agent", "idempotency-key", "x-key", "x-seq", "x-prev-seq", "x-attempt", "x-replay-of")
+VALUE_CHARS_MAX = 4096
+
+
+class KeptHeaders:
+    """The allow-list of one source: what its profile reads, but no header that holds a secret itself."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._names = {*_ALWAYS, *_named_by(profile)}
+        self._prefixes = tuple(
+            scheme.source.prefix.lower()
+            for scheme in profile.schemes
+            if isinstance(scheme, Signed) and isinstance(scheme.source, NumberedHeaders)
+        )
+
+    def of(self, request: Request) -> tuple[tuple[str, str], ...]:
+        """The headers of *request* to keep, as they were sent."""
+        return tuple(
+            (name, value[:VALUE_CHARS_MAX])
+            for name, value in request.headers
+            if (low := name.lower()) in self._names or (self._prefixes and low.startswith(self._prefixes))
+        )
+
+
+def _named_by(profile: Profile) -> set[str]:
+    names: set[str] = set()
+    for scheme in profile.schemes:
+        if not isinstance(scheme, Signed):
+            continue  # a token in a header is the secret
+        if isinstance(scheme.source, Header):
+            names.add(scheme.source.name.lower())
+        if scheme.stamp is not None and isinstance(scheme.stamp.where, Header):
+            names.add(scheme.stamp.where.name.lower())
+        names.update(part.header.lower() for part in scheme.message if isinstance(part, HeaderText))
+    places = (*profile.id, *profile.type, *profile.key, *profile.delivery_id, *profile.attempt, *profile.tenant)
+    for place in places:
+        names.update(_headers_in(place))
+    return names
+
+
+def _headers_in(place: Place) -> set[str]:
+    match place:
+        case InHeader(name):
+            return {name.lower()}
+        case Joined(places):
+            return {name for each in places for name in _headers_in(each)}
+        case _:
+            return set()

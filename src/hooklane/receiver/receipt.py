@@ -1,0 +1,65 @@
+"""What came of one message, and what the sender is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hooklane.model.inbox import RowId
+from hooklane.model.message import Message, Reply, Verdict
+
+_JSON = ("content-type", "application/json")
+
+# Of several messages in one request the header names the one that matters most to whoever reads it.
+_LOUDEST_FIRST = (
+    Verdict.BUSY,
+    Verdict.CONFLICT,
+    Verdict.REJECTED,
+    Verdict.HELD,
+    Verdict.TOO_OLD,
+    Verdict.STORED,
+    Verdict.APPLIED,
+    Verdict.STALE,
+    Verdict.IGNORED,
+    Verdict.DUPLICATE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """The verdict on one message, and where it is kept."""
+
+    message: Message
+    verdict: Verdict
+    id: RowId | None = None
+    retry_after_s: int | None = None
+    """Set when the message must be sent again: it was not applied and the sender's retries are what brings it back."""
+    expected_seq: int | None = None
+    """Inline, out of turn: nothing was stored, and this is the seq that is next."""
+
+
+def answer(receipts: Sequence[Receipt], *, own_sender: bool, ok_status: int = 200) -> Reply:
+    """What to answer to a request that was verified; every message in it has its receipt."""
+    if not receipts:
+        return reply(ok_status, "ok", Verdict.IGNORED)
+    loudest = min((receipt.verdict for receipt in receipts), key=_LOUDEST_FIRST.index)
+    waits = [receipt.retry_after_s for receipt in receipts if receipt.retry_after_s is not None]
+    if waits:
+        return error_reply(503, "try again", loudest, ("retry-after", str(max(1, *waits))))
+    expected = [receipt.expected_seq for receipt in receipts if receipt.expected_seq is not None]
+    if expected:
+        return error_reply(409, "out of sequence", loudest, ("webhook-expected-seq", str(min(expected))))
+    if loudest is Verdict.CONFLICT and own_sender:
+        return error_reply(422, "another body under the same id", loudest)
+    word = "already_processed" if loudest is Verdict.DUPLICATE else "ok"
+    return reply(ok_status, word, loudest)
+
+
+def reply(status: int, word: str, verdict: Verdict, *headers: tuple[str, str]) -> Reply:
+    return Reply(status, b'{"status": "%s"}' % word.encode(), (_JSON, ("hooklane-outcome", verdict), *headers))
+
+
+def error_reply(status: int, error: str, verdict: Verdict | None, *headers: tuple[str, str]) -> Reply:
+    """An answer that is not 2xx; *error* says no more than the status."""
+    outcome = () if verdict is None else (("hooklane-outcome", str(verdict)),)
+    return Reply(status, b'{"error": "%s"}' % error.encode(), (_JSON, *outcome, *headers))

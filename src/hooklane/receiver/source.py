@@ -1,0 +1,186 @@
+"""A source: a provider with its profile and secrets, and the handlers that its events are for."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from hooklane.core.admission.breaker import BreakerPolicy
+from hooklane.core.admission.failures import RetryPolicy
+from hooklane.core.admission.retention import RETENTION_MS, RETENTION_MS_MIN, TOMBSTONE_MS
+from hooklane.core.fanout import is_pattern, matches
+from hooklane.core.profiles import find_profile
+from hooklane.core.verify import Dedup, Handshake, Keyring, Messages, Profile, keyring, unseal, unsigned
+from hooklane.core.verify.messages import derived_id
+from hooklane.errors import ConfigError, UsageError
+from hooklane.model.clock import Instant
+from hooklane.model.message import Message, Request
+from hooklane.receiver.headers import KeptHeaders
+from hooklane.receiver.order import Order, as_order, order_of
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Tenant = str | Callable[[Message], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """A function `(event, tx)` and the rules under which it runs; *name* is what its statuses are kept under."""
+
+    name: str
+    source: str
+    fn: Callable[..., Any]
+    patterns: tuple[str, ...]
+    order: Order
+    retry: RetryPolicy
+    breaker: BreakerPolicy | None
+
+    @property
+    def is_async(self) -> bool:
+        return is_async_function(self.fn)
+
+    def wants(self, type: str) -> bool:
+        """Whether an event of this type is for it."""
+        return matches(self.patterns, type)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How the messages of a source are kept."""
+
+    dedup: Dedup
+    tenant: Tenant | None = None
+    event_age_ms_max: int | None = None
+    retention_ms: int = RETENTION_MS
+    payload_ms: int | None = None
+    tombstone_ms: int = TOMBSTONE_MS
+    body_bytes_max: int = 1_048_576
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    breaker: BreakerPolicy | None = field(default_factory=BreakerPolicy)
+
+
+class Source:
+    """Made by `inbox.source(…)`; `@source.on("type.*")` registers a handler."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        profile: Profile,
+        keys: Keyring | None,
+        order: Order,
+        rules: Rules,
+    ) -> None:
+        self.name = name
+        self.profile = profile
+        self.keys = keys
+        self.order = order
+        self.rules = rules
+        self.handlers: dict[str, Handler] = {}
+        self.kept_headers = KeptHeaders(profile)
+
+    @property
+    def grade(self) -> str:
+        """How much an accepted request proves: `signed` … `unsafe`."""
+        return "unsafe" if self.keys is None else str(self.keys.grade)
+
+    def on(
+        self,
+        *patterns: str,
+        order: Order | str | None = None,
+        name: str | None = None,
+        retry: RetryPolicy | None = None,
+        breaker: BreakerPolicy | None = None,
+    ) -> Callable[[Function], Function]:
+        """Register the decorated function `(event, tx)`, sync or async, for the types that match.
+
+        Its *name* (the function's own by default) is what its statuses are stored under: keep it over refactorings.
+        """
+        wrong = [pattern for pattern in patterns if not is_pattern(pattern)]
+        if wrong:
+            raise ConfigError([f"{self.name}: {pattern!r} is not a pattern of event types" for pattern in wrong])
+
+        def register(fn: Function) -> Function:
+            called = name or getattr(fn, "__qualname__", type(fn).__name__).replace(".<locals>", "")
+            if called in self.handlers:
+                raise UsageError(f"{self.name}: there is a handler {called!r} already; give one of them name=…")
+            _check_arguments(fn, called)
+            self.handlers[called] = Handler(
+                name=called,
+                source=self.name,
+                fn=fn,
+                patterns=patterns,
+                order=as_order(order, self.order),
+                retry=retry or self.rules.retry,
+                breaker=breaker or self.rules.breaker,
+            )
+            return fn
+
+        return register
+
+    def unseal(self, request: Request, now: Instant) -> Messages | Handshake:
+        """What is in *request*; `VerificationError` unless it proves where it comes from."""
+        if self.keys is None:
+            return unsigned(request, self.profile, now, source=self.name)
+        return unseal(request, self.profile, self.keys, now, source=self.name)
+
+    def scoped(self, message: Message) -> Message:
+        """*message* under the tenant and the id that this source's rules give it."""
+        rules = self.rules
+        if rules.dedup is Dedup.DERIVED:
+            message = replace(message, event_id=derived_id(self.name, message.fingerprint), id_signed=True)
+        if rules.tenant is None:
+            return message
+        tenant = rules.tenant if isinstance(rules.tenant, str) else rules.tenant(message)
+        return message if tenant == message.tenant else replace(message, tenant=tenant)
+
+
+def make_source(
+    name: str,
+    *,
+    secrets: Sequence[str] | str,
+    profile: str | Profile | None,
+    order: Order | str | None,
+    unsafe: bool,
+    dedup: str | Dedup | None,
+    url: str | None,
+    rules: Rules | None,
+    options: dict[str, Any],
+) -> Source:
+    """A source, or a `ConfigError` that says what is wrong with it."""
+    if not name or not all(letter.isalnum() or letter in "_.-" for letter in name) or len(name) > 64:
+        raise ConfigError([f"a source is named by 1-64 letters, digits, _ . -, got {name!r}"])
+    found = profile if isinstance(profile, Profile) else find_profile(profile or name)
+    secrets = [secrets] if isinstance(secrets, str) else list(secrets)
+    keys: Keyring | None = None
+    if secrets or options.get("learn"):
+        keys = keyring(found, secrets, url=url, **options)
+    elif not unsafe:
+        raise ConfigError([f"{name}: a source needs secrets=[…]; without one anybody can send to it (unsafe=True)"])
+    if dedup is not None and dedup not in list(Dedup):
+        raise ConfigError([f"{name}: dedup must be one of {', '.join(Dedup)}, got {dedup!r}"])
+    kept = replace(rules or Rules(dedup=found.dedup), dedup=Dedup(dedup) if dedup is not None else found.dedup)
+    if kept.retention_ms < RETENTION_MS_MIN:
+        raise ConfigError([f"{name}: retention is the dedup window, at least 7 days, got {kept.retention_ms} ms"])
+    return Source(
+        name,
+        profile=found,
+        keys=keys,
+        order=as_order(order, order_of(found.order)),
+        rules=kept,
+    )
+
+
+def is_async_function(fn: Callable[..., Any]) -> bool:
+    """Whether calling *fn* gives something to await."""
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+
+
+def _check_arguments(fn: Callable[..., Any], name: str) -> None:
+    try:
+        inspect.signature(fn).bind(None, None)
+    except TypeError as error:
+        raise UsageError(f"a handler is called with (event, tx); {name} cannot be: {error}") from None
+    except ValueError:
+        return  # a built-in without a signature

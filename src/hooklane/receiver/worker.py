@@ -1,0 +1,283 @@
+"""The worker: claims what is due and runs its handlers, until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from hooklane.core.admission.breaker import Breaker, BreakerState
+from hooklane.model.clock import Instant, boot_now
+from hooklane.model.inbox import Claimed
+from hooklane.receiver.drive import transaction
+from hooklane.receiver.event import Event
+from hooklane.receiver.flows.handle import Settled, handle
+from hooklane.receiver.runner import Plan, Run
+from hooklane.receiver.source import Handler
+from hooklane.telemetry.events import (
+    BreakerTurned,
+    CommitHookFailed,
+    FenceRejected,
+    Handled,
+    LeaseTakenOver,
+    WorkerTroubled,
+)
+
+if TYPE_CHECKING:
+    from hooklane.receiver.inbox import Inbox
+
+BATCH = 16
+POLL_S = 1.0
+
+
+class Breakers:
+    """The breaker of each handler of this process; a lock, because workers may be many threads."""
+
+    def __init__(self, clock: Callable[[], Instant] = boot_now) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._of: dict[tuple[str, str], Breaker] = {}
+
+    def room(self, handler: Handler, wanted: int) -> int:
+        """How many calls of *handler* may begin."""
+        with self._lock:
+            breaker = self._breaker(handler)
+            return wanted if breaker is None else breaker.room(self._clock(), wanted)
+
+    def forgo(self, handler: Handler, calls: int) -> None:
+        """Calls that were granted and not made."""
+        with self._lock:
+            breaker = self._breaker(handler)
+            if breaker is not None and calls > 0:
+                breaker.forgo(calls)
+
+    def record(self, handler: Handler, ok: bool) -> BreakerState | None:
+        """A call ended; the new state if it changed."""
+        with self._lock:
+            breaker = self._breaker(handler)
+            if breaker is None:
+                return None
+            before = breaker.state
+            after = breaker.record(ok, self._clock())
+            return None if after is before else after
+
+    def open_left_ms(self, handler: Handler) -> int:
+        """How long *handler* stays paused; 0 unless it is."""
+        with self._lock:
+            breaker = self._breaker(handler)
+            return 0 if breaker is None else breaker.open_left_ms(self._clock())
+
+    def states(self) -> dict[tuple[str, str], BreakerState]:
+        """The state of each handler's breaker."""
+        with self._lock:
+            return {name: breaker.state for name, breaker in self._of.items()}
+
+    def _breaker(self, handler: Handler) -> Breaker | None:
+        if handler.breaker is None:
+            return None
+        name = (handler.source, handler.name)
+        if name not in self._of:
+            self._of[name] = Breaker(handler.breaker)
+        return self._of[name]
+
+
+class Worker:
+    """One inbox's worker. `plan` is one pass; threads or a task of an event loop repeat it."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+        self.breakers = Breakers()
+        self._stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._task: asyncio.Task[None] | None = None
+        self._pid = 0
+
+    # One pass
+
+    def plan(self, limit: int) -> Plan[int]:
+        """Handle up to *limit* due handlings; how many were."""
+        done = 0
+        while done < limit and not self._stopping.is_set():
+            # What a dead worker left behind is taken one at a time: if it kills its workers, it kills no other.
+            claimed = yield from self._claim(expired=True, wanted=1)
+            if not claimed:
+                claimed = yield from self._claim(expired=False, wanted=min(BATCH, limit - done))
+            if not claimed:
+                break
+            for each in claimed:
+                yield from self._handle(each)
+                done += 1
+        return done
+
+    def _claim(self, *, expired: bool, wanted: int) -> Plan[list[tuple[Handler, Claimed]]]:
+        inbox = self._inbox
+        rooms = {handler: self.breakers.room(handler, wanted) for handler in self._handlers()}
+        taken: list[tuple[Handler, Claimed]] = []
+        # A handler whose breaker lets only a few probes through is asked for alone, so that the others get their share.
+        open_wide = [handler for handler, room in rooms.items() if room >= wanted]
+        narrow = [handler for handler, room in rooms.items() if 0 < room < wanted]
+        for group, limit in [(open_wide, wanted), *(([handler], rooms[handler]) for handler in narrow)]:
+            if not group:
+                continue
+            names = [(handler.source, handler.name) for handler in group]
+            claimed = yield Run(
+                transaction(
+                    inbox.store.claim(
+                        names,
+                        expired=expired,
+                        owner=inbox.owner,
+                        now=inbox.clock(),
+                        lease_ms=inbox.lease_ms,
+                        limit=limit,
+                    )
+                )
+            )
+            by_name = {(handler.source, handler.name): handler for handler in group}
+            taken += [(by_name[each.message.source, each.handler], each) for each in claimed]
+        for handler, room in rooms.items():
+            self.breakers.forgo(handler, room - sum(other is handler for other, _ in taken))
+        return taken
+
+    def _handle(self, work: tuple[Handler, Claimed]) -> Plan[None]:
+        inbox = self._inbox
+        handler, claimed = work
+        message = claimed.message
+        if claimed.taken_over:
+            inbox.emit(LeaseTakenOver(source=message.source, event_id=message.event_id, handler=handler.name))
+        event = Event(
+            message,
+            attempt=claimed.attempts,
+            received_at=claimed.received_at,
+            handler=handler.name,
+            variant=claimed.variant,
+            headers=claimed.headers,
+            data_path=inbox.sources[message.source].profile.data,
+            can_send=inbox.can_send,
+        )
+        began = boot_now()
+        settled: Settled = yield Run(handle(inbox.context, claimed, handler, event), handler.is_async)
+        self.note(handler, event, settled, boot_now() - began)
+
+    def note(self, handler: Handler, event: Event, settled: Settled, took_ms: float) -> None:
+        """Tell the breaker and the world how a handler ended."""
+        emit = self._inbox.emit
+        source, event_id = event.source, event.id
+        if settled.counts:
+            turned = self.breakers.record(handler, settled.error is None)
+            if turned is not None:
+                emit(BreakerTurned(source=source, handler=handler.name, state=turned))
+        else:
+            self.breakers.forgo(handler, 1)
+        if settled.fenced:
+            emit(FenceRejected(source=source, event_id=event_id, handler=handler.name))
+            return
+        for error in settled.hook_errors:
+            emit(CommitHookFailed(source=source, event_id=event_id, handler=handler.name, error=repr(error)[:1000]))
+        now = self._inbox.clock()
+        emit(
+            Handled(
+                source=source,
+                tenant=event.tenant,
+                event_id=event_id,
+                type=event.type,
+                handler=handler.name,
+                attempt=event.attempt,
+                status=settled.status,
+                took_ms=took_ms,
+                lag_ms=now - event.received_at,
+                error=settled.error,
+                retry_in_ms=None if settled.retry_at is None else settled.retry_at - now,
+            )
+        )
+
+    def _handlers(self) -> Iterator[Handler]:
+        for source in self._inbox.sources.values():
+            yield from source.handlers.values()
+
+    # Repeating it
+
+    @property
+    def is_running(self) -> bool:
+        """Whether this process has a worker: a fork does not inherit its parent's."""
+        if self._pid != os.getpid():
+            return False
+        return any(thread.is_alive() for thread in self._threads) or (self._task is not None and not self._task.done())
+
+    def start(self, threads: int = 1) -> None:
+        """Work in *threads* threads of this process."""
+        if self.is_running:
+            return
+        self._forget_parent()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"hooklane-worker-{number}", daemon=True)
+            for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def start_task(self) -> None:
+        """Work in this event loop."""
+        if self.is_running:
+            return
+        self._forget_parent()
+        self._task = asyncio.get_running_loop().create_task(self._awork(), name="hooklane worker")
+
+    def _forget_parent(self) -> None:
+        self._pid = os.getpid()
+        self._stopping = threading.Event()
+        self._threads, self._task = [], None
+
+    def stop(self, timeout_s: float | None = 30.0) -> None:
+        """Finish what is in hand and end; whatever is not done in time is taken over when its lease ends."""
+        self._stopping.set()
+        self._inbox.arrived.set()
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    async def astop(self, timeout_s: float | None = 30.0) -> None:
+        """The same from async code."""
+        self._stopping.set()
+        self._inbox.arrived.set()
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=timeout_s)
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join, timeout_s)
+
+    def _work(self) -> None:
+        inbox = self._inbox
+        while not self._stopping.is_set():
+            inbox.arrived.clear()
+            try:
+                done = inbox.runner.run(self.plan(1000))
+                if not done:
+                    inbox.runner.run(inbox.tend())
+            except Exception as error:  # the store is away, as a rule: nothing is lost, so wait and go on
+                inbox.emit(WorkerTroubled(error=repr(error)[:1000]))
+                self._stopping.wait(POLL_S)
+                continue
+            if not done:
+                inbox.arrived.wait(POLL_S)
+
+    async def _awork(self) -> None:
+        inbox = self._inbox
+        while not self._stopping.is_set():
+            inbox.arrived.clear()
+            try:
+                done = await inbox.runner.arun(self.plan(1000))
+                if not done:
+                    await inbox.runner.arun(inbox.tend())
+            except Exception as error:  # as above
+                inbox.emit(WorkerTroubled(error=repr(error)[:1000]))
+                await asyncio.sleep(POLL_S)
+                continue
+            if not done:
+                await self._wait_for_arrivals()
+
+    async def _wait_for_arrivals(self) -> None:
+        # Short naps: the flag is one of threads, and may be set from any of them.
+        for _ in range(int(POLL_S / 0.02)):
+            if self._inbox.arrived.is_set() or self._stopping.is_set():
+                return
+            await asyncio.sleep(0.02)

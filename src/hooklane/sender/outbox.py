@@ -1,0 +1,126 @@
+"""The sender for application code: publish an event in your own transaction, or in one of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hooklane.core.fanout import places
+from hooklane.errors import InvalidEvent
+from hooklane.model.clock import wall_now
+from hooklane.model.event import DEFAULT_TENANT
+from hooklane.sender.draft import draft_of
+from hooklane.store.caller import Flow, adapt, undoable
+from hooklane.store.letterbox import Letterbox, letterbox
+from hooklane.store.outbox import Draft, Published, PublishReport, Refused, StoreOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publish:
+    """One event for `publish_many`."""
+
+    type: str
+    data: Any
+    key: str | None = None
+    id: str | None = None
+    endpoints: Sequence[str] | None = None
+    idempotency_key: str | None = None
+
+
+class Outbox:
+    """Publishes into the sender's tables at *url*. Delivering is the work of `hooklane serve`, wherever it runs."""
+
+    def __init__(self, url: str, *, tenant: str = DEFAULT_TENANT) -> None:
+        self.url = url
+        self._tenant = tenant
+        self._letterbox: Letterbox = letterbox(url, StoreOptions(places))
+
+    def publish(
+        self,
+        type: str,
+        data: Any,
+        *,
+        key: str | None = None,
+        id: str | None = None,
+        endpoints: Sequence[str] | None = None,
+        idempotency_key: str | None = None,
+        tx: Any = ...,
+    ) -> Any:
+        """Publish one event; with *tx*, as part of that connection's transaction: it commits or vanishes with it.
+
+        Returns what was published; with an async *tx*, something to await for it. Publish last in a transaction: from
+        here to the commit, other publishers of the same key wait for you.
+        """
+        one = Publish(type=type, data=data, key=key, id=id, endpoints=endpoints, idempotency_key=idempotency_key)
+        return self._publish([one], tx, lambda results: results[0])
+
+    def publish_many(self, events: Sequence[Publish | Mapping[str, Any]], *, tx: Any = ...) -> Any:
+        """Publish several at once, all or none, in order; cheaper than one by one, and free of deadlocks."""
+        many = [event if isinstance(event, Publish) else Publish(**event) for event in events]
+        return self._publish(many, tx, lambda results: results)
+
+    def _publish(self, events: Sequence[Publish], tx: Any, shape: Any) -> Any:
+        drafts = [self._draft(event) for event in events]
+        flow = _published(self._letterbox.flow(drafts))
+        if tx is ...:
+            return shape(self._letterbox.run(flow))
+        caller = adapt(tx)
+        published = caller.run(undoable(flow), self._letterbox.home)
+        return _later(published, shape) if caller.is_async else shape(published)
+
+    def _draft(self, event: Publish) -> Draft:
+        return draft_of(
+            event.type,
+            json_bytes(event.data),
+            now=wall_now(),
+            key=event.key,
+            event_id=event.id,
+            endpoints=event.endpoints,
+            idempotency_key=event.idempotency_key,
+            tenant=self._tenant,
+        )
+
+
+async def _later(published: Any, shape: Any) -> Any:
+    return shape(await published)
+
+
+def _published(flow: Flow[PublishReport]) -> Flow[list[Published]]:
+    """What was published; one refusal is an error, and then nothing was."""
+    report = yield from flow
+    for result in report.results:
+        if isinstance(result, Refused):
+            raise InvalidEvent(result.code, result.detail)
+    return [result for result in report.results if isinstance(result, Published)]
+
+
+def json_bytes(data: Any) -> bytes:
+    """*data* as JSON; bytes are taken as JSON already. What JSON has no word for is refused, not guessed."""
+    if isinstance(data, bytes):
+        return data
+    try:
+        return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_no_word).encode()
+    except ValueError as error:
+        raise InvalidEvent(
+            "invalid_json", f"data cannot be JSON ({error}): NaN and Infinity have no JSON form"
+        ) from None
+    except RecursionError:
+        raise InvalidEvent("too_deep", "data is nested too deeply, or contains itself") from None
+
+
+_ADVICE = {
+    "Decimal": "write str(value), so that no digit is lost, or float(value)",
+    "datetime": "write value.isoformat(), with a time zone",
+    "date": "write value.isoformat()",
+    "UUID": "write str(value)",
+    "set": "write sorted(value)",
+    "bytes": "write base64.b64encode(value).decode()",
+}
+
+
+def _no_word(value: Any) -> Any:
+    kind = type(value).__name__
+    advice = _ADVICE.get(kind, "turn it into text, numbers, lists and dicts first")
+    raise InvalidEvent("invalid_json", f"data holds a {kind}, which JSON cannot say: {advice}")

@@ -1,0 +1,232 @@
+"""What must a store of the inbox be able to do? Few verbs, each a sentence of the domain.
+
+A verb is a flow: a generator that yields the steps which only the back-end knows (a statement, a script, a call) and
+returns the answer. The session that runs it, sync or async, performs each step; so a verb is written once.
+Stores decide nothing: they answer what is there and write what they are told, conditionally where it says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from hooklane.model.clock import Instant
+from hooklane.model.inbox import Claimed, Count, Gap, Heartbeat, Identity, Known, NewRow, Row, RowId, Search, Track
+from hooklane.model.message import Status
+
+T = TypeVar("T")
+Flow = Generator[Any, Any, T]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What differs between back-ends; nothing else may."""
+
+    name: str
+    atomic: bool
+    """The handler's own writes on `tx` and the completion are one commit."""
+    durable: bool
+    """What was stored outlives the process."""
+    survives_failover: bool
+    """What was acknowledged outlives the loss of the primary."""
+    sync: bool = True
+    native_async: bool = False
+    """Async sessions do not need a thread."""
+    single_writer: bool = False
+    """One write transaction at a time: look before you write, so that a duplicate never waits for a handler."""
+    locks: bool = False
+    """Concurrent copies in inline mode are told apart at once by a lock instead of waiting for each other."""
+    outbox: bool = False
+    """`event.send` can write our outbox in the same commit."""
+
+
+class Session(Protocol):
+    """One transaction, begun; *tx* is what the handler gets."""
+
+    @property
+    def tx(self) -> Any: ...
+    def perform(self, step: Any) -> Any: ...
+    def handing_over(self) -> None: ...
+    def taking_back(self, error: BaseException | None = None) -> None: ...
+    def commit(self) -> None: ...
+    def rollback(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class AsyncSession(Protocol):
+    """The same for async handlers."""
+
+    @property
+    def tx(self) -> Any: ...
+    async def perform(self, step: Any) -> Any: ...
+    async def handing_over(self) -> None: ...
+    async def taking_back(self, error: BaseException | None = None) -> None: ...
+    async def commit(self) -> None: ...
+    async def rollback(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+class InboxStore(Protocol):
+    """The write path. `handing_over`/`taking_back` of a session bracket the handler: a `tx` that was committed or
+    rolled back meanwhile raises `TransactionMisused`."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def begin(self, *, wait_ms: int | None = None) -> Session:
+        """A transaction for sync code; `StoreUnavailable` when it cannot begin within *wait_ms*."""
+        ...
+
+    async def abegin(self, *, wait_ms: int | None = None) -> AsyncSession:
+        """A transaction for async code."""
+        ...
+
+    def close(self) -> None: ...
+    async def aclose(self) -> None: ...
+
+    # Receiving
+    def insert(self, rows: Sequence[NewRow]) -> Flow[list[RowId | None]]:
+        """Write rows with their handlings; None for each whose identity was there already. This is the dedup."""
+        ...
+
+    def known(self, identities: Sequence[Identity]) -> Flow[list[Known | None]]:
+        """What is known about each identity."""
+        ...
+
+    def try_lock(self, identity: Identity) -> Flow[bool]:
+        """Whether this transaction is now the only one at work on *identity* (always, where `locks` is false)."""
+        ...
+
+    def remember(self, source: str, tenant: str, digest: bytes, event_id: str, now: Instant) -> Flow[str | None]:
+        """Leave a tombstone for *digest*; the event id of an earlier one, if there is one, and then nothing changes."""
+        ...
+
+    def turn(self, track: Track, token: str) -> Flow[int | None]:
+        """Make *token* the current state of the entity: its generation, or None when it already is the current one."""
+        ...
+
+    def count_copies(self, copies: Iterable[tuple[RowId, int]]) -> Flow[None]:
+        """Add to the number of copies that arrived."""
+        ...
+
+    # Handling
+    def claim(
+        self, handlers: Sequence[tuple[str, str]], *, expired: bool, owner: str, now: Instant, lease_ms: int, limit: int
+    ) -> Flow[list[Claimed]]:
+        """Take up to *limit* due handlings of (source, handler) pairs: lease, higher fence, one more attempt.
+
+        With *expired* those in progress whose lease ran out, else those that are pending or to be retried.
+        """
+        ...
+
+    def claim_one(self, id: RowId, handler: str, *, owner: str, now: Instant, lease_ms: int) -> Flow[Claimed | None]:
+        """Take this one handling now if it is owed and nobody's lease on it lives, due or not."""
+        ...
+
+    def renew(self, id: RowId, handler: str, fence: int, *, now: Instant, lease_ms: int) -> Flow[bool]:
+        """Extend the lease while *fence* is current."""
+        ...
+
+    def complete(self, id: RowId, handler: str, fence: int, status: Status, now: Instant) -> Flow[bool]:
+        """Settle a handling while *fence* is current; False: another holds it, so roll everything back."""
+        ...
+
+    def fail(
+        self,
+        id: RowId,
+        handler: str,
+        fence: int,
+        *,
+        status: Status,
+        due_at: Instant,
+        error: str,
+        traceback: str,
+        now: Instant,
+        attempts: int | None = None,
+    ) -> Flow[bool]:
+        """Record a failure (failed, dead, held, pending again) while *fence* is current; *attempts* overrides."""
+        ...
+
+    # Order
+    def cursor(self, track: Track, baseline: int) -> Flow[int]:
+        """The last applied seq of *track*, locked against change for this transaction; begun at *baseline* if new."""
+        ...
+
+    def applied(self, track: Track) -> Flow[int | None]:
+        """The last applied seq of *track*, without a lock; None for one that was never seen."""
+        ...
+
+    def advance(self, track: Track, *, prev_seq: int, seq: int) -> Flow[bool]:
+        """Move the cursor to *seq* if it stands in [*prev_seq*, *seq*)."""
+        ...
+
+    def release(self, track: Track, seq: int, now: Instant) -> Flow[int]:
+        """Held handlings of *track* whose predecessor is applied become pending; how many."""
+        ...
+
+    def arrived(self, track: Track, seq: int) -> Flow[bool]:
+        """Whether a handling with this seq of *track* is in the store and still owed."""
+        ...
+
+    def newer(self, track: Track, at: int, tie: str) -> Flow[bool]:
+        """Make (*at*, *tie*) the newest of *track*, and lock it, if it is newer than what is there."""
+        ...
+
+    def mark(self, track: Track) -> Flow[tuple[int, str] | None]:
+        """The newest (at, tie) of *track*, locked for this transaction."""
+        ...
+
+    def touch(self, track: Track) -> Flow[None]:
+        """Lock *track* for this transaction, so that one handler at a time is at work on its key."""
+        ...
+
+    def coalesce(self, track: Track, until: RowId, now: Instant) -> Flow[int]:
+        """Complete what is owed to *track* by rows up to *until*: the state just fetched covers them."""
+        ...
+
+    def latest_row(self) -> Flow[RowId]:
+        """The largest row id given out so far."""
+        ...
+
+    def gaps(self, before: Instant, limit: int) -> Flow[list[Gap]]:
+        """Tracks whose first held message has waited since before *before* for one that is not in the store."""
+        ...
+
+    # Keeping
+    def reopen(self, id: RowId, handler: str, *, now: Instant) -> Flow[bool]:
+        """Owe a settled or dead handling again, attempts from zero, with a higher fence."""
+        ...
+
+    def settle(self, id: RowId, handler: str, status: Status, note: str, now: Instant) -> Flow[bool]:
+        """Give a handling up by hand: what was dead, held or failed ends in *status*."""
+        ...
+
+    def heartbeat(self) -> Flow[Heartbeat | None]:
+        """The stored heartbeat."""
+        ...
+
+    def beat(self, heartbeat: Heartbeat) -> Flow[None]:
+        """Store the heartbeat."""
+        ...
+
+    def prune(self, *, before: Instant, source: str | None, limit: int) -> Flow[int]:
+        """Remove up to *limit* rows received before *before* that owe nothing and are not dead; how many."""
+        ...
+
+    def purge(self, *, before: Instant, source: str | None, limit: int) -> Flow[int]:
+        """Forget the payloads, not the ids, of up to *limit* such rows."""
+        ...
+
+    def forget(self, *, before: Instant, source: str | None, limit: int) -> Flow[int]:
+        """Remove up to *limit* digest tombstones older than *before*."""
+        ...
+
+    # Reading
+    def rows(self, search: Search) -> Flow[list[Row]]:
+        """Rows that match, oldest first."""
+        ...
+
+    def counts(self) -> Flow[list[Count]]:
+        """How many handlings there are by source, handler and status."""
+        ...

@@ -1,0 +1,195 @@
+"""The outbox in memory, whole: each verb is atomic because none of them waits for anything."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from hooklane.model.attempt import Write
+from hooklane.model.clock import Instant, wall_now
+from hooklane.model.endpoint import Endpoint, EndpointState
+from hooklane.model.event import Event
+from hooklane.model.lane import DeliveryState, LaneId, LaneRow, LaneState
+from hooklane.store.memory.outbox import owning, publishing, reading, recovering, settling
+from hooklane.store.memory.outbox.tables import AuditLine, Tables
+from hooklane.store.outbox import (
+    Capabilities,
+    CommitReport,
+    Draft,
+    Lease,
+    Load,
+    News,
+    PublishReport,
+    Recovery,
+    Roster,
+    StoreOptions,
+    Taken,
+)
+from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, LaneView, Page
+
+_DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
+
+
+class MemoryOutbox:
+    """`OutboxStore` and `OutboxReads` over plain dictionaries; *clock* judges the leases."""
+
+    capabilities = Capabilities(durable=False, many_workers=True, foreign_publish=False)
+
+    def __init__(self, options: StoreOptions, clock: Callable[[], Instant] = wall_now) -> None:
+        self.tables = Tables(options, clock)
+
+    async def open(self) -> None:
+        """Nothing to connect to."""
+
+    async def close(self) -> None:
+        """Nothing to let go of: what was published stays as long as the object does."""
+
+    # publishing
+
+    async def publish(self, drafts: Sequence[Draft]) -> PublishReport:
+        return publishing.publish(self.tables, drafts)
+
+    async def publish_all(self, drafts: Sequence[Draft]) -> PublishReport:
+        return publishing.publish_all(self.tables, drafts)
+
+    async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None) -> bool:
+        return publishing.save_endpoint(self.tables, endpoint, expect)
+
+    async def endpoints(self, tenant: str | None = None) -> Sequence[Endpoint]:
+        mine = [one for one in self.tables.endpoints.values() if tenant in (None, one.tenant)]
+        return sorted(mine, key=lambda endpoint: (endpoint.created_at, endpoint.id))
+
+    # owning partitions
+
+    async def join(self, worker: str, lease_ms: int) -> Lease:
+        return owning.join(self.tables, worker, lease_ms)
+
+    async def renew(self, worker: str, lease_ms: int) -> Lease | None:
+        return owning.renew(self.tables, worker, lease_ms)
+
+    async def roster(self) -> Roster:
+        return owning.roster(self.tables)
+
+    async def acquire(self, worker: str, most: int) -> Sequence[Taken]:
+        return owning.acquire(self.tables, worker, most)
+
+    async def release(self, worker: str, pids: Sequence[int]) -> None:
+        owning.release(self.tables, worker, pids)
+
+    async def leave(self, worker: str) -> None:
+        owning.leave(self.tables, worker)
+
+    async def load(self, worker: str, epochs: Mapping[int, int]) -> Load:
+        return owning.load(self.tables, worker, epochs)
+
+    async def poll(self, worker: str, pids: Sequence[int], mark: Any) -> News:
+        return owning.poll(self.tables, pids, mark)
+
+    async def reload(self, lane_ids: Sequence[LaneId]) -> Sequence[LaneRow]:
+        return owning.reload(self.tables, lane_ids)
+
+    async def fetch(self, wants: Sequence[tuple[LaneId, int, int]]) -> Sequence[tuple[LaneId, int, Event]]:
+        return owning.fetch(self.tables, wants)
+
+    async def commit(self, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
+        return settling.commit(self.tables, worker, epochs, writes)
+
+    async def tidy(self) -> None:
+        """Fold the acks, and forget deleted endpoints that are owed nothing."""
+        tables = self.tables
+        settling.fold(tables)
+        deleted = {one.id for one in tables.endpoints.values() if one.state in _DELETED}
+        if deleted:
+            owing = {lane.endpoint_id for lane in tables.owed(range(len(tables.parts)))}
+            for endpoint_id in deleted - owing:
+                del tables.endpoints[endpoint_id]
+
+    # recovering
+
+    async def replay(self, tenant: str, dead_letter_id: str, *, actor: str, now: Instant) -> Recovery | None:
+        return recovering.replay(self.tables, tenant, dead_letter_id, actor, now)
+
+    async def skip(self, tenant: str, dead_letter_id: str, *, note: str, actor: str, now: Instant) -> Recovery | None:
+        return recovering.skip(self.tables, tenant, dead_letter_id, note, actor, now)
+
+    @property
+    def audit(self) -> Sequence[AuditLine]:
+        return self.tables.audit
+
+    # reading
+
+    async def endpoint(self, tenant: str, endpoint_id: str) -> Endpoint | None:
+        found = self.tables.endpoints.get(endpoint_id)
+        return found if found is not None and found.tenant == tenant else None
+
+    async def event(self, tenant: str, event_id: str) -> Event | None:
+        return self.tables.events.get((tenant, event_id))
+
+    async def events(self, tenant: str, wanted: EventFilter, cursor: str | None, limit: int) -> Page[Event]:
+        return reading.page(reading.events(self.tables, tenant, wanted), cursor, limit, newest_first=True)
+
+    async def deliveries(self, tenant: str, event_ids: Sequence[str]) -> Mapping[str, Sequence[Delivery]]:
+        return reading.deliveries(self.tables, tenant, event_ids)
+
+    async def attempts(self, tenant: str, event_id: str) -> Sequence[AttemptRow]:
+        return list(reading.attempts(self.tables, tenant, event_id))
+
+    async def lane(self, tenant: str, endpoint_id: str, key: str) -> LaneView | None:
+        lane_id = self.tables.lane_ids.get((endpoint_id, key))
+        if lane_id is None or self.tables.lanes[lane_id].tenant != tenant:
+            return None
+        return reading.lane_view(self.tables, self.tables.lanes[lane_id])
+
+    async def lane_deliveries(self, lane_id: LaneId, from_seq: int, limit: int) -> Sequence[Delivery]:
+        lane = self.tables.lanes.get(lane_id)
+        if lane is None:
+            return []
+        following = min(lane.tail, from_seq + limit - 1)
+        return [reading.delivery(self.tables, lane, seq) for seq in range(max(1, from_seq), following + 1)]
+
+    async def lanes(
+        self,
+        tenant: str,
+        *,
+        states: Sequence[LaneState] | None,
+        endpoint_id: str | None,
+        text: str | None,
+        cursor: str | None,
+        limit: int,
+    ) -> Page[LaneView]:
+        views = [reading.lane_view(self.tables, lane) for lane in reading.ordered_lanes(self.tables, tenant)]
+        wanted = [
+            (view.lane_id, view)
+            for view in views
+            if (states is None or view.state in states)
+            and endpoint_id in (None, view.endpoint_id)
+            and (text is None or text in view.key)
+        ]
+        return reading.page(wanted, cursor, limit)
+
+    async def dead_letters(
+        self, tenant: str, *, endpoint_id: str | None, cursor: str | None, limit: int
+    ) -> Page[DeadLetter]:
+        return reading.page(reading.dead_letters(self.tables, tenant, endpoint_id), cursor, limit, newest_first=True)
+
+    async def dead_letter(self, tenant: str, dead_letter_id: str) -> DeadLetter | None:
+        grave = recovering.dead(self.tables, tenant, dead_letter_id)
+        return None if grave is None else reading.dead_letter(self.tables, grave)
+
+    async def set_note(self, tenant: str, dead_letter_id: str, note: str) -> bool:
+        grave = recovering.dead(self.tables, tenant, dead_letter_id)
+        if grave is None:
+            return False
+        grave.note = note
+        return True
+
+    async def ledger(self, tenant: str, endpoint_id: str | None = None) -> Mapping[DeliveryState | str, int]:
+        return reading.ledger(self.tables, tenant, endpoint_id)
+
+    async def lane_counts(self, tenant: str | None = None) -> Mapping[LaneState, int]:
+        lanes = reading.ordered_lanes(self.tables, tenant)
+        return Counter(reading.shown_state(self.tables, lane, self.tables.row_of(lane)) for lane in lanes)
+
+    async def oldest_pending_at(self, tenant: str | None = None) -> Instant | None:
+        return reading.oldest_pending_at(self.tables, tenant)

@@ -1,0 +1,107 @@
+"""How does an event get in? Names first, then fan-out, then the next seq of each lane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hooklane.errors import InvalidEvent
+from hooklane.model.endpoint import Endpoint
+from hooklane.model.event import Event
+from hooklane.model.lane import Grown, Place
+from hooklane.store.memory.outbox.tables import Lane, Tables
+from hooklane.store.outbox import Draft, NotAll, Published, PublishReport, Refused, Stamp, all_or_nothing
+
+
+def publish(tables: Tables, drafts: Sequence[Draft]) -> PublishReport:
+    results: list[Published | Refused] = []
+    grown: list[Grown] = []
+    for draft in drafts:
+        result = _known(tables, draft)
+        if result is None:
+            result = _enter(tables, draft, grown)
+        results.append(result)
+    return PublishReport(results, grown)
+
+
+def publish_all(tables: Tables, drafts: Sequence[Draft]) -> PublishReport:
+    report = publish(tables, drafts)
+    try:
+        return all_or_nothing(report)
+    except NotAll as refused:
+        _take_back(tables, drafts, report)
+        return refused.report
+
+
+def _take_back(tables: Tables, drafts: Sequence[Draft], report: PublishReport) -> None:
+    """Undo a publish, last things first; nobody has seen it, because nothing has waited since."""
+    for grown in reversed(report.grown):
+        lane = tables.lanes[grown.lane_id]
+        lane.events.pop()
+        tables.growth.pop()
+        if not lane.events:
+            tables.remove_lane(lane)
+    for draft, result in zip(drafts, report.results, strict=True):
+        if isinstance(result, Published) and not result.repeated:
+            where = (draft.event.tenant, draft.event.id)
+            tables.events.pop(where, None)
+            tables.places.pop(where, None)
+            for name in draft.names:
+                tables.names.pop((draft.event.tenant, name), None)
+
+
+def _known(tables: Tables, draft: Draft) -> Published | Refused | None:
+    """What an earlier publish under one of the draft's names came to."""
+    tenant = draft.event.tenant
+    earlier = [found for name in draft.names if (found := tables.names.get((tenant, name))) is not None]
+    if not earlier:
+        return None
+    digests = {digest for digest, _ in earlier}
+    events = {published.event_id for _, published in earlier}
+    if digests != {draft.digest} or len(events) > 1:
+        detail = f"{' and '.join(draft.names)} was used before with other content"
+        return Refused("idempotency_conflict", detail)
+    return replace(earlier[0][1], repeated=True)
+
+
+def _enter(tables: Tables, draft: Draft, grown: list[Grown]) -> Published | Refused:
+    event = draft.event
+    endpoints = [endpoint for endpoint in tables.endpoints.values() if endpoint.tenant == event.tenant]
+    try:
+        places = tables.options.placer(event, draft.asked, endpoints)
+    except InvalidEvent as error:
+        return Refused(error.code, str(error))
+    tables.events[event.tenant, event.id] = event
+    stamps = tuple(_stamp(tables, event, place, grown) for place in places)
+    published = Published(event.id, event.type, event.key, event.created_at, stamps)
+    for name in draft.names:
+        tables.names[event.tenant, name] = (draft.digest, published)
+    return published
+
+
+def _stamp(tables: Tables, event: Event, place: Place, grown: list[Grown]) -> Stamp:
+    lane = _lane_of(tables, event, place)
+    lane.events.append(event)
+    seq = lane.tail
+    tables.growth.append((lane.id, seq))
+    tables.places.setdefault((event.tenant, event.id), []).append((lane.id, seq))
+    grown.append(Grown(lane.id, lane.pid, lane.endpoint_id, lane.key, seq, event))
+    return Stamp(place.endpoint_id, None if place.key is None else seq)
+
+
+def _lane_of(tables: Tables, event: Event, place: Place) -> Lane:
+    if place.key is None:
+        return tables.add_lane(Lane(-len(tables.growth) - 1, place.pid, event.tenant, place.endpoint_id, None))
+    lane_id = tables.lane_ids.get((place.endpoint_id, place.key))
+    if lane_id is not None:
+        return tables.lanes[lane_id]
+    lane_id = tables.lane_ids[place.endpoint_id, place.key] = len(tables.lane_ids) + 1
+    return tables.add_lane(Lane(lane_id, place.pid, event.tenant, place.endpoint_id, place.key))
+
+
+def save_endpoint(tables: Tables, endpoint: Endpoint, expect: Endpoint | None) -> bool:
+    if tables.endpoints.get(endpoint.id) != expect:
+        return False
+    tables.endpoints[endpoint.id] = endpoint
+    tables.changes.append(endpoint.id)
+    return True

@@ -1,0 +1,262 @@
+-- name: insert_row
+-- The dedup: one row comes back when this identity was new, none when it was there.
+INSERT INTO hooklane_inbox_row (tenant, source, event_id, variant, type, key, seq, prev_seq, event_time, delivery_id,
+    attempt, id_signed, fingerprint, body, headers, status, reason, received_at)
+VALUES (:tenant, :source, :event_id, :variant, :type, :key, :seq, :prev_seq, :event_time, :delivery_id,
+    :attempt, :id_signed, :fingerprint, :body, :headers, :status, :reason, :received_at)
+ON CONFLICT (source, tenant, event_id, variant) DO NOTHING
+RETURNING id;
+
+-- name: insert_handling
+-- What a handler owes to a row that was just inserted.
+INSERT INTO hooklane_inbox_handling
+    (row_id, handler, tenant, source, status, due_at, attempts, key, seq, prev_seq, error, traceback, settled_at)
+VALUES (:row_id, :handler, :tenant, :source, :status, :due_at, :attempts, :key, :seq, :prev_seq, :error, :traceback,
+    :settled_at);
+
+-- name: known
+-- One line per handling (or one without) of an identity.
+SELECT r.id, r.status, r.fingerprint, h.handler, h.status, h.attempts, h.due_at, h.fence, h.key, h.error
+FROM hooklane_inbox_row r LEFT JOIN hooklane_inbox_handling h ON h.row_id = r.id
+WHERE r.source = :source AND r.tenant = :tenant AND r.event_id = :event_id AND r.variant = :variant;
+
+-- name: remember
+-- A tombstone, if these bytes are new.
+INSERT INTO hooklane_inbox_digest (tenant, source, digest, event_id, seen_at)
+VALUES (:tenant, :source, :digest, :event_id, :now)
+ON CONFLICT (source, tenant, digest) DO NOTHING
+RETURNING event_id;
+
+-- name: remembered
+-- The event id under which these bytes first came.
+SELECT event_id FROM hooklane_inbox_digest WHERE source = :source AND tenant = :tenant AND digest = :digest;
+
+-- name: turn
+-- The entity's state becomes this token and its generation grows; nothing comes back when it is the current one.
+INSERT INTO hooklane_inbox_cursor (tenant, source, handler, key, seq, token)
+VALUES (:tenant, :source, :handler, :key, 1, :token)
+ON CONFLICT (source, tenant, handler, key) DO UPDATE SET token = excluded.token, seq = hooklane_inbox_cursor.seq + 1
+WHERE hooklane_inbox_cursor.token IS NOT excluded.token
+RETURNING seq;
+
+-- name: count_copies
+-- One more copy of a row arrived (or several).
+UPDATE hooklane_inbox_row SET copies = copies + :copies WHERE id = :id;
+
+-- name: claim
+-- Due handlings get an owner, a lease and a higher fence; one statement, so no two workers get the same one.
+UPDATE hooklane_inbox_handling
+SET was = status, status = 'in_progress', owner = :owner, fence = fence + 1, due_at = :now + :lease_ms,
+    attempts = attempts + 1
+WHERE (row_id, handler) IN (
+    SELECT row_id, handler FROM hooklane_inbox_handling
+    WHERE status IN ('pending', 'failed') AND due_at <= :now
+      AND (source, handler) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:handlers))
+    ORDER BY due_at, row_id LIMIT :limit)
+RETURNING row_id, handler, fence, attempts, key, seq, prev_seq, was;
+
+-- name: claim_expired
+-- The same for those whose owner let the lease run out.
+UPDATE hooklane_inbox_handling
+SET was = status, status = 'in_progress', owner = :owner, fence = fence + 1, due_at = :now + :lease_ms,
+    attempts = attempts + 1
+WHERE (row_id, handler) IN (
+    SELECT row_id, handler FROM hooklane_inbox_handling
+    WHERE status = 'in_progress' AND due_at <= :now
+      AND (source, handler) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:handlers))
+    ORDER BY due_at, row_id LIMIT :limit)
+RETURNING row_id, handler, fence, attempts, key, seq, prev_seq, was;
+
+-- name: claim_one
+-- This handling, unless it is settled or another's lease on it lives.
+UPDATE hooklane_inbox_handling
+SET was = status, status = 'in_progress', owner = :owner, fence = fence + 1, due_at = :now + :lease_ms,
+    attempts = attempts + 1
+WHERE row_id = :row_id AND handler = :handler
+  AND (status IN ('pending', 'failed', 'held') OR (status = 'in_progress' AND due_at <= :now))
+RETURNING row_id, handler, fence, attempts, key, seq, prev_seq, was;
+
+-- name: messages
+-- The messages of claimed handlings.
+SELECT id, tenant, source, event_id, variant, type, key, seq, prev_seq, event_time, delivery_id, attempt, id_signed,
+    fingerprint, body, headers, status, reason, copies, received_at
+FROM hooklane_inbox_row WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: renew
+-- A longer lease, for the holder of the fence only.
+UPDATE hooklane_inbox_handling SET due_at = :now + :lease_ms
+WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status = 'in_progress'
+RETURNING 1;
+
+-- name: complete
+-- Settled by the holder of the fence; no row comes back to a worker that lost it.
+UPDATE hooklane_inbox_handling SET status = :status, settled_at = :now, owner = NULL, error = NULL, traceback = NULL
+WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status = 'in_progress'
+RETURNING 1;
+
+-- name: fail
+-- A failure recorded by the holder of the fence.
+UPDATE hooklane_inbox_handling
+SET status = :status, due_at = :due_at, owner = NULL, error = :error, traceback = :traceback,
+    attempts = coalesce(:attempts, attempts), settled_at = CASE WHEN :status = 'dead' THEN :now END
+WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status = 'in_progress'
+RETURNING 1;
+
+-- name: begin_cursor
+-- The first sight of a track sets where it starts.
+INSERT INTO hooklane_inbox_cursor (tenant, source, handler, key, seq)
+VALUES (:tenant, :source, :handler, :key, :baseline)
+ON CONFLICT (source, tenant, handler, key) DO NOTHING;
+
+-- name: cursor
+-- The last applied seq; the write transaction keeps it from moving.
+SELECT seq FROM hooklane_inbox_cursor
+WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key;
+
+-- name: applied
+-- The last applied seq as it is now.
+SELECT seq FROM hooklane_inbox_cursor
+WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key;
+
+-- name: advance
+-- The cursor moves forward only, and never past what was not applied.
+UPDATE hooklane_inbox_cursor SET seq = :seq
+WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key AND seq >= :prev_seq AND seq < :seq
+RETURNING seq;
+
+-- name: release
+-- Whose predecessor is applied may be claimed.
+UPDATE hooklane_inbox_handling SET status = 'pending', due_at = :now
+WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key
+  AND status = 'held' AND prev_seq <= :seq
+RETURNING 1;
+
+-- name: arrived
+-- Whether the one with this seq is here and owed.
+SELECT 1 FROM hooklane_inbox_handling
+WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key AND seq = :seq
+  AND status IN ('pending', 'in_progress', 'failed', 'held', 'dead') LIMIT 1;
+
+-- name: newer
+-- Last writer wins by (at, tie); nothing comes back when something newer, or this very one, is there.
+INSERT INTO hooklane_inbox_cursor (tenant, source, handler, key, at, tie)
+VALUES (:tenant, :source, :handler, :key, :at, :tie)
+ON CONFLICT (source, tenant, handler, key) DO UPDATE SET at = excluded.at, tie = excluded.tie
+WHERE hooklane_inbox_cursor.at IS NULL
+   OR (hooklane_inbox_cursor.at, hooklane_inbox_cursor.tie) < (excluded.at, excluded.tie)
+RETURNING 1;
+
+-- name: mark
+-- The newest that was applied.
+SELECT at, tie FROM hooklane_inbox_cursor
+WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key;
+
+-- name: touch
+-- The track's row exists and is held by this transaction.
+INSERT INTO hooklane_inbox_cursor (tenant, source, handler, key) VALUES (:tenant, :source, :handler, :key)
+ON CONFLICT (source, tenant, handler, key) DO UPDATE SET seq = hooklane_inbox_cursor.seq;
+
+-- name: coalesce
+-- Older hints about the same entity: what was just fetched covers them.
+UPDATE hooklane_inbox_handling SET status = 'completed', settled_at = :now, error = NULL, traceback = NULL
+WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key
+  AND status IN ('pending', 'failed') AND row_id <= :until
+RETURNING 1;
+
+-- name: latest_row
+-- The largest id given out.
+SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_inbox_row'), 0);
+
+-- name: gaps
+-- The first held handling of each track whose turn does not come because a predecessor never arrived.
+SELECT h.source, h.tenant, h.handler, h.key, c.seq, min(h.prev_seq), min(h.due_at)
+FROM hooklane_inbox_handling h
+JOIN hooklane_inbox_cursor c ON c.source = h.source AND c.tenant = h.tenant AND c.handler = h.handler AND c.key = h.key
+WHERE h.status = 'held' AND h.due_at <= :before
+  AND NOT EXISTS (
+    SELECT 1 FROM hooklane_inbox_handling o
+    WHERE o.source = h.source AND o.tenant = h.tenant AND o.handler = h.handler AND o.key = h.key
+      AND o.key IS NOT NULL AND o.status IN ('pending', 'in_progress', 'failed', 'dead'))
+GROUP BY h.source, h.tenant, h.handler, h.key, c.seq
+ORDER BY min(h.due_at) LIMIT :limit;
+
+-- name: reopen
+-- Owed again; the fence grows, so whoever still worked on it cannot complete.
+UPDATE hooklane_inbox_handling
+SET status = 'pending', due_at = :now, attempts = 0, fence = fence + 1, owner = NULL, settled_at = NULL
+WHERE row_id = :row_id AND handler = :handler AND NOT (status = 'in_progress' AND due_at > :now)
+RETURNING 1;
+
+-- name: settle
+-- Given up by hand.
+UPDATE hooklane_inbox_handling
+SET status = :status, error = :note, settled_at = :now, fence = fence + 1, owner = NULL
+WHERE row_id = :row_id AND handler = :handler AND status IN ('dead', 'held', 'failed', 'pending')
+RETURNING 1;
+
+-- name: heartbeat
+SELECT seen_at, down_ms, down_until FROM hooklane_inbox_heartbeat;
+
+-- name: beat
+INSERT INTO hooklane_inbox_heartbeat (one, seen_at, down_ms, down_until) VALUES (1, :seen_at, :down_ms, :down_until)
+ON CONFLICT (one) DO UPDATE
+SET seen_at = excluded.seen_at, down_ms = excluded.down_ms, down_until = excluded.down_until;
+
+-- name: prune
+-- Old rows that owe nothing and that nobody has to look at. Cursors and digests stay.
+DELETE FROM hooklane_inbox_row WHERE id IN (
+    SELECT r.id FROM hooklane_inbox_row r
+    WHERE r.received_at < :before AND (:source IS NULL OR r.source = :source) AND r.status <> 'dead'
+      AND NOT EXISTS (SELECT 1 FROM hooklane_inbox_handling h WHERE h.row_id = r.id
+                      AND h.status IN ('pending', 'in_progress', 'failed', 'held', 'dead'))
+    ORDER BY r.received_at LIMIT :limit)
+RETURNING 1;
+
+-- name: purge
+-- Old payloads of rows that owe nothing; the ids go on guarding.
+UPDATE hooklane_inbox_row SET body = NULL, headers = '[]' WHERE id IN (
+    SELECT r.id FROM hooklane_inbox_row r
+    WHERE r.received_at < :before AND (:source IS NULL OR r.source = :source) AND r.status <> 'dead'
+      AND r.body IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM hooklane_inbox_handling h WHERE h.row_id = r.id
+                      AND h.status IN ('pending', 'in_progress', 'failed', 'held', 'dead'))
+    ORDER BY r.received_at LIMIT :limit)
+RETURNING 1;
+
+-- name: forget
+-- Tombstones that have guarded long enough.
+DELETE FROM hooklane_inbox_digest WHERE (source, tenant, digest) IN (
+    SELECT source, tenant, digest FROM hooklane_inbox_digest
+    WHERE seen_at < :before AND (:source IS NULL OR source = :source) ORDER BY seen_at LIMIT :limit)
+RETURNING 1;
+
+-- name: search
+-- Ids of matching rows, oldest first.
+SELECT r.id FROM hooklane_inbox_row r
+WHERE (:ids IS NULL OR r.id IN (SELECT value FROM json_each(:ids)))
+  AND (:source IS NULL OR r.source = :source) AND (:tenant IS NULL OR r.tenant = :tenant)
+  AND (:type IS NULL OR r.type = :type) AND (:key IS NULL OR r.key = :key)
+  AND (:event_id IS NULL OR r.event_id = :event_id)
+  AND (:received_from IS NULL OR r.received_at >= :received_from)
+  AND (:received_until IS NULL OR r.received_at < :received_until)
+  AND (:after IS NULL OR r.id > :after)
+  AND (:status IS NULL OR (r.status = :status AND r.status <> 'pending')
+       OR EXISTS (SELECT 1 FROM hooklane_inbox_handling h WHERE h.row_id = r.id AND h.status = :status
+                  AND (:handler IS NULL OR h.handler = :handler)))
+  AND (:handler IS NULL OR EXISTS (
+       SELECT 1 FROM hooklane_inbox_handling h WHERE h.row_id = r.id AND h.handler = :handler))
+ORDER BY r.id LIMIT :limit;
+
+-- name: handlings
+-- All handlings of some rows.
+SELECT row_id, handler, status, attempts, due_at, fence, key, error, traceback, settled_at
+FROM hooklane_inbox_handling WHERE row_id IN (SELECT value FROM json_each(:ids)) ORDER BY row_id, handler;
+
+-- name: counts
+-- Handlings by source, handler and status, and rows that have none.
+SELECT h.source, h.handler, h.status, count(*), min(r.received_at)
+FROM hooklane_inbox_handling h JOIN hooklane_inbox_row r ON r.id = h.row_id
+GROUP BY h.source, h.handler, h.status
+UNION ALL
+SELECT source, NULL, status, count(*), min(received_at) FROM hooklane_inbox_row WHERE status <> 'pending'
+GROUP BY source, status;

@@ -1,0 +1,147 @@
+"""What has happened at the receiver, as frozen values; exporters choose levels, names and words.
+
+Bodies, secrets and signatures are in none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hooklane.model.message import Status, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """A message of a verified request was answered."""
+
+    source: str
+    tenant: str
+    event_id: str
+    type: str
+    verdict: Verdict
+    took_ms: float
+    delivery_id: str | None = None
+    attempt: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A request did not get as far as a message; *reason* is of a closed set."""
+
+    source: str
+    reason: str
+    status: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handled:
+    """A handler ended, well or not, and that was recorded."""
+
+    source: str
+    tenant: str
+    event_id: str
+    type: str
+    handler: str
+    attempt: int
+    status: Status
+    took_ms: float
+    lag_ms: float
+    """From receipt to now."""
+    error: str | None = None
+    retry_in_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTakenOver:
+    """A handling was claimed whose former owner's lease had run out."""
+
+    source: str
+    event_id: str
+    handler: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceRejected:
+    """A handler's work was rolled back, because another worker had taken its claim over."""
+
+    source: str
+    event_id: str
+    handler: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflicted:
+    """Another body arrived under a known id: it was kept apart and not applied. Somebody should look."""
+
+    source: str
+    tenant: str
+    event_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerTurned:
+    """The breaker of a handler changed its state."""
+
+    source: str
+    handler: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapClosed:
+    """A predecessor never came, and its successors go on (*by* skip or resync)."""
+
+    source: str
+    handler: str
+    key: str
+    seq: int
+    prev_seq: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitHookFailed:
+    """A function given to `event.on_commit` raised; the event itself is committed and not run again."""
+
+    source: str
+    event_id: str
+    handler: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """Old rows, payloads and tombstones went."""
+
+    rows: int
+    payloads: int
+    tombstones: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerTroubled:
+    """The worker met an error outside any handler (as a rule: the store is away) and goes on after a pause."""
+
+    error: str
+
+
+InboxEvent = (
+    Received
+    | Refused
+    | Handled
+    | LeaseTakenOver
+    | FenceRejected
+    | Conflicted
+    | BreakerTurned
+    | GapClosed
+    | CommitHookFailed
+    | Pruned
+    | WorkerTroubled
+)
+
+Emit = Callable[[InboxEvent], None]
+
+
+def nowhere(event: InboxEvent) -> None:
+    """The sink that drops everything."""

@@ -1,0 +1,30 @@
+"""What every outbox store must do, as a test class to subclass: only through the public verbs, on any back-end.
+
+class TestMyOutbox(OutboxConformance):
+    @pytest.fixture
+    async def store(self):
+        store = MyOutbox(...)
+        await store.open()
+        yield store
+        await store.close()
+"""
+
+from hooklane.testing.conformance_outbox.fencing import Fencing
+from hooklane.testing.conformance_outbox.kit import Outbox, OutboxKit
+from hooklane.testing.conformance_outbox.many_workers import ManyWorkers
+from hooklane.testing.conformance_outbox.owning import Owning
+from hooklane.testing.conformance_outbox.publishing import Publishing
+from hooklane.testing.conformance_outbox.reading import Reading
+from hooklane.testing.conformance_outbox.recovering import Recovering
+from hooklane.testing.conformance_outbox.settling import Settling
+
+
+class OutboxConformance(Publishing, Owning, Settling, Fencing, Recovering, Reading):
+    """All promises of an outbox store with one deliver worker at a time."""
+
+
+class ManyWorkersConformance(ManyWorkers):
+    """The promises about several live workers, for stores whose capabilities say `many_workers`."""
+
+
+__all__ = ["ManyWorkersConformance", "Outbox", "OutboxConformance", "OutboxKit"]

@@ -1,0 +1,235 @@
+"""Commits: what each outcome changes."""
+
+from __future__ import annotations
+
+from hooklane.model.attempt import DELIVERED, Cancel, Dead, Gone, Outcome, Retry, Start
+from hooklane.model.clock import Instant
+from hooklane.model.endpoint import EndpointState
+from hooklane.model.lane import DeliveryState, LaneId, LaneState
+from hooklane.testing.conformance_outbox.kit import (
+    T0,
+    Outbox,
+    OutboxKit,
+    Owner,
+    answer,
+    endpoint,
+    event,
+    published,
+)
+
+LATER = Instant(T0 + 60_000)
+
+
+async def lane_of(store: Outbox, many: int = 3, key: str | None = "a") -> LaneId:
+    """A lane with events e1 … at a fresh endpoint."""
+    await store.save_endpoint(endpoint(), expect=None)
+    report = await published(store, *(event(f"e{n}", key) for n in range(1, many + 1)))
+    return report.grown[0].lane_id
+
+
+async def state_of(store: Outbox, event_id: str) -> DeliveryState:
+    (delivery,) = (await store.deliveries("default", [event_id]))[event_id]
+    return delivery.state
+
+
+class Settling(OutboxKit):
+    async def test_a_delivered_head_moves_its_lane_on_by_one(self, store: Outbox) -> None:
+        lane_id = await lane_of(store)
+        owner = await Owner.of(store)
+
+        await owner.deliver(lane_id)
+
+        row = await owner.row(lane_id)
+        assert (row.head, row.tail, row.acked, row.state) == (2, 3, 1, LaneState.ACTIVE)
+
+    async def test_a_lane_that_delivered_all_is_idle_and_wakes_with_the_next_event(self, store: Outbox) -> None:
+        lane_id = await lane_of(store, 1)
+        owner = await Owner.of(store)
+        await owner.deliver(lane_id)
+        assert await owner.loaded() == {}
+
+        await published(store, event("e2", "a"))
+
+        row = (await owner.loaded())[lane_id]
+        assert (row.head, row.tail, row.acked) == (2, 2, 1)
+
+    async def test_a_failed_head_keeps_its_place_and_its_count(self, store: Outbox) -> None:
+        lane_id = await lane_of(store)
+        owner = await Owner.of(store)
+
+        await owner.fail(lane_id, at=5_000)
+        await owner.fail(lane_id, at=9_000)
+
+        row = await owner.row(lane_id)
+        assert (row.head, row.attempts, row.next_at, row.state) == (1, 2, T0 + 9_000, LaneState.RETRYING)
+
+    async def test_a_dead_head_stops_its_lane(self, store: Outbox) -> None:
+        lane_id = await lane_of(store)
+        owner = await Owner.of(store)
+
+        await owner.kill(lane_id)
+
+        row = (await owner.loaded())[lane_id]
+        assert (row.head, row.state) == (1, LaneState.BLOCKED)
+        await published(store, event("e4", "a"))
+        row = await owner.row(lane_id)
+        assert (row.head, row.tail, row.state) == (1, 4, LaneState.BLOCKED)
+
+    async def test_a_gap_at_the_receiver_stops_the_lane_like_a_death(self, store: Outbox) -> None:
+        lane_id = await lane_of(store)
+        owner = await Owner.of(store)
+
+        letter = await owner.kill(lane_id, gap=True)
+
+        assert LaneState.BLOCKED is (await owner.row(lane_id)).state
+        assert letter.seq == 1
+
+    async def test_a_head_given_up_by_policy_is_recorded_and_the_lane_moves_on(self, store: Outbox) -> None:
+        lane_id = await lane_of(store)
+        owner = await Owner.of(store)
+        await owner.deliver(lane_id)
+
+        await owner.settle(lane_id, Dead("422", skip=True))
+
+        row = await owner.row(lane_id)
+        assert (row.head, row.acked, row.state, row.attempts) == (3, 1, LaneState.ACTIVE, 0)
+        assert DeliveryState.SKIPPED is await state_of(store, "e2")
+
+    async def test_410_disables_the_endpoint_and_keeps_what_is_owed(self, store: Outbox) -> None:
+        lane_id = await lane_of(store)
+        owner = await Owner.of(store)
+        mark = (await owner.load()).mark
+
+        await owner.settle(lane_id, Gone("410"), result=answer(410))
+
+        (one,) = await store.endpoints()
+        assert EndpointState.DISABLED is one.state
+        assert (await owner.row(lane_id)).head == 1
+        news = await store.poll("w1", list(owner.epochs), mark)
+        assert [one] == list(news.endpoints)
+
+    async def test_a_repeated_410_does_not_disable_an_endpoint_that_was_resumed(self, store: Outbox) -> None:
+        lane_id = await lane_of(store)
+        owner = await Owner.of(store)
+        settlement = await owner.settle(lane_id, Gone("410"), result=answer(410))
+        (disabled,) = await store.endpoints()
+        await store.save_endpoint(endpoint(), expect=disabled)
+
+        await owner.commit(settlement)
+
+        assert [endpoint()] == list(await store.endpoints())
+
+    async def test_an_announced_attempt_is_counted_before_it_is_made(self, store: Outbox) -> None:
+        lane_id = await lane_of(store)
+        owner = await Owner.of(store)
+        row = await owner.row(lane_id)
+
+        report = await owner.commit(Start(lane_id, row.pid, 1, 1, row.rev))
+
+        assert not report.stale
+        assert ((await owner.row(lane_id)).head, (await owner.row(lane_id)).attempts) == (1, 1)
+
+    async def test_an_announced_attempt_is_counted_once(self, store: Outbox) -> None:
+        lane_id = await lane_of(store)
+        owner = await Owner.of(store)
+        failure = await owner.settlement(lane_id, Retry(LATER, "500"))
+        assert failure.send.attempt == 1
+        start = Start(lane_id, failure.send.pid, 1, 1, failure.send.rev)
+        await owner.commit(start)
+        await owner.commit(start)
+
+        report = await owner.commit(failure)
+
+        row = await owner.row(lane_id)
+        assert not report.stale
+        assert (row.head, row.attempts, row.next_at, row.state) == (1, 1, LATER, LaneState.RETRYING)
+
+    async def test_an_announced_attempt_whose_worker_died_stays_counted(self, store: Outbox) -> None:
+        lane_id = await lane_of(store)
+        owner = await Owner.of(store)
+        row = await owner.row(lane_id)
+        await owner.commit(Start(lane_id, row.pid, 1, 1, row.rev))
+        await owner.commit(Start(lane_id, row.pid, 1, 2, row.rev))
+
+        third = await owner.settle(lane_id, Dead("worker_died"))
+
+        assert third.send.attempt == 3
+        assert (await owner.row(lane_id)).state is LaneState.BLOCKED
+
+    async def test_an_announced_attempt_that_is_delivered_moves_the_lane_on(self, store: Outbox) -> None:
+        lane_id = await lane_of(store)
+        owner = await Owner.of(store)
+        success = await owner.settlement(lane_id, DELIVERED)
+        await owner.commit(Start(lane_id, success.send.pid, 1, 1, success.send.rev))
+
+        report = await owner.commit(success)
+
+        row = await owner.row(lane_id)
+        assert not report.stale
+        assert (row.head, row.attempts) == (2, 0)
+
+    async def test_cancelling_ends_everything_that_is_owed_up_to_the_tail(self, store: Outbox) -> None:
+        lane_id = await lane_of(store, 4)
+        owner = await Owner.of(store)
+        await owner.deliver(lane_id)
+        row = await owner.row(lane_id)
+
+        await owner.commit(Cancel(lane_id, row.pid, 2, 4, row.rev))
+
+        states = [await state_of(store, f"e{n}") for n in range(1, 5)]
+        cancelled = DeliveryState.CANCELLED
+        assert [DeliveryState.DELIVERED, cancelled, cancelled, cancelled] == states
+        assert await owner.loaded() == {}
+
+    async def test_a_dead_head_can_be_cancelled(self, store: Outbox) -> None:
+        lane_id = await lane_of(store, 2)
+        owner = await Owner.of(store)
+        letter = await owner.kill(lane_id)
+        row = await owner.row(lane_id)
+
+        await owner.commit(Cancel(lane_id, row.pid, 1, 2, row.rev))
+
+        assert await owner.loaded() == {}
+        assert await store.dead_letter("default", letter.id) is None
+        assert await store.replay("default", letter.id, actor="me", now=T0) is None
+
+    async def test_loose_deliveries_fail_die_and_land_on_their_own(self, store: Outbox) -> None:
+        await store.save_endpoint(endpoint(), expect=None)
+        report = await published(store, *(event(f"e{n}", None) for n in range(1, 6)))
+        landed, failed, died, given_up, _ = (one.lane_id for one in report.grown)
+        owner = await Owner.of(store)
+
+        await owner.deliver(landed)
+        await owner.fail(failed, at=8_000)
+        letter = await owner.kill(died)
+        await owner.settle(given_up, Dead("422", skip=True))
+
+        states = [await state_of(store, f"e{n}") for n in range(1, 6)]
+        assert [str(state) for state in states] == ["delivered", "retrying", "dead", "skipped", "queued"]
+        row = await owner.row(failed)
+        assert (row.head, row.tail, row.attempts, row.next_at) == (1, 1, 1, T0 + 8_000)
+        assert (letter.key, letter.seq, letter.waiting) == (None, None, 0)
+
+    async def test_loose_deliveries_can_be_cancelled(self, store: Outbox) -> None:
+        lane_id = await lane_of(store, 1, key=None)
+        owner = await Owner.of(store)
+        row = await owner.row(lane_id)
+
+        await owner.commit(Cancel(lane_id, row.pid, 1, 1, row.rev))
+
+        assert DeliveryState.CANCELLED is await state_of(store, "e1")
+        assert list(await store.reload([lane_id])) == []
+
+    async def test_one_commit_takes_many_lanes(self, store: Outbox) -> None:
+        await store.save_endpoint(endpoint(), expect=None)
+        report = await published(store, *(event(f"e{n}", f"k{n}") for n in range(4)))
+        lanes = [one.lane_id for one in report.grown]
+        owner = await Owner.of(store)
+        outcomes: list[Outcome] = [DELIVERED, Retry(LATER, "503"), Dead("400"), DELIVERED]
+
+        writes = [await owner.settlement(lane, outcome) for lane, outcome in zip(lanes, outcomes, strict=True)]
+        committed = await owner.commit(*writes)
+
+        assert (frozenset(), frozenset()) == (committed.fenced, committed.stale)
+        states = [await state_of(store, f"e{n}") for n in range(4)]
+        assert [str(state) for state in states] == ["delivered", "retrying", "dead", "delivered"]

@@ -1,0 +1,375 @@
+"""Every profile accepts what its provider sends, reads it right, and says how much that proves."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from hooklane.core.profiles import find_profile, profile_names
+from hooklane.core.verify import (
+    DERIVED,
+    Dedup,
+    Grade,
+    Messages,
+    Poison,
+    Profile,
+    fingerprint,
+    keyring,
+    unseal,
+    unsigned,
+)
+from hooklane.core.verify.scheme import SignedItems, Token
+from hooklane.errors import UsageError, VerificationError
+from hooklane.model.clock import Instant
+from hooklane.model.message import Message, Request
+from hooklane.testing.credentials import credentials
+from hooklane.testing.forge import Draft, forge, forge_batch
+from hooklane.testing.seal import seal
+
+AT = Instant(1_700_000_000_000)
+LATER = Instant(AT + 3_600_000)
+
+# What the issue and the list of providers ask for by name.
+ASKED = [
+    "standard_webhooks",
+    "hooklane",
+    "stripe",
+    "github",
+    "gitlab",
+    "bitbucket",
+    "shopify",
+    "slack",
+    "smartcar",
+    "sportsstack",
+    "twilio",
+    "square",
+    "paddle",
+    "discord",
+    "sendgrid",
+    "paypal",
+    "adyen",
+    "linear",
+    "mailgun",
+    "meta",
+    "hubspot",
+    "twitch",
+    "zendesk",
+    "docusign",
+    "pagerduty",
+    "typeform",
+    "zoom",
+    "mux",
+    "razorpay",
+    "calendly",
+    "persona",
+    "workos",
+    "recurly",
+    "lemonsqueezy",
+    "launchdarkly",
+    "dropbox",
+    "sentry",
+    "xero",
+    "woocommerce",
+    "notion",
+    "asana",
+    "vercel",
+    "intercom",
+    "paystack",
+    "trello",
+    "airtable",
+    "telegram",
+    "okta",
+    "postmark",
+]
+
+every_profile = pytest.mark.parametrize("name", profile_names())
+
+
+def opened(profile: Profile, request: Request, now: Instant = AT, *, seed: str = "hooklane") -> list[Message]:
+    held = credentials(profile, seed)
+    unsealed = unseal(request, profile, keyring(profile, [held.secret], **held.options), now, source="src")
+    assert isinstance(unsealed, Messages)
+    assert all(isinstance(item, Message) for item in unsealed.items)
+    return [item for item in unsealed.items if isinstance(item, Message)]
+
+
+def forged(profile: Profile, event_id: str = "evt_1", at: Instant = AT, *, seed: str = "hooklane", **more) -> Request:
+    happened = more.pop("event_time", Instant(AT - 1000))
+    held = credentials(profile, seed)
+    return forge(profile, held, "thing.done", {"total": 5}, id=event_id, at=at, event_time=happened, **more)
+
+
+def test_all_providers_that_were_asked_for_are_there():
+    assert set(ASKED) <= set(profile_names())
+
+
+def test_an_unknown_profile_is_refused_with_near_names():
+    with pytest.raises(UsageError, match="did you mean stripe"):
+        find_profile("strip")
+    with pytest.raises(UsageError, match="known are"):
+        find_profile("qqqqqq")
+
+
+def test_other_spellings_of_a_name_are_found():
+    assert find_profile("Standard-Webhooks") is find_profile("svix") is find_profile("standard_webhooks")
+
+
+@every_profile
+def test_what_a_provider_would_send_is_accepted(name):
+    profile = find_profile(name)
+
+    (message,) = opened(profile, forged(profile, key="k"))
+
+    assert message.source == "src"
+    assert len(message.fingerprint) == 32
+    assert json.loads(message.body)
+    if profile.type:
+        assert message.type == ("Notification" if name == "sns" else "thing.done")  # SNS has no types of its users
+    assert message.fingerprint == fingerprint(profile, message.body)
+
+
+@every_profile
+def test_a_retry_is_the_same_event_and_another_event_is_not(name):
+    profile = find_profile(name)
+    first, retry, other = (
+        opened(profile, forged(profile, event_id, at, attempt=attempt), at)[0]
+        for event_id, at, attempt in (("evt_1", AT, 1), ("evt_1", LATER, 2), ("evt_2", AT, 1))
+    )
+
+    if profile.hints:
+        assert first.event_id != retry.event_id  # each hint counts, also one that says the same again
+        return
+    assert first.event_id == retry.event_id
+    assert first.fingerprint == retry.fingerprint
+    assert first.event_id != other.event_id
+    if first.delivery_id is not None and name != "mailgun":
+        assert first.delivery_id != retry.delivery_id
+
+
+@every_profile
+def test_a_changed_body_is_refused_or_the_grade_says_that_it_may_pass(name):
+    profile = find_profile(name)
+    request = forged(profile)
+    changed = replace(request, body=request.body.replace(b"5", b"6", 1) if b"5" in request.body else b"{}")
+    held = credentials(profile)
+    keys = keyring(profile, [held.secret], **held.options)
+
+    if keys.grade in (Grade.SIGNED, Grade.SIGNED_BODY_UNSIGNED_ID):
+        with pytest.raises(VerificationError) as refusal:
+            unseal(changed, profile, keys, AT, source="s")
+        assert refusal.value.reason == "mismatch"
+    else:
+        assert isinstance(profile.schemes[0], Token | SignedItems) or not profile.schemes[0].covers_body
+
+
+@every_profile
+def test_another_secret_and_a_bare_request_are_refused(name):
+    profile = find_profile(name)
+    held = credentials(profile, "right")
+    keys = keyring(profile, [held.secret], **held.options)
+    signed_by_other = forged(profile, seed="wrong")
+
+    for request in (signed_by_other, replace(signed_by_other, headers=())):
+        with pytest.raises(VerificationError):
+            unseal(request, profile, keys, AT, source="s")
+
+
+@every_profile
+def test_after_the_window_a_copy_is_stale_and_without_one_the_profile_admits_it(name):
+    profile = find_profile(name)
+    held = credentials(profile)
+    keys = keyring(profile, [held.secret], **held.options)
+    request = forged(profile)
+
+    if profile.tolerance_ms is None:
+        assert isinstance(unseal(request, profile, keys, LATER, source="s"), Messages)
+    else:
+        with pytest.raises(VerificationError) as refusal:
+            unseal(request, profile, keys, Instant(AT + profile.tolerance_ms + 1001), source="s")
+        assert refusal.value.reason == "stale"
+
+
+@every_profile
+def test_an_unsafe_source_reads_the_same_event_without_any_proof(name):
+    profile = find_profile(name)
+    request = forged(profile)
+    (proven,) = opened(profile, request)
+    held = credentials(profile)
+
+    unsealed = unsigned(request, profile, AT, source="src", keys=keyring(profile, [held.secret], **held.options))
+
+    assert isinstance(unsealed, Messages)
+    (claimed,) = unsealed.items
+    assert isinstance(claimed, Message)
+    assert (proven.event_id, proven.type, proven.body) == (claimed.event_id, claimed.type, claimed.body)
+    assert not claimed.id_signed
+
+
+@every_profile
+def test_a_profile_tells_what_operators_must_know(name):
+    profile = find_profile(name)
+
+    assert profile.title
+    assert profile.budget.timeout_ms > 0
+    assert profile.ok_status == 200
+    assert (profile.dedup is Dedup.DERIVED) == (not profile.id)
+
+
+@pytest.mark.parametrize(
+    ("name", "grade"),
+    [
+        ("stripe", Grade.SIGNED),
+        ("hooklane", Grade.SIGNED),
+        ("twitch", Grade.SIGNED),
+        ("github", Grade.SIGNED_BODY_UNSIGNED_ID),
+        ("shopify", Grade.SIGNED_BODY_UNSIGNED_ID),
+        ("linear", Grade.SIGNED_BODY_UNSIGNED_ID),
+        ("mailgun", Grade.PARTLY_SIGNED),
+        ("paypal", Grade.PARTLY_SIGNED),
+        ("adyen", Grade.PARTLY_SIGNED),
+        ("telegram", Grade.AUTHENTICATED),
+        ("okta", Grade.AUTHENTICATED),
+    ],
+)
+def test_the_grade_is_honest(name, grade):
+    profile = find_profile(name)
+
+    assert grade == profile.grade
+    assert opened(profile, forged(profile))[0].id_signed is (
+        grade is Grade.SIGNED or name == "adyen"  # Adyen's id is made of signed fields
+    )
+
+
+def test_our_own_sender_defaults_to_sequence_and_one_with_state_tokens_to_refetch():
+    assert (
+        find_profile("hooklane").order,
+        find_profile("hooklane").own_sender,
+        find_profile("hooklane").dedup,
+    ) == ("sequence", True, "event_id")
+    assert (find_profile("sportsstack").order, find_profile("sportsstack").dedup) == ("refetch", "state_token")
+    assert find_profile("github").budget.retries is False
+
+
+def test_rotation_any_configured_secret_fits_any_signature():
+    for name in ("stripe", "paddle", "pagerduty", "docusign", "recurly", "hooklane"):
+        profile = find_profile(name)
+        old, new = credentials(profile, "old").secret, credentials(profile, "new").secret
+        request = forge(profile, [new, old], "a.b", {}, id="evt_1", at=AT)
+
+        for secret in (old, new):
+            assert isinstance(unseal(request, profile, keyring(profile, [secret]), AT, source="s"), Messages)
+
+
+class TestBatches:
+    """One request, many events: one message each, with its own bytes."""
+
+    @pytest.mark.parametrize(
+        "name", ["sendgrid", "hubspot", "adyen", "okta", "sportsstack", "meta", "xero", "asana", "quickbooks"]
+    )
+    def test_a_batch_is_split_into_its_events(self, name):
+        profile = find_profile(name)
+        drafts = [Draft(type="a.b", data={"n": n}, id=f"evt_{n}", key=f"k{n}", event_time=AT) for n in range(3)]
+
+        messages = opened(profile, forge_batch(profile, credentials(profile), drafts, at=AT))
+
+        assert len({message.event_id for message in messages}) == 3
+        assert [message.key for message in messages] == ["k0", "k1", "k2"] or name in ("okta", "sendgrid")
+        for number, message in enumerate(messages):
+            assert f'"n":{number}'.encode() in message.body
+
+    def test_items_keep_their_bytes_exactly(self):
+        profile = find_profile("sportsstack")
+        raw = b'{"events": [ {"event":{"hash" : "a",\n"x":1.50}},{"event":{"hash":"b"}} ]}'
+        held = credentials(profile)
+        request = seal(Request.of("POST", "/", {}, raw), profile, held, AT, event_id="x")
+
+        assert [message.body for message in opened(profile, request)] == [
+            b'{"event":{"hash" : "a",\n"x":1.50}}',
+            b'{"event":{"hash":"b"}}',
+        ]
+
+    def test_traps_19_both_shapes_of_sports_stack_and_a_shapeless_one_are_read(self):
+        profile = find_profile("sportsstack")
+        held = credentials(profile)
+        found = {}
+        for body in (
+            b'{"event":{"hash":"h1","common_model_id":"m1"}}',
+            b'{"events":[{"hash":"h1","common_model_id":"m1"},{"hash":"h2"}]}',
+            b'[{"event":{"hash":"h1","common_model_id":"m1"}}]',
+            b'{"event":null}',
+            b'{"events":[]}',
+        ):
+            request = seal(Request.of("POST", "/", {}, body), profile, held, AT, event_id="x")
+            found[body] = [message.event_id for message in opened(profile, request)]
+
+        single, batch, bare, shapeless, empty = found.values()
+        assert (single, batch, bare, empty) == (["h1"], ["h1", "h2"], ["h1"], [])
+        assert shapeless[0].startswith(DERIVED)
+
+    def test_one_item_that_is_no_object_is_poison_and_spares_the_others(self):
+        profile = find_profile("sportsstack")
+        held = credentials(profile)
+        body = b'{"events":[{"hash":"h1"},7,{"hash":"h2"}]}'
+        request = seal(Request.of("POST", "/", {}, body), profile, held, AT, event_id="x")
+
+        unsealed = unseal(request, profile, keyring(profile, [held.secret]), AT, source="s")
+
+        assert isinstance(unsealed, Messages)
+        first, poison, last = unsealed.items
+        assert (first.event_id, last.event_id) == ("h1", "h2")
+        assert isinstance(poison, Poison)
+        assert poison.body == b"7"
+
+
+class TestSmartcar:
+    """The clock of a signal is when it was measured, never when it was delivered."""
+
+    def test_traps_7_the_event_time_is_the_measurement_not_the_delivery(self):
+        profile = find_profile("smartcar")
+        signals = [
+            {"meta": {"oemUpdatedAt": "2023-11-14T20:00:00Z", "fetchedAt": "2023-11-14T22:00:00Z"}},
+            {"meta": {"fetchedAt": "2023-11-14T21:00:00.250Z"}},
+            {"meta": {"oemUpdatedAt": None}},
+            "odd",
+        ]
+        request = forge(
+            profile, credentials(profile), "VEHICLE_STATE", {"vehicle": {"id": "v1"}, "signals": signals}, id="e", at=AT
+        )
+
+        (message,) = opened(profile, request)
+
+        assert (message.key, message.event_time) == ("v1", 1_699_995_600_250)
+
+    def test_a_retry_has_the_same_fingerprint_though_its_delivery_id_is_new(self):
+        profile = find_profile("smartcar")
+        first = b'{"eventId":"a","meta":{"deliveryId":"1","deliveredAt":"2025-01-15T10:30:45Z","mode":"live"}}'
+        retry = b'{"meta":{"mode":"live","deliveredAt":1736937045000,"deliveryId":"2"},"eventId":"a"}'
+        other = b'{"eventId":"a","meta":{"deliveryId":"1","mode":"test"}}'
+
+        assert fingerprint(profile, first) == fingerprint(profile, retry)
+        assert fingerprint(profile, first) != fingerprint(profile, other)
+        assert fingerprint(profile, b"not json") != fingerprint(profile, b"not  json")
+
+
+def test_an_id_that_no_store_could_hold_becomes_a_digest():
+    profile = find_profile("stripe")
+    for event_id in ("x" * 300, "a\0b", "line\nbreak"):
+        (message,) = opened(profile, forged(profile, event_id))
+
+        assert message.event_id.startswith(DERIVED)
+    assert opened(profile, forged(profile, "x" * 300)) != opened(profile, forged(profile, "x" * 301))
+
+
+def test_a_form_is_read_as_json_so_that_handlers_need_not_care():
+    profile = find_profile("slack")
+    held = credentials(profile)
+    for body, expected in (
+        (b"command=%2Fdo&team_id=T1&text=a+b", {"command": "/do", "team_id": "T1", "text": "a b"}),
+        (b"payload=%7B%22type%22%3A%22block_actions%22%7D", {"type": "block_actions"}),
+    ):
+        headers = {"content-type": "application/x-www-form-urlencoded"}
+        request = seal(Request.of("POST", "/", headers, body), profile, held, AT, event_id="x")
+
+        assert [expected] == [json.loads(message.body) for message in opened(profile, request)]
