@@ -69,7 +69,7 @@ def why_delivery(
         case _ if lane is not None:
             return lane
         case DeliveryState.DEAD:
-            return f"{name} is dead{_after(attempts)} (last: {reason or 'unknown'}), until you replay or skip {dead_letter_id}."
+            return f"{name} is dead{_after(attempts)} {last}, until you replay or skip {dead_letter_id}."
         case DeliveryState.RETRYING:
             return f"{name} failed {_many(attempts, 'time')} {last}; the next try is {_due(next_at, now)}."
         case DeliveryState.QUEUED | DeliveryState.IN_FLIGHT:
