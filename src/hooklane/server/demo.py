@@ -89,9 +89,7 @@ class Demo:
                 continue
             step += 1
             data = msgspec.json.encode({"order": step, "amount": self._random.randrange(100, 10_000)})
-            draft = draft_of(
-                STORY[step % len(STORY)], data, now=gateway.now(), key=self._random.choice(KEYS)
-            )
+            draft = draft_of(STORY[step % len(STORY)], data, now=gateway.now(), key=self._random.choice(KEYS))
             try:
                 await gateway.publisher.publish(draft)
             except StoreError:
