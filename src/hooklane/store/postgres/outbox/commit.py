@@ -39,9 +39,9 @@ WITH mine AS MATERIALIZED (
 )
 SELECT hooklane.now_ms(), ARRAY(SELECT pid FROM mine), set_config('synchronous_commit', 'on', true)
 """
-# It sets the head itself and never lowers it, neither the row's nor that of an ack that was not folded yet. Where the row
-# is at this head already, it must show the attempt before this one, or this one: then the same commit is repeated. A
-# recovery has bumped rev, so an owner's late or repeated write cannot undo what a person did.
+# It sets the head itself and never lowers it, neither the row's nor that of an ack that was not folded yet. Where the
+# row is at this head already, it must show the attempt before this one, or this one: then the same commit is repeated.
+# A recovery has bumped rev, so an owner's late or repeated write cannot undo what a person did.
 _HOLD = """
 INSERT INTO hooklane.lane AS l (lane_id, tenant, head, acked, state, attempts, next_at, rev, reason, since)
 SELECT w.lane_id, t.tenant, w.head, 0, w.state, w.attempts, w.next_at, w.rev, w.reason,

@@ -104,7 +104,7 @@ class Group:
     def _lanes_of(self, draft: Draft) -> list[Lane]:
         """As far as the cache knows: a lane that is missed here is met by the commit itself."""
         try:
-            places = self.placer(draft.event, draft.asked, self.cache.endpoints.get(draft.event.tenant, ()))
+            places = self.placer(draft.event, draft.asked, self.cache.of(draft.event.tenant))
         except InvalidEvent:
             return []  # the commit will refuse it
         return [(place.endpoint_id, place.key) for place in places if place.key is not None]
