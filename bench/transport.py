@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
+from bench.crowd import run_crowd
+from bench.hostile import hostile_server
 
 from hooklane.model.exchange import Answer, Result, Target
 from hooklane.sender.egress import EgressGuard
@@ -183,6 +185,10 @@ def main() -> None:
     options.add_argument("--hostile", type=int, default=1_000)
     chosen = options.parse_args()
     speed(chosen.seconds, chosen.rounds, chosen.connections)
+    if chosen.hostile:
+        with hostile_server() as healthy_port, hostile_server() as hostile_port:
+            crowd = run_crowd(hostile_port, healthy_port, endpoints=chosen.hostile, timeout_ms=5_000, every_ms=2)
+            print(uvloop.run(crowd))
 
 
 if __name__ == "__main__":

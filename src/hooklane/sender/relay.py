@@ -38,6 +38,7 @@ from hooklane.telemetry.deliveries import Fenced, Listener, Queued, Recorded, Se
 COMMIT_MAX = 2_000
 FETCH_LANES_MAX = 256
 RETRY_MS_MAX = 2_000
+CLOCK_SLACK_MS = 100
 
 
 class Relay:
@@ -136,7 +137,11 @@ class Relay:
         return Instant(boot_now() + self._skew)
 
     def set_time(self, store_now: Instant) -> None:
-        self._skew = store_now - boot_now()
+        skew = store_now - boot_now()
+        # The answer was on its way for a while, so small differences mean nothing; followed, they would make waits
+        # a little shorter than the schedule.
+        if abs(skew - self._skew) > CLOCK_SLACK_MS:
+            self._skew = skew
 
     def put(self, *inputs: Input) -> None:
         """Tell the engine; it takes its next turn with everything that gathers until then."""

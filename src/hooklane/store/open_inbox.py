@@ -29,4 +29,8 @@ def _by_url(url: str) -> InboxStore:
         from hooklane.store.memory.inbox import MemoryInbox
 
         return MemoryInbox()
+    if scheme.partition("+")[0] in ("postgresql", "postgres"):
+        from hooklane.store.postgres.inbox.store import by_url
+
+        return by_url(url)
     raise ConfigError([f"an inbox is kept at sqlite:///…, postgresql://… or memory://, got {scheme}:"])

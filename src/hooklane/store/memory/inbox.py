@@ -137,7 +137,7 @@ class MemorySession:
     def handing_over(self) -> None:
         pass  # there is nothing that a handler could commit
 
-    def taking_back(self) -> None:
+    def taking_back(self, error: BaseException | None = None) -> None:
         pass
 
     def commit(self) -> None:
@@ -208,7 +208,7 @@ class AsyncMemorySession:
     async def handing_over(self) -> None:
         pass
 
-    async def taking_back(self) -> None:
+    async def taking_back(self, error: BaseException | None = None) -> None:
         pass
 
     async def commit(self) -> None:

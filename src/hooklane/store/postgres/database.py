@@ -130,7 +130,7 @@ class Database:
             return await self._in(connection, flow, READ)
 
     async def once(self, statement: Statement) -> Rows:
-        """One statement that is a transaction of its own: no round trips but its own, where no pooler stands between."""
+        """One statement that is a transaction of its own: one round trip, where no pooler stands between."""
         async with self.connection() as connection:
             if self.is_pooled:
                 return await self._in(connection, lambda: _single(statement), WRITE.format(lock_wait_ms=LOCK_WAIT_MS))
@@ -245,4 +245,3 @@ def opening(url: str) -> Iterator[None]:
 
 def _address(url: str) -> str:
     return re.sub(r"//[^@/]*@", "//", url.partition("?")[0])
-

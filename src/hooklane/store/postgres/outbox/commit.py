@@ -39,9 +39,9 @@ WITH mine AS MATERIALIZED (
 )
 SELECT hooklane.now_ms(), ARRAY(SELECT pid FROM mine), set_config('synchronous_commit', 'on', true)
 """
-# It sets the head itself and never lowers it: acks that were not folded yet may be ahead of the row. Where the row is at
-# this head already, it must show the attempt before this one, or this one: then the same commit is being repeated. A
-# recovery has bumped rev, so an owner's late or repeated write cannot undo what a person did.
+# It sets the head itself and never lowers it, neither the row's nor that of an ack that was not folded yet. Where the
+# row is at this head already, it must show the attempt before this one, or this one: then the same commit is repeated.
+# A recovery has bumped rev, so an owner's late or repeated write cannot undo what a person did.
 _HOLD = """
 INSERT INTO hooklane.lane AS l (lane_id, tenant, head, acked, state, attempts, next_at, rev, reason, since)
 SELECT w.lane_id, t.tenant, w.head, 0, w.state, w.attempts, w.next_at, w.rev, w.reason,
@@ -50,7 +50,8 @@ FROM unnest(:lanes::bigint[], :heads::bigint[], :states::text[], :attempts::inte
     :revs::bigint[], :reasons::text[], :sinces::bigint[])
     AS w (lane_id, head, state, attempts, next_at, rev, reason, since)
 JOIN hooklane.lane_tail t USING (lane_id)
-WHERE w.rev = 0 OR EXISTS (SELECT 1 FROM hooklane.lane x WHERE x.lane_id = w.lane_id)
+WHERE (w.rev = 0 OR EXISTS (SELECT 1 FROM hooklane.lane x WHERE x.lane_id = w.lane_id))
+  AND NOT EXISTS (SELECT 1 FROM hooklane.ack k WHERE k.lane_id = w.lane_id AND k.head > w.head)
 ORDER BY w.lane_id
 ON CONFLICT (lane_id) DO UPDATE SET head = excluded.head, state = excluded.state, attempts = excluded.attempts,
     next_at = excluded.next_at, reason = excluded.reason, since = excluded.since
@@ -59,14 +60,15 @@ WHERE l.rev = excluded.rev
   AND (l.state <> 'blocked' OR (excluded.state = 'blocked' AND l.attempts = excluded.attempts))
 RETURNING lane_id
 """
-# The head passes what is given up, by the endpoint's policy or because the endpoint is deleted. A repeat finds it passed.
+# The head passes what is given up, by policy or because the endpoint is deleted. A repeat finds it passed.
 _PASS = """
 WITH passed AS (
     INSERT INTO hooklane.lane AS l (lane_id, tenant, head, rev, since)
     SELECT w.lane_id, t.tenant, w.upto + 1, w.rev, coalesce(nullif(w.at, 0), hooklane.now_ms())
     FROM unnest(:lanes::bigint[], :uptos::bigint[], :revs::bigint[], :ats::bigint[]) AS w (lane_id, upto, rev, at)
     JOIN hooklane.lane_tail t USING (lane_id)
-    WHERE w.rev = 0 OR EXISTS (SELECT 1 FROM hooklane.lane x WHERE x.lane_id = w.lane_id)
+    WHERE (w.rev = 0 OR EXISTS (SELECT 1 FROM hooklane.lane x WHERE x.lane_id = w.lane_id))
+      AND NOT EXISTS (SELECT 1 FROM hooklane.ack k WHERE k.lane_id = w.lane_id AND k.head > w.upto + 1)
     ORDER BY w.lane_id
     ON CONFLICT (lane_id) DO UPDATE SET head = excluded.head, since = excluded.since,
         state = CASE WHEN l.head < excluded.head THEN 'active' ELSE l.state END,
@@ -125,7 +127,7 @@ INSERT INTO hooklane.attempt
 SELECT * FROM unnest(:lanes::bigint[], :seqs::bigint[], :starts::bigint[], :attempts::integer[], :tenants::text[],
     :tooks::double precision[], :outcomes::text[], :statuses::integer[], :failures::text[], :saids::text[],
     :details::bytea[])
-ON CONFLICT DO NOTHING
+ON CONFLICT DO NOTHING RETURNING lane_id, seq, started_at, attempt
 """
 
 
@@ -181,8 +183,9 @@ def commit(worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> F
     stale = (yield from _write_ordered(ordered)) | (yield from _write_loose(loose))
     written = [w for w in others if isinstance(w, Settlement) and w.send.lane_id not in stale]
     yield from _bury([one for one in written if isinstance(one.outcome, Dead)])
-    yield from _disable({one.send.endpoint.id for one in written if isinstance(one.outcome, Gone)})
-    yield from _log(written)
+    logged = yield from _log(written)
+    # Only by a write that is made for the first time: a person may have resumed the endpoint since.
+    yield from _disable({one.send.endpoint.id for one in logged if isinstance(one.outcome, Gone)})
     return report_of(rows, writes, stale)
 
 
@@ -288,7 +291,7 @@ def _bury(settlements: Sequence[Settlement]) -> Flow[None]:
     yield Statement(
         _BURY,
         {
-            "ids": [dead_letter_id(send.event, send.endpoint.id) for send in sends],
+            "ids": [dead_letter_id(send.event.id, send.event.created_at, send.endpoint.id) for send in sends],
             "tenants": [send.event.tenant for send in sends],
             "endpoints": [send.endpoint.id for send in sends],
             "lanes": [send.lane_id for send in sends],
@@ -307,12 +310,13 @@ def _disable(endpoint_ids: set[str]) -> Flow[None]:
         yield from disable_endpoint(endpoint_id)
 
 
-def _log(settlements: Sequence[Settlement]) -> Flow[None]:
+def _log(settlements: Sequence[Settlement]) -> Flow[list[Settlement]]:
+    """Those that were not in the log before: the others are repeats."""
     if not settlements:
-        return
+        return []
     fields = [attempt_fields(one) for one in settlements]
     sends = [one.send for one in settlements]
-    yield Statement(
+    rows = yield Statement(
         _LOG,
         {
             "lanes": [send.lane_id for send in sends],
@@ -328,3 +332,5 @@ def _log(settlements: Sequence[Settlement]) -> Flow[None]:
             "details": [one.detail for one in fields],
         },
     )
+    new = {tuple(row) for row in rows}
+    return [one for one in settlements if (one.send.lane_id, one.send.seq, one.send.at, one.send.attempt) in new]

@@ -27,10 +27,9 @@ UNION ALL SELECT 'delivered', coalesce(sum(many), 0)::bigint FROM hooklane.loose
 WHERE tenant = :tenant AND ({_HERE.format("")})
 """
 _BY_STATE = f"""
-SELECT count(*) FILTER (WHERE head > tail), count(*) FILTER (WHERE head <= tail AND state = 'active'),
-    count(*) FILTER (WHERE head <= tail AND state = 'retrying'),
-    count(*) FILTER (WHERE head <= tail AND state = 'blocked')
-FROM ({_ROWS} WHERE {_MINE}) r
+SELECT CASE WHEN head > tail THEN 'idle' WHEN state = 'blocked' THEN 'blocked'
+    WHEN convert_from(p.doc, 'UTF8')::json ->> 'state' IN ('paused', 'disabled') THEN 'paused' ELSE state END, count(*)
+FROM ({_ROWS} WHERE {_MINE}) r LEFT JOIN hooklane.endpoint p ON p.id = r.endpoint_id GROUP BY 1
 """
 _OLDEST = f"""
 SELECT min(at) FROM (
@@ -65,8 +64,10 @@ def ledger(tenant: str, endpoint_id: str | None) -> Flow[Mapping[DeliveryState |
 
 
 def lane_counts(tenant: str | None) -> Flow[Mapping[LaneState, int]]:
-    (row,) = yield Statement(_BY_STATE, {"tenant": tenant})
-    return dict(zip((LaneState.IDLE, LaneState.ACTIVE, LaneState.RETRYING, LaneState.BLOCKED), row, strict=True))
+    counts = dict.fromkeys(LaneState, 0)
+    for state, many in (yield Statement(_BY_STATE, {"tenant": tenant})):
+        counts[LaneState(state)] = many
+    return counts
 
 
 def oldest_pending_at(tenant: str | None) -> Flow[Instant | None]:

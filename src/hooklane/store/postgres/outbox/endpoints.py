@@ -10,8 +10,8 @@ from hooklane.store.caller.flow import Flow, Statement
 from hooklane.store.codec import decode_endpoint, encode_endpoint
 
 _READ = "SELECT doc FROM hooklane.endpoint WHERE id = :id"
-_LIST = "SELECT doc FROM hooklane.endpoint WHERE tenant = coalesce(:tenant::text, tenant) ORDER BY id"
-# The counter's lock is held until the commit: revisions become visible in order, and two creators of one id queue up here.
+_LIST = "SELECT doc FROM hooklane.endpoint WHERE tenant = coalesce(:tenant::text, tenant)"
+# The counter's lock is held until the commit: revisions become visible in order, and creators of one id queue up.
 _NEXT_REV = Statement("UPDATE hooklane.counter SET value = value + 1 WHERE name = 'endpoint' RETURNING value")
 _WRITE = """
 INSERT INTO hooklane.endpoint (id, tenant, doc, rev) VALUES (:id, :tenant, :doc, :rev)
@@ -47,4 +47,4 @@ def read_endpoint(endpoint_id: str) -> Flow[Endpoint | None]:
 
 def read_endpoints(tenant: str | None) -> Flow[Sequence[Endpoint]]:
     rows = yield Statement(_LIST, {"tenant": tenant})
-    return [decode_endpoint(doc) for (doc,) in rows]
+    return sorted((decode_endpoint(doc) for (doc,) in rows), key=lambda one: (one.created_at, one.id))

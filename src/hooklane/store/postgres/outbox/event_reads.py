@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 
 from hooklane.model.event import Event
-from hooklane.model.ids import new_id
+from hooklane.model.ids import attempt_id
 from hooklane.model.lane import DeliveryState, LaneId
 from hooklane.store.caller.flow import Flow, Statement
 from hooklane.store.codec import decode_detail
+from hooklane.store.cursors import number_of
 from hooklane.store.postgres.outbox.lanes import LANE_COLUMNS, LANES
-from hooklane.store.reads import AttemptRow, Delivery, EventFilter, Page, number_of
+from hooklane.store.reads import AttemptRow, Delivery, EventFilter, Page
 
 _EVENT = "e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of"
 _ONE = f"SELECT {_EVENT} FROM hooklane.event e WHERE e.tenant = :tenant AND e.id = :id"
@@ -169,9 +170,8 @@ def attempts(tenant: str, event_id: str) -> Flow[list[AttemptRow]]:
 
 def _attempt(event_id: str, endpoint_id: str, seq: int | None, row: Sequence[Any]) -> AttemptRow:
     lane_id, _, started_at, attempt, took_ms, outcome, status, failure, said, detail = row
-    chance = f"{lane_id}.{seq}.{attempt}".encode().ljust(10, b".")[:10]
     return AttemptRow(
-        id=new_id("att", started_at, chance=chance),
+        id=attempt_id(lane_id, seq or 1, attempt, started_at),
         event_id=event_id,
         endpoint_id=endpoint_id,
         seq=seq,
@@ -181,5 +181,5 @@ def _attempt(event_id: str, endpoint_id: str, seq: int | None, row: Sequence[Any
         outcome=outcome,
         status=status,
         failure=failure,
-        detail={**decode_detail(detail), **({"receiver_outcome": said} if said else {})},
+        detail=decode_detail(detail, said),
     )

@@ -8,22 +8,31 @@ from typing import Any
 from hooklane.model.clock import Instant
 from hooklane.model.lane import LaneId, LaneState
 from hooklane.store.caller.flow import Flow, Statement
+from hooklane.store.cursors import number_of, rank_and_lane_of
 from hooklane.store.postgres.outbox.event_reads import deliveries_at
 from hooklane.store.postgres.outbox.lanes import LANE_COLUMNS, LANES
-from hooklane.store.reads import DeadLetter, Delivery, LaneView, Page, number_of, rank_and_lane_of
+from hooklane.store.reads import DeadLetter, Delivery, LaneView, Page
 
-RANKS = {LaneState.BLOCKED: 0, LaneState.RETRYING: 1, LaneState.ACTIVE: 2, LaneState.IDLE: 3}
+RANKS = {
+    LaneState.BLOCKED: 0,
+    LaneState.RETRYING: 1,
+    LaneState.PAUSED: 2,
+    LaneState.ACTIVE: 3,
+    LaneState.IDLE: 4,
+}
+STATES = {rank: state for state, rank in RANKS.items()}
 
 _ROWS = f"""
 SELECT {LANE_COLUMNS}, CASE WHEN a.head > coalesce(l.head, 1) THEN NULL ELSE l.reason END AS reason,
-    coalesce(CASE WHEN a.head > coalesce(l.head, 1) THEN a.at END, l.since) AS since
-{LANES.format(acks="")}
+    coalesce(CASE WHEN a.head > coalesce(l.head, 1) THEN a.at END, l.since) AS since,
+    coalesce(convert_from(p.doc, 'UTF8')::json ->> 'state' IN ('paused', 'disabled'), false) AS paused
+{LANES.format(acks="")} LEFT JOIN hooklane.endpoint p ON p.id = t.endpoint_id
 """
 _VIEWS = """
 SELECT v.lane_id, v.endpoint_id, v.key, v.head, v.tail, v.state, v.attempts, v.next_at, v.since, v.reason, d.id,
     e.id, e.type, v.rank
-FROM (SELECT r.*, CASE WHEN head > tail THEN 3 WHEN state = 'blocked' THEN 0 WHEN state = 'retrying' THEN 1 ELSE 2 END
-      AS rank FROM ({rows}) r) v
+FROM (SELECT r.*, CASE WHEN head > tail THEN 4 WHEN state = 'blocked' THEN 0 WHEN paused THEN 2
+      WHEN state = 'retrying' THEN 1 ELSE 3 END AS rank FROM ({rows}) r) v
 LEFT JOIN hooklane.lane_event le ON le.lane_id = v.lane_id AND le.seq = v.head
 LEFT JOIN hooklane.event e ON e.n = le.event_n
 LEFT JOIN hooklane.dead_letter d ON d.lane_id = v.lane_id AND d.seq = v.head AND d.state = 'open'
@@ -83,12 +92,12 @@ def lanes(
 
 
 def _view(row: Sequence[Any]) -> LaneView:
-    lane_id, endpoint_id, key, head, tail, state, attempts, next_at, since, reason, letter, event_id, type_, _ = row
+    lane_id, endpoint_id, key, head, tail, _, attempts, next_at, since, reason, letter, event_id, type_, rank = row
     return LaneView(
         lane_id=lane_id,
         endpoint_id=endpoint_id,
         key=key,
-        state=LaneState.IDLE if head > tail else LaneState(state),
+        state=STATES[rank],
         head=head,
         tail=tail,
         attempts=attempts,

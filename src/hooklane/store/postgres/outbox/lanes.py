@@ -13,8 +13,8 @@ from hooklane.store.caller.flow import Flow, Rows, Statement
 from hooklane.store.codec import decode_endpoint
 from hooklane.store.outbox import Load, News
 
-# A head comes from the acks that were not folded yet or from the lane, whichever is further on; what the lane says of an
-# older head (attempts, time, state) does not hold for a newer one.
+# A head comes from the acks that were not folded yet or from the lane, whichever is further on; what the lane says of
+# an older head (attempts, time, state) does not hold for a newer one.
 LANE_COLUMNS = """
     t.lane_id, t.pid, t.endpoint_id, t.key, greatest(l.head, a.head, 1) AS head, t.tail,
     CASE WHEN a.head > coalesce(l.head, 1) THEN 'active' ELSE coalesce(l.state, 'active') END AS state,
@@ -39,6 +39,7 @@ _SNAPSHOT = Statement(
     " (SELECT value FROM hooklane.counter WHERE name = 'endpoint')"
 )
 _ENDPOINTS = Statement("SELECT doc FROM hooklane.endpoint ORDER BY id")
+_HELD = "SELECT pid, epoch FROM hooklane.part WHERE owner = :worker"
 _LOAD_LANES = f"""
 SELECT {LANE_COLUMNS} {LANES.format(acks="WHERE pid = ANY(:pids::integer[])")}
 WHERE t.pid = ANY(:pids::integer[]) AND t.tail >= greatest(l.head, a.head, 1)
@@ -47,7 +48,7 @@ _LOAD_LOOSE = f"{_LOOSE} WHERE pid = ANY(:pids::integer[]) AND state IN ('queued
 
 # --- poll ---
 
-# One statement, hence one snapshot, whose own description comes along: what it did not see is what the next one asks for.
+# One statement, hence one snapshot, whose own description comes along: what it did not see is what the next asks for.
 # A position (a sequence, a time) would miss a transaction that commits late.
 _POLL = """
 WITH fresh AS (
@@ -111,10 +112,11 @@ class Mark:
         return cls(xmax, tuple(xip.split(",")) if xip else (), rev)
 
 
-def load(epochs: Mapping[int, int]) -> Flow[Load]:
-    """Run it on one snapshot: the mark must say exactly what was seen."""
-    pids = list(epochs)
+def load(worker: str, epochs: Mapping[int, int]) -> Flow[Load]:
+    """Run it on one snapshot: the mark must say exactly what was seen. What is not ours any more is left out."""
     ((snapshot, now, rev),) = yield _SNAPSHOT
+    held = yield Statement(_HELD, {"worker": worker})
+    pids = [pid for pid, epoch in held if epochs.get(pid) == epoch]
     lanes: dict[int, list[LaneRow]] = {pid: [] for pid in pids}
     for query in (_LOAD_LANES, _LOAD_LOOSE):
         for row in (yield Statement(query, {"pids": pids})):

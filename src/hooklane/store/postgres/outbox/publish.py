@@ -76,11 +76,16 @@ Name = tuple[str, str]
 
 @dataclass(slots=True)
 class EndpointCache:
-    """The endpoints as of a revision, so that a busy publisher does not decode them for every commit."""
+    """The endpoints as of a revision, so that a busy publisher does not decode them for every commit.
 
-    rev: int = -1
-    endpoints: Mapping[str, Sequence[Endpoint]] = field(default_factory=dict)
-    """By tenant."""
+    Threads may share it: the pair is replaced as a whole.
+    """
+
+    known: tuple[int, Mapping[str, Sequence[Endpoint]]] = (-1, {})
+    """A revision, and the endpoints by tenant."""
+
+    def of(self, tenant: str) -> Sequence[Endpoint]:
+        return self.known[1].get(tenant, ())
 
 
 @dataclass(slots=True)
@@ -128,13 +133,15 @@ def _read_endpoints(rev: int, cache: EndpointCache) -> Flow[Mapping[str, Sequenc
 
     The revision is read first, so what is kept under it can only be newer.
     """
-    if rev != cache.rev:
+    known, endpoints = cache.known
+    if rev != known:
         by_tenant: dict[str, list[Endpoint]] = {}
         for (doc,) in (yield _ENDPOINTS):
             endpoint = decode_endpoint(doc)
             by_tenant.setdefault(endpoint.tenant, []).append(endpoint)
-        cache.rev, cache.endpoints = rev, by_tenant
-    return cache.endpoints
+        cache.known = rev, by_tenant
+        return by_tenant
+    return endpoints
 
 
 # --- names ---

@@ -8,7 +8,8 @@ from hooklane.store.outbox import Recovery
 
 _FIND = """
 SELECT d.lane_id, d.endpoint_id, t.key, d.seq, coalesce(t.tail - d.seq, 0), coalesce(t.pid, o.pid)
-FROM hooklane.dead_letter d LEFT JOIN hooklane.lane_tail t USING (lane_id) LEFT JOIN hooklane.loose o ON o.n = -d.lane_id
+FROM hooklane.dead_letter d LEFT JOIN hooklane.lane_tail t USING (lane_id)
+LEFT JOIN hooklane.loose o ON o.n = -d.lane_id
 WHERE d.tenant = :tenant AND d.id = :id AND d.state = 'open'
 """
 _REPLAY_LOOSE = """

@@ -72,6 +72,9 @@ class PostgresOutbox:
         """As promised, but for a draft that meets a lock of somebody's open transaction: that one is `busy`."""
         return await self._group.publish(drafts)
 
+    async def publish_all(self, drafts: Sequence[Draft]) -> PublishReport:
+        return await self._group.publish_all(drafts)
+
     # endpoints
 
     async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None) -> bool:
@@ -101,7 +104,7 @@ class PostgresOutbox:
         await self.db.write(lambda: workers.leave(worker))
 
     async def load(self, worker: str, epochs: Mapping[int, int]) -> Load:
-        return await self.db.read(lambda: lanes.load(epochs))
+        return await self.db.read(lambda: lanes.load(worker, epochs))
 
     async def poll(self, worker: str, pids: Sequence[int], mark: Any) -> News:
         return lanes.news_of(await self.db.once(lanes.poll_statement(pids, mark)))

@@ -54,8 +54,8 @@ DELETE FROM hooklane.idempotency WHERE (tenant, name) IN (
       AND NOT EXISTS (SELECT 1 FROM hooklane.event e WHERE e.n = i.event_n)
     ORDER BY i.created_at LIMIT :most::bigint)
 """
-# Address and secrets go when nothing is owed, and when no transaction runs that may have seen the endpoint alive: such a
-# one may still publish to it. The day of grace covers those that this role is not shown.
+# Address and secrets go when nothing is owed, and when no transaction runs that may have seen the endpoint alive: such
+# a one may still publish to it. The day of grace covers those that this role is not shown.
 _PRUNE_ENDPOINTS = """
 DELETE FROM hooklane.endpoint e
 WHERE convert_from(e.doc, 'UTF8')::json ->> 'state' IN ('draining', 'cancelling')

@@ -129,6 +129,7 @@ class Guarded:
     def __init__(self, path: str) -> None:
         self.conn = connect(path)
         self.handed_over = False
+        self.refused = False
         self._wait_ms = -1
         self.conn.set_authorizer(self._authorize)
 
@@ -141,6 +142,7 @@ class Guarded:
 
     def _authorize(self, action: int, what: str | None, *_: str | None) -> int:
         if self.handed_over and action == sqlite3.SQLITE_TRANSACTION:
+            self.refused = True
             return sqlite3.SQLITE_DENY
         return sqlite3.SQLITE_OK
 
@@ -164,13 +166,15 @@ class SqliteSession:
     def handing_over(self) -> None:
         self._guarded.handed_over = True
 
-    def taking_back(self) -> None:
-        conn = self._guarded.conn
-        self._guarded.handed_over = False
+    def taking_back(self, error: BaseException | None = None) -> None:
+        guarded, conn = self._guarded, self._guarded.conn
+        refused, guarded.handed_over, guarded.refused = guarded.refused, False, False
         conn.row_factory = None
         conn.text_factory = str
-        if not conn.in_transaction:
-            raise TransactionMisused("the transaction that the handler was given is over: hooklane commits it")
+        if refused or not conn.in_transaction:
+            raise TransactionMisused(
+                "the handler has tried to commit or roll back tx itself: hooklane does it, when it returns"
+            ) from error
 
     def commit(self) -> None:
         with errors_named(self._store.path):
@@ -212,8 +216,8 @@ class AsyncSqliteSession:
     async def handing_over(self) -> None:
         self._session.handing_over()
 
-    async def taking_back(self) -> None:
-        self._session.taking_back()
+    async def taking_back(self, error: BaseException | None = None) -> None:
+        self._session.taking_back(error)
 
     async def commit(self) -> None:
         await self._in_thread(self._session.commit)

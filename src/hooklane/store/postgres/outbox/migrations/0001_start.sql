@@ -92,6 +92,7 @@ CREATE TABLE hooklane.ack (
     tenant text NOT NULL,
     at bigint NOT NULL
 );
+CREATE INDEX ack_of_lane ON hooklane.ack (lane_id, head);
 
 -- Events without order. Inserted by publish, removed by the fenced ack: a row that is queued or retrying is owed.
 CREATE SEQUENCE hooklane.loose_n AS bigint;
