@@ -41,8 +41,8 @@ if MODE == "inline":
 
 def deliver() -> None:
     for number in range(EVENTS):
-        while inbox.receive(signed(f"evt_{number}")).status != 200:
-            pass
+        request = signed(f"evt_{number}")
+        until(lambda request=request: inbox.receive(request).status == 200, what="an event that is taken")  # type: ignore[misc]
 
 
 threads = [threading.Thread(target=deliver) for _ in range(COPIES)]
@@ -51,7 +51,6 @@ for thread in threads:
 for thread in threads:
     thread.join()
 armed.set()
-while inbox.run_once():
-    pass
+until(lambda: inbox.run_once() == 0, what="nothing left to do")
 print("done", flush=True)
 inbox.close()

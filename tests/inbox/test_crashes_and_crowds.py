@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from tests.inbox.conftest import World
 from tests.inbox.kit import outcome, own_source, signed, statuses
-from tests.support.processes import Child
+from tests.support.processes import Child, until
 
 from hooklane.errors import StoreUnavailable
 from hooklane.model.clock import wall_now
@@ -73,10 +73,9 @@ def test_killed_at_any_point_and_delivered_again_there_is_one_effect(
 
     inbox = sql_world.inbox(mode, clock=wall_now)
     own_source(inbox, order="none").on("*", name="effect")(sql_world.effect)
-    while inbox.receive(signed("evt_0")).status != 200:
-        pass  # the dead process's transaction is not over yet
-    while inbox.run_once():
-        pass
+    # The dead process's transaction may not be over yet.
+    until(lambda: inbox.receive(signed("evt_0")).status == 200, what="a redelivery that is taken")
+    until(lambda: inbox.run_once() == 0, what="nothing left to do")
     assert (sql_world.effects(), statuses(inbox)) == (["evt_0"], ["completed"])
 
 

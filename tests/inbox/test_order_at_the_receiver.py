@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.inbox.conftest import World
-from tests.inbox.kit import header, outcome, own_source, signed, statuses
+from tests.inbox.kit import beat_through, header, outcome, own_source, signed, statuses
 
 from hooklane.core.admission.failures import RetryPolicy
 from hooklane.errors import ConfigError, Reject, Retry
@@ -145,8 +145,6 @@ def test_an_old_seq_is_stopped_by_the_cursor_even_when_its_row_is_gone(world: Wo
     for seq in (1, 2):
         inbox.receive(in_lane(seq))
     drain(inbox, world)
-    from tests.inbox.test_promises_of_receiving import beat_through
-
     beat_through(inbox, world.clock, days=31)
     assert inbox.prune().rows == 2
     again = inbox.receive(in_lane(1, at=world.clock.now))
@@ -287,15 +285,9 @@ def stamped(number: int, at: Any, *, entity: str = "sub_1", type: str = "sub.upd
     return Request.of("POST", "http://x/webhooks/shop", {}, json.dumps(body).encode())
 
 
-def shop(inbox: Any, handler: Any, **options: Any) -> Any:
-    from hooklane.core.verify.places import InBody
-
-    source = inbox.source("shop", profile="standard_webhooks", unsafe=True)
-    from dataclasses import replace
-
-    source.profile = replace(source.profile, id=(InBody("id"),), data="")
+def shop(inbox: Any, handler: Any, **options: Any) -> None:
+    source = inbox.source("shop", profile="standard_webhooks", unsafe=True, event_id="id")
     source.on("*", order=latest(key="data.object.id", at="created", **options))(handler)
-    return source
 
 
 @pytest.mark.parametrize("mode", ["durable", "inline"])
