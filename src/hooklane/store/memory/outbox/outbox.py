@@ -50,6 +50,9 @@ class MemoryOutbox:
     async def publish(self, drafts: Sequence[Draft]) -> PublishReport:
         return publishing.publish(self.tables, drafts)
 
+    async def publish_all(self, drafts: Sequence[Draft]) -> PublishReport:
+        return publishing.publish_all(self.tables, drafts)
+
     async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None) -> bool:
         return publishing.save_endpoint(self.tables, endpoint, expect)
 
@@ -130,7 +133,7 @@ class MemoryOutbox:
         return reading.deliveries(self.tables, tenant, event_ids)
 
     async def attempts(self, tenant: str, event_id: str) -> Sequence[AttemptRow]:
-        return [self.tables.attempts[one] for one in self.tables.attempts_of.get((tenant, event_id), ())]
+        return list(reading.attempts(self.tables, tenant, event_id))
 
     async def lane(self, tenant: str, endpoint_id: str, key: str) -> LaneView | None:
         lane_id = self.tables.lane_ids.get((endpoint_id, key))

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from hooklane.model.attempt import Settlement
 from hooklane.model.clock import START, Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.lane import PARTITIONS, LaneId, LaneRow, LaneState
 from hooklane.store.outbox import Published, StoreOptions
-from hooklane.store.reads import AttemptRow
 
 
 @dataclass(slots=True)
@@ -108,8 +108,8 @@ class Tables:
     by_pid: list[dict[LaneId, None]] = field(default_factory=lambda: [{} for _ in range(PARTITIONS)])
     workers: dict[str, Instant] = field(default_factory=dict)
     graves: dict[str, Grave] = field(default_factory=dict)
-    attempts: list[AttemptRow] = field(default_factory=list)
-    attempts_of: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    attempts: dict[tuple[str, str], list[Settlement]] = field(default_factory=dict)
+    """The log, by (tenant, event)."""
     audit: list[AuditLine] = field(default_factory=list)
     growth: list[tuple[LaneId, int]] = field(default_factory=list)
     """Every stamp in commit order: a position in it is a poll's mark."""
@@ -121,6 +121,11 @@ class Tables:
         self.lanes[lane.id] = lane
         self.by_pid[lane.pid][lane.id] = None
         return lane
+
+    def remove_lane(self, lane: Lane) -> None:
+        del self.lanes[lane.id], self.by_pid[lane.pid][lane.id]
+        if lane.key is not None:
+            del self.lane_ids[lane.endpoint_id, lane.key]
 
     def head_of(self, lane: Lane) -> int:
         """The larger of both tables: an ack that is not folded yet counts."""
