@@ -73,8 +73,7 @@ class Meter:
         lanes = await reads.lane_counts()
         oldest = await reads.oldest_pending_at()
         for state in LaneState:
-            if state is not LaneState.PAUSED:
-                self._lanes.labels(state).set(lanes.get(state, 0))
+            self._lanes.labels(state).set(lanes.get(state, 0))
         self._backlog.set(sum(ledger.get(state, 0) for state in _OWED))
         self._dead.labels("sender").set(ledger.get(DeliveryState.DEAD, 0))
         self._oldest.set(0 if oldest is None else max(0.0, time.time() - oldest / 1000))
