@@ -6,8 +6,10 @@ import pytest
 from tests.support.gateway import gateway
 
 
-@pytest.fixture(params=["sqlite"])
+@pytest.fixture(params=["sqlite", "postgres"])
 def store_url(request, tmp_path):
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres_url")
     return f"sqlite:///{tmp_path}/hooklane.db"
 
 

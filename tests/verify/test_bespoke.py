@@ -14,7 +14,7 @@ from hooklane.core.verify import Handshake, Messages, keyring, unseal
 from hooklane.errors import VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Message, Request
-from hooklane.testing.credentials import PAYPAL_CERT_URL, credentials, paypal_certificate
+from hooklane.testing.credentials import CERTIFIED, certificate, credentials
 from hooklane.testing.forge import Draft, forge, forge_batch
 from hooklane.testing.seal import seal
 
@@ -83,15 +83,15 @@ class TestPayPal:
         assert refusal(self.request(), self.profile, self.ring(certificates=lambda url: b"x")) == "malformed"
 
     def test_a_certificate_of_another_authority_is_refused(self):
-        paypal_certificate.cache_clear()
-        *_, other_root = paypal_certificate()
+        *_, other_root = certificate("other.paypal.com")
 
         assert refusal(self.request(), self.profile, self.ring(roots=other_root)) == "mismatch"
 
     def test_a_certificate_for_another_name_is_refused(self):
-        *_, root = paypal_certificate()
+        _, leaf, root = certificate("paypal.com.evil.test")
+        ring = self.ring(certificates=lambda url: leaf, roots=root)
 
-        assert refusal(self.request(), self.profile, self.ring(certificates=lambda url: root)) == "malformed"
+        assert refusal(self.request(), self.profile, ring) == "mismatch"
 
     def test_a_certificate_outside_its_time_is_refused(self):
         for moment in (Instant(0), Instant(2_500_000_000_000)):
@@ -106,7 +106,7 @@ class TestPayPal:
 
     def test_the_pinned_url_is_the_one_that_is_looked_up(self):
         asked: list[str] = []
-        _, leaf, _ = paypal_certificate()
+        _, leaf, _ = certificate(CERTIFIED["paypal"][0])
 
         def certificates(url: str) -> bytes:
             asked.append(url)
@@ -114,7 +114,7 @@ class TestPayPal:
 
         refusal(self.request(), self.profile, self.ring(certificates=certificates, roots=None))
 
-        assert asked == [PAYPAL_CERT_URL]
+        assert asked == [CERTIFIED["paypal"][1]]
 
 
 class TestAdyen:
@@ -280,3 +280,110 @@ def test_a_mailgun_event_can_be_changed_for_who_sees_it_so_it_proves_no_id_and_n
     assert isinstance(message, Message)
     assert (message.id_signed, message.event_time) == (False, None)
     assert message.delivery_id
+
+
+class TestAmazon:
+    """Amazon signs for anyone, so the topic must be ours, and the certificate Amazon's."""
+
+    profile = find_profile("sns")
+    held = credentials(profile)
+    keys = keyring(profile, [held.secret], **held.options)
+
+    def document(self) -> dict:
+        return json.loads(forge(self.profile, self.held, "subject", {"n": 1}, id="m1", at=AT).body)
+
+    def refusal(self, document: dict) -> str | None:
+        return refusal(Request.of("POST", "/", {}, json.dumps(document).encode()), self.profile, self.keys)
+
+    def test_a_notification_of_our_topic_is_accepted(self):
+        assert self.refusal(self.document()) is None
+
+    @pytest.mark.parametrize("name", ["Message", "MessageId", "Subject", "Timestamp"])
+    def test_no_signed_member_can_be_changed_or_left_out(self, name):
+        document = self.document()
+
+        assert self.refusal({**document, name: document[name] + "x"}) == "mismatch"
+        del document[name]
+        assert self.refusal(document) in ("mismatch", "malformed")
+
+    def test_another_topic_is_refused_though_amazon_signed(self):
+        other = credentials(self.profile, "attacker")
+        request = forge(self.profile, other, "subject", {}, id="m1", at=AT)
+
+        assert refusal(request, self.profile, self.keys) == "mismatch"
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "https://evil.test/x.pem",
+            "https://sns.us-east-1.amazonaws.com.evil.test/x.pem",
+            "http://sns.us-east-1.amazonaws.com/x.pem",
+            "https://sns.evil.test/sns.us-east-1.amazonaws.com/x.pem",
+            "https://bucket.s3.amazonaws.com/x.pem",
+            "https://sns.us-east-1.amazonaws.com@evil.test/x.pem",
+        ],
+    )
+    def test_no_other_host_is_ever_asked_for_a_certificate(self, url):
+        asked: list[str] = []
+        keys = keyring(self.profile, [self.held.secret], certificates=asked.append)
+        request = Request.of("POST", "/", {}, json.dumps({**self.document(), "SigningCertURL": url}).encode())
+
+        assert refusal(request, self.profile, keys) == "malformed"
+        assert asked == []
+
+    @pytest.mark.parametrize(
+        "change", [{"SignatureVersion": "3"}, {"Signature": "!"}, {"Type": "Other"}, {"Message": 7}, {"Type": ["x"]}]
+    )
+    def test_odd_members_are_refused(self, change):
+        assert self.refusal({**self.document(), **change}) == "malformed"
+
+
+class TestMicrosoftGraph:
+    """Each notification shows the client state; the first request is a question that is answered."""
+
+    profile = find_profile("microsoft_graph")
+    keys = keyring(profile, ["state"])
+
+    def send(self, *states: object) -> Request:
+        items = [{"clientState": state, "changeType": "updated", "resource": "r"} for state in states]
+        return Request.of("POST", "/", {}, json.dumps({"value": items}).encode())
+
+    def test_every_item_must_show_the_state(self):
+        assert refusal(self.send("state", "state"), self.profile, self.keys) is None
+        assert refusal(self.send("state", "other"), self.profile, self.keys) == "mismatch"
+        assert refusal(self.send("state", None), self.profile, self.keys) == "missing_header"
+        assert refusal(self.send(), self.profile, self.keys) == "malformed"
+
+    def test_the_validation_token_comes_back_as_text(self):
+        request = Request.of("POST", "/?validationToken=a%20b", {}, b"")
+
+        shaken = unseal(request, self.profile, self.keys, AT, source="s")
+
+        assert isinstance(shaken, Handshake)
+        assert (shaken.reply.status, shaken.reply.body) == (200, b"a b")
+
+
+def test_sendgrids_published_example_verifies():
+    """Key, signature and payload of the tests of SendGrid's own libraries."""
+    profile = find_profile("sendgrid")
+    key = (
+        "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE83T4O/n84iotIvIW4mdBgQ/7dAfSmpqIM8kF9mN1flpVKS3GRqe62gw+2fNNRaINXvVpiglSI8eN"
+        "Ec6wEA3F+g=="
+    )
+    headers = {
+        "X-Twilio-Email-Event-Webhook-Signature": (
+            "MEUCIGHQVtGj+Y3LkG9fLcxf3qfI10QysgDWmMOVmxG0u6ZUAiEAyBiXDWzM+uOe5W0JuG+luQAbPIqHh89M15TluLtEZtM="
+        ),
+        "X-Twilio-Email-Event-Webhook-Timestamp": "1600112502",
+    }
+    body = (
+        b'[{"email":"hello@world.com","event":"dropped","reason":"Bounced Address",'
+        b'"sg_event_id":"ZHJvcC0xMDk5NDkxOS1MUnpYbF9OSFN0T0doUTRrb2ZTbV9BLTA",'
+        b'"sg_message_id":"LRzXl_NHStOGhQ4kofSm_A.filterdrecv-p3mdw1-756b745b58-kmzbl-18-5F5FC76C-9.0",'
+        b'"smtp-id":"<LRzXl_NHStOGhQ4kofSm_A@ismtpd0039p1iad1.sendgrid.net>","timestamp":1600112492}]\r\n'
+    )
+
+    request = Request.of("POST", "/", headers, body)
+
+    assert refusal(request, profile, keyring(profile, [key])) is None
+    assert refusal(replace(request, body=body.rstrip()), profile, keyring(profile, [key])) == "mismatch"

@@ -57,14 +57,19 @@ def show_one(event: EventId, server: Server = None, db: Db = None, as_json: Json
         found = caller.get(f"{BASE}/{segment(event)}")
         tries = caller.get(f"{BASE}/{segment(event)}/attempts")["items"]
     head = {name: value for name, value in found.items() if name != "deliveries"}
-    deliveries = [
-        (one["endpoint"], one["seq"], one["state"], one["attempts"], one["reason"]) for one in found["deliveries"]
-    ]
+    fields = ("endpoint", "seq", "state", "attempts", "reason")
+    deliveries = [[one[name] for name in fields] for one in found["deliveries"]]
     rows = [
-        (one["started_at"], one["endpoint"], one["attempt"], one["status"] or one["failure"], f"{one['took_ms']:.0f} ms",
-         one["outcome"])
+        (
+            one["started_at"],
+            one["endpoint"],
+            one["attempt"],
+            one["status"] or one["failure"],
+            f"{one['took_ms']:.0f} ms",
+            one["outcome"],
+        )
         for one in tries
-    ]  # fmt: skip
+    ]
     show(
         {**found, "attempts": tries},
         as_json,

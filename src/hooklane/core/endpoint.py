@@ -18,34 +18,13 @@ HEADER_CHARS_MAX = 4_096
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}\Z")
 _HEADER_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?\Z")
-_RESERVED = frozenset(
-    # fmt: off
-    (
-        "accept-encoding",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "expect",
-        "host",
-        "idempotency-key",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "user-agent",
-        "x-attempt",
-        "x-key",
-        "x-prev-seq",
-        "x-replay-of",
-        "x-seq",
-    )
-    # fmt: on
-)
+# fmt: off
+_RESERVED = frozenset({
+    "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host",
+    "idempotency-key", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
+    "transfer-encoding", "upgrade", "user-agent", "x-attempt", "x-key", "x-prev-seq", "x-replay-of", "x-seq",
+})
+# fmt: on
 
 # What each number may be: a limit that is off by three zeros should be told, not obeyed.
 _BOUNDS = {

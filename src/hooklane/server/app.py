@@ -51,7 +51,7 @@ class Api:
             headers = _headers(scope)
             raw_path = scope["raw_path"].decode("ascii", "replace").partition("?")[0]
             route, params = self._router.find(scope["method"], raw_path)
-            self._door.admit(scope["method"], headers, open_on_loopback=route.open_on_loopback)
+            self._door.admit(scope["method"], headers, route.needs)
             query = parse_query(scope["query_string"], route.query)
             body = await _body(headers, receive, route.body_max)
             return await route.run(Call(self.gateway, params, query, headers, body))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from hooklane.config import is_loopback
+from hooklane.server.call import Access
 from hooklane.server.problem import Problem
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
@@ -27,10 +28,11 @@ class Door:
         self.is_open = self._bearer is None
         self.on_loopback = on_loopback
 
-    def admit(self, method: str, headers: Mapping[str, str], *, open_on_loopback: bool = False) -> None:
+    def admit(self, method: str, headers: Mapping[str, str], needs: Access = Access.KEY) -> None:
         """Let the request in, or raise the Problem to answer."""
         if self._bearer is not None:
-            if not (open_on_loopback and self.on_loopback) and not self.knows(headers.get("authorization")):
+            free = needs is Access.NOTHING or (needs is Access.LOOPBACK and self.on_loopback)
+            if not free and not self.knows(headers.get("authorization")):
                 raise Problem("unauthorized", "send the API key as `Authorization: Bearer …`")
         elif not _is_local_name(headers.get("host", "")):
             # A name of somebody else's that points to 127.0.0.1 would make a browser carry calls in here.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -75,6 +76,14 @@ class Param:
 PAGING = (Param("cursor", "where the page starts: `next` of the page before"), Param("limit", "items a page, 1-200"))
 
 
+class Access(StrEnum):
+    """Who may ask without a key."""
+
+    KEY = "key"  # nobody
+    LOOPBACK = "loopback"  # whoever is on this machine, where only this machine can reach the server
+    NOTHING = "nothing"  # everybody: it holds no data
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """One row of the API's table: what is asked for, who answers, and what the documentation says."""
@@ -89,8 +98,7 @@ class Route:
     gives: str = JSON
     query: Sequence[Param] = ()
     body_max: int = json_body.BODY_BYTES_MAX
-    open_on_loopback: bool = False
-    """Health and metrics: no key is asked for where only this machine can reach the server."""
+    needs: Access = Access.KEY
 
 
 def answer(value: Any, status: int = 200, headers: Sequence[tuple[str, str]] = ()) -> Response:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from hooklane import __version__
-from hooklane.server.call import JSON, Call, Response, Route, answer
+from hooklane.server.call import JSON, Access, Call, Response, Route, answer
 from hooklane.server.problem import CODES, MEDIA
 
 
@@ -87,4 +87,13 @@ def _operation(route: Route) -> dict[str, Any]:
     return operation
 
 
-ROUTES = (Route(method="GET", path="/api/openapi.json", run=openapi, summary="This description.", tag="documents"),)
+ROUTES = (
+    Route(
+        method="GET",
+        path="/api/openapi.json",
+        run=openapi,
+        summary="This description.",
+        tag="documents",
+        needs=Access.NOTHING,
+    ),
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from hooklane.errors import StoreError
-from hooklane.server.call import Call, Response, Route, answer
+from hooklane.server.call import Access, Call, Response, Route, answer
 
 READY_S = 2.0
 
@@ -33,8 +33,8 @@ async def metrics(call: Call) -> Response:
 
 
 ROUTES = (
-    Route(method="GET", path="/healthz", run=alive, summary="The process lives.", tag="health", open_on_loopback=True),
-    Route(method="GET", path="/readyz", run=ready, summary="The store answers.", tag="health", open_on_loopback=True),
+    Route(method="GET", path="/healthz", run=alive, summary="The process lives.", tag="health", needs=Access.LOOPBACK),
+    Route(method="GET", path="/readyz", run=ready, summary="The store answers.", tag="health", needs=Access.LOOPBACK),
     Route(
         method="GET",
         path="/metrics",
@@ -42,6 +42,6 @@ ROUTES = (
         gives="text/plain",
         summary="Metrics for Prometheus.",
         tag="health",
-        open_on_loopback=True,
+        needs=Access.LOOPBACK,
     ),
 )
