@@ -45,6 +45,7 @@ class Ownership:
         self.worker = _new_name()
         self.epochs: dict[int, int] = {}
         self._mark: Any = None
+        self._loading = 0
 
     async def begin(self) -> None:
         """Join, and take the fair share of what is free."""
@@ -76,8 +77,12 @@ class Ownership:
         """News for our partitions since the last poll; None while there is nothing to poll for."""
         if self._mark is None:
             return None
-        news = await self._store.poll(self.worker, list(self.epochs), self._mark)
-        self._mark = news.mark
+        asked = list(self.epochs)
+        news = await self._store.poll(self.worker, asked, self._mark)
+        # A poll knows nothing of partitions that were being loaded meanwhile: what they grew by between their load and
+        # this poll would never be told, so the older mark stays. It reports some news twice, and misses none.
+        if not self._loading and self.epochs.keys() <= set(asked):
+            self._mark = news.mark
         return news
 
     async def _renew(self) -> None:
@@ -113,7 +118,11 @@ class Ownership:
         """The acquire has committed; only now may the lanes be read, or a late ack of the old owner would be missed."""
         if not taken:
             return
-        load = await self._store.load(self.worker, {one.pid: one.epoch for one in taken})
+        self._loading += 1
+        try:
+            load = await self._store.load(self.worker, {one.pid: one.epoch for one in taken})
+        finally:
+            self._loading -= 1
         self.epochs.update({one.pid: one.epoch for one in taken})
         if self._mark is None:
             # Later loads keep the older mark: it reports some news twice, and misses none.
