@@ -69,12 +69,21 @@ BUSY = "busy"
 """The code of a refusal that only time can lift: a transaction elsewhere holds the lane; publish it again shortly."""
 
 
+class Span(Protocol):
+    """A piece of the store's log that one commit wrote."""
+
+    def past(self, mark: Any) -> Any:
+        """*mark*, moved behind this piece; None where something of others stands between, which a poll must read."""
+
+
 @dataclass(frozen=True, slots=True)
 class PublishReport:
     """One result per draft, in order, and the news for the lanes of this process."""
 
     results: Sequence[Published | Refused]
     grown: Sequence[Grown] = ()
+    span: Span | None = None
+    """Where a back-end numbers what is published: the numbers of this one, so that no poll need read them again."""
 
 
 class NotAll(Exception):

@@ -14,6 +14,7 @@ from hooklane.model.lane import Grown, Place
 from hooklane.store.caller.flow import Flow, Rows, Statement
 from hooklane.store.codec import decode_endpoint
 from hooklane.store.outbox import Draft, Placer, Published, PublishReport, Refused, Stamp
+from hooklane.store.sqlite.outbox.lanes import Span
 from hooklane.store.sqlite.rows import Insert, Row, Upsert
 
 T = TypeVar("T")
@@ -22,6 +23,7 @@ _encode = msgspec.json.Encoder().encode
 _NUMBERS = Statement(
     "SELECT (SELECT value FROM hooklane_counter WHERE name = 'endpoint'),"
     " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_event'), 0),"
+    " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_lane_event'), 0),"
     " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_loose'), 0)"
 )
 _ENDPOINTS = Statement("SELECT doc FROM hooklane_endpoint ORDER BY id")
@@ -42,7 +44,7 @@ _GROW = Upsert(
 _ADD_EVENTS = Insert(
     "hooklane_event", ("n", "tenant", "id", "type", "key", "data", "created_at", "replay_of", "stamps")
 )
-_ADD_LANE_EVENTS = Insert("hooklane_lane_event", ("tenant", "lane_id", "seq", "event_n"))
+_ADD_LANE_EVENTS = Insert("hooklane_lane_event", ("n", "tenant", "lane_id", "seq", "event_n"))
 _ADD_LOOSE = Insert("hooklane_loose", ("n", "tenant", "endpoint_id", "pid", "event_n"))
 
 
@@ -90,7 +92,7 @@ class _Accepted:
 def publish(drafts: Sequence[Draft], placer: Placer, cache: EndpointCache | None = None) -> PublishFlow[PublishReport]:
     """Stamp and store *drafts* in order; one that is refused leaves no trace and stops no other."""
     cache = cache or EndpointCache()
-    ((rev, last_n, last_loose),) = yield _NUMBERS
+    ((rev, last_n, last_lane_event, last_loose),) = yield _NUMBERS
     if rev != cache.rev:
         # Read inside the publishing transaction: an endpoint whose creation was answered must not be missed.
         cache.endpoints = [decode_endpoint(doc) for (doc,) in (yield _ENDPOINTS)]
@@ -116,8 +118,11 @@ def publish(drafts: Sequence[Draft], placer: Placer, cache: EndpointCache | None
             accepted = by_n[next_n] = _Accepted(draft, next_n, places)
             results.append(accepted)
             next_n += 1
-    grown = yield from _stamp(list(by_n.values()), last_loose + 1)
-    return PublishReport(list(_reported(results)), grown)
+    grown = yield from _stamp(list(by_n.values()), last_lane_event + 1, last_loose + 1)
+    loose = sum(one.lane_id < 0 for one in grown)
+    last = last_lane_event + len(grown) - loose
+    span = Span(last_lane_event + 1, last, last_loose + 1, last_loose + loose)
+    return PublishReport(list(_reported(results)), grown, span)
 
 
 def _claim_names(draft: Draft, n: int) -> PublishFlow[int | Refused | None]:
@@ -146,7 +151,7 @@ def _published_before(n: int) -> PublishFlow[Published]:
     return Published(event_id, type_, key, created_at, places, repeated=True)
 
 
-def _stamp(accepted: Sequence[_Accepted], next_loose: int) -> PublishFlow[list[Grown]]:
+def _stamp(accepted: Sequence[_Accepted], next_lane_event: int, next_loose: int) -> PublishFlow[list[Grown]]:
     """Give every accepted event its places: each lane's counter moves once, by as many as it takes."""
     many: dict[Place, int] = {}
     tenants: dict[Place, str] = {}
@@ -177,7 +182,8 @@ def _stamp(accepted: Sequence[_Accepted], next_loose: int) -> PublishFlow[list[G
                 lane_id, seq = head
                 head[1] += 1
                 one.stamps.append((place.endpoint_id, lane_id, seq))
-                lane_events.append((tenant, lane_id, seq, n))
+                lane_events.append((next_lane_event, tenant, lane_id, seq, n))
+                next_lane_event += 1
             grown.append(Grown(lane_id, place.pid, place.endpoint_id, place.key, seq, event))
         stamps = _encode(one.stamps)
         events.append(
