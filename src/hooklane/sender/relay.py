@@ -23,7 +23,7 @@ from hooklane.core.engine import (
     Settled,
 )
 from hooklane.errors import ConfigError, StoreError
-from hooklane.model.attempt import Send, Settlement, Write
+from hooklane.model.attempt import Delivered, Send, Settlement, Write
 from hooklane.model.clock import FOREVER, Instant, boot_now, wall_now
 from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Timings
 from hooklane.model.lane import LaneId
@@ -206,6 +206,9 @@ class Relay:
         """Make outcomes durable. A failed commit is unknown, not "no": the same one is repeated until it is known."""
         if self._hit is not None:
             self._hit("before_commit")
+        for write in writes:
+            if isinstance(write, Settlement) and not isinstance(write.outcome, Delivered):
+                write.request = self._letters.shown(write.send)
         report = await self._repeat(writes)
         if self._hit is not None:
             self._hit("after_commit")

@@ -74,6 +74,8 @@ def _detail(settlement: Settlement, timings: Timings, head: bytes = b"", body: b
         kept["reason"] = settlement.outcome.reason
     if isinstance(settlement.outcome, Retry):
         kept["next_at"] = settlement.outcome.at
+    if settlement.request:
+        kept["request_head"] = settlement.request.decode("latin-1")
     if head:
         kept["response_head"] = head.decode("latin-1")
     if body:
