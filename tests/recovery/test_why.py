@@ -63,9 +63,7 @@ def test_a_retrying_head_says_when_it_is_tried_again():
 def test_a_held_lane_says_that_nothing_is_lost():
     assert "is paused; nothing is lost" in lane(LaneState.PAUSED)
     assert "410 Gone" in lane(LaneState.PAUSED, endpoint_state=EndpointState.DISABLED)
-    assert "is paused; nothing is lost" in delivery(
-        DeliveryState.QUEUED, seq=None, endpoint_state=EndpointState.PAUSED
-    )
+    assert "is paused; nothing is lost" in delivery(DeliveryState.QUEUED, seq=None, endpoint_state=EndpointState.PAUSED)
 
 
 def test_what_is_settled_says_that_it_does_not_wait():

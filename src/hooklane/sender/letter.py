@@ -8,6 +8,7 @@ from hooklane.model.attempt import Send
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.exchange import Target
+from hooklane.model.redelivery import Redelivery
 
 
 class _Stationery:
@@ -34,10 +35,12 @@ class Letters:
         if kept is None or kept.endpoint is not endpoint:
             kept = self._of[endpoint.id] = _Stationery(endpoint)
         event = send.event
-        seq = None if send.is_loose else send.seq
-        body = body_of(event, endpoint.payload, key=send.key, seq=seq, prev_seq=send.prev_seq)
+        key, seq, prev_seq = send.key, None if send.is_loose else send.seq, send.prev_seq
+        if isinstance(event, Redelivery):  # the same bytes as the first time
+            key, seq, prev_seq = event.lane_key, event.seq, event.prev_seq
+        body = body_of(event, endpoint.payload, key=key, seq=seq, prev_seq=prev_seq)
         signature = kept.signer.sign(event.id, now // 1000, body, now)
         headers = headers_of(
-            event, key=send.key, seq=seq, prev_seq=send.prev_seq, attempt=send.attempt, now=now, signature=signature
+            event, key=key, seq=seq, prev_seq=prev_seq, attempt=send.attempt, now=now, signature=signature
         )
         return kept.target, headers, body

@@ -12,6 +12,7 @@ from hooklane.model.endpoint import EndpointState
 from hooklane.model.event import Event
 from hooklane.model.ids import dead_letter_id
 from hooklane.model.lane import DeliveryState, LaneRow, LaneState
+from hooklane.model.redelivery import is_redelivery
 from hooklane.store.memory.outbox.tables import Ending, Grave, Lane, Tables
 from hooklane.store.reads import DeadLetter, Delivery, EventFilter, LaneView, Page
 
@@ -167,7 +168,7 @@ def ledger(tables: Tables, tenant: str, endpoint_id: str | None) -> Mapping[Deli
     counts: Counter[DeliveryState | str] = Counter(dict.fromkeys(DeliveryState, 0))
     counts["accepted"] = 0
     for lane in tables.lanes.values():
-        if lane.tenant != tenant or endpoint_id not in (None, lane.endpoint_id):
+        if lane.tenant != tenant or endpoint_id not in (None, lane.endpoint_id) or is_redelivery(lane.id):
             continue
         row = tables.row_of(lane)
         counts["accepted"] += lane.tail
@@ -179,7 +180,7 @@ def ledger(tables: Tables, tenant: str, endpoint_id: str | None) -> Mapping[Deli
 def oldest_pending_at(tables: Tables, tenant: str | None) -> Instant | None:
     oldest: Instant | None = None
     for lane in tables.lanes.values():
-        if tenant not in (None, lane.tenant):
+        if tenant not in (None, lane.tenant) or is_redelivery(lane.id):
             continue
         row = tables.row_of(lane)
         first = row.head + 1 if row.state is LaneState.BLOCKED else row.head

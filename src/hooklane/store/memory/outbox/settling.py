@@ -10,13 +10,13 @@ from hooklane.model.clock import START
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.ids import attempt_id, dead_letter_id
 from hooklane.model.lane import LaneId, LaneRow, LaneState
+from hooklane.model.redelivery import Redelivery, is_redelivery
 from hooklane.store.codec import attempt_fields, decode_detail
 from hooklane.store.memory.outbox.owning import is_owner
+from hooklane.store.memory.outbox.sealing import act_of
 from hooklane.store.memory.outbox.tables import Ending, Grave, Lane, Tables
 from hooklane.store.outbox import CommitReport
 from hooklane.store.reads import AttemptRow
-
-POLICY_NOTE = "by the endpoint's policy"
 
 
 def commit(tables: Tables, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
@@ -96,9 +96,16 @@ def _fail(tables: Tables, lane: Lane, settlement: Settlement, outcome: Retry | D
             lane.state = LaneState.RETRYING
             _disable(tables, lane.endpoint_id)
             _log(tables, settlement, "gone")
-        case Dead(skip=True):
-            lane.skipped[send.seq] = POLICY_NOTE
+        case Dead(skip=True, reason=reason):
+            note = f"policy on_dead=skip: {reason}"
+            lane.skipped[send.seq] = note
+            grave = Grave(_grave_id(lane, send.seq), lane.id, send.seq, send.attempt, reason, at, note, Ending.SKIPPED)
+            tables.graves[grave.id] = grave
+            tables.record(act_of(lane.tenant, grave.id, "skipped", note, "policy", at))
             move_head(lane, send.seq + 1)
+            _log(tables, settlement, "dead")
+        case Dead() if is_redelivery(lane.id):
+            lane.state, lane.since = LaneState.BLOCKED, at
             _log(tables, settlement, "dead")
         case Dead(reason=reason):
             lane.state, lane.since = LaneState.BLOCKED, at
@@ -153,7 +160,7 @@ def _cancel(tables: Tables, lane: Lane, cancel: Cancel) -> bool:
         return True  # repeated
     if row.head != cancel.seq:
         return False
-    if row.state is LaneState.BLOCKED:
+    if row.state is LaneState.BLOCKED and not is_redelivery(lane.id):
         tables.graves[_grave_id(lane, row.head)].ending = Ending.CANCELLED
     lane.cancelled.update(range(cancel.seq, cancel.tail + 1))
     move_head(lane, cancel.tail + 1)
@@ -172,11 +179,14 @@ def fold(tables: Tables) -> None:
 def _log(tables: Tables, settlement: Settlement, outcome: str) -> None:
     """Slim for a success, which nobody asks about; what is needed to understand it for a failure."""
     send, fields = settlement.send, attempt_fields(settlement)
+    lane_id, seq = send.lane_id, send.seq
+    if isinstance(send.event, Redelivery):  # beside the first attempts of its event
+        lane_id, seq = send.event.lane_id, send.event.seq or 1
     row = AttemptRow(
-        id=attempt_id(send.lane_id, send.seq, send.attempt, send.at),
+        id=attempt_id(lane_id, seq, send.attempt, send.at),
         event_id=send.event.id,
         endpoint_id=send.endpoint.id,
-        seq=None if send.is_loose else send.seq,
+        seq=None if lane_id < 0 else seq,
         attempt=send.attempt,
         started_at=send.at,
         took_ms=fields.took_ms,
