@@ -122,7 +122,7 @@ class Source:
     def unseal(self, request: Request, now: Instant) -> Messages | Handshake:
         """What is in *request*; `VerificationError` unless it proves where it comes from."""
         if self.keys is None:
-            return unsigned(request, self.profile, source=self.name)
+            return unsigned(request, self.profile, now, source=self.name)
         return unseal(request, self.profile, self.keys, now, source=self.name)
 
     def scoped(self, message: Message) -> Message:

@@ -79,10 +79,7 @@ def read_batch(text: bytes, *, lines: bool) -> list[EventBody]:
     """The events of a batch: `{"events": [...]}`, or one a line (*lines*)."""
     if len(text) > BATCH_BYTES_MAX:
         raise Problem("too_large", f"a batch may have {BATCH_BYTES_MAX} bytes, this one has {len(text)}")
-    if lines:
-        texts = [line for line in text.split(b"\n") if line.strip()]
-    else:
-        texts = _texts_of(text)
+    texts = [line for line in text.split(b"\n") if line.strip()] if lines else _texts_of(text)
     if len(texts) > BATCH_EVENTS_MAX:
         raise Problem("too_many_events", f"a batch may hold {BATCH_EVENTS_MAX} events, this one holds {len(texts)}")
     bodies = []

@@ -64,6 +64,10 @@ class Refused:
     detail: str
 
 
+BUSY = "busy"
+"""The code of a refusal that only time can lift: a transaction elsewhere holds the lane; publish it again shortly."""
+
+
 @dataclass(frozen=True, slots=True)
 class PublishReport:
     """One result per draft, in order, and the news for the lanes of this process."""

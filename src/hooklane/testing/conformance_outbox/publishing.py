@@ -239,6 +239,28 @@ class Publishing(OutboxKit):
         assert isinstance(result, Published)
         assert not result.repeated
 
+    async def test_a_batch_of_its_own_is_stored_whole_or_not_at_all(self, store: Outbox) -> None:
+        await store.save_endpoint(endpoint(), expect=None)
+        good, bad = draft(event("e1"), "id:e1"), draft(event("e2"), asked=["ep_nobody"])
+        loose = draft(event("e3", None), "id:e3")
+
+        refused = await store.publish_all([good, bad, loose])
+        accepted = await store.publish_all([good, loose])
+        repeated = await store.publish_all([good, draft(event("e4"))])
+
+        assert [one.code for one in refused.results if isinstance(one, Refused)] == [
+            "batch_refused",
+            "unknown_endpoint",
+            "batch_refused",
+        ]
+        assert list(refused.grown) == []
+        first, last = accepted.results[0], repeated.results[1]
+        assert isinstance(first, Published)
+        assert (Stamp("ep_a", 1), False) == (first.stamps[0], first.repeated)
+        assert isinstance(last, Published)
+        assert last.stamps == (Stamp("ep_a", 2),)
+        assert await store.event("default", "e2") is None
+
     async def test_an_endpoint_is_created_once(self, store: Outbox) -> None:
         one = endpoint("ep_a", name="first", headers=(("x-a", "1"),), types=("a.*", "b"), rate_limit=2.5)
 

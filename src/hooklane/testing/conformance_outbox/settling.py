@@ -144,6 +144,18 @@ class Settling(OutboxKit):
         assert not report.stale
         assert (row.head, row.attempts, row.next_at, row.state) == (1, 1, LATER, LaneState.RETRYING)
 
+    async def test_an_announced_attempt_whose_worker_died_stays_counted(self, store: Outbox) -> None:
+        lane_id = await lane_of(store)
+        owner = await Owner.of(store)
+        row = await owner.row(lane_id)
+        await owner.commit(Start(lane_id, row.pid, 1, 1, row.rev))
+        await owner.commit(Start(lane_id, row.pid, 1, 2, row.rev))
+
+        third = await owner.settle(lane_id, Dead("worker_died"))
+
+        assert third.send.attempt == 3
+        assert (await owner.row(lane_id)).state is LaneState.BLOCKED
+
     async def test_an_announced_attempt_that_is_delivered_moves_the_lane_on(self, store: Outbox) -> None:
         lane_id = await lane_of(store)
         owner = await Owner.of(store)
@@ -162,12 +174,12 @@ class Settling(OutboxKit):
         await owner.deliver(lane_id)
         row = await owner.row(lane_id)
 
-        await owner.commit(Cancel(lane_id, row.pid, 2, 3, row.rev))
+        await owner.commit(Cancel(lane_id, row.pid, 2, 4, row.rev))
 
         states = [await state_of(store, f"e{n}") for n in range(1, 5)]
         cancelled = DeliveryState.CANCELLED
-        assert [DeliveryState.DELIVERED, cancelled, cancelled, DeliveryState.QUEUED] == states
-        assert (await owner.row(lane_id)).head == 4
+        assert [DeliveryState.DELIVERED, cancelled, cancelled, cancelled] == states
+        assert await owner.loaded() == {}
 
     async def test_a_dead_head_can_be_cancelled(self, store: Outbox) -> None:
         lane_id = await lane_of(store, 2)

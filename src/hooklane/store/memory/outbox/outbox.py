@@ -52,6 +52,9 @@ class MemoryOutbox(MemoryRecovery):
     async def publish(self, drafts: Sequence[Draft]) -> PublishReport:
         return publishing.publish(self.tables, drafts)
 
+    async def publish_all(self, drafts: Sequence[Draft]) -> PublishReport:
+        return publishing.publish_all(self.tables, drafts)
+
     async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None, act: Act | None = None) -> bool:
         return publishing.save_endpoint(self.tables, endpoint, expect, act)
 
@@ -129,7 +132,7 @@ class MemoryOutbox(MemoryRecovery):
         return reading.deliveries(self.tables, tenant, event_ids)
 
     async def attempts(self, tenant: str, event_id: str) -> Sequence[AttemptRow]:
-        return [self.tables.attempts[one] for one in self.tables.attempts_of.get((tenant, event_id), ())]
+        return list(reading.attempts(self.tables, tenant, event_id))
 
     async def lane(self, tenant: str, endpoint_id: str, key: str) -> LaneView | None:
         lane_id = self.tables.lane_ids.get((endpoint_id, key))

@@ -48,7 +48,7 @@ def _is_over(tables: Tables, key: Key, before: int) -> bool:
         lane = tables.lanes[lane_id]
         if state_of(lane, tables.row_of(lane), seq) not in _OVER:
             return False
-    return all(tables.attempts[one].started_at < before for one in tables.attempts_of.get(key, ()))
+    return all(one.send.at < before for one in tables.attempts.get(key, ()))
 
 
 def _remove(tables: Tables, key: Key) -> None:
@@ -57,17 +57,15 @@ def _remove(tables: Tables, key: Key) -> None:
         tables.lanes[lane_id].events[seq - 1] = PRUNED
         for letter in [one.id for one in tables.graves.values() if (one.lane_id, one.seq) == (lane_id, seq)]:
             del tables.graves[letter]
-    tables.attempts_of.pop(key, None)
+    tables.attempts.pop(key, None)
 
 
 def _prune_attempts(tables: Tables, cutoffs: Cutoffs) -> int:
     removed = 0
-    for key, found in list(tables.attempts_of.items()):
-        if all(tables.attempts[one].started_at < cutoffs.attempts for one in found) and _is_over(
-            tables, key, cutoffs.attempts
-        ):
+    for key, found in list(tables.attempts.items()):
+        if _is_over(tables, key, cutoffs.attempts):
             removed += len(found)
-            del tables.attempts_of[key]
+            del tables.attempts[key]
     return removed
 
 

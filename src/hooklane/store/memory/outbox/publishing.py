@@ -11,7 +11,7 @@ from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.lane import Grown, Place
 from hooklane.store.memory.outbox.tables import Lane, Tables
-from hooklane.store.outbox import Draft, Published, PublishReport, Refused, Stamp
+from hooklane.store.outbox import Draft, NotAll, Published, PublishReport, Refused, Stamp, all_or_nothing
 
 
 def publish(tables: Tables, drafts: Sequence[Draft]) -> PublishReport:
@@ -23,6 +23,32 @@ def publish(tables: Tables, drafts: Sequence[Draft]) -> PublishReport:
             result = _enter(tables, draft, grown)
         results.append(result)
     return PublishReport(results, grown)
+
+
+def publish_all(tables: Tables, drafts: Sequence[Draft]) -> PublishReport:
+    report = publish(tables, drafts)
+    try:
+        return all_or_nothing(report)
+    except NotAll as refused:
+        _take_back(tables, drafts, report)
+        return refused.report
+
+
+def _take_back(tables: Tables, drafts: Sequence[Draft], report: PublishReport) -> None:
+    """Undo a publish, last things first; nobody has seen it, because nothing has waited since."""
+    for grown in reversed(report.grown):
+        lane = tables.lanes[grown.lane_id]
+        lane.events.pop()
+        tables.growth.pop()
+        if not lane.events:
+            tables.remove_lane(lane)
+    for draft, result in zip(drafts, report.results, strict=True):
+        if isinstance(result, Published) and not result.repeated:
+            where = (draft.event.tenant, draft.event.id)
+            tables.events.pop(where, None)
+            tables.places.pop(where, None)
+            for name in draft.names:
+                tables.names.pop((draft.event.tenant, name), None)
 
 
 def _known(tables: Tables, draft: Draft) -> Published | Refused | None:

@@ -10,11 +10,12 @@ from typing import TypeVar
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.event import Event
-from hooklane.model.ids import dead_letter_id
+from hooklane.model.ids import attempt_id, dead_letter_id
 from hooklane.model.lane import DeliveryState, LaneRow, LaneState
-from hooklane.model.redelivery import is_redelivery
+from hooklane.model.redelivery import Redelivery, is_redelivery
+from hooklane.store.codec import attempt_fields, decode_detail
 from hooklane.store.memory.outbox.tables import Ending, Grave, Lane, Tables
-from hooklane.store.reads import DeadLetter, Delivery, EventFilter, LaneView, Page
+from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, LaneView, Page
 
 _HELD = (EndpointState.PAUSED, EndpointState.DISABLED)
 
@@ -52,8 +53,8 @@ def delivery(tables: Tables, lane: Lane, seq: int) -> Delivery:
     row = tables.row_of(lane)
     event = lane.events[seq - 1]
     state = state_of(lane, row, seq)
-    logged = [tables.attempts[one] for one in tables.attempts_of.get((lane.tenant, event.id), ())]
-    tries = [one.attempt for one in logged if one.endpoint_id == lane.endpoint_id]
+    logged = tables.attempts.get((lane.tenant, event.id), ())
+    tries = [one.send.attempt for one in logged if one.send.endpoint.id == lane.endpoint_id]
     is_head = seq == row.head
     return Delivery(
         event_id=event.id,
@@ -69,6 +70,27 @@ def delivery(tables: Tables, lane: Lane, seq: int) -> Delivery:
         if state is DeliveryState.DEAD
         else None,
     )
+
+
+def attempts(tables: Tables, tenant: str, event_id: str) -> Iterator[AttemptRow]:
+    for settlement in tables.attempts.get((tenant, event_id), ()):
+        send, kept = settlement.send, attempt_fields(settlement)
+        lane_id, seq = send.lane_id, send.seq
+        if isinstance(send.event, Redelivery):  # beside the first attempts of its event
+            lane_id, seq = send.event.lane_id, send.event.seq or 1
+        yield AttemptRow(
+            id=attempt_id(lane_id, seq, send.attempt, send.at),
+            event_id=event_id,
+            endpoint_id=send.endpoint.id,
+            seq=None if lane_id < 0 else seq,
+            attempt=send.attempt,
+            started_at=send.at,
+            took_ms=kept.took_ms,
+            outcome=kept.outcome,
+            status=kept.status,
+            failure=kept.failure,
+            detail=decode_detail(kept.detail, kept.said),
+        )
 
 
 def deliveries(tables: Tables, tenant: str, event_ids: Iterable[str]) -> Mapping[str, Sequence[Delivery]]:

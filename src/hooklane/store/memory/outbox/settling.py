@@ -8,15 +8,13 @@ from dataclasses import replace
 from hooklane.model.attempt import Cancel, Dead, Delivered, Gone, Retry, Send, Settlement, Start, Write
 from hooklane.model.clock import START
 from hooklane.model.endpoint import EndpointState
-from hooklane.model.ids import attempt_id, dead_letter_id
+from hooklane.model.ids import dead_letter_id
 from hooklane.model.lane import LaneId, LaneRow, LaneState
-from hooklane.model.redelivery import Redelivery, is_redelivery
-from hooklane.store.codec import attempt_fields, decode_detail
+from hooklane.model.redelivery import is_redelivery
 from hooklane.store.memory.outbox.owning import is_owner
 from hooklane.store.memory.outbox.sealing import act_of
 from hooklane.store.memory.outbox.tables import Ending, Grave, Lane, Tables
 from hooklane.store.outbox import CommitReport
-from hooklane.store.reads import AttemptRow
 
 
 def commit(tables: Tables, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
@@ -51,18 +49,16 @@ def settle(tables: Tables, lane: Lane, settlement: Settlement) -> bool:
             return False
         # Appended only: the row of the lane is not touched by a success.
         tables.acks[lane.id] = send.seq + 1
-        _log(tables, settlement, "delivered")
+        _log(tables, settlement)
         return True
     if row.rev != send.rev:
         return False  # a person has acted on this head, and what we know of it is from before
     if _is_repeated(row, send, outcome):
         return True
-    started = lane.started and lane.head == row.head
-    if (
-        row.head != send.seq
-        or row.state is LaneState.BLOCKED
-        or row.attempts != (send.attempt if started else send.attempt - 1)
-    ):
+    # An attempt that was announced is in the count already; one whose worker died counts as well.
+    announced = lane.started and lane.head == row.head and row.attempts == send.attempt
+    counts = announced or row.attempts == send.attempt - 1
+    if row.head != send.seq or row.state is LaneState.BLOCKED or not counts:
         return False
     _fail(tables, lane, settlement, outcome)
     return True
@@ -88,14 +84,13 @@ def _fail(tables: Tables, lane: Lane, settlement: Settlement, outcome: Retry | D
     if lane.state is not LaneState.RETRYING:
         lane.since = at
     lane.attempts, lane.started, lane.reason = send.attempt, False, outcome.reason
+    _log(tables, settlement)
     match outcome:
         case Retry(at=next_at):
             lane.state, lane.next_at = LaneState.RETRYING, next_at
-            _log(tables, settlement, "retry")
         case Gone():
             lane.state = LaneState.RETRYING
             _disable(tables, lane.endpoint_id)
-            _log(tables, settlement, "gone")
         case Dead(skip=True, reason=reason):
             note = f"policy on_dead=skip: {reason}"
             lane.skipped[send.seq] = note
@@ -103,14 +98,11 @@ def _fail(tables: Tables, lane: Lane, settlement: Settlement, outcome: Retry | D
             tables.graves[grave.id] = grave
             tables.record(act_of(lane.tenant, grave.id, "skipped", note, "policy", at))
             move_head(lane, send.seq + 1)
-            _log(tables, settlement, "dead")
         case Dead() if is_redelivery(lane.id):
             lane.state, lane.since = LaneState.BLOCKED, at
-            _log(tables, settlement, "dead")
         case Dead(reason=reason):
             lane.state, lane.since = LaneState.BLOCKED, at
             _bury(tables, lane, Grave(_grave_id(lane, send.seq), lane.id, send.seq, send.attempt, reason, at))
-            _log(tables, settlement, "dead")
 
 
 def move_head(lane: Lane, head: int) -> None:
@@ -176,24 +168,6 @@ def fold(tables: Tables) -> None:
     tables.acks.clear()
 
 
-def _log(tables: Tables, settlement: Settlement, outcome: str) -> None:
-    """Slim for a success, which nobody asks about; what is needed to understand it for a failure."""
-    send, fields = settlement.send, attempt_fields(settlement)
-    lane_id, seq = send.lane_id, send.seq
-    if isinstance(send.event, Redelivery):  # beside the first attempts of its event
-        lane_id, seq = send.event.lane_id, send.event.seq or 1
-    row = AttemptRow(
-        id=attempt_id(lane_id, seq, send.attempt, send.at),
-        event_id=send.event.id,
-        endpoint_id=send.endpoint.id,
-        seq=None if lane_id < 0 else seq,
-        attempt=send.attempt,
-        started_at=send.at,
-        took_ms=fields.took_ms,
-        outcome=outcome,
-        status=fields.status,
-        failure=fields.failure,
-        detail=decode_detail(fields.detail, fields.said),
-    )
-    tables.attempts_of.setdefault((send.event.tenant, send.event.id), []).append(len(tables.attempts))
-    tables.attempts.append(row)
+def _log(tables: Tables, settlement: Settlement) -> None:
+    event = settlement.send.event
+    tables.attempts.setdefault((event.tenant, event.id), []).append(settlement)

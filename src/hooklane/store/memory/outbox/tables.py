@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from hooklane.model.attempt import Settlement
 from hooklane.model.audit import GENESIS, Act, AuditLine, Link, seal_of
 from hooklane.model.clock import START, Instant
 from hooklane.model.endpoint import Endpoint
@@ -13,7 +14,6 @@ from hooklane.model.event import Event
 from hooklane.model.lane import PARTITIONS, LaneId, LaneRow, LaneState
 from hooklane.model.plan import Job, JobMember
 from hooklane.store.outbox import Published, StoreOptions
-from hooklane.store.reads import AttemptRow
 
 
 @dataclass(slots=True)
@@ -103,8 +103,8 @@ class Tables:
     by_pid: list[dict[LaneId, None]] = field(default_factory=lambda: [{} for _ in range(PARTITIONS)])
     workers: dict[str, Instant] = field(default_factory=dict)
     graves: dict[str, Grave] = field(default_factory=dict)
-    attempts: list[AttemptRow] = field(default_factory=list)
-    attempts_of: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    attempts: dict[tuple[str, str], list[Settlement]] = field(default_factory=dict)
+    """The log, by (tenant, event)."""
     audit: list[AuditLine] = field(default_factory=list)
     audit_anchor: Link | None = None
     """The last line that was pruned."""
@@ -132,6 +132,11 @@ class Tables:
         self.lanes[lane.id] = lane
         self.by_pid[lane.pid][lane.id] = None
         return lane
+
+    def remove_lane(self, lane: Lane) -> None:
+        del self.lanes[lane.id], self.by_pid[lane.pid][lane.id]
+        if lane.key is not None:
+            del self.lane_ids[lane.endpoint_id, lane.key]
 
     def head_of(self, lane: Lane) -> int:
         """The larger of both tables: an ack that is not folded yet counts."""

@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Iterable
 
 from hooklane.model.audit import GENESIS, Act, AuditLine, Link, seal_of
+from hooklane.store.cursors import number_of
 from hooklane.store.reads import Page
 from hooklane.store.recovery import AuditChain
-from hooklane.store.sqlite.outbox.cursors import number_of
 
 _APPEND = """
 INSERT INTO hooklane_audit (n, tenant, at, actor, action, subject, note, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?)

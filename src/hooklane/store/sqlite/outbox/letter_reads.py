@@ -8,9 +8,9 @@ from typing import Any
 
 from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
+from hooklane.store.cursors import number_of
 from hooklane.store.reads import DeadLetter, Page
 from hooklane.store.sqlite.outbox import audit
-from hooklane.store.sqlite.outbox.cursors import number_of
 
 _LETTERS = """
 SELECT d.id, e.id, e.type, d.endpoint_id, d.lane_id, t.key, d.seq, d.attempts, d.reason, d.died_at,

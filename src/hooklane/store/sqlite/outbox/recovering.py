@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from hooklane.model.audit import Act, AuditLine, Link
 from hooklane.model.plan import Job, JobMember, Member, Op, Progress
+from hooklane.store.cursors import number_of
 from hooklane.store.reads import Page
 from hooklane.store.recovery import AuditChain, CarriedOut, Cutoffs, LedgerLine, Mark, Pruned, Wanted
 from hooklane.store.sqlite.outbox import audit, books, jobs, retention, selection
-from hooklane.store.sqlite.outbox.cursors import number_of
 
 T = TypeVar("T")
 

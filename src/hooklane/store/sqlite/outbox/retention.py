@@ -15,9 +15,9 @@ import msgspec
 from hooklane.model.clock import Instant
 from hooklane.model.ids import new_id
 from hooklane.model.lane import LaneId
+from hooklane.store.cursors import number_of
 from hooklane.store.recovery import Cutoffs, Pruned
 from hooklane.store.sqlite.outbox import audit
-from hooklane.store.sqlite.outbox.cursors import number_of
 
 STAGES = ("events", "attempts", "skipped", "names", "audit", "jobs", "rest")
 

@@ -11,9 +11,9 @@ import msgspec
 from hooklane.model.ids import dead_letter_id
 from hooklane.model.lane import DeliveryState
 from hooklane.model.plan import Member
+from hooklane.store.cursors import number_of
 from hooklane.store.reads import Page
 from hooklane.store.recovery import Wanted
-from hooklane.store.sqlite.outbox.cursors import number_of
 from hooklane.store.sqlite.outbox.event_reads import delivery
 
 _LETTERS = """
