@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from hooklane.model.attempt import Write
+from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
@@ -205,8 +206,11 @@ class OutboxStore(Protocol):
 
     # endpoints
 
-    async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None) -> bool:
-        """Create (*expect* None) or replace an endpoint that is still as *expect* says; False when it is not."""
+    async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None, act: Act | None = None) -> bool:
+        """Create (*expect* None) or replace an endpoint that is still as *expect* says; False when it is not.
+
+        *act* goes on record in the same commit.
+        """
 
     async def endpoints(self, tenant: str | None = None) -> Sequence[Endpoint]:
         """All endpoints that are not wholly deleted, oldest first."""

@@ -34,6 +34,7 @@ VALUES (:tenant, :name, :digest, :event_n, :at) ON CONFLICT DO NOTHING RETURNING
 _FREE_NAME = "DELETE FROM hooklane_idempotency WHERE tenant = :tenant AND name = :name"
 _WHO_HAS_NAME = "SELECT digest, event_n FROM hooklane_idempotency WHERE tenant = :tenant AND name = :name"
 _EVENT = "SELECT id, type, key, created_at, stamps FROM hooklane_event WHERE n = :n"
+_ANSWER = "SELECT answer FROM hooklane_idempotency WHERE event_n = :n AND answer IS NOT NULL LIMIT 1"
 _GROW = Upsert(
     "hooklane_lane_tail",
     ("tenant", "endpoint_id", "key", "pid", "tail"),
@@ -146,7 +147,11 @@ def _claim_names(draft: Draft, n: int) -> PublishFlow[int | Refused | None]:
 
 
 def _published_before(n: int) -> PublishFlow[Published]:
-    ((event_id, type_, key, created_at, stamps),) = yield Statement(_EVENT, {"n": n})
+    rows = yield Statement(_EVENT, {"n": n})
+    if not rows:  # the event was pruned; its answer was kept with its name
+        ((kept,),) = yield Statement(_ANSWER, {"n": n})
+        rows = (msgspec.json.decode(kept),)
+    ((event_id, type_, key, created_at, stamps),) = rows
     places = tuple(Stamp(endpoint, seq) for endpoint, _, seq in msgspec.json.decode(stamps))
     return Published(event_id, type_, key, created_at, places, repeated=True)
 
