@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from hooklane.core.admission.breaker import BreakerPolicy
@@ -37,14 +38,14 @@ class Handler:
     order: Order
     retry: RetryPolicy
     breaker: BreakerPolicy | None
-
-    @property
-    def is_async(self) -> bool:
-        return is_async_function(self.fn)
+    is_async: bool = False
 
     def wants(self, type: str) -> bool:
         """Whether an event of this type is for it."""
-        return matches(self.patterns, type)
+        return _matches(self.patterns, type)
+
+
+_matches = lru_cache(maxsize=4096)(matches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +117,7 @@ class Source:
                 order=as_order(order, self.order),
                 retry=retry or self.rules.retry,
                 breaker=breaker or self.rules.breaker,
+                is_async=is_async_function(fn),
             )
             return fn
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import (
@@ -78,6 +78,15 @@ class AsyncSession(Protocol):
     async def commit(self) -> None: ...
     async def rollback(self) -> None: ...
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class SingleWriter(Protocol):
+    """What a store with `single_writer` offers besides: a look that waits for nobody."""
+
+    @property
+    def is_busy(self) -> bool: ...
+    def look(self, identities: Sequence[Identity]) -> list[Known | None]: ...
 
 
 class InboxStore(Protocol):

@@ -68,6 +68,11 @@ class Arrival:
     def identity(self) -> Identity:
         return Identity(self.message.source, self.message.tenant, self.message.event_id)
 
+    @property
+    def name(self) -> tuple[str, str, str]:
+        """Source, tenant and event id."""
+        return (self.message.source, self.message.tenant, self.message.event_id)
+
     def track(self, handler: Handler, key: str) -> Track:
         """Where *handler* stands with *key*."""
         return Track(self.message.source, self.message.tenant, handler.name, key[:KEY_CHARS_MAX])
@@ -81,20 +86,20 @@ class Arrival:
             return Status.TOO_OLD, "the event is older than the window in which duplicates are recognised"
         return Status.PENDING, None
 
+    @cached_property
     def handlers(self) -> list[Handler]:
         """Who must see it: those whose pattern matches, and those who count this key's events without gaps."""
-        message = self.message
+        type = self.message.type
         return [
             handler
             for handler in self.source.handlers.values()
-            if handler.wants(message.type) or self.sequence_of(handler) is not None
+            if handler.wants(type) or self.sequence_of(handler) is not None
         ]
 
     def sequence_of(self, handler: Handler) -> tuple[str, int, int] | None:
         """(key, seq, prev_seq) where *handler* takes this message in sequence."""
-        if not isinstance(handler.order, InSequence):
-            return None
-        return handler.order.place(self.message, lambda: self.document)
+        order = handler.order
+        return order.place(self.message, lambda: self.document) if isinstance(order, InSequence) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +193,7 @@ def judge(store: InboxStore, arrival: Arrival, first: Known | None) -> Flow[Rece
 
 def _plan(store: InboxStore, arrival: Arrival, batch: dict[int, NewRow], now: Instant) -> Flow[list[_Standing]]:
     planned: list[_Standing] = []
-    for handler in arrival.handlers():
+    for handler in arrival.handlers:
         wanted = handler.wants(arrival.message.type)
         handling = NewHandling(handler=handler.name, due_at=now)
         place = arrival.sequence_of(handler)

@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import (
     Claimed,
@@ -30,6 +32,8 @@ from hooklane.store.inbox import Flow
 from hooklane.store.sql.queries import Many, Sql
 
 Line = Sequence[Any]
+
+_HEADERS = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 
 
 class SqlInbox:
@@ -251,7 +255,7 @@ def row_params(row: NewRow) -> dict[str, Any]:
         "id_signed": int(message.id_signed),
         "fingerprint": message.fingerprint,
         "body": message.body,
-        "headers": json.dumps(row.headers) if row.headers else "[]",
+        "headers": msgspec.json.encode(row.headers).decode() if row.headers else "[]",
         "status": row.status.value,
         "reason": row.reason,
         "received_at": row.received_at,
@@ -383,7 +387,7 @@ def row_of(line: Line, handlings: tuple[Handling, ...]) -> Row:
         reason=reason,
         copies=copies,
         purged=body is None,
-        headers=tuple((name, value) for name, value in json.loads(headers)),
+        headers=_HEADERS.decode(headers),
         handlings=handlings,
     )
 
