@@ -7,7 +7,6 @@ import math
 import os
 import random
 import socket
-import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Literal, TypeVar
@@ -17,7 +16,7 @@ from hooklane.core.verify.ring import Certificates
 from hooklane.errors import ConfigError, StoreError, UsageError, VerificationError
 from hooklane.model.clock import Instant, boot_now, wall_now
 from hooklane.model.event import DEFAULT_TENANT
-from hooklane.model.inbox import SETTLED, Row, Search
+from hooklane.model.inbox import SETTLED, Row
 from hooklane.model.message import Reply, Request, Verdict
 from hooklane.receiver.by_hand import Claim
 from hooklane.receiver.drive import Failpoint, transaction
@@ -31,6 +30,7 @@ from hooklane.receiver.receipt import Receipt, answer, error_reply
 from hooklane.receiver.recent import Recent
 from hooklane.receiver.runner import Plan, Run, Runner, Store
 from hooklane.receiver.source import Source, Tenant, Where, make_source
+from hooklane.receiver.wakeup import Wakeup
 from hooklane.receiver.worker import Worker
 from hooklane.store.caller import adapt
 from hooklane.store.inbox import Flow, InboxStore, SingleWriter
@@ -82,7 +82,7 @@ class Inbox:
         self.keeper = Keeper(self)
         self._recent = Recent()
         self._single_writer = self.store if isinstance(self.store, SingleWriter) else None
-        self.arrived = threading.Event()
+        self.arrived = Wakeup()
         """Set when something was stored: an in-process worker wakes up."""
         self.inline = Inline(wait_ms=inline_wait_ms, lease_ms=lease_ms, owner=self.owner)
 
@@ -160,6 +160,9 @@ class Inbox:
         if not is_post and not found.profile.handshakes:
             return self._refuse(name, "method", 405, "method not allowed", ("allow", "POST"))
         now = self.clock()
+        wait_s = found.has_no_room_for(now)
+        if wait_s is not None:
+            return self._refuse(name, "rate", 429, "too many requests", ("retry-after", str(wait_s)))
         try:
             unsealed = found.unseal(request, now)
         except VerificationError as error:
@@ -322,7 +325,7 @@ class Inbox:
 
     def rows(self, **search: Any) -> list[Row]:
         """Rows that match, oldest first: `source=`, `status=`, `type=`, `key=`, `event_id=`, `handler=`, `limit=` …"""
-        return self.runner.run(_one(transaction(self.store.rows(Search(**search)))))
+        return self.runner.run(_one(transaction(self.store.rows(as_search(None, {"limit": 100} | search)))))
 
     def stats(self) -> Stats:
         """How many events are in which status, how old the oldest owed one is, what the breakers say."""
@@ -365,6 +368,12 @@ class Inbox:
         self.stop()
         self.runner.close()
         self.store.close()
+
+    async def aclose(self) -> None:
+        """The same from async code."""
+        await self.astop()
+        self.runner.close()
+        await self.store.aclose()
 
 
 def check_outbox(store: InboxStore, outbox: Any) -> None:

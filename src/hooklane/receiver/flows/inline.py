@@ -235,7 +235,9 @@ def _row(arrival: Arrival, variant: str, handler: Handler, status: Status, now: 
     """
     mine = _handling(arrival, handler, status, now)
     later = Instant(now + rules.lease_ms)
-    others = [_handling(arrival, other, Status.PENDING, later) for other in arrival.handlers if other is not handler]
+    others = [
+        _handling(arrival, other, Status.PENDING, later) for other in arrival.handlers if other.name != handler.name
+    ]
     return NewRow(
         message=arrival.message,
         received_at=arrival.received_at,
