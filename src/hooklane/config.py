@@ -36,7 +36,7 @@ class Settings:
     db: str = DEFAULT_DB
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
-    roles: tuple[str, ...] = ROLES
+    role: tuple[str, ...] = ROLES
     api_key: Secret | None = field(default=None, repr=False)
     no_auth: bool = False
     egress_allow: tuple[str, ...] = ()
@@ -144,7 +144,7 @@ SETTINGS = (
     _Setting("db", _db, "sqlite:///path/to/file.db or postgresql://host/name"),
     _Setting("host", _host, "an address or host name to listen on"),
     _Setting("port", _port, "a port from 0 to 65535"),
-    _Setting("roles", _roles, f"some of {', '.join(ROLES)}, with commas"),
+    _Setting("role", _roles, f"some of {', '.join(ROLES)}, with commas"),
     _Setting("api_key", _key, "8 to 512 printable characters without spaces", is_secret=True),
     _Setting("no_auth", _switch, "true or false"),
     _Setting("egress_allow", _networks, "networks such as 127.0.0.0/8,::1/128"),

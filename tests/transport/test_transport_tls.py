@@ -14,6 +14,7 @@ from tests.transport.peers import HERE, OK, Script, answering, post, serving, si
 
 from hooklane.errors import ConfigError
 from hooklane.model.exchange import Answer, Failure, NoAnswer
+from hooklane.sender.transport.tls import default_context, own_context
 
 AUTHORITY = Authority("the tests' authority")
 HOST = "hooks.good.test"
@@ -97,6 +98,12 @@ async def test_a_certificate_in_doubt_is_a_tls_failure_and_no_byte_of_the_reques
     assert (result.failure, result.sent) == (Failure.TLS, False)
     assert HERE not in result.detail
     assert peer.requests == []
+
+
+def test_nothing_older_than_tls_1_2_is_spoken_and_every_certificate_is_checked() -> None:
+    for context in (default_context(None), own_context(AUTHORITY.pem)):
+        assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+        assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
 async def test_the_systems_authorities_do_not_vouch_for_a_test_server() -> None:
@@ -233,3 +240,44 @@ async def test_two_targets_with_different_authorities_never_share_a_connection()
     assert isinstance(trusted, Answer)
     assert isinstance(other, NoAnswer)
     assert other.failure is Failure.TLS
+
+
+async def test_hostile_answers_over_tls_end_as_they_do_in_plain_and_leave_no_socket() -> None:
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n{}")
+        writer.write(b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(b"1000\r\n" + b"x" * 4_096 + b"\r\n")
+            await writer.drain()
+
+    poison = b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno" + OK
+    context = AUTHORITY.server(HOST)
+    async with (
+        serving(lambda _: silent, tls=context) as never,
+        serving(lambda _: endless, tls=context) as flood,
+        serving(answering(poison), tls=context) as stray,
+        serving(answering(b"SSH-2.0-OpenSSH\r\n"), tls=context) as bad,
+        transporting(resolver=resolver()) as transport,
+    ):
+        open_before = sockets_open()
+        results = await asyncio.gather(
+            *(
+                post(
+                    transport,
+                    peer.url(scheme="https", host=HOST),
+                    ca_pem=AUTHORITY.pem,
+                    timeout_ms=800,
+                    endpoint_id=f"ep_{n}",
+                )
+                for peer in (never, flood, stray, bad)
+                for n in range(5)
+            )
+        )
+        for peer in (never, flood, stray, bad):
+            await asyncio.wait_for(peer.all_ended.wait(), 5)
+        await asyncio.sleep(0)
+        open_after = sockets_open()
+
+    ends = [result.status if isinstance(result, Answer) else result.failure for result in results]
+    assert ends == [Failure.TIMEOUT] * 5 + [500] * 10 + [Failure.BAD_RESPONSE] * 5
+    assert open_after <= open_before

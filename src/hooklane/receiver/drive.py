@@ -125,10 +125,10 @@ class Driver:
             self._release()
             raise
 
-    def taking_back(self) -> None:
+    def taking_back(self, error: BaseException | None) -> None:
         """End of the pause that `resume` made for the handler."""
         if self._session is not None:
-            self._session.taking_back()
+            self._session.taking_back(error)
 
     def _perform(self, step: Any) -> Any:
         session = self._session
@@ -150,8 +150,10 @@ class Driver:
                 session.handing_over()
                 try:
                     fn(event, session.tx)
-                finally:
-                    session.taking_back()
+                except BaseException as error:
+                    session.taking_back(error)
+                    raise
+                session.taking_back()
             case Publish(event):
                 assert session is not None
                 for sent in event.sent:
@@ -211,10 +213,10 @@ class AsyncDriver:
             await self._release()
             raise
 
-    async def taking_back(self) -> None:
+    async def taking_back(self, error: BaseException | None) -> None:
         """End of the pause that `resume` made for the handler."""
         if self._session is not None:
-            await self._session.taking_back()
+            await self._session.taking_back(error)
 
     async def _perform(self, step: Any) -> Any:
         session = self._session
@@ -236,8 +238,10 @@ class AsyncDriver:
                 await session.handing_over()
                 try:
                     await fn(event, session.tx)
-                finally:
-                    await session.taking_back()
+                except BaseException as error:
+                    await session.taking_back(error)
+                    raise
+                await session.taking_back()
             case Publish(event):
                 assert session is not None
                 for sent in event.sent:

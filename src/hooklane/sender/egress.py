@@ -36,7 +36,7 @@ PORTS_DENIED = frozenset({
 
 _PRINTABLE = re.compile(r"[!-~]+")
 _URL = re.compile(r"([Hh][Tt][Tt][Pp][Ss]?)://([^/?]*)([/?].*)?")
-_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[0-9A-Za-z.-]{1,253})(?::([0-9]{1,5}))?")
+_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[0-9A-Za-z.-]{1,253})(?::([1-9][0-9]{0,4}))?")
 _LABEL = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z-]{0,61}[0-9A-Za-z])?")
 _NUMERIC = re.compile(r"[0-9]+|0[Xx][0-9A-Fa-f]*")
 _QUAD = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})")
@@ -173,7 +173,7 @@ def parse(url: str) -> Destination:
     name, port_text = parts.groups()
     secure = scheme.lower() == "https"
     port = int(port_text) if port_text else (443 if secure else 80)
-    if not 1 <= port <= 65_535:
+    if port > 65_535:
         raise UrlNotAllowed("a port is a number from 1 to 65535")
     host, literal = _host(name)
     path = path or "/"

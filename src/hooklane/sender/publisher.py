@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from hooklane.errors import StoreError, StoreUnavailable
-from hooklane.model.lane import Grown
-from hooklane.store.outbox import Draft, OutboxStore, Published, PublishReport, Refused
+from hooklane.store.outbox import BUSY, Draft, OutboxStore, Published, PublishReport, Refused
 
 Done = Callable[[Published | Refused | StoreError], None]
 BATCH_MAX = 1_000
 QUEUE_MAX = 50_000
+AGAIN_MS = 50
+AGAIN_MAX = 100
+"""An application may hold a lane in a transaction of its own: its events are tried again for so long, apart."""
 
 
 class Publisher:
@@ -20,7 +22,7 @@ class Publisher:
     def __init__(
         self,
         store: OutboxStore,
-        feed: Callable[[Sequence[Grown]], None] | None = None,
+        feed: Callable[[PublishReport], None] | None = None,
         observe: Callable[[int], None] | None = None,
     ) -> None:
         """*feed* takes the news for the lanes of this process; *observe* counts what was published."""
@@ -29,6 +31,8 @@ class Publisher:
         self._observe = observe
         self._line: list[tuple[Draft, Done]] = []
         self._running: asyncio.Task[None] | None = None
+        self._aside: list[tuple[Draft, Done, int]] = []
+        self._retrying: asyncio.Task[None] | None = None
 
     def submit(self, draft: Draft, done: Done) -> None:
         """Queue a draft; *done* is called once, after the commit that holds it, or with the error that refused it."""
@@ -57,30 +61,47 @@ class Publisher:
 
     async def close(self) -> None:
         """Wait until everything that was queued is answered."""
-        while self._running is not None:
-            await self._running
+        while (task := self._running or self._retrying) is not None:
+            await task
 
     async def _run(self) -> None:
         try:
             while self._line:
                 batch, self._line = self._line[:BATCH_MAX], self._line[BATCH_MAX:]
-                await self._commit(batch)
+                await self._commit([(draft, done, 0) for draft, done in batch])
         finally:
             self._running = None
 
-    async def _commit(self, batch: list[tuple[Draft, Done]]) -> None:
+    async def _retry(self) -> None:
+        """Those that met a held lane, in commits of their own: nobody else waits for them."""
         try:
-            report = await self._store.publish([draft for draft, _ in batch])
+            while self._aside:
+                await asyncio.sleep(AGAIN_MS / 1000)
+                batch, self._aside = self._aside, []
+                await self._commit(batch)
+        finally:
+            self._retrying = None
+
+    async def _commit(self, batch: list[tuple[Draft, Done, int]]) -> None:
+        try:
+            report = await self._store.publish([draft for draft, _, _ in batch])
         except StoreError as error:
-            for _, done in batch:
+            for _, done, _ in batch:
                 done(error)
             return
         self._tell(report)
-        for (_, done), result in zip(batch, report.results, strict=True):
-            done(result)
+        for (draft, done, tries), result in zip(batch, report.results, strict=True):
+            if not (isinstance(result, Refused) and result.code == BUSY):
+                done(result)
+            elif tries >= AGAIN_MAX:
+                done(StoreUnavailable(result.detail))
+            else:
+                self._aside.append((draft, done, tries + 1))
+        if self._aside and self._retrying is None:
+            self._retrying = asyncio.get_running_loop().create_task(self._retry(), name="publishes set aside")
 
     def _tell(self, report: PublishReport) -> None:
         if self._feed is not None and report.grown:
-            self._feed(report.grown)
+            self._feed(report)
         if self._observe is not None:
             self._observe(sum(isinstance(one, Published) and not one.repeated for one in report.results))

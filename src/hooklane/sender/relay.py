@@ -23,21 +23,22 @@ from hooklane.core.engine import (
     Settled,
 )
 from hooklane.errors import ConfigError, StoreError
-from hooklane.model.attempt import Send, Settlement, Write
+from hooklane.model.attempt import Delivered, Send, Settlement, Write
 from hooklane.model.clock import FOREVER, Instant, boot_now, wall_now
 from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Timings
-from hooklane.model.lane import Grown, LaneId
+from hooklane.model.lane import LaneId
 from hooklane.sender.failpoints import Failpoints
 from hooklane.sender.letter import Letters
 from hooklane.sender.ownership import Ownership
 from hooklane.sender.pump import Pump
 from hooklane.sender.transport import Transport
-from hooklane.store.outbox import CommitReport, OutboxStore
+from hooklane.store.outbox import CommitReport, OutboxStore, PublishReport
 from hooklane.telemetry.deliveries import Fenced, Listener, Queued, Recorded, Sent
 
 COMMIT_MAX = 2_000
 FETCH_LANES_MAX = 256
 RETRY_MS_MAX = 2_000
+CLOCK_SLACK_MS = 100
 
 
 class Relay:
@@ -115,11 +116,12 @@ class Relay:
     def is_ready(self) -> bool:
         return self._owns.is_set() and not self._stopping.is_set()
 
-    def feed(self, grown: Sequence[Grown]) -> None:
+    def feed(self, published: PublishReport) -> None:
         """News of this process's own publishes, straight after their commit."""
-        self.put(*grown)
+        self.put(*published.grown)
+        self._own.fed(published.span)
         if self._listener is not None:
-            self._listener(Queued(grown))
+            self._listener(Queued(published.grown))
 
     def wake(self, lane_ids: Sequence[LaneId]) -> None:
         """Lanes were recovered: look at them again."""
@@ -136,7 +138,11 @@ class Relay:
         return Instant(boot_now() + self._skew)
 
     def set_time(self, store_now: Instant) -> None:
-        self._skew = store_now - boot_now()
+        skew = store_now - boot_now()
+        # The answer was on its way for a while, so small differences mean nothing; followed, they would make waits
+        # a little shorter than the schedule.
+        if abs(skew - self._skew) > CLOCK_SLACK_MS:
+            self._skew = skew
 
     def put(self, *inputs: Input) -> None:
         """Tell the engine; it takes its next turn with everything that gathers until then."""
@@ -200,6 +206,9 @@ class Relay:
         """Make outcomes durable. A failed commit is unknown, not "no": the same one is repeated until it is known."""
         if self._hit is not None:
             self._hit("before_commit")
+        for write in writes:
+            if isinstance(write, Settlement) and not isinstance(write.outcome, Delivered):
+                write.request = self._letters.shown(write.send)
         report = await self._repeat(writes)
         if self._hit is not None:
             self._hit("after_commit")

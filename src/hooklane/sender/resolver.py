@@ -37,7 +37,7 @@ class Resolver(Protocol):
 class ThreadResolver:
     """The system's own resolver (`getaddrinfo`, so hosts file and all) in a few daemon threads."""
 
-    def __init__(self, *, threads_max: int = 16, slow_threads_max: int = 4, written_off_max: int = 64) -> None:
+    def __init__(self, *, threads_max: int = 16, slow_threads_max: int = 4, written_off_max: int = 256) -> None:
         self._quick = _Lane("hooklane-dns", threads_max, written_off_max)
         self._slow = _Lane("hooklane-dns-slow", slow_threads_max, 0)
         self._slow_until: OrderedDict[str, float] = OrderedDict()
@@ -65,12 +65,14 @@ class ThreadResolver:
     def _overrun(self, job: _Job, lane: _Lane) -> None:
         if job.answer.done():
             return
-        if job.started:
-            lane.write_off(job)
-            self._slow_until[job.host] = time.monotonic() + _SLOW_FOR_S
-            self._slow_until.move_to_end(job.host)
-            while len(self._slow_until) > _SLOW_NAMES_MAX:
-                self._slow_until.popitem(last=False)
+        if not job.started:  # it waits for a thread; whoever asked has given up, and so will the lane
+            job.loop.call_later(LOOKUP_LIMIT_S, self._overrun, job, lane)
+            return
+        lane.write_off(job)
+        self._slow_until[job.host] = time.monotonic() + _SLOW_FOR_S
+        self._slow_until.move_to_end(job.host)
+        while len(self._slow_until) > _SLOW_NAMES_MAX:
+            self._slow_until.popitem(last=False)
 
 
 class _Job:
@@ -78,22 +80,27 @@ class _Job:
 
     def __init__(self, host: str, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[list[str]]) -> None:
         self.host = host
+        self.loop = loop
+        self.answer = answer
         self.started = False
         self.written_off = False
-        self.answer = answer
-        self._loop = loop
+        self._wanted_until = time.monotonic() + LOOKUP_LIMIT_S
 
     def run(self) -> None:
-        self.started = True
+        """Ask, in this thread, for as long as it takes; not at all when nobody waits any more."""
         addresses: list[str] = []
         error: DnsError | None = None
-        try:
-            found = socket.getaddrinfo(self.host, None, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
-            addresses = list(dict.fromkeys(str(row[4][0]) for row in found))
-        except (OSError, UnicodeError) as refused:
-            error = DnsError(refused.strerror if isinstance(refused, OSError) and refused.strerror else str(refused))
+        if time.monotonic() > self._wanted_until:
+            error = DnsError("no thread was free")
+        else:
+            self.started = True
+            try:
+                found = socket.getaddrinfo(self.host, None, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+                addresses = list(dict.fromkeys(str(row[4][0]) for row in found))
+            except (OSError, UnicodeError) as refused:
+                error = DnsError(str(getattr(refused, "strerror", None) or refused))
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
-            self._loop.call_soon_threadsafe(self._settle, addresses, error)
+            self.loop.call_soon_threadsafe(self._settle, addresses, error)
 
     def _settle(self, addresses: list[str], error: DnsError | None) -> None:
         if self.answer.done():

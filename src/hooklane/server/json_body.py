@@ -42,9 +42,10 @@ _EVENT_FIELDS = tuple(b'"%b"' % field.encode() for field in EventBody.__struct_f
 
 def read(text: bytes, shape: type[S]) -> S:
     """*text* as a *shape*: 400 when it is not strict JSON, 422 when it has another shape. No text is no fields."""
-    tree = strict(text or b"{}", bytes_max=BODY_BYTES_MAX)
+    text = text or b"{}"
+    strict(text, bytes_max=BODY_BYTES_MAX)
     try:
-        return msgspec.convert(tree, shape)
+        return msgspec.json.decode(text, type=shape)
     except msgspec.ValidationError as error:
         raise misshaped(error) from None
 
@@ -79,10 +80,7 @@ def read_batch(text: bytes, *, lines: bool) -> list[EventBody]:
     """The events of a batch: `{"events": [...]}`, or one a line (*lines*)."""
     if len(text) > BATCH_BYTES_MAX:
         raise Problem("too_large", f"a batch may have {BATCH_BYTES_MAX} bytes, this one has {len(text)}")
-    if lines:
-        texts = [line for line in text.split(b"\n") if line.strip()]
-    else:
-        texts = _texts_of(text)
+    texts = [line for line in text.split(b"\n") if line.strip()] if lines else _texts_of(text)
     if len(texts) > BATCH_EVENTS_MAX:
         raise Problem("too_many_events", f"a batch may hold {BATCH_EVENTS_MAX} events, this one holds {len(texts)}")
     bodies = []

@@ -102,7 +102,7 @@ def problem_of(error: Exception) -> Problem:
         case StoreError():
             return Problem(
                 "unknown_outcome",
-                "The store failed during this call. Repeat it with the same Idempotency-Key or id: it never counts twice.",
+                "The store failed during this call. Repeat it under the same Idempotency-Key or id: it counts once.",
             )
         case UsageError():
             return Problem("invalid_body", str(error))

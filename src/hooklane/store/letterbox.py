@@ -32,6 +32,10 @@ def letterbox(url: str, options: StoreOptions) -> Letterbox:
     scheme = urlsplit(url).scheme
     if scheme == "sqlite":
         return SqliteLetterbox(url, options)
+    if scheme.startswith("postgres"):
+        from hooklane.store.postgres.outbox.letterbox import PostgresLetterbox
+
+        return PostgresLetterbox(url, options)
     raise UsageError(f"no sender's store for {url!r}: expected sqlite:///path or postgresql://…")
 
 

@@ -22,4 +22,8 @@ def outbox_store(url: str, options: StoreOptions) -> Outbox:
         from hooklane.store.sqlite.outbox import SqliteOutbox
 
         return SqliteOutbox(path_of(url), options)
+    if scheme.startswith("postgres"):
+        from hooklane.store.postgres.outbox import PostgresOutbox
+
+        return PostgresOutbox(url, options)
     raise UsageError(f"no sender's store for {url!r}: expected sqlite:///path or postgresql://…")

@@ -20,7 +20,11 @@ from hooklane.core.verify import Profile
 from hooklane.core.verify.scheme import KeyKind
 
 PUBLIC_URL = "https://example.test/webhooks/{name}"
-PAYPAL_CERT_URL = "https://api.paypal.com/v1/notifications/certs/CERT-360caa42-test"
+CERTIFIED = {
+    "paypal": ("messageverificationcerts.paypal.com", "https://api.paypal.com/v1/notifications/certs/CERT-test"),
+    "sns": ("sns.amazonaws.com", "https://sns.us-east-1.amazonaws.com/SimpleNotificationService-test.pem"),
+}
+"""The host that a profile's certificate is for, and where the request says that it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,11 @@ def credentials(profile: Profile, seed: str = "hooklane") -> Credentials:
         case KeyKind.SPKI:
             return _p256(chance, options)
         case KeyKind.CERTIFIED:
-            certified, leaf, root = paypal_certificate()
-            options |= {"certificates": {PAYPAL_CERT_URL: leaf}.get, "roots": root}
-            return Credentials(certified, "WH-" + chance.hex()[:17].upper(), options)
+            host, url = CERTIFIED[profile.name]
+            certified, leaf, root = certificate(host)
+            options |= {"certificates": {url: leaf}.get, "roots": root}
+            name = f"arn:aws:sns:us-east-1:1:{chance.hex()[:8]}" if profile.name == "sns" else f"WH-{chance.hex()[:17]}"
+            return Credentials(certified, name, options)
         case KeyKind.UTF8 | KeyKind.TOKEN:
             secret = f"test:{chance.hex()}"  # with a colon, so that it also serves as user:password
             return Credentials(secret, secret, options)
@@ -70,12 +76,12 @@ def _p256(chance: bytes, options: Mapping[str, Any]) -> Credentials:
     return Credentials(private, base64.b64encode(der).decode(), options)
 
 
-@lru_cache(maxsize=1)
-def paypal_certificate() -> tuple[rsa.RSAPrivateKey, bytes, bytes]:
-    """A key, a certificate for PayPal's host, and the root that vouches for it, both as PEM."""
+@lru_cache(maxsize=8)
+def certificate(host: str) -> tuple[rsa.RSAPrivateKey, bytes, bytes]:
+    """A key, a certificate for *host*, and the root that vouches for it, both as PEM."""
     root_key, leaf_key = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
     root = _certificate("Test Root", root_key, "Test Root", root_key)
-    leaf = _certificate("messageverificationcerts.paypal.com", leaf_key, "Test Root", root_key)
+    leaf = _certificate(host, leaf_key, "Test Root", root_key)
     return leaf_key, leaf, root
 
 

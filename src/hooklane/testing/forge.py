@@ -92,6 +92,8 @@ def _shape(
     data = deepcopy(dict(draft.data))
     if profile.name == "telegram":
         event[draft.type] = data
+    elif profile.name == "sns":
+        event["Message"] = json.dumps(data)  # its content is a text
     elif profile.data:
         put(event, profile.data, data)
     else:
@@ -126,6 +128,8 @@ def _finish(profile: Profile, draft: Draft, event: dict[str, Any]) -> None:
             event["id"] = draft.id
         case "telegram":
             event["update_id"] = int(draft.id) if draft.id.isdigit() else draft.id
+        case "sns":
+            event["Subject"] = draft.type
         case "twitch":
             put(event, "subscription.type", draft.type)
         case "adyen":

@@ -12,10 +12,11 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
 from hooklane.core.verify import Profile
-from hooklane.core.verify.check import item_message, signed_messages
+from hooklane.core.verify.bespoke import topic_message
 from hooklane.core.verify.keys import HmacKey, read_whsec
+from hooklane.core.verify.parts import item_message, signed_messages
 from hooklane.core.verify.places import dig, put
-from hooklane.core.verify.reading import write_bytes, write_instant
+from hooklane.core.verify.reading import Unit, write_bytes, write_instant
 from hooklane.core.verify.scheme import (
     Algorithm,
     BodyText,
@@ -32,10 +33,12 @@ from hooklane.core.verify.scheme import (
     SignedItems,
     Tagged,
     Token,
+    TokenItems,
+    TopicSigned,
 )
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request
-from hooklane.testing.credentials import PAYPAL_CERT_URL, Credentials
+from hooklane.testing.credentials import CERTIFIED, Credentials
 
 
 def seal(
@@ -59,6 +62,13 @@ def seal(
             return _with(request, {scheme.header: scheme.prefix + text})
         case SignedItems():
             return _seal_items(request, scheme, held[0])
+        case TokenItems():
+            document = json.loads(request.body)
+            for item in dig(document, scheme.items) or []:
+                put(item, scheme.token, held[0].secret)
+            return _with_body(request, json.dumps(document, separators=(",", ":")).encode())
+        case TopicSigned():
+            return _seal_topic(request, held[0], at)
         case _:
             assert_never(scheme)
 
@@ -77,7 +87,7 @@ def _seal_signed(request: Request, scheme: Signed, held: list[Credentials], at: 
     if scheme.stamp and isinstance(scheme.stamp.where, BodyText):
         request = _in_body(request, scheme.stamp.where.path, int(write_instant(at, scheme.stamp.unit)))
     if scheme.key is KeyKind.CERTIFIED:
-        headers |= {"paypal-cert-url": PAYPAL_CERT_URL, "paypal-auth-algo": "SHA256withRSA"}
+        headers |= {"paypal-cert-url": CERTIFIED["paypal"][1], "paypal-auth-algo": "SHA256withRSA"}
     request = _with(request, headers)
     texts: list[str] = []
     for each in held:
@@ -142,6 +152,16 @@ def _seal_items(request: Request, scheme: SignedItems, held: Credentials) -> Req
         event = dig(item, scheme.unwrap)
         mac = _sign(scheme, held.signing, b"".join(item_message(scheme, event)))
         put(event, scheme.signature, write_bytes(mac, scheme.encoding))
+    return _with_body(request, json.dumps(document, separators=(",", ":")).encode())
+
+
+def _seal_topic(request: Request, held: Credentials, at: Instant) -> Request:
+    document = {"Message": "", "Timestamp": write_instant(at, Unit.ISO), **json.loads(request.body)}
+    document |= {"TopicArn": held.secret, "SignatureVersion": "2", "SigningCertURL": CERTIFIED["sns"][1]}
+    if document.get("Type") not in ("Notification", "SubscriptionConfirmation"):
+        document["Type"] = "Notification"
+    signature = held.signing.sign(topic_message(document), padding.PKCS1v15(), hashes.SHA256())
+    document["Signature"] = base64.b64encode(signature).decode()
     return _with_body(request, json.dumps(document, separators=(",", ":")).encode())
 
 

@@ -18,6 +18,7 @@ from hooklane.model.clock import FOREVER, START, Instant
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.event import Event
 from hooklane.model.lane import LaneId, LaneState
+from hooklane.model.redelivery import is_redelivery
 
 FETCH_MAX = 16
 """How many events of a lane are read at once: enough to keep it busy, few enough to hold for thousands of lanes."""
@@ -145,7 +146,7 @@ class Heads:
         if not slot.unsure:
             self._fly(now, desk, slot, event)
         elif slot.attempts >= desk.policy.attempts_max:
-            died = Dead("worker_died", skip=desk.skips_dead)
+            died = Dead("worker_died", skip=self._skips_dead(desk, slot))
             self._settle(slot, Settlement(self._send_of(now, desk, slot, event), died, now, None))
         else:
             # Made durable first, so that a head that kills its workers runs out of attempts like any other.
@@ -234,12 +235,16 @@ class Heads:
             can_hold=desk.endpoint.state is not EndpointState.DRAINING,
         )
         match outcome:
-            case Dead(gap=False) if desk.skips_dead:
+            case Dead(gap=False) if self._skips_dead(desk, slot):
                 outcome = Dead(outcome.reason, skip=True)
             case Gone() if desk.is_open:
                 # Now, not when it is durable: by then a person may have resumed the endpoint, and a poll have said so.
                 desk.change(replace(desk.endpoint, state=EndpointState.DISABLED))
         self._settle(slot, Settlement(send, outcome, now, result))
+
+    def _skips_dead(self, desk: Desk, slot: Slot) -> bool:
+        # A redelivery is not owed: where it fails its line stops, whatever the policy for what is.
+        return desk.skips_dead and not is_redelivery(slot.id)
 
     def _settle(self, slot: Slot, settlement: Settlement) -> None:
         slot.phase = Phase.SETTLING

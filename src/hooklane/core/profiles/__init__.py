@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 
-from hooklane.core.profiles import commerce, developers, feeds, messaging, payments, standard, workplace
+from hooklane.core.profiles import clouds, commerce, developers, feeds, messaging, payments, standard, workplace
 from hooklane.core.verify.profile import Profile
 from hooklane.errors import UsageError
 
-_FAMILIES = (standard, payments, developers, commerce, messaging, workplace, feeds)
+_FAMILIES = (standard, payments, developers, commerce, messaging, workplace, feeds, clouds)
 _BY_NAME: dict[str, Profile] = {profile.name: profile for family in _FAMILIES for profile in family.PROFILES}
 _ALIASES = {
     "svix": "standard_webhooks",
@@ -18,6 +18,8 @@ _ALIASES = {
     "instagram": "meta",
     "whatsapp": "meta",
     "twitter": "x",
+    "aws_sns": "sns",
+    "msgraph": "microsoft_graph",
 }
 
 

@@ -4,57 +4,39 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import hmac
-import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import product
-from typing import Any
-from urllib.parse import parse_qs
+from collections.abc import Sequence
 
-from hooklane.core.verify.certificate import certified_key
-from hooklane.core.verify.document import Unreadable, read_form, read_json
-from hooklane.core.verify.places import as_text, dig
+from hooklane.core.verify.bespoke import check_signed_items, check_token_items, check_topic
+from hooklane.core.verify.certificate import paypal_key
+from hooklane.core.verify.parts import body_text, one_header, signed_messages
 from hooklane.core.verify.profile import Profile
+from hooklane.core.verify.proof import Proof
 from hooklane.core.verify.reading import read_bytes, read_instant
 from hooklane.core.verify.ring import Held, Keyring
 from hooklane.core.verify.scheme import (
     Algorithm,
-    Body,
-    BodyCrc32,
     BodyText,
     Header,
-    HeaderText,
     InSignature,
-    JsonText,
     KeyKind,
-    Literal,
-    Method,
     NumberedHeaders,
     Pairs,
-    Part,
     Plain,
     Positional,
-    Scheme,
-    SecretText,
     Signed,
     SignedItems,
-    SortedForm,
     Stamp,
     StampText,
     Tagged,
     Token,
-    Url,
+    TokenItems,
+    TopicSigned,
 )
-from hooklane.core.verify.urls import effective_url, query_of, signed_urls
 from hooklane.errors import VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request
 
 SIGNATURES_MAX = 16
-HEADER_TEXT_MAX = 4096
-ITEMS_MAX = 1000
 
 # The most telling failure is reported when several schemes were tried.
 _TELLING = ("missing_header", "misconfigured", "malformed", "mismatch", "stale")
@@ -65,16 +47,6 @@ _SIZES = {
     Algorithm.HMAC_SHA512: 64,
     Algorithm.ED25519: 64,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """Who signed (by the index of the secret) and what was signed besides the body."""
-
-    scheme: Scheme
-    secret: int
-    named: Mapping[str, str] = field(default_factory=dict)
-    stamp: Instant | None = None
 
 
 def check(request: Request, profile: Profile, keys: Keyring, now: Instant) -> Proof:
@@ -91,7 +63,11 @@ def check(request: Request, profile: Profile, keys: Keyring, now: Instant) -> Pr
                 case Token():
                     return _check_token(scheme, request, held)
                 case SignedItems():
-                    return _check_items(scheme, request, held)
+                    return check_signed_items(scheme, request, held)
+                case TokenItems():
+                    return check_token_items(scheme, request, held)
+                case TopicSigned():
+                    return check_topic(scheme, request, held, keys, now)
         except VerificationError as failure:
             failures.append(failure)
     if not failures:
@@ -110,7 +86,7 @@ def _check_signed(scheme: Signed, request: Request, held: list[Held], keys: Keyr
     named: dict[str, str] = {}
     secret: int | None = None
     for each in held:
-        key = certified_key(request, keys, now) if scheme.key is KeyKind.CERTIFIED else each.key
+        key = paypal_key(request, keys, now) if scheme.key is KeyKind.CERTIFIED else each.key
         for message in signed_messages(scheme, request, keys.url, stamp_text, each.text, named):
             if key.fits(message, signatures) and secret is None:
                 secret = each.secret  # and go on: the time taken must not tell which secret it was
@@ -147,51 +123,12 @@ def _check_token(scheme: Token, request: Request, held: list[Held]) -> Proof:
     return Proof(scheme, secret)
 
 
-def _check_items(scheme: SignedItems, request: Request, held: list[Held]) -> Proof:
-    items = dig(_document(request), scheme.items)
-    if not isinstance(items, list) or not 0 < len(items) <= ITEMS_MAX:
-        raise VerificationError("malformed", f"{scheme.items} is not a list of items")
-    used: set[int] = set()
-    for item in items:
-        event = dig(item, scheme.unwrap)
-        text = as_text(dig(event, scheme.signature))
-        if text is None:
-            raise VerificationError("missing_header", f"an item has no {scheme.signature}")
-        signature = read_bytes(text, scheme.encoding)
-        if signature is None:
-            raise VerificationError("malformed", f"{scheme.signature} is not {scheme.encoding}")
-        message = item_message(scheme, event)
-        fitting = [each.secret for each in held if each.key.fits(message, [signature])]
-        if not fitting:
-            # One forged item among good ones condemns the request: the sender never mixes them.
-            raise VerificationError("mismatch", "an item's signature fits no secret")
-        used.add(fitting[0])
-    return Proof(scheme, min(used))
-
-
-def item_message(scheme: SignedItems, event: Any) -> list[bytes]:
-    """The bytes that are signed for one item: its fields joined by colons, an absent one as nothing."""
-    return [":".join(as_text(dig(event, path)) or "" for path in scheme.fields).encode("utf-8", "surrogatepass")]
-
-
-def one_header(request: Request, name: str) -> str:
-    """The only value of a header that takes part in the proof; two of them are two stories."""
-    values = request.values(name)
-    if not values:
-        raise VerificationError("missing_header", f"{name} is missing")
-    if len(values) > 1:
-        raise VerificationError("malformed", f"{name} is there {len(values)} times")
-    if len(values[0]) > HEADER_TEXT_MAX:
-        raise VerificationError("malformed", f"{name} is longer than {HEADER_TEXT_MAX} characters")
-    return values[0]
-
-
 def _signature_texts(scheme: Signed, request: Request) -> list[str]:
     match scheme.source:
         case Header(name):
             return [one_header(request, name)]
         case BodyText(path):
-            return [_body_text(request, path)]
+            return [body_text(request, path)]
         case NumberedHeaders(prefix, last):
             names = {f"{prefix}{number}".lower() for number in range(1, last + 1)}
             present = dict.fromkeys(name.lower() for name, _ in request.headers if name.lower() in names)
@@ -241,7 +178,7 @@ def _stamp_text(stamp: Stamp, request: Request, beside: str | None) -> str:
         case Header(name):
             return one_header(request, name)
         case BodyText(path):
-            return _body_text(request, path)
+            return body_text(request, path)
         case InSignature():
             if beside is None:
                 raise VerificationError("malformed", "the timestamp is missing beside the signature")
@@ -253,80 +190,3 @@ def _stamp_instant(stamp: Stamp, text: str) -> Instant:
     if at is None:
         raise VerificationError("malformed", f"the timestamp is not a time in {stamp.unit}")
     return at
-
-
-def signed_messages(
-    scheme: Signed,
-    request: Request,
-    url: str | None,
-    stamp_text: str | None,
-    secret: str,
-    named: dict[str, str],
-) -> list[list[bytes]]:
-    """The byte strings, in pieces, that *scheme* may have signed; several where the URL has several spellings.
-    Signed headers are noted in *named*."""
-    choices: list[list[bytes]] = [_choices(part, request, url, stamp_text, secret, named) for part in scheme.message]
-    return [list(pieces) for pieces in product(*choices)]
-
-
-def _choices(
-    part: Part, request: Request, url: str | None, stamp_text: str | None, secret: str, named: dict[str, str]
-) -> list[bytes]:
-    match part:
-        case Body():
-            return [request.body]
-        case Literal(raw):
-            return [raw]
-        case StampText():
-            return [(stamp_text or "").encode("utf-8", "surrogatepass")]
-        case HeaderText(header, name, pattern):
-            text = one_header(request, header)
-            if not pattern.fullmatch(text):
-                raise VerificationError("malformed", f"{header} is not a valid value")
-            named[name] = text
-            return [text.encode("utf-8", "surrogatepass")]
-        case JsonText(path):
-            return [_body_text(request, path).encode("utf-8", "surrogatepass")]
-        case BodyCrc32():
-            return [str(zlib.crc32(request.body)).encode("ascii")]
-        case Method():
-            return [request.method.encode("utf-8", "surrogatepass")]
-        case Url(form):
-            return signed_urls(request, url, form)
-        case SortedForm():
-            return [sorted_form(request, url)]
-        case SecretText():
-            return [secret.encode("utf-8", "surrogatepass")]
-
-
-def sorted_form(request: Request, url: str | None) -> bytes:
-    """Twilio's rule: each field's name and its distinct values in order; a body that is no form is bound to
-    the URL by its digest instead."""
-    digests = parse_qs(query_of(effective_url(request, url))[:HEADER_TEXT_MAX]).get("bodySHA256", [])
-    if digests:
-        actual = hashlib.sha256(request.body).hexdigest().encode("ascii")
-        if len(digests) != 1 or not hmac.compare_digest(actual, digests[0].lower().encode("utf-8", "surrogatepass")):
-            raise VerificationError("mismatch", "the body is not the one whose digest is in the URL")
-        return b""
-    try:
-        fields = set(read_form(request.body))
-    except Unreadable as problem:
-        raise VerificationError("malformed", str(problem)) from None
-    return "".join(name + value for name, value in sorted(fields)).encode("utf-8")
-
-
-def _body_text(request: Request, path: str) -> str:
-    text = as_text(dig(_document(request), path))
-    if text is None:
-        raise VerificationError("missing_header", f"{path} is missing in the body")
-    if len(text) > HEADER_TEXT_MAX:
-        raise VerificationError("malformed", f"{path} is longer than {HEADER_TEXT_MAX} characters")
-    return text
-
-
-def _document(request: Request) -> Any:
-    """Some providers sign inside the body, so it is parsed first there; within bounds, and only for them."""
-    try:
-        return read_json(request.body)
-    except Unreadable as problem:
-        raise VerificationError("malformed", str(problem)) from None

@@ -8,10 +8,11 @@ from enum import StrEnum
 from typing import Any
 
 from hooklane.core.profiles import find_profile, profile_names
-from hooklane.core.verify.check import Proof, check
+from hooklane.core.verify.check import check
 from hooklane.core.verify.guesses import Guess, guessed_bodies, guessed_secrets, guessed_urls
 from hooklane.core.verify.handshake import Handshake
 from hooklane.core.verify.profile import Profile
+from hooklane.core.verify.proof import Proof
 from hooklane.core.verify.ring import Keyring, keyring
 from hooklane.core.verify.scheme import BodyText, Header, HeaderText, NumberedHeaders, Scheme, Signed, Token
 from hooklane.core.verify.unseal import unseal

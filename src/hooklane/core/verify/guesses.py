@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hooklane.core.verify.document import Unreadable, read_json
-from hooklane.core.verify.keys import BadSecret, HmacKey, read_keys
+from hooklane.core.verify.keys import BadSecret, HmacKey, Key, read_keys
 from hooklane.core.verify.profile import Profile
 from hooklane.core.verify.reading import Encoding, read_base64, read_bytes
 from hooklane.core.verify.ring import Held
-from hooklane.core.verify.scheme import Algorithm, Signed
+from hooklane.core.verify.scheme import Signed
 from hooklane.core.verify.urls import query_of
 from hooklane.model.message import Request
 
@@ -133,17 +133,17 @@ def guessed_secrets(profile: Profile, secrets: Sequence[str]) -> Iterable[Guess]
         if not isinstance(scheme, Signed) or not scheme.algorithm.startswith("hmac"):
             continue
         for index, secret in enumerate(secrets):
+            if (trimmed := secret.strip().strip("\"'")) != secret:
+                try:
+                    keys = read_keys(trimmed, scheme.key, scheme.algorithm)
+                except BadSecret:
+                    keys = []
+                sentence = "it matches without the spaces, quotes or line end round the secret."
+                yield Guess(sentence, held=tuple(_as_held(index, secret, scheme, key) for key in keys))
             for sentence, raw in _keys_mended(secret):
                 held = _held(index, secret, scheme, raw)
                 if held is not None:
                     yield Guess(sentence, held=(held,))
-            if (trimmed := secret.strip().strip("\"'")) != secret:
-                sentence = "it matches without the spaces, quotes or line end round the secret."
-                try:
-                    keys = read_keys(trimmed, scheme.key, scheme.algorithm)
-                except BadSecret:
-                    continue
-                yield Guess(sentence, held=tuple(_as_held(index, secret, scheme, key) for key in keys))
 
 
 def _keys_mended(secret: str) -> Iterable[tuple[str, bytes]]:
@@ -166,8 +166,8 @@ def _keys_mended(secret: str) -> Iterable[tuple[str, bytes]]:
 
 
 def _held(index: int, secret: str, scheme: Signed, raw: bytes) -> Held | None:
-    return _as_held(index, secret, scheme, HmacKey(raw, Algorithm(scheme.algorithm))) if raw else None
+    return _as_held(index, secret, scheme, HmacKey(raw, scheme.algorithm)) if raw else None
 
 
-def _as_held(index: int, secret: str, scheme: Signed, key: Any) -> Held:
+def _as_held(index: int, secret: str, scheme: Signed, key: Key) -> Held:
     return Held(index, secret, scheme.key, scheme.algorithm, key)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from hooklane.core.verify.handshake import Greeting
 from hooklane.core.verify.places import InBody, InEnvelope, InHeader, Joined, Place, Proven
 from hooklane.core.verify.reading import Unit
-from hooklane.core.verify.scheme import Scheme, Signed, SignedItems, Token
+from hooklane.core.verify.scheme import Scheme, Signed, SignedItems, Token, TokenItems, TopicSigned
 
 
 class Grade(StrEnum):
@@ -129,13 +129,13 @@ class Profile:
 def grade_of(profile: Profile, scheme: Scheme) -> Grade:
     """What a request proves that *scheme* accepted."""
     match scheme:
-        case Token():
+        case Token() | TokenItems():
             return Grade.AUTHENTICATED
         case SignedItems():
             return Grade.PARTLY_SIGNED
         case Signed() if not scheme.covers_body:
             return Grade.PARTLY_SIGNED
-        case Signed():
+        case Signed() | TopicSigned():
             signed = not profile.id or is_proof(profile.id[0], scheme)
             return Grade.SIGNED if signed else Grade.SIGNED_BODY_UNSIGNED_ID
 

@@ -128,7 +128,7 @@ def _read_iso(text: str) -> Instant | None:
     day, clock, fraction, zone = found.groups()
     zone = "+00:00" if zone is None or zone in "Zz" else zone
     try:
-        moment = datetime.strptime(f"{day}T{clock}{zone}", "%Y-%m-%dT%H:%M:%S%z")
+        moment = datetime.fromisoformat(f"{day}T{clock}{zone}")
         # Whole seconds from the date, the fraction from its text: nanoseconds never pass through a float.
         return Instant(int(moment.timestamp()) * 1000 + _millis(fraction))
     except (ValueError, OverflowError):

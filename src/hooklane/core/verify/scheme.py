@@ -38,7 +38,7 @@ class KeyKind(StrEnum):
     ED25519_HEX = "ed25519-hex"
     SPKI = "spki"  # a public key as base64 DER or PEM
     TOKEN = "token"  # compared, not used as a key
-    CERTIFIED = "certified"  # the subscription id; the key is in a certificate
+    CERTIFIED = "certified"  # the name of the subscription or topic; the key is in a certificate
 
 
 # Where the text of a signature or a timestamp is found.
@@ -229,7 +229,28 @@ class SignedItems:
     needs_url: bool = False
 
 
-Scheme = Signed | Token | SignedItems
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenItems:
+    """Each item of a batch carries the secret itself; every one is compared."""
+
+    items: str
+    token: str
+    key: KeyKind = KeyKind.TOKEN
+    covers_body: bool = False
+    needs_url: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSigned:
+    """Amazon SNS: the members of the body are signed with a certificate that it names. Anyone can have Amazon sign
+    for a topic of their own, so the configured secret is the ARN of the topic."""
+
+    key: KeyKind = KeyKind.CERTIFIED
+    covers_body: bool = True
+    needs_url: bool = False
+
+
+Scheme = Signed | Token | SignedItems | TokenItems | TopicSigned
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hooklane.core.verify.check import Proof, check
+from hooklane.core.verify.check import check
 from hooklane.core.verify.document import Unreadable
 from hooklane.core.verify.handshake import Greeting, Handshake, IfBody, Trust, answer_greeting, is_greeting
 from hooklane.core.verify.messages import Context, Item, items_of, poison, read_document
 from hooklane.core.verify.profile import Profile
+from hooklane.core.verify.proof import Proof
 from hooklane.core.verify.ring import Keyring
 from hooklane.core.verify.scheme import HeaderText, Signed
 from hooklane.model.clock import Instant

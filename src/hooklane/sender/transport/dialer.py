@@ -37,45 +37,45 @@ class Dialer:
         self._hub = pool.hub
         self._ca_file = ca_file
         self._context: ssl.SSLContext | None = None if ca_file is None else default_context(ca_file)
-        self._dials: dict[asyncio.Task[None], Exchange] = {}
+        self._dials: dict[asyncio.Task[None], _Dial] = {}
 
     def start(self, exchange: Exchange) -> None:
         """Make a connection for *exchange*; it holds a place in the pool."""
-        task = self._hub.loop.create_task(self._run(exchange), name="dial")
-        exchange.task = task
-        self._dials[task] = exchange
-        task.add_done_callback(self._dials.pop)
+        dial = _Dial(exchange)
+        task = exchange.task = self._hub.loop.create_task(self._run(dial), name="dial")
+        self._dials[task] = dial
+        # Not in the task itself: one that is cancelled before its first step never runs.
+        task.add_done_callback(self._ended)
 
     def abort(self) -> None:
         """Give up every dial under way, each with its request."""
-        for exchange in list(self._dials.values()):
-            exchange.abort()
+        for dial in list(self._dials.values()):
+            dial.exchange.abort()
 
     async def stopped(self) -> None:
         """Returns when no dial is under way."""
         await asyncio.gather(*self._dials, return_exceptions=True)
 
-    async def _run(self, exchange: Exchange) -> None:
-        connection: Connection | None = None
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        dial = self._dials.pop(task)
+        if dial.connection is None or not dial.connection.was_opened:
+            self._pool.not_opened()
+
+    async def _run(self, dial: _Dial) -> None:
+        exchange = dial.exchange
         try:
-            connection = await self._dial(exchange)
+            address, sock = await self._reach(exchange)
+            dial.connection = Connection(self._pool, exchange, address, sock)
+            await self._establish(dial.connection, sock, exchange)
         except _Failed as failed:
+            exchange.task = None  # it ends by itself
             exchange.fail(failed.failure, failed.detail)
         except Exception as error:
             self._hub.loop.call_exception_handler({"message": "a dial failed unexpectedly", "exception": error})
+            exchange.task = None
             exchange.fail(Failure.CONNECT, "the connection could not be made")
-        finally:
-            if connection is None:
-                self._pool.not_opened()
-        if connection is None:
-            return
-        self._pool.opened(connection)
-        if exchange.settled:  # at the same moment
-            connection.drop()
-        else:
-            connection.begin(exchange)
 
-    async def _dial(self, exchange: Exchange) -> Connection:
+    async def _reach(self, exchange: Exchange) -> tuple[Address, socket.socket]:
         route = exchange.route
         destination = route.destination
         assert destination is not None
@@ -86,16 +86,19 @@ class Dialer:
         exchange.phase = Phase.CONNECT
         address, sock = await self._connect(exchange, destination, addresses)
         exchange.connect_at = self._hub.clock()
-        # Next time this one first: behind a dead route for IPv6 every new connection would wait again.
-        route.vetted = (address, *(other for other in addresses if other != address))
-        connection = Connection(self._pool, route, address, sock, exchange.connect_at)
-        if not destination.secure:
+        if route.vetted is not None and set(route.vetted) == set(addresses):  # and no later lookup said otherwise
+            # Next time this one first: behind a dead route for IPv6 every new connection would wait again.
+            route.vetted = (address, *(other for other in addresses if other != address))
+        return address, sock
+
+    async def _establish(self, connection: Connection, sock: socket.socket, exchange: Exchange) -> None:
+        destination = exchange.route.destination
+        assert destination is not None
+        if destination.secure:
+            exchange.phase = Phase.TLS
+            await self._shake_hands(connection, sock, destination, exchange.route.context or self._default_context())
+        else:
             await self._hub.loop.create_connection(lambda: connection, sock=sock)
-            return connection
-        exchange.phase = Phase.TLS
-        await self._shake_hands(connection, sock, destination, route.context or self._default_context())
-        exchange.tls_at = self._hub.clock()
-        return connection
 
     async def _vet(self, route: Route, destination: Destination) -> tuple[Address, ...]:
         vetted = await self._guard.vet(destination)
@@ -104,20 +107,22 @@ class Dialer:
                 route.vetted = ()
                 self._pool.forget(route)
             raise _Failed(vetted.failure, vetted.detail)
-        if route.vetted is None or set(route.vetted) != set(vetted):
-            route.vetted = vetted
-            return vetted
-        return route.vetted
+        if route.vetted is not None and set(route.vetted) == set(vetted):
+            return route.vetted
+        self._pool.forget(route)
+        route.vetted = vetted
+        return vetted
 
     async def _connect(
         self, exchange: Exchange, destination: Destination, addresses: tuple[Address, ...]
     ) -> tuple[Address, socket.socket]:
         problem = "no address"
         for tried, address in enumerate(addresses):
-            # An address that swallows packets leaves a fair share of the time to those after it.
-            share = (exchange.deadline - self._hub.clock()) / (len(addresses) - tried)
+            # An address that swallows packets leaves a fair share of the time to those after it; the last has it all.
+            left = len(addresses) - tried
+            share_s = (exchange.deadline - self._hub.clock()) / left if left > 1 else None
             try:
-                async with asyncio.timeout(share):
+                async with asyncio.timeout(share_s):
                     return address, await self._open(address, destination.port)
             except TimeoutError:
                 problem = "timed out"
@@ -162,6 +167,14 @@ class Dialer:
         if self._context is None:
             self._context = default_context(self._ca_file)
         return self._context
+
+
+class _Dial:
+    """A connection in the making."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.connection: Connection | None = None
 
 
 class _Failed(Exception):

@@ -11,8 +11,8 @@ from hooklane.model.event import Event
 from hooklane.model.ids import attempt_id
 from hooklane.model.lane import DeliveryState, LaneId
 from hooklane.store.codec import decode_detail
+from hooklane.store.cursors import number_of
 from hooklane.store.reads import AttemptRow, Delivery, EventFilter, Page
-from hooklane.store.sqlite.outbox.cursors import number_of
 
 _EVENT = "e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of"
 

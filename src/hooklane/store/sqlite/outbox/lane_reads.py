@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hooklane.model.lane import LaneId, LaneState
+from hooklane.store.cursors import rank_and_lane_of
 from hooklane.store.reads import Delivery, LaneView, Page
-from hooklane.store.sqlite.outbox.cursors import rank_and_lane_of
 from hooklane.store.sqlite.outbox.event_reads import delivery
 
 _LANES = """

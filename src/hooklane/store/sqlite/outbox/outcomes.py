@@ -6,21 +6,34 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from hooklane.model.attempt import Cancel, Dead, Delivered, Gone, Retry, Settlement, Start, Write
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.ids import dead_letter_id
 from hooklane.model.lane import LaneId
+from hooklane.model.redelivery import is_redelivery
 from hooklane.store.codec import attempt_fields, decode_endpoint
 from hooklane.store.outbox import CommitReport
+from hooklane.store.sqlite.outbox import audit, redeliveries
 from hooklane.store.sqlite.outbox.endpoints import write_endpoint
-from hooklane.store.sqlite.outbox.leases import store_now
+from hooklane.store.sqlite.outbox.leases import NOW, store_now
+from hooklane.store.sqlite.outbox.recovery import act_of
+from hooklane.store.sqlite.rows import Insert, Row
 
-_ACK = """
-INSERT INTO hooklane_lane (lane_id, tenant, head, acked, since) VALUES (:lane_id, :tenant, :seq + 1, :seq, :at)
+NO_EPOCH = -1
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[int]).decode
+
+_ACK = Insert(
+    "hooklane_lane",
+    ("lane_id", "tenant", "head", "acked", "since"),
+    """
 ON CONFLICT (lane_id) DO UPDATE SET head = excluded.head, acked = excluded.acked, state = 'active', attempts = 0,
     next_at = 0, reason = NULL, since = excluded.since
 WHERE hooklane_lane.head < excluded.head
-"""
+""",
+)
 # A repeat of the same write finds its own traces and changes nothing; a recovery in between has bumped rev.
 _HOLD = """
 INSERT INTO hooklane_lane (lane_id, tenant, head, state, attempts, next_at, reason, since)
@@ -46,8 +59,10 @@ INSERT INTO hooklane_skipped (lane_id, seq, upto, tenant, kind, note, actor, at)
 VALUES (:lane_id, :seq, :upto, :tenant, :kind, :note, :actor, :at) ON CONFLICT DO NOTHING
 """
 _BURY = """
-INSERT INTO hooklane_dead_letter (id, tenant, endpoint_id, lane_id, seq, event_n, attempts, reason, died_at, state)
-SELECT :id, :tenant, :endpoint, :lane_id, :seq, n, :attempt, :reason, :at, :dead_state
+INSERT INTO hooklane_dead_letter
+    (id, tenant, endpoint_id, lane_id, seq, event_n, attempts, reason, died_at, state, closed_at)
+SELECT :id, :tenant, :endpoint, :lane_id, :seq, n, :attempt, :reason, :at, :dead_state,
+    CASE :dead_state WHEN 'open' THEN NULL ELSE :at END
 FROM hooklane_event WHERE tenant = :tenant AND id = :event_id
 ON CONFLICT (id) DO UPDATE SET attempts = excluded.attempts, reason = excluded.reason, died_at = excluded.died_at,
     state = excluded.state, closed_at = NULL
@@ -64,34 +79,53 @@ _START_LOOSE = """
 UPDATE hooklane_loose SET attempts = :attempt WHERE n = -:lane_id AND rev = :rev AND attempts <= :attempt
     AND state IN ('queued', 'retrying') RETURNING 1
 """
-_LOG = """
-INSERT INTO hooklane_attempt
-    (lane_id, seq, started_at, attempt, tenant, took_ms, outcome, status, failure, said, detail)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+_LOG = Insert(
+    "hooklane_attempt",
+    (
+        *("lane_id", "seq", "started_at", "attempt", "tenant", "took_ms"),
+        *("outcome", "status", "failure", "said", "detail"),
+    ),
+    "ON CONFLICT DO NOTHING",
+)
+# Asked about the partitions of this commit only, and answered with those that are lost: almost always none.
+_FENCED = f"""
+SELECT {NOW}, (SELECT json_group_array(CAST(asked.key AS INTEGER)) FROM json_each(?) asked WHERE NOT EXISTS (
+    SELECT 1 FROM hooklane_part WHERE pid = CAST(asked.key AS INTEGER) AND owner = ? AND epoch = asked.value))
 """
 
 
 def commit(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
-    held = dict(conn.execute("SELECT pid, epoch FROM hooklane_part WHERE owner = ?", (worker,)).fetchall())
-    touched = {_pid_of(write) for write in writes}
-    fenced = frozenset(pid for pid in touched if pid not in held or held[pid] != epochs.get(pid))
+    claimed = _encode({pid: epochs.get(pid, NO_EPOCH) for pid in {_pid_of(write) for write in writes}})
+    now, lost = conn.execute(_FENCED, (claimed, worker)).fetchone()
+    fenced = frozenset(_decode(lost))
     stale: set[LaneId] = set()
-    acks, log = [], []
+    acks: list[Row] = []
+    log: list[Row] = []
     for write in writes:
-        if _pid_of(write) in fenced:
+        if fenced and _pid_of(write) in fenced:
+            continue
+        lane_id = write.send.lane_id if isinstance(write, Settlement) else write.lane_id
+        if is_redelivery(lane_id):
+            if not redeliveries.write(conn, write):
+                stale.add(lane_id)
+            elif isinstance(write, Settlement):
+                if isinstance(write.outcome, Gone) and not _is_logged(conn, write):
+                    _disable(conn, write.send.endpoint.id)
+                log.append(_log_row(write))
             continue
         if isinstance(write, Settlement):
-            if isinstance(write.outcome, Delivered) and not write.send.is_loose:
-                acks.append(_params(write))
+            send = write.send
+            if isinstance(write.outcome, Delivered) and not send.is_loose:
+                acks.append((send.lane_id, send.event.tenant, send.seq + 1, send.seq, write.at))
             elif not _settle(conn, write):
-                stale.add(write.send.lane_id)
+                stale.add(send.lane_id)
                 continue
             log.append(_log_row(write))
         elif not (_start(conn, write) if isinstance(write, Start) else _cancel(conn, write)):
             stale.add(write.lane_id)
-    conn.executemany(_ACK, acks)
-    conn.executemany(_LOG, log)
-    return CommitReport(store_now(conn), fenced, frozenset(stale))
+    _ACK.run(conn, acks)
+    _LOG.run(conn, log)
+    return CommitReport(now, fenced, frozenset(stale))
 
 
 def _pid_of(write: Write) -> int:
@@ -144,12 +178,17 @@ def _settle(conn: sqlite3.Connection, settlement: Settlement) -> bool:
 
 def _bury(conn: sqlite3.Connection, settlement: Settlement, params: dict[str, object]) -> None:
     send, skipped = settlement.send, params["state"] == "skipped"
+    is_new = not (skipped and _is_logged(conn, settlement))
     params["id"] = dead_letter_id(send.event.id, send.event.created_at, send.endpoint.id)
     params["dead_state"] = "skipped" if skipped else "open"
     conn.execute(_BURY, params)
-    if skipped and not send.is_loose:
-        note = f"policy on_dead=skip: {params['reason']}"
+    if not skipped:
+        return
+    note = f"policy on_dead=skip: {params['reason']}"
+    if not send.is_loose:
         conn.execute(_ADD_SKIPPED, {**params, "kind": "skipped", "note": note, "actor": "policy"})
+    if is_new:
+        audit.append(conn, act_of(send.event.tenant, str(params["id"]), "skipped", note, "policy", settlement.at))
 
 
 def _is_logged(conn: sqlite3.Connection, settlement: Settlement) -> bool:
@@ -157,7 +196,7 @@ def _is_logged(conn: sqlite3.Connection, settlement: Settlement) -> bool:
     send = settlement.send
     found = conn.execute(
         "SELECT 1 FROM hooklane_attempt WHERE lane_id = ? AND seq = ? AND started_at = ? AND attempt = ?",
-        (send.lane_id, send.seq, send.at, send.attempt),
+        (*redeliveries.place_of(send.lane_id, send.seq, send.event), send.at, send.attempt),
     )
     return found.fetchone() is not None
 
@@ -172,13 +211,8 @@ def _disable(conn: sqlite3.Connection, endpoint_id: str) -> None:
 
 def _start(conn: sqlite3.Connection, start: Start) -> bool:
     if start.lane_id < 0:
-        sql = (
-            "UPDATE hooklane_loose SET attempts = :attempt WHERE n = -:lane_id AND rev = :rev AND attempts <= :attempt"
-            " AND state IN ('queued', 'retrying') RETURNING 1"
-        )
-        return bool(
-            conn.execute(sql, {"lane_id": start.lane_id, "rev": start.rev, "attempt": start.attempt}).fetchone()
-        )
+        loose = {"lane_id": start.lane_id, "rev": start.rev, "attempt": start.attempt}
+        return bool(conn.execute(_START_LOOSE, loose).fetchone())
     params = {
         "lane_id": start.lane_id,
         "tenant": _tenant_of(conn, start.lane_id),
@@ -196,7 +230,10 @@ def _start(conn: sqlite3.Connection, start: Start) -> bool:
 def _cancel(conn: sqlite3.Connection, cancel: Cancel) -> bool:
     if cancel.lane_id < 0:
         sql = "UPDATE hooklane_loose SET state = 'cancelled' WHERE n = -? AND state <> 'delivered' RETURNING 1"
-        return bool(conn.execute(sql, (cancel.lane_id,)).fetchone())
+        done = conn.execute(sql, (cancel.lane_id,)).fetchone()
+        if done:
+            conn.execute(_CANCEL_LETTERS, {"lane_id": cancel.lane_id, "at": store_now(conn)})
+        return bool(done)
     row = conn.execute("SELECT tail, tenant FROM hooklane_lane_tail WHERE lane_id = ?", (cancel.lane_id,)).fetchone()
     params = {
         "lane_id": cancel.lane_id,
@@ -218,18 +255,9 @@ def _tenant_of(conn: sqlite3.Connection, lane_id: LaneId) -> str:
     return str(row[0])
 
 
-def _log_row(settlement: Settlement) -> tuple[object, ...]:
-    send, fields = settlement.send, attempt_fields(settlement)
-    return (
-        send.lane_id,
-        send.seq,
-        send.at,
-        send.attempt,
-        send.event.tenant,
-        fields.took_ms,
-        fields.outcome,
-        fields.status,
-        fields.failure,
-        fields.said,
-        fields.detail,
-    )
+def _log_row(settlement: Settlement) -> Row:
+    send = settlement.send
+    outcome, took_ms, status, failure, said, detail = attempt_fields(settlement)
+    lane_id, seq = redeliveries.place_of(send.lane_id, send.seq, send.event)
+    where = (lane_id, seq, send.at, send.attempt, send.event.tenant)
+    return (*where, took_ms, outcome, status, failure, said, detail)

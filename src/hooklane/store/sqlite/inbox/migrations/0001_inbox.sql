@@ -1,4 +1,4 @@
--- One row per event of a source: the raw bytes that were verified. Nothing but a purge and the copy count touches it again.
+-- One row per event of a source: the raw bytes that were verified. Only a purge and the copy count touch it again.
 CREATE TABLE hooklane_inbox_row (
     id          INTEGER PRIMARY KEY AUTOINCREMENT, -- never used twice: later rows have larger ids, also after pruning
     tenant      TEXT    NOT NULL,
@@ -54,7 +54,7 @@ CREATE INDEX hooklane_inbox_handling_for_track ON hooklane_inbox_handling (sourc
     WHERE key IS NOT NULL AND status IN ('pending', 'in_progress', 'failed', 'held', 'dead');
 CREATE INDEX hooklane_inbox_handling_for_gap ON hooklane_inbox_handling (due_at) WHERE status = 'held';
 CREATE INDEX hooklane_inbox_handling_for_people ON hooklane_inbox_handling (status, source, row_id)
-    WHERE status <> 'completed';
+    WHERE status IN ('failed', 'dead', 'held');
 
 -- How far a handler is with a key: the last applied seq, the newest event time, or the current state. Never pruned.
 CREATE TABLE hooklane_inbox_cursor (

@@ -1,0 +1,49 @@
+"""A receiver in Django, in one file: store, answer 200, and apply once in a worker, on the ORM's own connection."""
+
+import os
+import sys
+
+import django
+from django.conf import settings
+from django.core.wsgi import get_wsgi_application
+from django.db import connection
+from django.http import HttpRequest, JsonResponse
+from django.urls import include, path
+
+settings.configure(
+    SECRET_KEY="only an example",
+    ALLOWED_HOSTS=["*"],
+    ROOT_URLCONF=__name__,
+    INSTALLED_APPS=["hooklane.django"],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ.get("APP_DB", "app.db")}},
+    HOOKLANE={"SOURCES": {"stripe": {"secrets": [os.environ["STRIPE_SECRET"]]}}, "WORKER": True},
+)
+django.setup()
+
+from hooklane.django import source  # noqa: E402 - Django must be set up first
+
+with connection.cursor() as setup:
+    setup.execute("CREATE TABLE IF NOT EXISTS payments (invoice TEXT, amount INTEGER)")
+
+
+# In a project of several files this stands in <app>/webhooks.py, and is found by itself.
+@source("stripe").on("invoice.paid")
+def paid(event, tx):
+    invoice = event.payload["data"]["object"]
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO payments VALUES (%s, %s)", [invoice["id"], invoice["amount_paid"]])
+
+
+def payments(request: HttpRequest) -> JsonResponse:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT invoice, amount FROM payments")
+        return JsonResponse(cursor.fetchall(), safe=False)
+
+
+urlpatterns = [path("webhooks/", include("hooklane.django.urls")), path("payments", payments)]
+app = get_wsgi_application()
+
+if __name__ == "__main__":
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(sys.argv)

@@ -1,0 +1,32 @@
+"""A receiver in Flask: store, answer 200, and apply once in a worker."""
+
+import os
+import sqlite3
+
+from flask import Flask, jsonify
+
+import hooklane.flask
+from hooklane import Inbox
+
+DB = os.environ.get("APP_DB", "app.db")
+with sqlite3.connect(DB) as setup:
+    setup.execute("CREATE TABLE IF NOT EXISTS payments (invoice TEXT, amount INTEGER)")
+
+inbox = Inbox(f"sqlite:///{DB}")
+stripe = inbox.source("stripe", secrets=[os.environ["STRIPE_SECRET"]])
+
+
+@stripe.on("invoice.paid")
+def paid(event, tx):
+    invoice = event.payload["data"]["object"]
+    tx.execute("INSERT INTO payments VALUES (?, ?)", (invoice["id"], invoice["amount_paid"]))
+
+
+app = Flask(__name__)
+app.register_blueprint(hooklane.flask.blueprint(inbox), url_prefix="/webhooks")
+
+
+@app.get("/payments")
+def payments():
+    with sqlite3.connect(DB) as conn:
+        return jsonify(conn.execute("SELECT invoice, amount FROM payments").fetchall())

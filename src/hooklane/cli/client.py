@@ -1,0 +1,173 @@
+"""Whom does a command ask? A server over HTTP, or a database directly: the same calls, the same answers."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from hooklane.cli.exits import CallFailed, Exit, exit_of
+from hooklane.config import DEFAULT_PORT, Secret, load
+from hooklane.errors import ConfigError, StoreRefused
+
+TIMEOUT_S = 35.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What was answered."""
+
+    status: int
+    body: bytes
+
+    def value(self) -> Any:
+        return msgspec.json.decode(self.body) if self.body else None
+
+
+class Client(Protocol):
+    """Somebody who answers calls of the API."""
+
+    def send(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Reply: ...
+
+    def close(self) -> None: ...
+
+
+class Caller:
+    """The calls of the API as a command makes them; a problem is raised, with the exit code that fits it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def get(self, path: str, query: Mapping[str, object] | None = None) -> Any:
+        return self.ask("GET", path, query=query)
+
+    def post(self, path: str, body: object = None, *, headers: Mapping[str, str] | None = None) -> Any:
+        return self.ask("POST", path, body=body, headers=headers)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        reply = self.raw(method, path, query=query, body=body, headers=headers)
+        return reply.value()
+
+    def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        text = urlencode({name: str(value) for name, value in (query or {}).items() if value is not None})
+        data = b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
+        sent = {"content-type": "application/json", **(headers or {})}
+        reply = self._client.send(method, path, text, sent, data)
+        if reply.status >= 400:
+            raise failure_of(reply)
+        return reply
+
+    def endpoint_id(self, name: str) -> str:
+        """The id of the endpoint that *name* means: an id, or the name of exactly one."""
+        if name.startswith("ep_"):
+            return name
+        found = [one["id"] for one in self.get("/api/v1/endpoints")["items"] if one["name"] == name]
+        if len(found) != 1:
+            why = "no endpoint" if not found else f"{len(found)} endpoints"
+            raise CallFailed(f"{why} with the name {name!r}", Exit.NOT_FOUND if not found else Exit.FAILED)
+        return str(found[0])
+
+
+def failure_of(reply: Reply) -> CallFailed:
+    try:
+        problem = reply.value()
+        return CallFailed(str(problem["detail"]), exit_of(reply.status), str(problem["code"]))
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return CallFailed(f"the server answered {reply.status}, which is not hooklane's way", exit_of(reply.status))
+
+
+@contextlib.contextmanager
+def calling(server: str | None, db: str | None, *, create: bool = False) -> Iterator[Caller]:
+    """A caller for *server* or *db*, else for what the environment or hooklane.toml names, else for this machine.
+
+    A database that does not exist is an error unless *create*: a mistyped path must not look like an empty one.
+    """
+    if server is not None and db is not None:
+        raise CallFailed("--server and --db exclude each other", Exit.USAGE)
+    settings, origins = load({"db": db}, os.environ)
+    db_is_named = any(one.name == "db" and one.origin != "default" for one in origins)
+    server = server or (None if db else os.environ.get("HOOKLANE_SERVER"))
+    client: Client
+    if server is None and db_is_named:
+        from hooklane.cli.direct import DirectClient  # it needs the whole server, the remote way does not
+
+        _must_exist(settings.db, create)
+        client = DirectClient(settings)
+    else:
+        client = HttpClient(server or f"http://127.0.0.1:{settings.port or DEFAULT_PORT}", settings.api_key)
+    try:
+        yield Caller(client)
+    finally:
+        client.close()
+
+
+def _must_exist(db: str, create: bool) -> None:
+    if db.startswith("sqlite:///") and not create and not Path(db[len("sqlite:///") :].partition("?")[0]).exists():
+        raise StoreRefused(f"there is no database {db}")
+
+
+class HttpClient:
+    """A server at a URL."""
+
+    def __init__(self, url: str, api_key: Secret | None) -> None:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        try:
+            port = parts.port
+        except ValueError:
+            port = -1
+        if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
+            raise ConfigError([f"server must be a URL such as http://127.0.0.1:{DEFAULT_PORT}, got {url!r}"])
+        self._url = url
+        self._prefix = parts.path.rstrip("/")
+        self._key = api_key
+        self._connection: http.client.HTTPConnection = (
+            http.client.HTTPSConnection(parts.hostname, port, timeout=TIMEOUT_S, context=ssl.create_default_context())
+            if parts.scheme == "https"
+            else http.client.HTTPConnection(parts.hostname, port, timeout=TIMEOUT_S)
+        )
+
+    def send(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        sent = dict(headers)
+        if self._key is not None:
+            sent["authorization"] = f"Bearer {self._key}"
+        target = f"{self._prefix}{path}{'?' if query else ''}{query}"
+        try:
+            self._connection.request(method, target, body or None, sent)
+            response = self._connection.getresponse()
+            return Reply(response.status, response.read())
+        except (OSError, http.client.HTTPException, socket.gaierror) as error:
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise CallFailed(f"cannot reach {self._url}: {why}", Exit.UNREACHABLE) from None
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def segment(text: str) -> str:
+    """*text* as one segment of a path, `/` included."""
+    return quote(text, safe="")

@@ -1,0 +1,57 @@
+"""A database without a server in between: the calls of the API, made on the store itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from hooklane.cli.client import Reply
+from hooklane.cli.process import open_gateway, open_store
+from hooklane.config import Settings
+from hooklane.server.api import ROUTES
+from hooklane.server.app import told
+from hooklane.server.call import Call, parse_query
+from hooklane.server.gateway import Gateway
+from hooklane.server.router import Router
+
+
+class DirectClient:
+    """Opens the store for as long as the command runs. It publishes and recovers; delivering is the server's work."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._runner = asyncio.Runner()
+        self._router = Router(ROUTES)
+        self._store = open_store(settings)
+        try:
+            self._gateway = self._runner.run(self._open(settings))
+        except BaseException:
+            self._runner.close()
+            raise
+
+    async def _open(self, settings: Settings) -> Gateway:
+        await self._store.open()
+        return open_gateway(settings, self._store, deliver=False)
+
+    def send(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        return self._runner.run(self._perform(method, path, query, headers, body))
+
+    async def _perform(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        try:
+            route, params = self._router.find(method, urlsplit(path).path)
+            asked = parse_query(query.encode(), route.query)
+            response = await route.run(Call(self._gateway, params, asked, headers, body, actor="cli"))
+        except Exception as error:
+            response = told(error)
+        if response.stream is not None:
+            return Reply(response.status, b"".join([chunk async for chunk in response.stream]))
+        return Reply(response.status, response.body)
+
+    def close(self) -> None:
+        self._runner.run(self._close())
+        self._runner.close()
+
+    async def _close(self) -> None:
+        await self._gateway.publisher.close()
+        await self._gateway.transport.close(0)
+        await self._store.close()

@@ -1,0 +1,165 @@
+"""`hooklane endpoints …`: where deliveries go."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from hooklane.cli.client import calling, segment
+from hooklane.cli.exits import CallFailed, Exit
+from hooklane.cli.options import Db, EndpointId, Json, Server, Yes
+from hooklane.cli.output import is_interactive, pairs, plain, show, table, talk
+
+app = typer.Typer(no_args_is_help=True)
+BASE = "/api/v1/endpoints"
+
+
+@app.command("add")
+def add(
+    url: Annotated[str, typer.Argument(help="Where to POST.")],
+    name: Annotated[str | None, typer.Option(help="A name for people.")] = None,
+    types: Annotated[
+        str | None, typer.Option(help="Patterns such as order.*, with commas; all types by default.")
+    ] = None,
+    order: Annotated[str | None, typer.Option(help="key, none or global.")] = None,
+    on_dead: Annotated[str | None, typer.Option(help="block or skip.")] = None,
+    secret: Annotated[str | None, typer.Option(help="whsec_…; made for you by default.")] = None,
+    header: Annotated[list[str] | None, typer.Option(metavar="NAME:VALUE", help="A header of every delivery.")] = None,
+    payload: Annotated[str | None, typer.Option(help="envelope or raw.")] = None,
+    rate_limit: Annotated[float | None, typer.Option(help="Deliveries a second.")] = None,
+    in_flight_max: Annotated[int | None, typer.Option(help="Deliveries at once.")] = None,
+    timeout_ms: Annotated[int | None, typer.Option(help="For one attempt.")] = None,
+    attempts_max: Annotated[int | None, typer.Option(help="Then it is a dead letter.")] = None,
+    backoff_ms: Annotated[int | None, typer.Option(help="Wait after the first failure; doubles.")] = None,
+    backoff_cap_ms: Annotated[int | None, typer.Option(help="The longest wait.")] = None,
+    server: Server = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Create an endpoint and print its secret, this once."""
+    body: dict[str, Any] = {
+        "url": url,
+        "name": name,
+        "types": types.split(",") if types else None,
+        "order": order,
+        "on_dead": on_dead,
+        "secret": secret,
+        "headers": _headers(header) if header else None,
+        "payload": payload,
+        "rate_limit": rate_limit,
+        "in_flight_max": in_flight_max,
+        "timeout_ms": timeout_ms,
+        "attempts_max": attempts_max,
+        "backoff_ms": backoff_ms,
+        "backoff_cap_ms": backoff_cap_ms,
+    }
+    with calling(server, db, create=True) as caller:
+        made = caller.post(BASE, {field: value for field, value in body.items() if value is not None})
+    show(made, as_json, lambda: [f"{made['id']}  {plain(made['url'])}", f"secret  {made['secret']}"])
+
+
+@app.command("ls")
+def ls(server: Server = None, db: Db = None, as_json: Json = False) -> None:
+    """List all endpoints."""
+    with calling(server, db) as caller:
+        page = caller.get(BASE)
+    rows = [
+        (one["id"], one["name"], one["state"], one["order"], ",".join(one["types"]) or "*", one["url"])
+        for one in page["items"]
+    ]
+    show(page, as_json, lambda: table(("ID", "NAME", "STATE", "ORDER", "TYPES", "URL"), rows))
+
+
+@app.command("show")
+def show_one(endpoint: EndpointId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+    """Show one endpoint and its ledger."""
+    with calling(server, db) as caller:
+        found = caller.get(f"{BASE}/{segment(caller.endpoint_id(endpoint))}")
+    show(found, as_json, lambda: pairs(found))
+
+
+@app.command("pause")
+def pause(endpoint: EndpointId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+    """Send nothing to it; everything is kept."""
+    _act(endpoint, "pause", server, db, as_json)
+
+
+@app.command("resume")
+def resume(endpoint: EndpointId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+    """Send to it again."""
+    _act(endpoint, "resume", server, db, as_json)
+
+
+@app.command("rotate")
+def rotate(
+    endpoint: EndpointId,
+    overlap_s: Annotated[
+        int | None, typer.Option(help="How long the old secret signs too; 24 hours by default.")
+    ] = None,
+    secret: Annotated[str | None, typer.Option(help="whsec_…; made for you by default.")] = None,
+    server: Server = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Sign with a new secret and print it, this once."""
+    body = {name: value for name, value in (("overlap_s", overlap_s), ("secret", secret)) if value is not None}
+    with calling(server, db) as caller:
+        made = caller.post(f"{BASE}/{segment(caller.endpoint_id(endpoint))}/rotate", body)
+    show(made, as_json, lambda: [f"secret  {made['secret']}"])
+
+
+@app.command("test")
+def try_out(endpoint: EndpointId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+    """Send a test event now and say what came of it."""
+    _try(endpoint, "test", server, db, as_json)
+
+
+@app.command("probe")
+def probe(endpoint: EndpointId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+    """Ask whether anybody is there."""
+    _try(endpoint, "probe", server, db, as_json)
+
+
+@app.command("rm")
+def rm(
+    endpoint: EndpointId,
+    backlog: Annotated[str, typer.Option(help="drain: deliver what is owed first; cancel: do not.")] = "drain",
+    yes: Yes = False,
+    server: Server = None,
+    db: Db = None,
+) -> None:
+    """Delete an endpoint."""
+    with calling(server, db) as caller:
+        endpoint_id = caller.endpoint_id(endpoint)
+        if backlog == "cancel" and not yes:
+            if not is_interactive():
+                raise CallFailed("--backlog cancel gives up what is owed: confirm with --yes", Exit.USAGE)
+            typer.confirm(f"Give up everything that is owed to {endpoint_id}?", abort=True, err=True)
+        caller.ask("DELETE", f"{BASE}/{segment(endpoint_id)}", query={"backlog": backlog})
+    talk(f"{endpoint_id} is deleted; what it was owed is {'cancelled' if backlog == 'cancel' else 'delivered first'}")
+
+
+def _act(endpoint: str, action: str, server: str | None, db: str | None, as_json: bool) -> None:
+    with calling(server, db) as caller:
+        done = caller.post(f"{BASE}/{segment(caller.endpoint_id(endpoint))}/{action}")
+    show(done, as_json, lambda: [f"{done['id']}  {done['state']}"])
+
+
+def _try(endpoint: str, action: str, server: str | None, db: str | None, as_json: bool) -> None:
+    with calling(server, db) as caller:
+        done = caller.post(f"{BASE}/{segment(caller.endpoint_id(endpoint))}/{action}")
+    result = done["status"] or done["failure"]
+    show(done, as_json, lambda: [f"{'ok' if done['ok'] else 'failed'}  {result}  {done['took_ms']:.0f} ms"])
+    if not done["ok"]:
+        raise CallFailed(f"the endpoint did not answer 2xx: {result}")
+
+
+def _headers(lines: list[str]) -> dict[str, str]:
+    headers = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise CallFailed(f"--header is NAME:VALUE, got {line!r}", Exit.USAGE)
+        headers[name.strip()] = value.strip()
+    return headers

@@ -1,0 +1,91 @@
+"""`hooklane events …`: what was published, and why it waits."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hooklane.cli.client import calling, segment
+from hooklane.cli.options import Db, EndpointFilter, Json, Limit, Server
+from hooklane.cli.output import pairs, plain, show, table
+
+app = typer.Typer(no_args_is_help=True)
+BASE = "/api/v1/events"
+
+EventId = Annotated[str, typer.Argument(metavar="EVENT", help="Id of an event.")]
+
+
+@app.command("ls")
+def ls(
+    type_: Annotated[str | None, typer.Option("--type", help="Exact type.")] = None,
+    key: Annotated[str | None, typer.Option(help="Exact key.")] = None,
+    endpoint: EndpointFilter = None,
+    state: Annotated[str | None, typer.Option(help="queued, retrying, delivered, dead, skipped or cancelled.")] = None,
+    after: Annotated[str | None, typer.Option(help="Published at or after this time.")] = None,
+    before: Annotated[str | None, typer.Option(help="Published before this time.")] = None,
+    limit: Limit = 50,
+    cursor: Annotated[str | None, typer.Option(help="`next` of the page before.")] = None,
+    server: Server = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """List events, newest first."""
+    with calling(server, db) as caller:
+        query = {
+            "type": type_,
+            "key": key,
+            "endpoint": caller.endpoint_id(endpoint) if endpoint else None,
+            "state": state,
+            "after": after,
+            "before": before,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        page = caller.get(BASE, query)
+    rows = [
+        (one["id"], one["type"], one["key"], ",".join(each["state"] for each in one["deliveries"]), one["created_at"])
+        for one in page["items"]
+    ]
+    show(page, as_json, lambda: table(("ID", "TYPE", "KEY", "STATE", "PUBLISHED"), rows))
+
+
+@app.command("show")
+def show_one(event: EventId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+    """Show one event, its deliveries and every try."""
+    with calling(server, db) as caller:
+        found = caller.get(f"{BASE}/{segment(event)}")
+        tries = caller.get(f"{BASE}/{segment(event)}/attempts")["items"]
+    head = {name: value for name, value in found.items() if name != "deliveries"}
+    fields = ("endpoint", "seq", "state", "attempts", "reason")
+    deliveries = [[one[name] for name in fields] for one in found["deliveries"]]
+    rows = [
+        (
+            one["started_at"],
+            one["endpoint"],
+            one["attempt"],
+            one["status"] or one["failure"],
+            f"{one['took_ms']:.0f} ms",
+            one["outcome"],
+        )
+        for one in tries
+    ]
+    show(
+        {**found, "attempts": tries},
+        as_json,
+        lambda: [
+            *pairs(head),
+            "",
+            *table(("ENDPOINT", "SEQ", "STATE", "TRIES", "REASON"), deliveries),
+            "",
+            *table(("STARTED", "ENDPOINT", "TRY", "RESULT", "TOOK", "OUTCOME"), rows),
+        ],
+    )
+
+
+@app.command("why")
+def why(event: EventId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+    """Say in one sentence why an event waits."""
+    with calling(server, db) as caller:
+        told = caller.get(f"{BASE}/{segment(event)}/why")
+    show(told, as_json, lambda: [plain(told["why"])])

@@ -1,0 +1,38 @@
+"""With which code does a command end?"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from hooklane.errors import HooklaneError
+
+
+class Exit(IntEnum):
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    REFUSED = 4  # or changed since the plan
+    UNREACHABLE = 5
+    PARTLY = 6
+    UNHEALTHY = 7
+
+
+class CallFailed(HooklaneError):
+    """The server (or the store, directly) said no; *exit* is the code to end with."""
+
+    def __init__(self, message: str, exit_: Exit = Exit.FAILED, code: str = "") -> None:
+        super().__init__(message)
+        self.exit = exit_
+        self.code = code
+
+
+def exit_of(status: int) -> Exit:
+    """The exit code that fits a status of the API."""
+    match status:
+        case 404:
+            return Exit.NOT_FOUND
+        case 401 | 403 | 409:
+            return Exit.REFUSED
+        case _:
+            return Exit.FAILED

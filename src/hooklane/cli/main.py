@@ -1,0 +1,88 @@
+"""The commands, put together; and how any failure ends: one clear line on stderr and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import click
+import typer
+
+from hooklane import __version__
+from hooklane.cli import config, dev, dlq, endpoints, events, lanes, migrate, send, serve, verify
+from hooklane.cli.exits import CallFailed, Exit
+from hooklane.cli.options import Json
+from hooklane.cli.output import show, talk
+from hooklane.errors import ConfigError, HooklaneError
+
+app = typer.Typer(
+    name="hooklane",
+    help="Webhooks that arrive in order, count once, and never vanish.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+serve.add_to(app)
+dev.add_to(app)
+send.add_to(app)
+verify.add_to(app)
+app.add_typer(endpoints.app, name="endpoints", help="Where deliveries go.")
+app.add_typer(events.app, name="events", help="What was published, and why it waits.")
+app.add_typer(lanes.app, name="lanes", help="Which keys wait, and for what.")
+app.add_typer(dlq.app, name="dlq", help="Dead letters: look, note, replay, skip.")
+app.add_typer(migrate.app, name="migrate", help="The schema of the database.")
+app.add_typer(config.app, name="config", help="Which settings hold, and where from.")
+
+
+@app.command()
+def version(as_json: Json = False) -> None:
+    """Print the version."""
+    show({"version": __version__}, as_json, lambda: [__version__])
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command; its exit code. Only a bug of ours ends in a traceback."""
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(list(arguments), prog_name="hooklane", standalone_mode=False)
+        return code if isinstance(code, int) else Exit.OK
+    except click.exceptions.Abort:
+        talk("interrupted")
+        return Exit.FAILED
+    except click.ClickException as error:
+        error.show(sys.stderr)
+        return Exit.USAGE
+    except CallFailed as failure:
+        talk(str(failure))
+        return failure.exit
+    except ConfigError as error:
+        for problem in error.problems:
+            talk(problem)
+        return Exit.FAILED
+    except HooklaneError as error:
+        talk(str(error))
+        return Exit.FAILED
+    except BrokenPipeError:
+        # The reader of our output went away, as `head` does. Nothing more may be written, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.OK
+    except KeyboardInterrupt:
+        talk("interrupted")
+        return Exit.FAILED

@@ -1,0 +1,82 @@
+"""May this endpoint be saved? The rules for everything but its URL, which the egress guard judges."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hooklane.core.fanout import is_pattern
+from hooklane.core.signing import Signer
+from hooklane.errors import ConfigError
+from hooklane.model.endpoint import Endpoint
+
+NAME_CHARS_MAX = 200
+PATTERNS_MAX = 100
+HEADERS_MAX = 50
+HEADER_CHARS_MAX = 4_096
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}\Z")
+_HEADER_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?\Z")
+# fmt: off
+_RESERVED = frozenset({
+    "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host",
+    "idempotency-key", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
+    "transfer-encoding", "upgrade", "user-agent", "x-attempt", "x-key", "x-prev-seq", "x-replay-of", "x-seq",
+})
+# fmt: on
+
+# What each number may be: a limit that is off by three zeros should be told, not obeyed.
+_BOUNDS = {
+    "in_flight_max": (1, 10_000),
+    "timeout_ms": (10, 120_000),
+    "attempts_max": (1, 1_000),
+    "backoff_ms": (1, 86_400_000),
+    "backoff_cap_ms": (1, 7 * 86_400_000),
+}
+
+
+def faults_of(endpoint: Endpoint) -> list[tuple[str, str]]:
+    """Everything that is wrong with *endpoint*: the field, and what was expected."""
+    return list(_faults(endpoint))
+
+
+def _faults(endpoint: Endpoint) -> Iterator[tuple[str, str]]:
+    if len(endpoint.name) > NAME_CHARS_MAX or _CONTROL.search(endpoint.name):
+        yield "name", f"at most {NAME_CHARS_MAX} characters, no control characters"
+    if len(endpoint.types) > PATTERNS_MAX:
+        yield "types", f"at most {PATTERNS_MAX} patterns, got {len(endpoint.types)}"
+    for pattern in endpoint.types:
+        if not is_pattern(pattern):
+            yield "types", f"a pattern is 1-128 of A-Z a-z 0-9 _ . - *, got {pattern[:140]!r}"
+    for field, (least, most) in _BOUNDS.items():
+        value = getattr(endpoint, field)
+        if not least <= value <= most:
+            yield field, f"a whole number from {least} to {most}, got {value}"
+    if endpoint.backoff_cap_ms < endpoint.backoff_ms:
+        yield "backoff_cap_ms", f"at least backoff_ms ({endpoint.backoff_ms}), got {endpoint.backoff_cap_ms}"
+    if endpoint.rate_limit is not None and not 0 < endpoint.rate_limit <= 1_000_000:
+        yield "rate_limit", f"deliveries a second, more than 0 and at most 1000000, got {endpoint.rate_limit}"
+    yield from _header_faults(endpoint.headers)
+    try:
+        Signer(endpoint.keys)
+    except ConfigError as error:
+        yield "secret", str(error)
+
+
+def _header_faults(headers: tuple[tuple[str, str], ...]) -> Iterator[tuple[str, str]]:
+    if len(headers) > HEADERS_MAX:
+        yield "headers", f"at most {HEADERS_MAX} headers, got {len(headers)}"
+    seen: set[str] = set()
+    for name, value in headers:
+        shown = name[:60]
+        lower = name.lower()
+        if not _HEADER_NAME.match(name):
+            yield "headers", f"{shown!r} is not a header name"
+        elif lower in _RESERVED or lower.startswith(("webhook-", "hooklane-")):
+            yield "headers", f"{shown} is reserved: hooklane or HTTP sets it"
+        elif lower in seen:
+            yield "headers", f"{shown} is there twice"
+        seen.add(lower)
+        if len(value) > HEADER_CHARS_MAX or not _HEADER_VALUE.match(value):
+            yield "headers", f"the value of {shown!r} must be printable ASCII of at most {HEADER_CHARS_MAX} characters"

@@ -1,0 +1,19 @@
+"""What is certain about a request once it was accepted?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hooklane.core.verify.scheme import Scheme
+from hooklane.model.clock import Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Who signed (by the index of the secret) and what was signed besides the body."""
+
+    scheme: Scheme
+    secret: int
+    named: Mapping[str, str] = field(default_factory=dict)
+    stamp: Instant | None = None

@@ -1,0 +1,54 @@
+"""The receiver in FastAPI: `app.include_router(router(inbox), prefix="/webhooks")`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from hooklane.asgi import TooLarge, read_request
+from hooklane.errors import MissingExtra
+from hooklane.receiver.inbox import Inbox
+from hooklane.receiver.receipt import error_reply
+
+try:
+    from fastapi import APIRouter, Request, Response
+except ImportError as error:
+    raise MissingExtra("fastapi", "fastapi") from error
+
+
+def router(inbox: Inbox, *, worker: bool = True) -> APIRouter:
+    """A router that answers `POST …/{source}` and the providers' handshakes.
+
+    In durable mode its worker runs in this process and starts with the app, unless *worker* is false: then run
+    `hooklane inbox worker` beside it.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        if worker:
+            inbox.ensure_worker()
+        yield
+        await inbox.astop()
+
+    made = APIRouter(lifespan=lifespan)
+
+    # Not in the OpenAPI of the application: providers call it, people do not. The body is read raw, before any parsing.
+    @made.api_route("/{source}", methods=["POST", "GET"], include_in_schema=False)
+    async def receive_webhook(source: str, request: Request) -> Response:
+        if worker:
+            inbox.ensure_worker()  # an application that is mounted gets no lifespan of its own
+        try:
+            raw = await read_request(request.scope, request.receive, inbox.body_bytes_max)
+        except TooLarge:
+            reply = error_reply(413, "too large", None, ("connection", "close"))
+        else:
+            if raw is None:
+                return Response(status_code=499)  # the client has gone; nobody reads this
+            reply = await inbox.areceive(raw, source)
+        response = Response(reply.body, reply.status)
+        for name, value in reply.headers:
+            response.headers[name] = value
+        return response
+
+    return made

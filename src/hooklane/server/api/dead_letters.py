@@ -1,0 +1,161 @@
+"""Dead letters: look at what died, note why, send it again, or give it up and release its lane."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from hooklane.sender.egress import UrlNotAllowed
+from hooklane.server import views
+from hooklane.server.call import NDJSON, PAGING, Call, Param, Response, Route, answer
+from hooklane.server.problem import Problem
+from hooklane.store.outbox import Recovery
+from hooklane.store.reads import PAGE_MAX, DeadLetter
+
+NOTE_CHARS_MAX = 10_000
+
+
+class NoteBody(msgspec.Struct, forbid_unknown_fields=True):
+    """What a person wants to remember about a dead letter."""
+
+    note: str
+
+
+class SkipBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Why an event is given up."""
+
+    note: str | None = None
+
+
+async def search(call: Call) -> Response:
+    gateway, query = call.gateway, call.query
+    side = query.get("side", "sender")
+    if side != "sender":
+        raise Problem("invalid_parameter", f"side must be sender here, got {side[:40]!r}")
+    endpoint_id = query.get("endpoint")
+    if call.wants_lines():
+        return Response(200, media=NDJSON, stream=_lines(call, endpoint_id))
+    cursor = gateway.cursors.open("dead-letters", query)
+    page = await gateway.store.dead_letters(call.tenant, endpoint_id=endpoint_id, cursor=cursor, limit=call.limit())
+    return answer(gateway.sealed(call, "dead-letters", page, [views.dead_letter(letter) for letter in page.items]))
+
+
+async def _lines(call: Call, endpoint_id: str | None) -> AsyncIterator[bytes]:
+    """All of them, page by page, so that an export of many never stands in memory."""
+    cursor: str | None = None
+    while True:
+        page = await call.gateway.store.dead_letters(
+            call.tenant, endpoint_id=endpoint_id, cursor=cursor, limit=PAGE_MAX
+        )
+        if page.items:
+            yield b"".join(msgspec.json.encode(views.dead_letter(letter)) + b"\n" for letter in page.items)
+        cursor = page.next
+        if cursor is None:
+            return
+
+
+async def show(call: Call) -> Response:
+    letter = await _find(call)
+    event = await call.gateway.store.event(call.tenant, letter.event_id)
+    view = views.dead_letter(letter)
+    view["data"] = None if event is None else msgspec.Raw(event.data)
+    return answer(view)
+
+
+async def note(call: Call) -> Response:
+    text = call.read(NoteBody).note
+    _check_note(text)
+    if not await call.gateway.store.set_note(call.tenant, call.params["id"], text):
+        raise Problem("not_found")
+    return answer(views.dead_letter(await _find(call)))
+
+
+async def replay(call: Call) -> Response:
+    """Try it again under the same id, seq and bytes; its lane stays closed behind it until it lands."""
+    gateway = call.gateway
+    letter = await _find(call)
+    endpoint = await gateway.store.endpoint(call.tenant, letter.endpoint_id)
+    if endpoint is not None:
+        try:
+            gateway.guard.check(endpoint.url)
+        except UrlNotAllowed as error:
+            raise Problem("url_not_allowed", str(error)) from None
+    recovery = await gateway.store.replay(call.tenant, letter.id, actor=call.actor, now=gateway.now())
+    return _recovered(call, letter, recovery)
+
+
+async def skip(call: Call) -> Response:
+    gateway = call.gateway
+    text = (call.read(SkipBody).note or "").strip()
+    if not text:
+        raise Problem("note_required", "say in `note` why this event is given up; it goes on record")
+    _check_note(text)
+    letter = await _find(call)
+    recovery = await gateway.store.skip(call.tenant, letter.id, note=text, actor=call.actor, now=gateway.now())
+    return _recovered(call, letter, recovery)
+
+
+def _recovered(call: Call, letter: DeadLetter, recovery: Recovery | None) -> Response:
+    if recovery is None:
+        raise Problem("not_dead", f"{letter.id} was replayed or skipped in the meantime")
+    if call.gateway.relay is not None:
+        call.gateway.relay.wake([recovery.lane_id])
+    call.gateway.hub.touch(recovery.endpoint_id, recovery.key)
+    return answer(views.recovery(recovery, letter.id))
+
+
+async def _find(call: Call) -> DeadLetter:
+    letter = await call.gateway.store.dead_letter(call.tenant, call.params["id"])
+    if letter is None:
+        raise Problem("not_found")
+    return letter
+
+
+def _check_note(text: str) -> None:
+    if len(text) > NOTE_CHARS_MAX or "\0" in text:
+        raise Problem("invalid_body", f"note must be at most {NOTE_CHARS_MAX} characters without NUL")
+
+
+_SIDE = Param("side", "sender")
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/api/v1/dead-letters",
+        run=search,
+        query=(_SIDE, Param("endpoint", "id of an endpoint"), *PAGING),
+        summary="What died; with `Accept: application/x-ndjson` all of it, one a line.",
+        tag="dead letters",
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/dead-letters/{id}",
+        run=show,
+        summary="A dead letter with its data.",
+        tag="dead letters",
+    ),
+    Route(
+        method="PATCH",
+        path="/api/v1/dead-letters/{id}",
+        run=note,
+        takes=NoteBody,
+        summary="Write a note on it.",
+        tag="dead letters",
+    ),
+    Route(
+        method="POST",
+        path="/api/v1/dead-letters/{id}/replay",
+        run=replay,
+        summary="Send it again: same id, seq and bytes; attempts start anew.",
+        tag="dead letters",
+    ),
+    Route(
+        method="POST",
+        path="/api/v1/dead-letters/{id}/skip",
+        run=skip,
+        takes=SkipBody,
+        summary="Give it up, with a note, and release what waits behind it.",
+        tag="dead letters",
+    ),
+)

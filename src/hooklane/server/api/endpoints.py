@@ -1,0 +1,236 @@
+"""Endpoints: create, look at, change, pause and resume, rotate the secret, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from hooklane.core.endpoint import faults_of
+from hooklane.core.signing import SECRET_BYTES, new_secret
+from hooklane.model.clock import Instant
+from hooklane.model.endpoint import Endpoint, EndpointState, OnDead, Order, Payload, SigningKey
+from hooklane.model.ids import new_id
+from hooklane.sender.egress import UrlNotAllowed
+from hooklane.server import views
+from hooklane.server.call import Call, Param, Response, Route, answer
+from hooklane.server.problem import Problem
+
+OVERLAP_S_DEFAULT = 24 * 3_600
+OVERLAP_S_MAX = 7 * 24 * 3_600
+TRIES = 5
+
+_DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
+
+
+class EndpointChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What can be set on an endpoint; what is left out stays as it is."""
+
+    url: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    types: list[str] | UnsetType = UNSET
+    order: Order | UnsetType = UNSET
+    on_dead: OnDead | UnsetType = UNSET
+    secret: str | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
+    rate_limit: float | UnsetType | None = UNSET
+    in_flight_max: int | UnsetType = UNSET
+    timeout_ms: int | UnsetType = UNSET
+    attempts_max: int | UnsetType = UNSET
+    backoff_ms: int | UnsetType = UNSET
+    backoff_cap_ms: int | UnsetType = UNSET
+    payload: Payload | UnsetType = UNSET
+
+
+class NewEndpoint(EndpointChange, kw_only=True, forbid_unknown_fields=True):
+    """A receiver of events."""
+
+    url: str
+
+
+class Rotation(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A new secret, and how long the old one goes on signing beside it."""
+
+    secret: str | None = None
+    overlap_s: int = OVERLAP_S_DEFAULT
+
+
+async def create(call: Call) -> Response:
+    gateway = call.gateway
+    body = call.read(NewEndpoint)
+    now = gateway.now()
+    secret = body.secret if isinstance(body.secret, str) else new_secret(gateway.chance(SECRET_BYTES))
+    blank = Endpoint(id=new_id("ep", now), url=body.url, created_at=now, tenant=call.tenant)
+    endpoint = replace(blank, keys=(SigningKey(secret),), **_set_fields(body))
+    if isinstance(body.backoff_ms, int) and not isinstance(body.backoff_cap_ms, int):
+        endpoint = replace(endpoint, backoff_cap_ms=max(endpoint.backoff_cap_ms, body.backoff_ms))
+    _check(call, endpoint)
+    if not await gateway.store.save_endpoint(endpoint, expect=None):
+        raise Problem("changed", "an endpoint with this id exists")
+    gateway.endpoints_changed()
+    view = {**views.endpoint(endpoint), "secret": secret}
+    return answer(view, 201, headers=[("location", f"/api/v1/endpoints/{endpoint.id}")])
+
+
+async def listing(call: Call) -> Response:
+    endpoints = await call.gateway.store.endpoints(call.tenant)
+    return answer({"items": [views.endpoint(endpoint) for endpoint in endpoints], "next": None})
+
+
+async def show(call: Call) -> Response:
+    endpoint = await find(call)
+    ledger = await call.gateway.store.ledger(call.tenant, endpoint.id)
+    return answer({**views.endpoint(endpoint), "ledger": {str(state): count for state, count in ledger.items()}})
+
+
+async def change(call: Call) -> Response:
+    body = call.read(EndpointChange)
+    for field in ("order", "payload"):
+        if getattr(body, field) is not UNSET:
+            raise Problem(
+                "immutable_field", f"{field} cannot be changed; create another endpoint", errors=[{"field": field}]
+            )
+    fields = _set_fields(body)
+    if isinstance(body.secret, str):
+        fields["keys"] = (SigningKey(body.secret),)
+    if isinstance(body.url, str):
+        fields["url"] = body.url
+    endpoint = await _update(call, lambda old: replace(old, **fields))
+    return answer(views.endpoint(endpoint))
+
+
+async def pause(call: Call) -> Response:
+    return answer(views.endpoint(await _update(call, lambda old: replace(old, state=EndpointState.PAUSED))))
+
+
+async def resume(call: Call) -> Response:
+    return answer(views.endpoint(await _update(call, lambda old: replace(old, state=EndpointState.ACTIVE))))
+
+
+async def rotate(call: Call) -> Response:
+    """A new secret signs first; the old ones go on beside it until the overlap ends, so no delivery fails to verify."""
+    gateway = call.gateway
+    body = call.read(Rotation)
+    if not 0 <= body.overlap_s <= OVERLAP_S_MAX:
+        raise Problem("invalid_endpoint", f"overlap_s must be from 0 to {OVERLAP_S_MAX}, got {body.overlap_s}")
+    secret = body.secret or new_secret(gateway.chance(SECRET_BYTES))
+    now = gateway.now()
+    until = Instant(now + body.overlap_s * 1000)
+
+    def rotated(old: Endpoint) -> Endpoint:
+        ending = [
+            SigningKey(key.secret, until if key.expires_at is None else min(until, key.expires_at))
+            for key in old.keys
+            if key.secret != secret
+        ]
+        alive = [key for key in ending if key.expires_at is not None and key.expires_at > now]
+        return replace(old, keys=(SigningKey(secret), *alive))
+
+    endpoint = await _update(call, rotated)
+    return answer({**views.endpoint(endpoint), "secret": secret})
+
+
+async def delete(call: Call) -> Response:
+    """A tombstone: what is owed is still delivered (`drain`) or cancelled (`cancel`), and nothing new is taken."""
+    backlog = call.query.get("backlog", "drain")
+    if backlog not in ("drain", "cancel"):
+        raise Problem("invalid_parameter", f"backlog must be drain or cancel, got {backlog[:40]!r}")
+    state = EndpointState.CANCELLING if backlog == "cancel" else EndpointState.DRAINING
+    await _update(call, lambda old: replace(old, state=state), deleting=True)
+    return Response(204)
+
+
+async def find(call: Call) -> Endpoint:
+    endpoint = await call.gateway.store.endpoint(call.tenant, call.params["id"])
+    if endpoint is None:
+        raise Problem("not_found")
+    return endpoint
+
+
+async def _update(call: Call, changed: Callable[[Endpoint], Endpoint], *, deleting: bool = False) -> Endpoint:
+    """Save what *changed* makes of the endpoint as it is now; somebody else's change in between is not undone."""
+    for _ in range(TRIES):
+        old = await find(call)
+        if old.state in _DELETED and not deleting:
+            raise Problem("wrong_state", "the endpoint is being deleted")
+        new = changed(old)
+        if new == old:
+            return old
+        if not deleting:
+            _check(call, new)
+        if await call.gateway.store.save_endpoint(new, expect=old):
+            call.gateway.endpoints_changed()
+            return new
+    raise Problem("changed", "the endpoint keeps changing; try again")
+
+
+def _check(call: Call, endpoint: Endpoint) -> None:
+    """The one place where an endpoint's settings are judged, whichever way they came."""
+    try:
+        call.gateway.guard.check(endpoint.url)
+    except UrlNotAllowed as error:
+        raise Problem("url_not_allowed", str(error), errors=[{"field": "url", "detail": str(error)}]) from None
+    if faults := faults_of(endpoint):
+        errors = [{"field": field, "detail": detail} for field, detail in faults]
+        raise Problem("invalid_endpoint", "; ".join(f"{field}: {detail}" for field, detail in faults), errors=errors)
+
+
+def _set_fields(body: EndpointChange) -> dict[str, Any]:
+    """The plain fields that the body sets, as the endpoint holds them."""
+    fields: dict[str, Any] = {}
+    for name in body.__struct_fields__:
+        value = getattr(body, name)
+        if value is UNSET or name in ("url", "secret"):
+            continue
+        if name == "types":
+            value = tuple(dict.fromkeys(value))
+        elif name == "headers":
+            value = tuple(value.items())
+        fields[name] = value
+    return fields
+
+
+def _action(name: str, run: Any, summary: str, takes: type[msgspec.Struct] | None = None) -> Route:
+    return Route(
+        method="POST", path=f"/api/v1/endpoints/{{id}}/{name}", run=run, summary=summary, tag="endpoints", takes=takes
+    )
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/api/v1/endpoints",
+        run=create,
+        status=201,
+        takes=NewEndpoint,
+        summary="Create an endpoint. Its secret is shown in this answer only.",
+        tag="endpoints",
+    ),
+    Route(method="GET", path="/api/v1/endpoints", run=listing, summary="All endpoints, oldest first.", tag="endpoints"),
+    Route(
+        method="GET", path="/api/v1/endpoints/{id}", run=show, summary="An endpoint and its ledger.", tag="endpoints"
+    ),
+    Route(
+        method="PATCH",
+        path="/api/v1/endpoints/{id}",
+        run=change,
+        takes=EndpointChange,
+        summary="Change an endpoint from the next attempt on; `order` and `payload` never change.",
+        tag="endpoints",
+    ),
+    Route(
+        method="DELETE",
+        path="/api/v1/endpoints/{id}",
+        run=delete,
+        status=204,
+        query=(Param("backlog", "drain (default) or cancel"),),
+        summary="Delete an endpoint; what it is owed is delivered first, or cancelled.",
+        tag="endpoints",
+    ),
+    _action("pause", pause, "Send nothing to it; all is kept."),
+    _action("resume", resume, "Send to it again, also after it answered 410."),
+    _action("rotate", rotate, "Sign with a new secret; the old one goes on beside it for the overlap.", Rotation),
+)

@@ -1,0 +1,126 @@
+"""What is a call of the API, and what is its answer? The same values for HTTP and for the command line's direct way."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from hooklane.model.event import DEFAULT_TENANT
+from hooklane.server import json_body
+from hooklane.server.problem import Problem
+from hooklane.store.reads import PAGE_MAX
+
+if TYPE_CHECKING:
+    from hooklane.server.gateway import Gateway
+
+PAGE_DEFAULT = 50
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+@dataclass(slots=True)
+class Call:
+    """One call: the path's parameters, the query, the headers (lower case) and the body, nothing parsed yet."""
+
+    gateway: Gateway
+    params: Mapping[str, str]
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    tenant: str = DEFAULT_TENANT
+    actor: str = "api"
+
+    def read(self, shape: type[S]) -> S:
+        return json_body.read(self.body, shape)
+
+    def limit(self) -> int:
+        """How many items a page holds: `limit`, 1 to 200."""
+        text = self.query.get("limit", str(PAGE_DEFAULT))
+        if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= PAGE_MAX):
+            raise Problem("invalid_parameter", f"limit must be a number from 1 to {PAGE_MAX}, got {text[:40]!r}")
+        return int(text)
+
+    def wants_lines(self) -> bool:
+        return NDJSON in self.headers.get("accept", "")
+
+
+@dataclass(slots=True)
+class Response:
+    """A finished answer, or one that is still being written when *stream* is given."""
+
+    status: int
+    body: bytes = b""
+    media: str = JSON
+    headers: Sequence[tuple[str, str]] = ()
+    stream: AsyncIterator[bytes] | None = None
+
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter of the query, as the documentation shows it."""
+
+    name: str
+    about: str
+
+
+PAGING = (Param("cursor", "where the page starts: `next` of the page before"), Param("limit", "items a page, 1-200"))
+
+
+class Access(StrEnum):
+    """Who may ask without a key."""
+
+    KEY = "key"  # nobody
+    LOOPBACK = "loopback"  # whoever is on this machine, where only this machine can reach the server
+    NOTHING = "nothing"  # everybody: it holds no data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One row of the API's table: what is asked for, who answers, and what the documentation says."""
+
+    method: str
+    path: str
+    run: Handler
+    summary: str
+    tag: str
+    status: int = 200
+    takes: type[msgspec.Struct] | None = None
+    gives: str = JSON
+    query: Sequence[Param] = ()
+    body_max: int = json_body.BODY_BYTES_MAX
+    needs: Access = Access.KEY
+
+
+def answer(value: Any, status: int = 200, headers: Sequence[tuple[str, str]] = ()) -> Response:
+    return Response(status, msgspec.json.encode(value), headers=headers)
+
+
+def parse_query(text: bytes, known: Sequence[Param]) -> dict[str, str]:
+    """The query as a mapping; a parameter that the route does not know, or one given twice, is a mistake to be told."""
+    names = {param.name for param in known}
+    try:
+        pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
+    except ValueError:
+        raise Problem("invalid_parameter", "the query is not valid percent-encoded UTF-8") from None
+    query: dict[str, str] = {}
+    for name, value in pairs:
+        if name not in names:
+            listed = ", ".join(sorted(names)) or "none"
+            raise Problem("invalid_parameter", f"unknown parameter {name[:40]!r}; known here: {listed}")
+        if name in query:
+            raise Problem("invalid_parameter", f"parameter {name!r} is given twice")
+        if "\0" in value:
+            raise Problem("invalid_parameter", f"parameter {name!r} holds a NUL")
+        if value:
+            query[name] = value
+    return query

@@ -1,0 +1,46 @@
+"""What do the handlers of the API work with? Everything that one process of the server is made of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hooklane.model.clock import Instant, wall_now
+from hooklane.sender.egress import EgressGuard
+from hooklane.sender.publisher import Publisher
+from hooklane.sender.relay import Relay
+from hooklane.sender.transport import Transport
+from hooklane.server.call import Call
+from hooklane.server.cursor import Cursors
+from hooklane.server.hub import Hub
+from hooklane.server.metrics import Meter
+from hooklane.store.open import Outbox
+from hooklane.store.reads import Page
+
+
+@dataclass(slots=True)
+class Gateway:
+    """One process: its store, its publisher, and where it delivers too, its relay."""
+
+    store: Outbox
+    publisher: Publisher
+    guard: EgressGuard
+    transport: Transport
+    hub: Hub
+    meter: Meter
+    cursors: Cursors
+    relay: Relay | None = None
+    now: Callable[[], Instant] = wall_now
+    chance: Callable[[int], bytes] = os.urandom
+
+    def sealed(self, call: Call, listing: str, page: Page[Any], items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """A list as the API answers it."""
+        return {"items": list(items), "next": self.cursors.seal(listing, call.query, page.next)}
+
+    def endpoints_changed(self) -> None:
+        """An endpoint was saved: the relay of this process need not wait for its poll, nor the page for its look."""
+        self.hub.endpoints_changed()
+        if self.relay is not None:
+            self.relay.nudge()

@@ -1,0 +1,343 @@
+"""The fast door: `POST /api/v1/events` answered inside the HTTP protocol, without a task or an ASGI cycle.
+
+A subclass of uvicorn's httptools protocol; everything else goes on to the ASGI application as before. It also sets the
+bounds that uvicorn leaves open: how large headers may be, and how long a request may take to arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from hooklane.errors import StoreError
+from hooklane.model.event import DEFAULT_TENANT
+from hooklane.server.api.events import draft_from
+from hooklane.server.auth import Door
+from hooklane.server.gateway import Gateway
+from hooklane.server.json_body import EVENT_BODY_BYTES_MAX, read_event
+from hooklane.server.problem import Problem, problem_of, refused
+from hooklane.server.reply import accepted, problem_reply
+from hooklane.store.outbox import Published, Refused
+
+PATH = b"/api/v1/events"
+HEADERS_MAX = 100
+HEADER_BYTES_MAX = 64 * 1024
+REQUEST_S_MAX = 30.0
+IDLE_S_MAX = 75.0
+LINGER_S = 2.0
+LINGER_BYTES_MAX = 4 * 1024 * 1024
+PENDING_MAX = 64
+
+log = logging.getLogger("hooklane.api")
+
+
+class _Slot:
+    """One request at the fast door, in the shape in which uvicorn looks at its own cycles."""
+
+    __slots__ = (
+        "chunks",
+        "disconnected",
+        "idempotency_key",
+        "keep_alive",
+        "message_event",
+        "reply",
+        "response_complete",
+        "size",
+    )
+
+    def __init__(self, keep_alive: bool) -> None:
+        self.keep_alive = keep_alive
+        self.idempotency_key: str | None = None
+        self.chunks: list[bytes] = []
+        self.size = 0
+        self.reply: bytes | None = None
+        self.response_complete = False
+        self.disconnected = False
+        self.message_event = _NOBODY
+
+
+class _Nobody:
+    """uvicorn wakes a cycle when its connection is lost; nobody sleeps at the fast door."""
+
+    def set(self) -> None:
+        pass
+
+
+_NOBODY = _Nobody()
+
+
+class IngestProtocol(HttpToolsProtocol):
+    """One connection. Answers leave in the order of the requests, whichever commit ends first."""
+
+    gateway: Gateway
+    door: Door
+    clock: Callable[[], float]
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._slots: deque[_Slot] = deque()
+        self._slot: _Slot | None = None
+        self._admitted: tuple[bytes | None, ...] | None = None
+        self._in_headers = False
+        self._header_bytes = 0
+        self._ending = False
+        self._discarded = 0
+        self._began: float | None = self.clock()
+        self._idle_at = self.clock()
+
+    # --- arriving ---
+
+    def data_received(self, data: bytes) -> None:
+        if self._ending:
+            self._discarded += len(data)
+            if self._discarded > LINGER_BYTES_MAX:
+                self.transport.abort()
+            return
+        super().data_received(data)
+        if self._in_headers and not self._ending:
+            # The parser gathers a header without a bound: count what has come of it so far.
+            self._header_bytes += len(data)
+            if self._header_bytes > HEADER_BYTES_MAX:
+                self._refuse(Problem("headers_too_large", f"headers may have {HEADER_BYTES_MAX} bytes"))
+
+    def on_message_begin(self) -> None:
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
+        self._slot = None
+        self._in_headers = True
+        self._header_bytes = 0
+        self._began = self.clock()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        self._in_headers = False
+        headers = self.headers
+        if len(headers) > HEADERS_MAX or sum(len(name) + len(value) for name, value in headers) > HEADER_BYTES_MAX:
+            self._refuse(Problem("headers_too_large", f"at most {HEADERS_MAX} headers of {HEADER_BYTES_MAX} bytes"))
+        elif self.url == PATH and self.parser.get_method() == b"POST" and self._enter(dict(headers)):
+            pass
+        else:
+            url = self.url
+            super().on_message_begin()  # makes the scope, and forgets what has arrived
+            self.url, self.headers, self.scope["headers"] = url, headers, headers
+            self.expect_100_continue = any(name == b"expect" for name, _ in headers)
+            super().on_headers_complete()
+
+    def _enter(self, headers: dict[bytes, bytes]) -> bool:
+        """Open a slot for a plain publish; False where the request is better served by the application."""
+        before = self.cycle
+        if before is not None and not before.response_complete and not _is_slot(before):
+            return False  # pipelined behind something else: it must wait for its turn there
+        if len(headers) != len(self.headers) or b"expect" in headers:
+            return False  # a header twice, or a client that asks first
+        slot = self._slot = _Slot(self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive())
+        self.cycle = slot  # type: ignore[assignment]
+        self._slots.append(slot)
+        try:
+            self._admit(headers)
+            if (declared := headers.get(b"content-length")) is not None and int(declared) > EVENT_BODY_BYTES_MAX:
+                self._too_large(slot)
+            if (key := headers.get(b"idempotency-key")) is not None:
+                slot.idempotency_key = key.decode("latin-1")
+        except Problem as problem:
+            slot.reply = self._problem(slot, problem)
+        if len(self._slots) >= PENDING_MAX:
+            self.flow.pause_reading()
+        return True
+
+    def _admit(self, headers: dict[bytes, bytes]) -> None:
+        authorization = headers.get(b"authorization")
+        about = tuple([headers.get(name) for name in (b"host", b"origin", b"sec-fetch-site", b"content-type")])
+        # What a kept connection sends the same every time is judged once; the key itself every time.
+        if about == self._admitted and self.door.knows_bytes(authorization):
+            return
+        self.door.admit("POST", {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()})
+        self._admitted = about
+
+    def on_body(self, body: bytes) -> None:
+        slot = self._slot
+        if slot is None:
+            if not self._ending:
+                super().on_body(body)
+            return
+        if slot.reply is not None:
+            return  # already refused: the rest is thrown away
+        slot.size += len(body)
+        slot.chunks.append(body)
+        if slot.size > EVENT_BODY_BYTES_MAX:
+            slot.chunks.clear()
+            self._too_large(slot)
+
+    def on_message_complete(self) -> None:
+        self._began = None
+        slot = self._slot
+        if slot is None:
+            if not self._ending:
+                super().on_message_complete()
+            return
+        self._slot = None
+        if slot.reply is None:
+            self._submit(slot)
+        else:
+            self._flush()
+
+    # --- answering ---
+
+    def _submit(self, slot: _Slot) -> None:
+        chunks = slot.chunks
+        gateway = self.gateway
+        try:
+            body = read_event(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+            draft = draft_from(body, DEFAULT_TENANT, gateway.now(), slot.idempotency_key)
+        except Exception as error:
+            slot.reply = self._problem(slot, problem_of(error))
+            if slot.reply.startswith(b"HTTP/1.1 500"):
+                log.error("a publish failed unexpectedly", exc_info=error)
+            self._flush()
+            return
+        slot.chunks = []
+        gateway.publisher.submit(draft, partial(self._done, slot))
+
+    def _done(self, slot: _Slot, result: Published | Refused | StoreError) -> None:
+        """The commit is over: only now is there anything to say."""
+        match result:
+            case Published():
+                slot.reply = accepted(result, self._common(slot))
+            case Refused(code=code, detail=detail):
+                slot.reply = self._problem(slot, refused(code, detail))
+            case _:
+                slot.reply = self._problem(slot, problem_of(result))
+        if self._slots and self._slots[0] is slot:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write what is ready, from the oldest on, in one piece."""
+        slots, replies, last = self._slots, [], None
+        while slots and slots[0].reply is not None and slots[0] is not self._slot:
+            last = slots.popleft()
+            last.response_complete = True
+            replies.append(last.reply)
+            if not last.keep_alive:
+                slots.clear()
+        if last is None or self.transport.is_closing():
+            return
+        self.transport.write(replies[0] if len(replies) == 1 else b"".join(replies))  # type: ignore[arg-type]
+        self.server_state.total_requests += len(replies)
+        if not last.keep_alive:
+            self._end()
+        elif not slots:
+            self.on_response_complete()
+
+    def on_response_complete(self) -> None:
+        """As uvicorn does it, but for the timer of its own: `sweep` ends idle connections without one per answer."""
+        self._idle_at = self.clock()
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            cycle, app = self.pipeline.pop()
+            self._start_asgi_task(cycle, app)
+
+    def _problem(self, slot: _Slot, problem: Problem) -> bytes:
+        return problem_reply(problem, self._common(slot))
+
+    def _common(self, slot: _Slot) -> bytes:
+        """The header lines that do not depend on the answer; the date changes once a second."""
+        lines = _common_lines(tuple(self.server_state.default_headers))
+        return lines if slot.keep_alive else lines + b"connection: close\r\n"
+
+    # --- ending ---
+
+    def _too_large(self, slot: _Slot) -> None:
+        slot.keep_alive = False
+        slot.reply = self._problem(slot, Problem("too_large", f"the body may have {EVENT_BODY_BYTES_MAX} bytes"))
+        self._slot = None
+        self._ending = True
+        self._flush()
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer what cannot be read any further, and read nothing more."""
+        self._ending = True
+        cycle, slot = self.cycle, self._slot
+        if slot is None and cycle is not None and not cycle.response_complete and not _is_slot(cycle):
+            self._cut_off(problem)
+            return
+        if slot is None:
+            slot = _Slot(keep_alive=False)
+            self._slots.append(slot)
+        slot.keep_alive = False
+        slot.reply = self._problem(slot, problem)
+        self._slot = None
+        self._flush()
+
+    def _cut_off(self, problem: Problem) -> None:
+        """The same for a request that the application has begun to read: it is told that the client has gone."""
+        if self._began is not None and not self.cycle.response_started and not self.pipeline:
+            self.transport.write(problem_reply(problem, self._common(_Slot(keep_alive=False))))
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
+        self._end()
+
+    def send_400_response(self, msg: str) -> None:
+        if not self._ending and not self.transport.is_closing():
+            self._refuse(Problem("bad_request", "this is not HTTP/1.1"))
+
+    def _end(self) -> None:
+        """Close so that the client gets to read the answer: closing with unread bytes would reset the connection."""
+        if not self._ending or not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        self.transport.write_eof()
+        self.loop.call_later(LINGER_S, self.transport.close)
+
+    def sweep(self, now: float) -> None:
+        """End a request that does not arrive (408), and a connection that nobody uses."""
+        if self.transport.is_closing() or self._ending:
+            return
+        if self._began is not None:
+            if now - self._began > REQUEST_S_MAX:
+                self._refuse(Problem("request_timeout", f"a request must arrive within {REQUEST_S_MAX:g} s"))
+        elif now - self._idle_at > IDLE_S_MAX and (self.cycle is None or self.cycle.response_complete):
+            self.transport.close()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.flow.pause_reading()  # who does not read our answers is not asked for more
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self.pipeline:
+            self.flow.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._slots.clear()
+
+
+def _is_slot(cycle: object) -> bool:
+    return type(cycle) is _Slot
+
+
+_common_cache: dict[tuple[tuple[bytes, bytes], ...], bytes] = {}
+
+
+def _common_lines(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
+    lines = _common_cache.get(headers)
+    if lines is None:
+        _common_cache.clear()
+        lines = _common_cache[headers] = b"".join(b"%b: %b\r\n" % header for header in headers)
+    return lines
+
+
+def protocol_for(gateway: Gateway, door: Door, clock: Callable[[], float]) -> type[IngestProtocol]:
+    """The protocol class of one server, in the form in which uvicorn takes it."""
+    fields = {"gateway": gateway, "door": door, "clock": staticmethod(clock)}
+    return type("BoundIngestProtocol", (IngestProtocol,), fields)

@@ -1,0 +1,73 @@
+"""The page and its files: served from the package, under a policy that lets no other script run."""
+
+from __future__ import annotations
+
+import mimetypes
+from functools import lru_cache
+from importlib import resources
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from hooklane import __version__
+
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
+    " frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+)
+HEADERS = {
+    "content-security-policy": CSP,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+_FILES = resources.files("hooklane.server") / "ui"
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".html": "text/html"}
+
+
+def page_routes() -> list[BaseRoute]:
+    return [
+        Route("/", _page("index.html")),
+        Route("/api/docs", _page("docs.html")),
+        Route("/favicon.ico", _icon),
+        Route("/static/{version}/{name:path}", _static),
+    ]
+
+
+@lru_cache(maxsize=64)
+def _file(name: str) -> bytes | None:
+    """A file of the page by name; anything that is not exactly one of them is not there."""
+    known = {entry.name for entry in _FILES.iterdir() if entry.is_file()}
+    return (_FILES / name).read_bytes() if name in known else None
+
+
+def _page(name: str):  # type: ignore[no-untyped-def]
+    async def show(request: Request) -> Response:
+        text = _file(name) or b""
+        # Relative addresses, so that the page works under any prefix; the version makes old files unreachable.
+        text = text.replace(b"{version}", __version__.encode())
+        return Response(text, media_type="text/html", headers={**HEADERS, "cache-control": "no-cache"})
+
+    return show
+
+
+async def _icon(request: Request) -> Response:
+    return Response(
+        _file("logo.svg") or b"", media_type="image/svg+xml", headers={**HEADERS, "cache-control": "max-age=86400"}
+    )
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    content = _file(name)
+    if content is None:
+        return Response(b"not found", 404, media_type="text/plain", headers=HEADERS)
+    suffix = name[name.rfind(".") :]
+    media = _TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
+    fresh = request.path_params["version"] == __version__
+    cache = "public, max-age=31536000, immutable" if fresh else "no-cache"
+    return Response(content, media_type=media, headers={**HEADERS, "cache-control": cache})

@@ -1,0 +1,71 @@
+// The live stream: server-sent events over fetch, because EventSource cannot send a key.
+
+import { headers } from "./api.js";
+
+const WAIT_MS = [500, 1000, 2000, 5000];
+
+/** Calls tell(kind, value) for each event and status(word) when the connection changes; returns a function to stop. */
+export function follow(tell, status) {
+  let lastId = null;
+  let tries = 0;
+  let stopped = false;
+  let controller = null;
+  let timer = null;
+
+  async function connect() {
+    controller = new AbortController();
+    try {
+      const response = await fetch("api/v1/stream", {
+        headers: headers(lastId ? { "last-event-id": lastId } : {}),
+        signal: controller.signal,
+        cache: "no-store",
+      });
+      if (!response.ok) throw new Error(String(response.status));
+      tries = 0;
+      status("live");
+      await read(response.body.getReader());
+    } catch (error) {
+      if (stopped || error.name === "AbortError") return;
+    }
+    if (stopped || document.hidden) return;
+    status("reconnecting");
+    timer = setTimeout(connect, WAIT_MS[Math.min(tries++, WAIT_MS.length - 1)]);
+  }
+
+  async function read(reader) {
+    const decoder = new TextDecoder();
+    let text = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      text += decoder.decode(value, { stream: true });
+      const blocks = text.split("\n\n");
+      text = blocks.pop();
+      for (const block of blocks) parse(block);
+    }
+  }
+
+  function parse(block) {
+    const fields = {};
+    for (const line of block.split("\n")) {
+      const at = line.indexOf(": ");
+      if (at > 0) fields[line.slice(0, at)] = line.slice(at + 2);
+    }
+    if (fields.id) lastId = fields.id;
+    if (fields.event) tell(fields.event, JSON.parse(fields.data));
+  }
+
+  // A hidden tab costs the server nothing; when it is looked at again the stream goes on where it was.
+  document.addEventListener("visibilitychange", () => {
+    if (stopped) return;
+    clearTimeout(timer);
+    controller?.abort();
+    if (!document.hidden) connect();
+  });
+  connect();
+  return () => {
+    stopped = true;
+    clearTimeout(timer);
+    controller?.abort();
+  };
+}

@@ -1,0 +1,163 @@
+"""How do the nouns look in JSON? One function each; times as RFC 3339, secrets never."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from hooklane.model.clock import Instant, rfc3339
+from hooklane.model.endpoint import Endpoint
+from hooklane.model.event import Event
+from hooklane.model.exchange import NoAnswer, Result
+from hooklane.store.outbox import Published, Recovery
+from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, LaneView
+
+View = dict[str, Any]
+
+
+def when(at: Instant | None) -> str | None:
+    return None if at is None else rfc3339(at)
+
+
+def published(result: Published) -> View:
+    return {
+        "id": result.event_id,
+        "type": result.type,
+        "key": result.key,
+        "lanes": [{"endpoint": stamp.endpoint_id, "seq": stamp.seq} for stamp in result.stamps],
+        "created_at": rfc3339(result.created_at),
+    }
+
+
+def endpoint(one: Endpoint) -> View:
+    """An endpoint without its secrets; of its headers only the names, since a value may be a credential."""
+    return {
+        "id": one.id,
+        "url": one.url,
+        "name": one.name,
+        "state": one.state,
+        "types": list(one.types),
+        "order": one.order,
+        "on_dead": one.on_dead,
+        "payload": one.payload,
+        "headers": {name: "***" for name, _ in one.headers},
+        "rate_limit": one.rate_limit,
+        "in_flight_max": one.in_flight_max,
+        "timeout_ms": one.timeout_ms,
+        "attempts_max": one.attempts_max,
+        "backoff_ms": one.backoff_ms,
+        "backoff_cap_ms": one.backoff_cap_ms,
+        "secrets": [{"expires_at": when(key.expires_at)} for key in one.keys],
+        "created_at": rfc3339(one.created_at),
+    }
+
+
+def event(one: Event, deliveries: Sequence[Delivery], *, with_data: bool) -> View:
+    view: View = {
+        "id": one.id,
+        "type": one.type,
+        "key": one.key,
+        "created_at": rfc3339(one.created_at),
+        "replay_of": one.replay_of,
+        "deliveries": [delivery(each) for each in deliveries],
+    }
+    if with_data:
+        view["data"] = msgspec.Raw(one.data)
+    return view
+
+
+def delivery(one: Delivery) -> View:
+    return {
+        "event": one.event_id,
+        "endpoint": one.endpoint_id,
+        "key": one.key,
+        "seq": one.seq,
+        "state": one.state,
+        "attempts": one.attempts,
+        "next_at": when(one.next_at),
+        "reason": one.reason,
+        "dead_letter": one.dead_letter_id,
+    }
+
+
+def attempt(one: AttemptRow) -> View:
+    return {
+        "id": f"att_{one.id}",
+        "event": one.event_id,
+        "endpoint": one.endpoint_id,
+        "seq": one.seq,
+        "attempt": one.attempt,
+        "started_at": rfc3339(one.started_at),
+        "took_ms": one.took_ms,
+        "outcome": one.outcome,
+        "status": one.status,
+        "failure": one.failure,
+        "detail": {name: _shown(value) for name, value in one.detail.items()},
+    }
+
+
+def lane(one: LaneView, names: Mapping[str, str]) -> View:
+    """A lane; *names* gives the name of its endpoint."""
+    return {
+        "endpoint": one.endpoint_id,
+        "endpoint_name": names.get(one.endpoint_id, ""),
+        "key": one.key,
+        "state": one.state,
+        "head": one.head,
+        "tail": one.tail,
+        "waiting": one.waiting,
+        "attempts": one.attempts,
+        "next_at": when(one.next_at),
+        "since": when(one.since),
+        "reason": one.reason,
+        "dead_letter": one.dead_letter_id,
+        "head_event": one.head_event_id,
+        "head_type": one.head_type,
+    }
+
+
+def dead_letter(one: DeadLetter) -> View:
+    return {
+        "id": one.id,
+        "side": "sender",
+        "event": one.event_id,
+        "type": one.type,
+        "endpoint": one.endpoint_id,
+        "key": one.key,
+        "seq": one.seq,
+        "attempts": one.attempts,
+        "reason": one.reason,
+        "died_at": rfc3339(one.died_at),
+        "waiting": one.waiting,
+        "note": one.note,
+    }
+
+
+def recovery(one: Recovery, dead_letter_id: str) -> View:
+    return {
+        "id": dead_letter_id,
+        "endpoint": one.endpoint_id,
+        "key": one.key,
+        "seq": None if one.lane_id < 0 else one.seq,
+        "released": one.released,
+    }
+
+
+def exchange(result: Result) -> View:
+    """What came of a request that was made at once, for the one who asked for it."""
+    if isinstance(result, NoAnswer):
+        return {"ok": False, "status": None, "failure": result.failure, "took_ms": result.timings.total_ms}
+    return {
+        "ok": 200 <= result.status < 300,
+        "status": result.status,
+        "failure": None,
+        "took_ms": result.timings.total_ms,
+        "outcome": result.outcome,
+        "body": result.body[:1024].decode("utf-8", "replace"),
+    }
+
+
+def _shown(value: object) -> object:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

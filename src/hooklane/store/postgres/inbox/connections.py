@@ -1,0 +1,195 @@
+"""Connections of our own to PostgreSQL, made from a URL: psycopg for sync code, asyncpg for async code.
+
+Small pools that belong to one process (and asyncpg's to one event loop): what a fork inherits is not used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from hooklane.errors import MissingExtra, StoreBusy
+from hooklane.store.caller.asyncpg import AsyncpgCaller
+from hooklane.store.caller.psycopg3 import IDLE, PsycopgCaller
+
+if TYPE_CHECKING:
+    import psycopg
+
+POOL_MAX = 16
+CONNECT_WAIT_S = 10
+
+# Durable whatever the role's default says. READ COMMITTED: a duplicate must see what its twin has just committed.
+_BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = 'on'"
+
+
+class PsycopgLoan:
+    def __init__(self, lender: PsycopgLender, conn: psycopg.Connection[Any]) -> None:
+        self.tx = conn
+        self.caller = PsycopgCaller(conn)
+        self._lender = lender
+
+    def commit(self) -> None:
+        self.tx.execute("COMMIT")
+
+    def rollback(self) -> None:
+        if self.tx.info.transaction_status != IDLE:
+            self.tx.execute("ROLLBACK")
+
+    def give_back(self, *, clean: bool) -> None:
+        self._lender.take_back(self.tx, clean=clean)
+
+
+class PsycopgLender:
+    """A pool of psycopg connections."""
+
+    def __init__(self, url: str, pool_max: int = POOL_MAX) -> None:
+        self._url = url
+        self._pool_max = pool_max
+        self._start_process()
+
+    def _start_process(self) -> None:
+        self._pid = os.getpid()
+        self._idle: list[psycopg.Connection[Any]] = []
+        self._room = threading.BoundedSemaphore(self._pool_max)
+
+    def lend(self, wait_ms: int) -> PsycopgLoan:
+        if self._pid != os.getpid():
+            self._start_process()
+        if not self._room.acquire(timeout=wait_ms / 1000):
+            raise StoreBusy(f"all {self._pool_max} connections to PostgreSQL are in use")
+        try:
+            return PsycopgLoan(self, self._begun())
+        except BaseException:
+            self._room.release()
+            raise
+
+    def _begun(self) -> psycopg.Connection[Any]:
+        import psycopg
+
+        while self._idle:
+            conn = self._idle.pop()
+            try:
+                # The plain protocol takes both statements in one round trip.
+                conn.pgconn.exec_(_BEGIN)
+                if conn.pgconn.transaction_status == psycopg.pq.TransactionStatus.INTRANS:
+                    return conn
+            except psycopg.Error:
+                pass  # it went stale while it lay idle; the next, or a new one, will do
+            conn.close()
+        conn = psycopg.connect(self._url, autocommit=True, connect_timeout=CONNECT_WAIT_S)
+        conn.execute(_BEGIN)
+        return conn
+
+    def take_back(self, conn: psycopg.Connection[Any], *, clean: bool) -> None:
+        if clean and not conn.closed and conn.info.transaction_status == IDLE:
+            self._idle.append(conn)
+        else:
+            with suppress(Exception):  # it is thrown away
+                conn.close()
+        self._room.release()
+
+    def close(self) -> None:
+        while self._idle and self._pid == os.getpid():
+            self._idle.pop().close()
+
+
+class AsyncpgLoan:
+    def __init__(self, lender: AsyncpgLender, conn: Any, transaction: Any, room: asyncio.Semaphore) -> None:
+        self.tx = conn
+        self.caller = AsyncpgCaller(conn)
+        self._lender = lender
+        self._transaction = transaction
+        self._room = room
+
+    async def commit(self) -> None:
+        await self._transaction.commit()
+
+    async def rollback(self) -> None:
+        await self._transaction.rollback()
+
+    async def give_back(self, *, clean: bool) -> None:
+        await self._lender.take_back(self.tx, self._room, clean=clean)
+
+
+class AsyncpgLender:
+    """A pool of asyncpg connections for each event loop."""
+
+    def __init__(self, url: str, pool_max: int = POOL_MAX) -> None:
+        self._url = url
+        self._pool_max = pool_max
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[list[Any], asyncio.Semaphore]] = (
+            WeakKeyDictionary()
+        )
+
+    async def lend(self, wait_ms: int) -> AsyncpgLoan:
+        loop = asyncio.get_running_loop()
+        if loop not in self._pools:
+            self._pools[loop] = ([], asyncio.Semaphore(self._pool_max))
+        idle, room = self._pools[loop]
+        try:
+            await asyncio.wait_for(room.acquire(), wait_ms / 1000)
+        except TimeoutError:
+            raise StoreBusy(f"all {self._pool_max} connections to PostgreSQL are in use") from None
+        try:
+            conn, transaction = await self._begun(idle)
+        except BaseException:
+            room.release()
+            raise
+        return AsyncpgLoan(self, conn, transaction, room)
+
+    async def _begun(self, idle: list[Any]) -> tuple[Any, Any]:
+        import asyncpg
+
+        while idle:
+            conn = idle.pop()
+            transaction = conn.transaction(isolation="read_committed")
+            try:
+                await transaction.start()
+                return conn, transaction
+            except (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError):
+                conn.terminate()  # as above
+        conn = await asyncpg.connect(self._url, timeout=CONNECT_WAIT_S, server_settings={"synchronous_commit": "on"})
+        transaction = conn.transaction(isolation="read_committed")
+        await transaction.start()
+        return conn, transaction
+
+    async def take_back(self, conn: Any, room: asyncio.Semaphore, *, clean: bool) -> None:
+        pool = self._pools.get(asyncio.get_running_loop())
+        if clean and pool is not None and not conn.is_closed() and not conn.is_in_transaction():
+            pool[0].append(conn)
+        else:
+            conn.terminate()
+        room.release()
+
+    async def close(self) -> None:
+        idle, _ = self._pools.pop(asyncio.get_running_loop(), ([], None))
+        for conn in idle:
+            await conn.close()
+
+    def abandon(self) -> None:
+        """From sync code: cut the connections of every loop that may not run any more."""
+        for idle, _ in list(self._pools.values()):
+            for conn in idle:
+                with suppress(Exception):  # its loop is closed; the socket goes with it
+                    conn.terminate()
+        self._pools.clear()
+
+
+def need_psycopg() -> None:
+    """Say at once that psycopg is missing, and how to get it."""
+    try:
+        import psycopg  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra("psycopg", "postgres") from error
+
+
+def has_asyncpg() -> bool:
+    try:
+        import asyncpg  # noqa: F401
+    except ImportError:
+        return False
+    return True

@@ -1,0 +1,320 @@
+-- name: insert_rows
+-- The dedup, for a whole batch in one statement: what comes back was new and now owes its handlings.
+WITH fresh AS (
+    INSERT INTO hooklane.inbox_row (tenant, source, event_id, variant, type, key, seq, prev_seq, event_time,
+        delivery_id, attempt, id_signed, fingerprint, body, headers, status, reason, received_at)
+    SELECT * FROM unnest(:tenants::text[], :sources::text[], :event_ids::text[], :variants::text[], :types::text[],
+        :keys::text[], :seqs::bigint[], :prev_seqs::bigint[], :event_times::bigint[], :delivery_ids::text[],
+        :attempts::bigint[], :id_signeds::integer[], :fingerprints::bytea[], :bodies::bytea[], :headers::text[],
+        :statuses::text[], :reasons::text[], :received_ats::bigint[])
+    ON CONFLICT (source, tenant, event_id, variant) DO NOTHING
+    RETURNING id, source, tenant, event_id, variant
+), owed AS (
+    INSERT INTO hooklane.inbox_handling (row_id, tenant, source, handler, status, due_at, attempts, key, seq, prev_seq,
+        error, traceback, settled_at)
+    SELECT f.id, f.tenant, f.source, h.handler, h.status, h.due_at, h.attempts, h.key, h.seq, h.prev_seq, h.error,
+        h.traceback, h.settled_at
+    FROM unnest(:h_sources::text[], :h_tenants::text[], :h_event_ids::text[], :h_variants::text[], :h_handlers::text[],
+        :h_statuses::text[], :h_due_ats::bigint[], :h_attempts::bigint[], :h_keys::text[], :h_seqs::bigint[],
+        :h_prev_seqs::bigint[], :h_errors::text[], :h_tracebacks::text[], :h_settled_ats::bigint[])
+        AS h (source, tenant, event_id, variant, handler, status, due_at, attempts, key, seq, prev_seq, error,
+              traceback, settled_at)
+    JOIN fresh f USING (source, tenant, event_id, variant)
+)
+SELECT id, source, tenant, event_id, variant FROM fresh;
+
+-- name: known
+-- One line per handling (or one without) of an identity.
+SELECT r.id, r.status, r.fingerprint, h.handler, h.status, h.attempts, h.due_at, h.fence, h.key, h.error
+FROM hooklane.inbox_row r LEFT JOIN hooklane.inbox_handling h ON h.row_id = r.id
+WHERE r.source = :source AND r.tenant = :tenant AND r.event_id = :event_id AND r.variant = :variant;
+
+-- name: known_all
+-- The same for a batch; the first column says which of them.
+SELECT w.number, r.id, r.status, r.fingerprint, h.handler, h.status, h.attempts, h.due_at, h.fence, h.key, h.error
+FROM unnest(:sources::text[], :tenants::text[], :event_ids::text[], :variants::text[])
+    WITH ORDINALITY AS w (source, tenant, event_id, variant, number)
+JOIN hooklane.inbox_row r USING (source, tenant, event_id, variant)
+LEFT JOIN hooklane.inbox_handling h ON h.row_id = r.id;
+
+-- name: try_lock
+-- Whether this transaction is now the only one at work on an identity; it never waits.
+SELECT pg_try_advisory_xact_lock(hashtextextended(:name::text, 0));
+
+-- name: remember
+-- A tombstone, if these bytes are new.
+INSERT INTO hooklane.inbox_digest (tenant, source, digest, event_id, seen_at)
+VALUES (:tenant, :source, :digest, :event_id, :now)
+ON CONFLICT (source, tenant, digest) DO NOTHING
+RETURNING event_id;
+
+-- name: remembered
+-- The event id under which these bytes first came.
+SELECT event_id FROM hooklane.inbox_digest WHERE source = :source AND tenant = :tenant AND digest = :digest;
+
+-- name: turn
+-- The entity's state becomes this token and its generation grows; nothing comes back when it is the current one.
+INSERT INTO hooklane.inbox_cursor AS c (tenant, source, handler, key, seq, token)
+VALUES (:tenant, :source, :handler, :key, 1, :token)
+ON CONFLICT (source, tenant, handler, key) DO UPDATE SET token = excluded.token, seq = c.seq + 1
+WHERE c.token IS DISTINCT FROM excluded.token
+RETURNING seq;
+
+-- name: count_copies
+-- More copies of some rows arrived; locked in one order, so that two of these never wait for each other.
+WITH more AS (
+    SELECT (e ->> 0)::bigint AS id, (e ->> 1)::bigint AS copies FROM jsonb_array_elements(:copies::jsonb) e
+), mine AS (
+    SELECT r.id FROM hooklane.inbox_row r JOIN more USING (id) ORDER BY r.id FOR UPDATE OF r
+)
+UPDATE hooklane.inbox_row r SET copies = r.copies + more.copies FROM more JOIN mine USING (id) WHERE r.id = more.id
+RETURNING 1;
+
+-- name: claim
+-- Due handlings get an owner, a lease and a higher fence; one statement, and rows that others take are passed over.
+-- The lease is by the database's own clock; whether a retry is due, by whichever clock is further.
+UPDATE hooklane.inbox_handling h
+SET was = h.status, status = 'in_progress', owner = :owner, fence = h.fence + 1, attempts = h.attempts + 1,
+    due_at = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + :lease_ms::bigint
+FROM (
+    SELECT row_id, handler FROM hooklane.inbox_handling
+    WHERE status IN ('pending', 'failed')
+      AND due_at <= greatest(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+      AND (source, handler) IN (SELECT e ->> 0, e ->> 1 FROM jsonb_array_elements(:handlers::jsonb) e)
+    ORDER BY due_at, row_id LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
+) due
+WHERE h.row_id = due.row_id AND h.handler = due.handler
+RETURNING h.row_id, h.handler, h.fence, h.attempts, h.key, h.seq, h.prev_seq, h.was;
+
+-- name: claim_expired
+-- The same for those whose owner let the lease run out.
+UPDATE hooklane.inbox_handling h
+SET was = h.status, status = 'in_progress', owner = :owner, fence = h.fence + 1, attempts = h.attempts + 1,
+    due_at = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + :lease_ms::bigint
+FROM (
+    SELECT row_id, handler FROM hooklane.inbox_handling
+    WHERE status = 'in_progress' AND :now::bigint IS NOT NULL
+      AND due_at <= (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+      AND (source, handler) IN (SELECT e ->> 0, e ->> 1 FROM jsonb_array_elements(:handlers::jsonb) e)
+    ORDER BY due_at, row_id LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
+) due
+WHERE h.row_id = due.row_id AND h.handler = due.handler
+RETURNING h.row_id, h.handler, h.fence, h.attempts, h.key, h.seq, h.prev_seq, h.was;
+
+-- name: claim_one
+-- This handling, unless it is settled, another's lease on it lives, or another is taking it right now.
+UPDATE hooklane.inbox_handling h
+SET was = h.status, status = 'in_progress', owner = :owner, fence = h.fence + 1, attempts = h.attempts + 1,
+    due_at = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + :lease_ms::bigint
+FROM (
+    SELECT row_id, handler FROM hooklane.inbox_handling
+    WHERE row_id = :row_id AND handler = :handler AND :now::bigint IS NOT NULL
+      AND (status IN ('pending', 'failed', 'held')
+           OR (status = 'in_progress' AND due_at <= (extract(epoch FROM clock_timestamp()) * 1000)::bigint))
+    FOR UPDATE SKIP LOCKED
+) due
+WHERE h.row_id = due.row_id AND h.handler = due.handler
+RETURNING h.row_id, h.handler, h.fence, h.attempts, h.key, h.seq, h.prev_seq, h.was;
+
+-- name: messages
+-- The messages of claimed handlings.
+SELECT id, tenant, source, event_id, variant, type, key, seq, prev_seq, event_time, delivery_id, attempt, id_signed,
+    fingerprint, body, headers, status, reason, copies, received_at
+FROM hooklane.inbox_row WHERE id IN (SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb));
+
+-- name: renew
+-- A longer lease, for the holder of the fence only.
+UPDATE hooklane.inbox_handling
+SET due_at = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + :lease_ms::bigint
+WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status = 'in_progress' AND :now::bigint IS NOT NULL
+RETURNING 1;
+
+-- name: complete
+-- Settled by the holder of the fence; no row comes back to a worker that lost it.
+UPDATE hooklane.inbox_handling SET status = :status, settled_at = :now, owner = NULL, error = NULL, traceback = NULL
+WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status = 'in_progress'
+RETURNING 1;
+
+-- name: fail
+-- A failure recorded by the holder of the fence.
+UPDATE hooklane.inbox_handling
+SET status = :status::text, due_at = :due_at, owner = NULL, error = :error, traceback = :traceback,
+    attempts = coalesce(:attempts::bigint, attempts),
+    settled_at = CASE WHEN :status::text = 'dead' THEN :now::bigint END
+WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status = 'in_progress'
+RETURNING 1;
+
+-- name: begin_cursor
+-- The first sight of a track sets where it starts.
+INSERT INTO hooklane.inbox_cursor (tenant, source, handler, key, seq)
+VALUES (:tenant, :source, :handler, :key, :baseline)
+ON CONFLICT (source, tenant, handler, key) DO NOTHING;
+
+-- name: cursor
+-- The last applied seq, kept from moving until this transaction ends; other readers are not kept out.
+SELECT seq FROM hooklane.inbox_cursor
+WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key FOR SHARE;
+
+-- name: applied
+-- The last applied seq as it is now.
+SELECT seq FROM hooklane.inbox_cursor
+WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key;
+
+-- name: advance
+-- The cursor moves forward only, and never past what was not applied.
+UPDATE hooklane.inbox_cursor SET seq = :seq
+WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key AND seq >= :prev_seq AND seq < :seq
+RETURNING seq;
+
+-- name: release
+-- Whose predecessor is applied may be claimed.
+UPDATE hooklane.inbox_handling SET status = 'pending', due_at = :now
+WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key
+  AND status = 'held' AND prev_seq <= :seq
+RETURNING 1;
+
+-- name: arrived
+-- Whether the one with this seq is here and owed.
+SELECT 1 FROM hooklane.inbox_handling
+WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key AND seq = :seq
+  AND status IN ('pending', 'in_progress', 'failed', 'held', 'dead') LIMIT 1;
+
+-- name: newer
+-- Last writer wins by (at, tie); nothing comes back when something newer, or this very one, is there.
+INSERT INTO hooklane.inbox_cursor AS c (tenant, source, handler, key, at, tie)
+VALUES (:tenant, :source, :handler, :key, :at, :tie)
+ON CONFLICT (source, tenant, handler, key) DO UPDATE SET at = excluded.at, tie = excluded.tie
+WHERE c.at IS NULL OR (c.at, c.tie) < (excluded.at, excluded.tie)
+RETURNING 1;
+
+-- name: mark
+-- The newest that was applied.
+SELECT at, tie FROM hooklane.inbox_cursor
+WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key;
+
+-- name: touch
+-- The track's row exists and is held by this transaction.
+INSERT INTO hooklane.inbox_cursor AS c (tenant, source, handler, key) VALUES (:tenant, :source, :handler, :key)
+ON CONFLICT (source, tenant, handler, key) DO UPDATE SET seq = c.seq;
+
+-- name: coalesce
+-- Older hints about the same entity: what was just fetched covers them. One that is being taken is passed over.
+UPDATE hooklane.inbox_handling h SET status = 'completed', settled_at = :now, error = NULL, traceback = NULL
+FROM (
+    SELECT row_id, handler FROM hooklane.inbox_handling
+    WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key
+      AND status IN ('pending', 'failed') AND row_id <= :until
+    FOR UPDATE SKIP LOCKED
+) covered
+WHERE h.row_id = covered.row_id AND h.handler = covered.handler
+RETURNING 1;
+
+-- name: latest_row
+-- The largest id given out.
+SELECT last_value FROM hooklane.inbox_row_id_seq;
+
+-- name: gaps
+-- The first held handling of each track whose turn does not come because a predecessor never arrived.
+SELECT h.source, h.tenant, h.handler, h.key, c.seq, min(h.prev_seq), min(h.due_at)
+FROM hooklane.inbox_handling h
+JOIN hooklane.inbox_cursor c USING (source, tenant, handler, key)
+WHERE h.status = 'held' AND h.due_at <= :before
+  AND NOT EXISTS (
+    SELECT 1 FROM hooklane.inbox_handling o
+    WHERE o.source = h.source AND o.tenant = h.tenant AND o.handler = h.handler AND o.key = h.key
+      AND o.key IS NOT NULL AND o.status IN ('pending', 'in_progress', 'failed', 'dead'))
+GROUP BY h.source, h.tenant, h.handler, h.key, c.seq
+ORDER BY min(h.due_at) LIMIT :limit::bigint;
+
+-- name: reopen
+-- Owed again; the fence grows, so whoever still worked on it cannot complete.
+UPDATE hooklane.inbox_handling
+SET status = 'pending', due_at = :now::bigint, attempts = 0, fence = fence + 1, owner = NULL, settled_at = NULL
+WHERE row_id = :row_id AND handler = :handler
+  AND NOT (status = 'in_progress' AND due_at > (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+RETURNING 1;
+
+-- name: attach
+-- A row that is there is owed to one more handler.
+INSERT INTO hooklane.inbox_handling
+    (row_id, handler, tenant, source, status, due_at, attempts, key, seq, prev_seq, error, traceback, settled_at)
+SELECT r.id, :handler::text, r.tenant, r.source, :status::text, :due_at::bigint, :attempts::bigint, :key::text,
+    :seq::bigint, :prev_seq::bigint, :error::text, :traceback::text, :settled_at::bigint
+FROM hooklane.inbox_row r WHERE r.id = :row_id
+ON CONFLICT (row_id, handler) DO NOTHING;
+
+-- name: settle
+-- Given up by hand.
+UPDATE hooklane.inbox_handling
+SET status = :status, error = :note, settled_at = :now, fence = fence + 1, owner = NULL
+WHERE row_id = :row_id AND handler = :handler AND status IN ('dead', 'held', 'failed', 'pending')
+RETURNING 1;
+
+-- name: heartbeat
+SELECT seen_at, down_ms, down_until FROM hooklane.inbox_heartbeat;
+
+-- name: beat
+INSERT INTO hooklane.inbox_heartbeat (one, seen_at, down_ms, down_until) VALUES (1, :seen_at, :down_ms, :down_until)
+ON CONFLICT (one) DO UPDATE
+SET seen_at = excluded.seen_at, down_ms = excluded.down_ms, down_until = excluded.down_until;
+
+-- name: prune
+-- Old rows that owe nothing and that nobody has to look at. Cursors and digests stay.
+DELETE FROM hooklane.inbox_row WHERE id IN (
+    SELECT r.id FROM hooklane.inbox_row r
+    WHERE r.received_at < :before AND (:source::text IS NULL OR r.source = :source::text) AND r.status <> 'dead'
+      AND NOT EXISTS (SELECT 1 FROM hooklane.inbox_handling h WHERE h.row_id = r.id
+                      AND h.status IN ('pending', 'in_progress', 'failed', 'held', 'dead'))
+    ORDER BY r.received_at LIMIT :limit::bigint FOR UPDATE SKIP LOCKED)
+RETURNING 1;
+
+-- name: purge
+-- Old payloads of rows that owe nothing; the ids go on guarding.
+UPDATE hooklane.inbox_row SET body = NULL, headers = '[]' WHERE id IN (
+    SELECT r.id FROM hooklane.inbox_row r
+    WHERE r.received_at < :before AND (:source::text IS NULL OR r.source = :source::text) AND r.status <> 'dead'
+      AND r.body IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM hooklane.inbox_handling h WHERE h.row_id = r.id
+                      AND h.status IN ('pending', 'in_progress', 'failed', 'held', 'dead'))
+    ORDER BY r.received_at LIMIT :limit::bigint FOR UPDATE SKIP LOCKED)
+RETURNING 1;
+
+-- name: forget
+-- Tombstones that have guarded long enough.
+DELETE FROM hooklane.inbox_digest WHERE (source, tenant, digest) IN (
+    SELECT source, tenant, digest FROM hooklane.inbox_digest
+    WHERE seen_at < :before AND (:source::text IS NULL OR source = :source::text)
+    ORDER BY seen_at LIMIT :limit::bigint)
+RETURNING 1;
+
+-- name: search
+-- Ids of matching rows, oldest first.
+SELECT r.id FROM hooklane.inbox_row r
+WHERE (:ids::jsonb IS NULL OR r.id IN (SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb)))
+  AND (:source::text IS NULL OR r.source = :source::text) AND (:tenant::text IS NULL OR r.tenant = :tenant::text)
+  AND (:type::text IS NULL OR r.type = :type::text) AND (:key::text IS NULL OR r.key = :key::text)
+  AND (:event_id::text IS NULL OR r.event_id = :event_id::text)
+  AND (:received_from::bigint IS NULL OR r.received_at >= :received_from::bigint)
+  AND (:received_until::bigint IS NULL OR r.received_at < :received_until::bigint)
+  AND (:after::bigint IS NULL OR r.id > :after::bigint)
+  AND (:status::text IS NULL OR (r.status = :status::text AND r.status <> 'pending')
+       OR EXISTS (SELECT 1 FROM hooklane.inbox_handling h WHERE h.row_id = r.id AND h.status = :status::text
+                  AND (:handler::text IS NULL OR h.handler = :handler::text)))
+  AND (:handler::text IS NULL OR EXISTS (
+       SELECT 1 FROM hooklane.inbox_handling h WHERE h.row_id = r.id AND h.handler = :handler::text))
+ORDER BY r.id LIMIT :limit::bigint;
+
+-- name: handlings
+-- All handlings of some rows.
+SELECT row_id, handler, status, attempts, due_at, fence, key, error, traceback, settled_at
+FROM hooklane.inbox_handling
+WHERE row_id IN (SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb)) ORDER BY row_id, handler;
+
+-- name: counts
+-- Handlings by source, handler and status, and rows that have none.
+SELECT h.source, h.handler, h.status, count(*), min(r.received_at)
+FROM hooklane.inbox_handling h JOIN hooklane.inbox_row r ON r.id = h.row_id
+GROUP BY h.source, h.handler, h.status
+UNION ALL
+SELECT source, NULL, status, count(*), min(received_at) FROM hooklane.inbox_row WHERE status <> 'pending'
+GROUP BY source, status;

@@ -1,0 +1,127 @@
+"""The inbox in PostgreSQL: many workers on many hosts, batches in one statement, leases by the database's clock."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hooklane.model.inbox import Identity, Known, NewRow, RowId
+from hooklane.store.caller import Dialect
+from hooklane.store.inbox import Capabilities, Flow
+from hooklane.store.postgres.inbox.connections import AsyncpgLender, PsycopgLender, has_asyncpg, need_psycopg
+from hooklane.store.sql.borrowed import BorrowedInbox, Verbs
+from hooklane.store.sql.inbox import SqlInbox, handling_params, identity_params, known_of, row_params
+from hooklane.store.sql.queries import Sql, queries_of
+
+_QUERIES = queries_of("hooklane.store.postgres.inbox")
+
+_ROW_ARRAYS = {
+    "tenant": "tenants",
+    "source": "sources",
+    "event_id": "event_ids",
+    "variant": "variants",
+    "type": "types",
+    "key": "keys",
+    "seq": "seqs",
+    "prev_seq": "prev_seqs",
+    "event_time": "event_times",
+    "delivery_id": "delivery_ids",
+    "attempt": "attempts",
+    "id_signed": "id_signeds",
+    "fingerprint": "fingerprints",
+    "body": "bodies",
+    "headers": "headers",
+    "status": "statuses",
+    "reason": "reasons",
+    "received_at": "received_ats",
+}
+_HANDLING_ARRAYS = {
+    "handler": "h_handlers",
+    "status": "h_statuses",
+    "due_at": "h_due_ats",
+    "attempts": "h_attempts",
+    "key": "h_keys",
+    "seq": "h_seqs",
+    "prev_seq": "h_prev_seqs",
+    "error": "h_errors",
+    "traceback": "h_tracebacks",
+    "settled_at": "h_settled_ats",
+}
+_IDENTITY_ARRAYS = {"source": "sources", "tenant": "tenants", "event_id": "event_ids", "variant": "variants"}
+
+
+class PostgresVerbs(SqlInbox):
+    """What PostgreSQL can do in one round trip where SQLite takes several statements."""
+
+    def insert(self, rows: Sequence[NewRow]) -> Flow[list[RowId | None]]:
+        # Of two copies in one batch the first counts; ON CONFLICT would let both join their handlings.
+        first: dict[Identity, NewRow] = {}
+        for row in rows:
+            first.setdefault(row.identity, row)
+        unique = list(first.values())
+        params = _arrays([row_params(row) for row in unique], _ROW_ARRAYS)
+        owed = [(row, handling_params(0, row, handling)) for row in unique for handling in row.handlings]
+        params |= _arrays([each for _, each in owed], _HANDLING_ARRAYS)
+        params |= {f"h_{name}": values for name, values in _identities([row.identity for row, _ in owed]).items()}
+        lines = yield Sql("insert_rows", params)
+        ids = {Identity(source, tenant, event_id, variant): id for id, source, tenant, event_id, variant in lines}
+        return [ids.get(row.identity) if first[row.identity] is row else None for row in rows]
+
+    def known(self, identities: Sequence[Identity]) -> Flow[list[Known | None]]:
+        if len(identities) == 1:
+            return [known_of((yield Sql("known", identity_params(identities[0]))))]
+        lines = yield Sql("known_all", _identities(identities))
+        groups: dict[int, list[Any]] = {}
+        for line in lines:
+            groups.setdefault(int(line[0]) - 1, []).append(line[1:])
+        return [known_of(groups.get(number, ())) for number in range(len(identities))]
+
+    def try_lock(self, identity: Identity) -> Flow[bool]:
+        name = f"hooklane\x1f{identity.source}\x1f{identity.tenant}\x1f{identity.event_id}"
+        lines = yield Sql("try_lock", {"name": name})
+        return bool(lines[0][0])
+
+    def count_copies(self, copies: Iterable[tuple[RowId, int]]) -> Flow[None]:
+        yield Sql("count_copies", {"copies": json.dumps(list(copies))})
+
+
+VERBS = Verbs(
+    dialect=Dialect.POSTGRESQL,
+    queries=_QUERIES,
+    migrations="hooklane.store.postgres.inbox.migrations",
+    capabilities=Capabilities(
+        name="postgresql",
+        atomic=True,
+        durable=True,
+        survives_failover=True,
+        native_async=True,
+        locks=True,
+        outbox=True,
+    ),
+)
+
+
+class PostgresInbox(PostgresVerbs, BorrowedInbox):
+    """The schema `hooklane` of a PostgreSQL database."""
+
+
+def by_url(url: str) -> PostgresInbox:
+    """The inbox at *url*: sync handlers get psycopg connections, async ones asyncpg's."""
+    need_psycopg()
+    plain = re.sub(r"^postgres(ql)?(\+\w+)?://", "postgresql://", url)
+    return PostgresInbox(
+        VERBS,
+        what="PostgreSQL",
+        sync=PsycopgLender(plain),
+        native_async=AsyncpgLender(plain) if has_asyncpg() else None,
+    )
+
+
+def _arrays(params: Sequence[dict[str, Any]], names: dict[str, str]) -> dict[str, Any]:
+    return {plural: [each[name] for each in params] for name, plural in names.items()}
+
+
+def _identities(identities: Sequence[Identity]) -> dict[str, Any]:
+    return _arrays([identity_params(identity) for identity in identities], _IDENTITY_ARRAYS)

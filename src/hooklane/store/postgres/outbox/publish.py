@@ -1,0 +1,333 @@
+"""How does an event get its place? One flow for the server's group commit and for a caller's own transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from hooklane.errors import InvalidEvent
+from hooklane.model.endpoint import Endpoint
+from hooklane.model.lane import Grown, Place
+from hooklane.store.caller.flow import Flow, Statement
+from hooklane.store.codec import decode_endpoint
+from hooklane.store.outbox import Draft, Placer, Published, PublishReport, Refused, Stamp
+
+_BEGIN = """
+SELECT value, ARRAY(SELECT nextval('hooklane.event_n') FROM generate_series(1, :many::bigint))
+FROM hooklane.counter WHERE name = 'endpoint'
+"""
+_ENDPOINTS = Statement("SELECT doc FROM hooklane.endpoint ORDER BY id")
+# In sorted order, here and below, so that two publishers never wait for each other crosswise.
+_CLAIM_NAMES = """
+INSERT INTO hooklane.idempotency (tenant, name, digest, event_n, created_at)
+SELECT * FROM unnest(:tenants::text[], :names::text[], :digests::bytea[], :ns::bigint[], :ats::bigint[])
+    AS d (tenant, name, digest, event_n, created_at)
+ORDER BY d.tenant, d.name ON CONFLICT DO NOTHING RETURNING tenant, name
+"""
+_WHO_HAS_NAMES = """
+SELECT i.tenant, i.name, i.digest, i.event_n FROM hooklane.idempotency i
+JOIN unnest(:tenants::text[], :names::text[]) AS d (tenant, name) USING (tenant, name)
+"""
+_FREE_NAMES = """
+DELETE FROM hooklane.idempotency i USING unnest(:tenants::text[], :names::text[]) AS d (tenant, name)
+WHERE i.tenant = d.tenant AND i.name = d.name AND i.event_n = ANY(:ns::bigint[]) RETURNING 1
+"""
+_EVENTS = "SELECT n, id, type, key, created_at, stamps FROM hooklane.event WHERE n = ANY(:ns::bigint[])"
+_OWN = """
+SELECT e.n, e.tenant, e.id FROM hooklane.event e
+JOIN unnest(:tenants::text[], :ids::text[]) AS d (tenant, id) USING (tenant, id)
+"""
+# The counter of a lane is locked until the transaction ends: seqs are gapless and in the order of the commits.
+_GROW_LANES = """
+INSERT INTO hooklane.lane_tail AS t (tenant, endpoint_id, key, pid, tail)
+SELECT * FROM unnest(:tenants::text[], :endpoints::text[], :keys::text[], :pids::integer[], :many::bigint[])
+    AS w (tenant, endpoint_id, key, pid, many)
+ORDER BY w.endpoint_id, w.key
+ON CONFLICT (endpoint_id, key) DO UPDATE SET tail = t.tail + excluded.tail
+RETURNING endpoint_id, key, lane_id, tail
+"""
+_LOOSE_NUMBERS = "SELECT nextval('hooklane.loose_n') FROM generate_series(1, :many::bigint)"
+_STORE = """
+WITH stored AS (
+    INSERT INTO hooklane.event (n, tenant, id, type, key, data, created_at, replay_of, stamps)
+    SELECT * FROM unnest(:ns::bigint[], :tenants::text[], :ids::text[], :types::text[], :keys::text[],
+        :datas::bytea[], :ats::bigint[], :replays::text[], :stamps::bytea[])
+    RETURNING 1
+), in_lanes AS (
+    INSERT INTO hooklane.lane_event (lane_id, seq, event_n, pid, tenant)
+    SELECT * FROM unnest(:lane_ids::bigint[], :seqs::bigint[], :lane_ns::bigint[], :lane_pids::integer[],
+        :lane_tenants::text[])
+    RETURNING 1
+), loosely AS (
+    INSERT INTO hooklane.loose (n, tenant, endpoint_id, pid, event_n)
+    SELECT * FROM unnest(:loose_ns::bigint[], :loose_tenants::text[], :loose_endpoints::text[], :loose_pids::integer[],
+        :loose_events::bigint[])
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM stored) + (SELECT count(*) FROM in_lanes) + (SELECT count(*) FROM loosely)
+"""
+
+Name = tuple[str, str]
+"""Of a tenant, what may not be used twice."""
+
+
+@dataclass(slots=True)
+class EndpointCache:
+    """The endpoints as of a revision, so that a busy publisher does not decode them for every commit.
+
+    Threads may share it: the pair is replaced as a whole.
+    """
+
+    known: tuple[int, Mapping[str, Sequence[Endpoint]]] = (-1, {})
+    """A revision, and the endpoints by tenant."""
+
+    def of(self, tenant: str) -> Sequence[Endpoint]:
+        return self.known[1].get(tenant, ())
+
+
+@dataclass(slots=True)
+class Accepted:
+    """A draft on its way in: the number of its row and its places, which get their seq together with others'."""
+
+    draft: Draft
+    n: int
+    places: Sequence[Place]
+    stamps: list[tuple[str, int, int | None]] = field(default_factory=list)
+    """(endpoint, lane, seq) each; a loose delivery has a negative lane and no seq."""
+
+
+def publish(
+    drafts: Sequence[Draft], placer: Placer, cache: EndpointCache | None = None, *, again: bool = False
+) -> Flow[PublishReport]:
+    """Stamp and store *drafts* in order; one that is refused leaves no trace and stops no other.
+
+    With *again* an earlier try may have been committed: drafts whose own id is stored are reported, not stored twice.
+    """
+    ((rev, numbers),) = yield Statement(_BEGIN, {"many": len(drafts)})
+    endpoints = yield from _read_endpoints(rev, cache or EndpointCache())
+    waiting: list[Accepted] = []
+    results: list[Refused | Accepted] = []
+    for draft, n in zip(drafts, numbers, strict=True):
+        try:
+            places = placer(draft.event, draft.asked, endpoints.get(draft.event.tenant, ()))
+        except InvalidEvent as error:
+            results.append(Refused(error.code, str(error)))
+            continue
+        waiting.append(Accepted(draft, n, places))
+        results.append(waiting[-1])
+    holders: dict[int, int | Refused] = (yield from _stored_before(waiting)) if again else {}
+    fresh = [one for one in waiting if one.n not in holders]
+    holders |= yield from _claim_names(fresh)
+    accepted = [one for one in fresh if one.n not in holders]
+    grown = yield from _stamp(accepted)
+    before = yield from _published_before(holders.values(), {one.n for one in accepted})
+    first = set(holders.values())
+    earlier = before | {one.n: _answer(one, repeated=True) for one in accepted if first and one.n in first}
+    return PublishReport([_reported(result, holders, earlier) for result in results], grown)
+
+
+def _read_endpoints(rev: int, cache: EndpointCache) -> Flow[Mapping[str, Sequence[Endpoint]]]:
+    """Read inside the publishing transaction: an endpoint whose creation was answered must not be missed.
+
+    The revision is read first, so what is kept under it can only be newer.
+    """
+    known, endpoints = cache.known
+    if rev != known:
+        by_tenant: dict[str, list[Endpoint]] = {}
+        for (doc,) in (yield _ENDPOINTS):
+            endpoint = decode_endpoint(doc)
+            by_tenant.setdefault(endpoint.tenant, []).append(endpoint)
+        cache.known = rev, by_tenant
+        return by_tenant
+    return endpoints
+
+
+# --- names ---
+
+
+def _claim_names(waiting: Sequence[Accepted]) -> Flow[dict[int, int | Refused]]:
+    """Take the drafts' names. By the number of each draft that may not go on: who came first, or a refusal."""
+    claims: dict[Name, Accepted] = {}
+    for one in waiting:
+        for name in _names(one):
+            claims.setdefault(name, one)
+    if not claims:
+        return {}
+    taken = {(tenant, name) for tenant, name in (yield Statement(_CLAIM_NAMES, _claim_rows(claims)))}
+    owners: dict[Name, tuple[bytes, int]] = {}
+    if len(taken) < len(claims):
+        rows = yield Statement(_WHO_HAS_NAMES, _name_rows(name for name in claims if name not in taken))
+        owners = {(tenant, name): (bytes(digest), holder) for tenant, name, digest, holder in rows}
+    blocked: dict[int, int | Refused] = {}
+    for one in waiting:
+        owner = next((owners[name] for name in _names(one) if name in owners), None)
+        if owner is None:
+            owners.update(dict.fromkeys(_names(one), (one.draft.digest, one.n)))
+        else:
+            blocked[one.n] = _same(*owner, one.draft.digest)
+    # A draft that may not go on leaves its other names free, unless one behind it wants them.
+    if spare := {name: one for name, one in claims.items() if name in taken and one.n in blocked}:
+        yield Statement(_FREE_NAMES, {**_name_rows(spare), "ns": [one.n for one in spare.values()]})
+        heirs = {name: one for one in waiting if one.n not in blocked for name in _names(one) if name in spare}
+        if heirs:
+            yield Statement(_CLAIM_NAMES, _claim_rows(heirs))
+    return blocked
+
+
+def _same(digest: bytes, holder: int, other: bytes) -> int | Refused:
+    if digest == other:
+        return holder
+    return Refused("idempotency_conflict", "this idempotency key or id was used for an event with other content")
+
+
+def _names(one: Accepted) -> Iterable[Name]:
+    return ((one.draft.event.tenant, name) for name in one.draft.names)
+
+
+def _name_rows(names: Iterable[Name]) -> dict[str, Any]:
+    tenants, texts = zip(*names, strict=True)
+    return {"tenants": list(tenants), "names": list(texts)}
+
+
+def _claim_rows(claims: Mapping[Name, Accepted]) -> dict[str, Any]:
+    owners = claims.values()
+    return {
+        **_name_rows(claims),
+        "digests": [one.draft.digest for one in owners],
+        "ns": [one.n for one in owners],
+        "ats": [one.draft.event.created_at for one in owners],
+    }
+
+
+def _stored_before(waiting: Sequence[Accepted]) -> Flow[dict[int, int | Refused]]:
+    events = [one.draft.event for one in waiting]
+    rows = yield Statement(_OWN, {"tenants": [e.tenant for e in events], "ids": [e.id for e in events]})
+    stored = {(tenant, event_id): n for n, tenant, event_id in rows}
+    return {one.n: stored[key] for one in waiting if (key := (one.draft.event.tenant, one.draft.event.id)) in stored}
+
+
+# --- places ---
+
+
+def _stamp(accepted: Sequence[Accepted]) -> Flow[list[Grown]]:
+    """Give every accepted event its places: each lane's counter moves once, by as many as it takes."""
+    if not accepted:
+        return []
+    heads = yield from _grow_lanes(accepted)
+    loose_numbers = yield from _loose_numbers(accepted)
+    grown: list[Grown] = []
+    in_lanes: list[tuple[int, int, int, int, str]] = []
+    loosely: list[tuple[int, str, str, int, int]] = []
+    for one in accepted:
+        event = one.draft.event
+        for place in one.places:
+            if place.key is None:
+                n = next(loose_numbers)
+                one.stamps.append((place.endpoint_id, -n, None))
+                loosely.append((n, event.tenant, place.endpoint_id, place.pid, one.n))
+                grown.append(Grown(-n, place.pid, place.endpoint_id, None, 1, event))
+            else:
+                head = heads[place.endpoint_id, place.key]
+                lane_id, seq = head
+                head[1] += 1
+                one.stamps.append((place.endpoint_id, lane_id, seq))
+                in_lanes.append((lane_id, seq, one.n, place.pid, event.tenant))
+                grown.append(Grown(lane_id, place.pid, place.endpoint_id, place.key, seq, event))
+    yield Statement(_STORE, _rows_to_store(accepted, in_lanes, loosely))
+    return grown
+
+
+def _grow_lanes(accepted: Sequence[Accepted]) -> Flow[dict[tuple[str, str], list[int]]]:
+    """For each lane its id and the first seq that is ours."""
+    many: dict[tuple[str, str], int] = {}
+    where: dict[tuple[str, str], tuple[str, int]] = {}
+    for one in accepted:
+        for place in one.places:
+            if place.key is not None:
+                lane = place.endpoint_id, place.key
+                many[lane] = many.get(lane, 0) + 1
+                where[lane] = one.draft.event.tenant, place.pid
+    if not many:
+        return {}
+    params = {
+        "tenants": [where[lane][0] for lane in many],
+        "endpoints": [endpoint for endpoint, _ in many],
+        "keys": [key for _, key in many],
+        "pids": [where[lane][1] for lane in many],
+        "many": list(many.values()),
+    }
+    rows = yield Statement(_GROW_LANES, params)
+    return {(endpoint, key): [lane_id, tail - many[endpoint, key] + 1] for endpoint, key, lane_id, tail in rows}
+
+
+def _loose_numbers(accepted: Sequence[Accepted]) -> Flow[Generator[int]]:
+    many = sum(place.key is None for one in accepted for place in one.places)
+    rows = (yield Statement(_LOOSE_NUMBERS, {"many": many})) if many else ()
+    return (int(n) for (n,) in rows)
+
+
+def _rows_to_store(
+    accepted: Sequence[Accepted],
+    in_lanes: Sequence[tuple[int, int, int, int, str]],
+    loosely: Sequence[tuple[int, str, str, int, int]],
+) -> dict[str, Any]:
+    events = [one.draft.event for one in accepted]
+    lanes, loose = list(zip(*in_lanes, strict=True)), list(zip(*loosely, strict=True))
+    lanes, loose = lanes or [()] * 5, loose or [()] * 5
+    return {
+        "ns": [one.n for one in accepted],
+        "tenants": [event.tenant for event in events],
+        "ids": [event.id for event in events],
+        "types": [event.type for event in events],
+        "keys": [event.key for event in events],
+        "datas": [event.data for event in events],
+        "ats": [event.created_at for event in events],
+        "replays": [event.replay_of for event in events],
+        "stamps": [msgspec.json.encode(one.stamps) for one in accepted],
+        **dict(zip(("lane_ids", "seqs", "lane_ns", "lane_pids", "lane_tenants"), map(list, lanes), strict=True)),
+        **dict(
+            zip(
+                ("loose_ns", "loose_tenants", "loose_endpoints", "loose_pids", "loose_events"),
+                map(list, loose),
+                strict=True,
+            )
+        ),
+    }
+
+
+# --- what is answered ---
+
+
+def _published_before(holders: Iterable[int | Refused], fresh: set[int]) -> Flow[dict[int, Published]]:
+    """The answers that were given before, as they were given."""
+    ns = {holder for holder in holders if isinstance(holder, int)} - fresh
+    if not ns:
+        return {}
+    rows = yield Statement(_EVENTS, {"ns": sorted(ns)})
+    return {
+        n: Published(event_id, type_, key, created_at, _stamps(msgspec.json.decode(stamps)), repeated=True)
+        for n, event_id, type_, key, created_at, stamps in rows
+    }
+
+
+def _stamps(stamps: Iterable[Sequence[Any]]) -> tuple[Stamp, ...]:
+    return tuple([Stamp(endpoint, seq) for endpoint, _, seq in stamps])
+
+
+def _reported(
+    result: Refused | Accepted, holders: Mapping[int, int | Refused], earlier: Mapping[int, Published]
+) -> Published | Refused:
+    if isinstance(result, Refused):
+        return result
+    holder = holders.get(result.n)
+    if holder is None:
+        return _answer(result, repeated=False)
+    return holder if isinstance(holder, Refused) else earlier[holder]
+
+
+def _answer(one: Accepted, *, repeated: bool) -> Published:
+    event = one.draft.event
+    return Published(event.id, event.type, event.key, event.created_at, _stamps(one.stamps), repeated)

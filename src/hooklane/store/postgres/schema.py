@@ -1,0 +1,75 @@
+"""How does the schema `hooklane` come up to date? Numbered migrations, one transaction each, one migrator at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import resources
+
+from hooklane.errors import StoreRefused
+from hooklane.store.caller.flow import Flow, Statement
+
+LOCK = 0x686F6F6B_6C616E65  # "hooklane": the advisory lock of whoever migrates
+LOCK_WAIT = "15s"
+
+_TABLE = Statement("SELECT to_regclass('hooklane.schema')::text")
+_VERSION = "SELECT version FROM hooklane.schema WHERE component = :component"
+_SET_VERSION = """
+INSERT INTO hooklane.schema (component, version) VALUES (:component, :version)
+ON CONFLICT (component) DO UPDATE SET version = excluded.version RETURNING 1
+"""
+
+
+def migrations_of(package: str) -> list[str]:
+    """The numbered `NNNN_name.sql` files of *package*, in order."""
+    files = (entry for entry in resources.files(package).iterdir() if entry.name.endswith(".sql"))
+    return [entry.read_text("utf-8") for entry in sorted(files, key=lambda entry: entry.name)]
+
+
+def version_of(component: str) -> Flow[int]:
+    """The schema version of *component* in this database; 0 when it has none. Needs no rights on an empty one."""
+    ((table,),) = yield _TABLE
+    if table is None:
+        return 0
+    rows = yield Statement(_VERSION, {"component": component})
+    return int(rows[0][0]) if rows else 0
+
+
+def check_version(version: int, component: str, newest: int) -> None:
+    if version > newest:
+        raise StoreRefused(
+            f"the database has {component} schema {version}, newer than this hooklane's {newest}:"
+            " upgrade hooklane, the data was not touched"
+        )
+
+
+def migrate_once(component: str, migrations: Sequence[str]) -> Flow[bool]:
+    """Apply the next migration, in the transaction that is open; False when there is none."""
+    yield Statement(f"SET LOCAL lock_timeout = '{LOCK_WAIT}'")
+    yield Statement("SELECT pg_advisory_xact_lock(:lock::bigint)", {"lock": LOCK})
+    yield Statement("CREATE SCHEMA IF NOT EXISTS hooklane")
+    yield Statement("CREATE TABLE IF NOT EXISTS hooklane.schema (component text PRIMARY KEY, version integer NOT NULL)")
+    version = yield from version_of(component)
+    check_version(version, component, len(migrations))
+    if version == len(migrations):
+        return False
+    for sql in statements_of(migrations[version]):
+        yield Statement(sql)
+    yield Statement(_SET_VERSION, {"component": component, "version": version + 1})
+    return True
+
+
+def statements_of(script: str) -> Iterator[str]:
+    """The statements of a script one by one, since a prepared statement holds only one. A body between $$ is whole."""
+    statement: list[str] = []
+    in_body = False
+    for line in script.splitlines():
+        code = line.partition("--")[0].rstrip()
+        if not code and not in_body:
+            continue
+        statement.append(code)
+        in_body ^= code.count("$$") % 2 == 1
+        if code.endswith(";") and not in_body:
+            yield "\n".join(statement)
+            statement = []
+    if statement:
+        raise StoreRefused(f"a migration ends in the middle of a statement: {statement[0][:80]!r}")

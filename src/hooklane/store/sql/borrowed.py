@@ -1,0 +1,107 @@
+"""An inbox on borrowed connections: ours from a URL, or the application's own engine, pool or Django alias."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from hooklane.errors import UsageError
+from hooklane.store.caller import Dialect, Flow, drive, drive_async
+from hooklane.store.inbox import Capabilities
+from hooklane.store.sql.faults import faults_named
+from hooklane.store.sql.session import AsyncLender, AsyncSqlSession, Lender, SqlSession
+
+WAIT_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Verbs:
+    """What belongs to a dialect: its statements, its migrations, and what it can do."""
+
+    dialect: Dialect
+    queries: Mapping[str, str]
+    migrations: str
+    capabilities: Capabilities
+
+
+class BorrowedInbox:
+    """Sessions on lent connections. The schema is brought up to date once, by whichever kind comes first."""
+
+    def __init__(
+        self, verbs: Verbs, *, what: str, sync: Lender | None = None, native_async: AsyncLender | None = None
+    ) -> None:
+        self._verbs = verbs
+        self._what = what
+        self._sync = sync
+        self._async = native_async
+        self._is_migrated = False
+        self._migrating = threading.Lock()
+        self.capabilities = replace(verbs.capabilities, sync=sync is not None, native_async=native_async is not None)
+        if sync is not None:
+            self._migrate()
+
+    def begin(self, *, wait_ms: int | None = None) -> SqlSession:
+        if self._sync is None:
+            raise UsageError("this inbox was given an async engine or pool: its handlers must be async")
+        with faults_named(self._what):
+            loan = self._sync.lend(WAIT_MS if wait_ms is None else wait_ms)
+        return SqlSession(loan, self._verbs.queries, self._what)
+
+    async def abegin(self, *, wait_ms: int | None = None) -> AsyncSqlSession:
+        if self._async is None:
+            raise UsageError(
+                "this inbox has no async connections: its handlers must be sync, or give it an async engine or pool"
+            )
+        if not self._is_migrated:
+            await self._amigrate()
+        with faults_named(self._what):
+            loan = await self._async.lend(WAIT_MS if wait_ms is None else wait_ms)
+        return AsyncSqlSession(loan, self._verbs.queries, self._what)
+
+    def close(self) -> None:
+        if self._sync is not None:
+            self._sync.close()
+        abandon = getattr(self._async, "abandon", None)
+        if abandon is not None:
+            abandon()
+
+    async def aclose(self) -> None:
+        if self._async is not None:
+            await self._async.close()
+        if self._sync is not None:
+            await asyncio.to_thread(self._sync.close)
+
+    def _migrate(self) -> None:
+        assert self._sync is not None
+        with self._migrating:
+            while not self._is_migrated:
+                with faults_named(self._what):
+                    loan = self._sync.lend(WAIT_MS)
+                    clean = False
+                    try:
+                        done = not drive(self._migration(), loan.caller.execute)
+                        loan.commit()
+                        self._is_migrated, clean = done, True
+                    finally:
+                        loan.give_back(clean=clean)
+
+    async def _amigrate(self) -> None:
+        assert self._async is not None
+        while not self._is_migrated:
+            with faults_named(self._what):
+                loan = await self._async.lend(WAIT_MS)
+                clean = False
+                try:
+                    done = not await drive_async(self._migration(), loan.caller.execute)
+                    await loan.commit()
+                    self._is_migrated, clean = done, True
+                finally:
+                    await loan.give_back(clean=clean)
+
+    def _migration(self) -> Flow[bool]:
+        """Apply the next migration, if there is one."""
+        from hooklane.store.sql.migration import next_migration
+
+        return next_migration(self._verbs.dialect, "inbox", self._verbs.migrations)

@@ -1,0 +1,85 @@
+"""How do many rows go in by few statements?
+
+sqlite3 lets other threads run at each step of a statement, and a statement for each row, or a row of an answer, is a
+step: the writer then waits for its turn with the interpreter as often, and the event loop with it. One statement for
+many rows does all its work beside the loop.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+Row = tuple[Any, ...]
+
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+"""Rows of one statement: few sizes, so that each is prepared once; 256 stays far below SQLite's count of parameters."""
+_decode = msgspec.json.Decoder(list[Any]).decode
+
+
+def _chunks(rows: Sequence[Row]) -> Iterator[tuple[int, int, list[Any]]]:
+    """*rows* in as few chunks as can be: a size, how many rows are real, and the parameters in one line.
+
+    What is left of a size is filled with NULLs, which the statements pass over.
+    """
+    for at in range(0, len(rows), _SIZES[-1]):
+        chunk = rows[at : at + _SIZES[-1]]
+        size = next(size for size in _SIZES if size >= len(chunk))
+        values = list(chain.from_iterable(chunk))
+        if size > len(chunk):
+            values += [None] * ((size - len(chunk)) * len(rows[0]))
+        yield size, len(chunk), values
+
+
+class Insert:
+    """One INSERT for as many rows as there are; *then* is what follows the values. The first column is never NULL."""
+
+    def __init__(self, table: str, columns: Sequence[str], then: str = "") -> None:
+        self.columns = columns
+        head = f"INSERT INTO {table} ({', '.join(columns)})"
+        marks = f"({', '.join('?' for _ in columns)})"
+        self._sql = {
+            size: f"{head} SELECT * FROM (VALUES {', '.join([marks] * size)}) WHERE column1 IS NOT NULL {then}"
+            for size in _SIZES
+        }
+        self.single = f"{head} VALUES ({', '.join(':' + column for column in columns)}) {then}"
+        """The same for one row with named parameters, for a caller's own connection."""
+
+    def run(self, conn: sqlite3.Connection, rows: Sequence[Row]) -> Sequence[Row]:
+        for size, _, values in _chunks(rows):
+            conn.execute(self._sql[size], values)
+        return ()
+
+
+class Upsert(Insert):
+    """An INSERT that tells of each row, which is known by its two *keys*, what stands in two other columns now."""
+
+    def __init__(
+        self, table: str, columns: Sequence[str], then: str, *, keys: tuple[str, str], returning: tuple[str, str]
+    ) -> None:
+        super().__init__(table, columns, then)
+        self.single += f" RETURNING {', '.join(returning)}"
+        self._keys_of = itemgetter(*(columns.index(key) for key in keys))
+        # The place in the question comes back with the answer: the order inside an aggregate is nobody's promise.
+        self._ask = {
+            size: f"SELECT json_group_array(v.column1), json_group_array(t.{returning[0]}),"
+            f" json_group_array(t.{returning[1]})"
+            f" FROM (VALUES {', '.join(f'({place}, ?, ?)' for place in range(size))}) v"
+            f" CROSS JOIN {table} t ON t.{keys[0]} = v.column2 AND t.{keys[1]} = v.column3"
+            for size in _SIZES
+        }
+
+    def run(self, conn: sqlite3.Connection, rows: Sequence[Row]) -> Sequence[Row]:
+        super().run(conn, rows)
+        found: list[Row] = []
+        for size, many, keys in _chunks([self._keys_of(row) for row in rows]):
+            ((places, first, second),) = conn.execute(self._ask[size], keys).fetchall()
+            answers = sorted(zip(_decode(places), _decode(first), _decode(second), strict=True))
+            assert len(answers) == many
+            found.extend(answer[1:] for answer in answers)
+        return found

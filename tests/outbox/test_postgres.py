@@ -1,0 +1,25 @@
+"""The PostgreSQL store keeps the promises of an outbox, also with many workers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hooklane.core.fanout import places
+from hooklane.store.outbox import StoreOptions
+from hooklane.store.postgres.outbox import PostgresOutbox
+from hooklane.testing.conformance_outbox import ManyWorkersConformance, Outbox, OutboxConformance
+
+
+class TestPostgresOutbox(OutboxConformance, ManyWorkersConformance):
+    @pytest.fixture
+    async def store(self, postgres_url):
+        store = PostgresOutbox(postgres_url, StoreOptions(placer=places))
+        await store.open()
+        yield store
+        await store.close()
+
+    async def wait_for_expiry(self, store: Outbox, lease_ms: int) -> None:
+        # The lease runs on the database's clock, which nobody can wind forward.
+        await asyncio.sleep(lease_ms / 1000 + 0.01)

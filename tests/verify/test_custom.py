@@ -1,0 +1,120 @@
+"""A provider that we do not ship is described in a few words, with the same strictness."""
+
+from __future__ import annotations
+
+import hmac
+
+import pytest
+
+from hooklane.core.verify import DERIVED, Dedup, Grade, Messages, Poison, keyring, unseal
+from hooklane.core.verify.custom import profile_of, signature_scheme, token_scheme
+from hooklane.errors import UsageError, VerificationError
+from hooklane.model.clock import Instant
+from hooklane.model.message import Message, Request
+
+AT = Instant(1_700_000_000_000)
+BODY = b'{"event":{"hash":"h1","kind":"odds"},"n":1}'
+
+
+def read(profile, headers: dict[str, str], body: bytes = BODY, **options):
+    unsealed = unseal(
+        Request.of("POST", "/h", headers, body), profile, keyring(profile, ["s"], **options), AT, source="s"
+    )
+    assert isinstance(unsealed, Messages)
+    return unsealed.items
+
+
+def mac(text: bytes) -> str:
+    return hmac.digest(b"s", text, "sha256").hex()
+
+
+def test_a_plain_signature_over_the_body_with_ids_by_json_path():
+    profile = profile_of("acme", scheme=signature_scheme("X-Acme-Sig"), id="event.hash", type="event.kind")
+
+    (message,) = read(profile, {"X-Acme-Sig": mac(BODY)})
+
+    assert isinstance(message, Message)
+    assert (message.event_id, message.type, message.id_signed) == ("h1", "odds", True)
+    with pytest.raises(VerificationError):
+        read(profile, {"X-Acme-Sig": mac(BODY + b" ")})
+
+
+def test_a_signed_header_is_a_proven_id_and_an_unsigned_one_is_not():
+    signed = signature_scheme("X-Sig", message="{header:X-Id}.{timestamp}.{body}", timestamp="X-Time")
+    bare = signature_scheme("X-Sig")
+    headers = {"X-Id": "e1", "X-Time": "1700000000"}
+
+    (proven,) = read(
+        profile_of("acme", scheme=signed, id="header:X-Id"), {**headers, "X-Sig": mac(b"e1.1700000000." + BODY)}
+    )
+    (claimed,) = read(profile_of("acme", scheme=bare, id="header:X-Id"), {**headers, "X-Sig": mac(BODY)})
+
+    assert (proven.event_id, proven.id_signed) == ("e1", True)
+    assert (claimed.event_id, claimed.id_signed) == ("e1", False)
+    assert profile_of("acme", scheme=bare, id="header:X-Id").grade == Grade.SIGNED_BODY_UNSIGNED_ID
+
+
+def test_pairs_with_a_time_beside_the_signatures():
+    scheme = signature_scheme("X-Sig", message="{timestamp}:{body}", pairs="h1", timestamp="ts", unit="ms")
+    profile = profile_of("acme", scheme=scheme, id="event.hash")
+
+    assert read(profile, {"X-Sig": f"ts=1700000000000,h1={mac(b'1700000000000:' + BODY)}"})
+    with pytest.raises(VerificationError):
+        read(profile, {"X-Sig": f"ts=1600000000000,h1={mac(b'1600000000000:' + BODY)}"})
+
+
+def test_an_id_may_be_a_function_and_what_it_raises_is_poison_and_not_a_crash():
+    profile = profile_of("acme", scheme=signature_scheme("X-Sig"), id=lambda event: event["event"]["hash"] + "!")
+
+    (message,) = read(profile, {"X-Sig": mac(BODY)})
+    (poison,) = read(profile, {"X-Sig": mac(b'{"a":1}')}, b'{"a":1}')
+
+    assert message.event_id == "h1!"
+    assert isinstance(poison, Poison)
+    assert "KeyError" in poison.reason
+
+
+def test_several_places_are_tried_in_order_and_without_any_the_id_is_derived():
+    several = profile_of("acme", scheme=signature_scheme("X-Sig"), id=["eventId", "id", "event.hash"])
+    none = profile_of("acme", scheme=signature_scheme("X-Sig"))
+
+    assert read(several, {"X-Sig": mac(BODY)})[0].event_id == "h1"
+    assert read(none, {"X-Sig": mac(BODY)})[0].event_id.startswith(DERIVED)
+    assert (several.dedup, none.dedup) == (Dedup.EVENT_ID, Dedup.DERIVED)
+
+
+def test_a_batch_a_key_a_sequence_and_a_token():
+    profile = profile_of(
+        "acme", scheme=token_scheme("X-Token"), id="i", key="k", seq="s", prev_seq="p", batch="items", order="sequence"
+    )
+
+    items = read(profile, {"X-Token": "s"}, b'{"items":[{"i":1,"k":"a","s":2,"p":1},{"i":2,"k":"a","s":3,"p":2}]}')
+
+    assert [(each.event_id, each.key, each.seq, each.prev_seq) for each in items] == [
+        ("1", "a", 2, 1),
+        ("2", "a", 3, 2),
+    ]
+    assert profile.grade == Grade.AUTHENTICATED
+
+
+def test_the_method_and_the_url_can_be_signed():
+    profile = profile_of("acme", scheme=signature_scheme("X-Sig", message="{method} {url}\n{body}"), id="event.hash")
+
+    assert read(profile, {"X-Sig": mac(b"POST https://a.test/h\n" + BODY)}, url="https://a.test/h")
+
+
+@pytest.mark.parametrize(
+    ("build", "problem"),
+    [
+        (lambda: signature_scheme("X", message="{nonsense}"), "{nonsense} is not known"),
+        (lambda: signature_scheme("X", message="{timestamp}{body}"), "no timestamp is named"),
+        (lambda: signature_scheme("X", encoding="base32"), "base32"),
+        (lambda: signature_scheme("X", algorithm="md5"), "md5"),
+        (lambda: profile_of("Bad Name", scheme=token_scheme("X")), "Bad Name"),
+        (lambda: profile_of("acme", scheme=[]), "no scheme"),
+        (lambda: profile_of("acme", scheme=token_scheme("X"), order="sideways"), "sideways"),
+    ],
+)
+def test_a_description_that_cannot_be_is_refused_when_it_is_made(build, problem):
+    with pytest.raises(UsageError, match=problem):
+        build()
