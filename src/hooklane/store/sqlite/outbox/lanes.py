@@ -35,17 +35,23 @@ class Mark:
 
 
 def load(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int]) -> Load:
-    held = conn.execute("SELECT pid, epoch FROM hooklane_part WHERE owner = ?", (worker,)).fetchall()
-    lanes: dict[int, list[LaneRow]] = {pid: [] for pid, epoch in held if epochs.get(pid) == epoch}
-    for query in (
-        f"{_LANES} WHERE coalesce(l.head, 1) <= t.tail",
-        f"{_LOOSE} WHERE state IN ('queued', 'retrying')",
-    ):
-        for row in conn.execute(query):
-            if row[1] in lanes:
-                lanes[row[1]].append(_lane_row(row))
-    docs = conn.execute("SELECT doc FROM hooklane_endpoint ORDER BY id").fetchall()
-    return Load(lanes, [decode_endpoint(doc) for (doc,) in docs], _mark(conn), store_now(conn))
+    # One snapshot: an event committed after the lanes were read and before the mark was taken would be in neither,
+    # and nobody would look for it again.
+    conn.execute("BEGIN")
+    try:
+        held = conn.execute("SELECT pid, epoch FROM hooklane_part WHERE owner = ?", (worker,)).fetchall()
+        lanes: dict[int, list[LaneRow]] = {pid: [] for pid, epoch in held if epochs.get(pid) == epoch}
+        for query in (
+            f"{_LANES} WHERE coalesce(l.head, 1) <= t.tail",
+            f"{_LOOSE} WHERE state IN ('queued', 'retrying')",
+        ):
+            for row in conn.execute(query):
+                if row[1] in lanes:
+                    lanes[row[1]].append(_lane_row(row))
+        docs = conn.execute("SELECT doc FROM hooklane_endpoint ORDER BY id").fetchall()
+        return Load(lanes, [decode_endpoint(doc) for (doc,) in docs], _mark(conn), store_now(conn))
+    finally:
+        conn.execute("COMMIT")
 
 
 def _mark(conn: sqlite3.Connection) -> Mark:
