@@ -15,7 +15,6 @@ from starlette.types import ASGIApp
 from hooklane.config import Settings
 from hooklane.core.fanout import places
 from hooklane.errors import UsageError
-from hooklane.model.lane import Grown
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.publisher import Publisher
 from hooklane.sender.relay import Relay
@@ -30,7 +29,7 @@ from hooklane.server.hub import Hub
 from hooklane.server.ingest import IngestProtocol, protocol_for
 from hooklane.server.metrics import Meter
 from hooklane.store.open import Outbox, outbox_store
-from hooklane.store.outbox import StoreOptions
+from hooklane.store.outbox import PublishReport, StoreOptions
 from hooklane.telemetry.deliveries import Happening
 
 DRAIN_MS = 10_000
@@ -103,9 +102,9 @@ def open_gateway(
 
     relay = Relay(store, transport, listener=tell, grace_ms=DRAIN_MS) if deliver else None
 
-    def feed(grown: Sequence[Grown]) -> None:
+    def feed(published: PublishReport) -> None:
         if relay is not None:
-            relay.feed(grown)
+            relay.feed(published)
 
     return Gateway(
         store=store,

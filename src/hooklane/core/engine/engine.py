@@ -34,6 +34,7 @@ from hooklane.model.clock import FOREVER, START, Instant
 from hooklane.model.endpoint import Endpoint, EndpointState
 from hooklane.model.event import Event
 from hooklane.model.lane import Grown, LaneId, LaneRow, LaneState
+from hooklane.model.redelivery import is_redelivery
 
 FETCH_MAX = 16
 """How many events of a lane are read at once: enough to keep it busy, few enough to hold for thousands of lanes."""
@@ -350,7 +351,8 @@ class Engine:
             now=now,
             roll=settled.roll,
         )
-        if isinstance(outcome, Dead) and desk.skips_dead and not outcome.gap:
+        # A redelivery is not owed: where it fails its line stops, whatever the policy for what is.
+        if isinstance(outcome, Dead) and desk.skips_dead and not outcome.gap and not is_redelivery(send.lane_id):
             outcome = Dead(outcome.reason, skip=True)
         self._settle(slot, Settlement(send, outcome, now, settled.result))
 

@@ -6,13 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hooklane.model.attempt import Cancel, Dead, Delivered, Gone, Retry, Settlement, Start, Write
+from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.model.ids import dead_letter_id
 from hooklane.model.lane import LaneId
 from hooklane.store.caller.flow import Flow, Rows, Statement
 from hooklane.store.codec import attempt_fields
 from hooklane.store.outbox import CommitReport
+from hooklane.store.postgres.outbox import audit
 from hooklane.store.postgres.outbox.endpoints import disable_endpoint
+from hooklane.store.postgres.outbox.recovery import act_of
 
 # FOR SHARE waits for a takeover that is under way and then does not find the row; FOR KEY SHARE would not wait, since a
 # takeover changes no key. The rows stay locked until this transaction ends, so no takeover comes between.
@@ -186,6 +189,9 @@ def commit(worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> F
     logged = yield from _log(written)
     # Only by a write that is made for the first time: a person may have resumed the endpoint since.
     yield from _disable({one.send.endpoint.id for one in logged if isinstance(one.outcome, Gone)})
+    # Last, as everywhere: whoever holds the end of the chain waits for nobody.
+    if given_up := [_act(one) for one in logged if _is_pass(one)]:
+        yield from audit.append_all(given_up)
     return report_of(rows, writes, stale)
 
 
@@ -303,6 +309,12 @@ def _bury(settlements: Sequence[Settlement]) -> Flow[None]:
             "states": ["skipped" if _is_pass(one) else "open" for one in settlements],
         },
     )
+
+
+def _act(settlement: Settlement) -> Act:
+    event, note = settlement.send.event, f"policy on_dead=skip: {_reason(settlement)}"
+    letter = dead_letter_id(event.id, event.created_at, settlement.send.endpoint.id)
+    return act_of(event.tenant, letter, "skipped", note, "policy", settlement.at)
 
 
 def _disable(endpoint_ids: set[str]) -> Flow[None]:
