@@ -147,7 +147,9 @@ class Heads:
             self._fly(now, desk, slot, event)
         elif slot.attempts >= desk.policy.attempts_max:
             died = Dead("worker_died", skip=self._skips_dead(desk, slot))
-            self._settle(slot, Settlement(self._send_of(now, desk, slot, event), died, now, None))
+            # Nobody will try again: it died of the last attempt that was announced.
+            last = replace(self._send_of(now, desk, slot, event), attempt=slot.attempts)
+            self._settle(slot, Settlement(last, died, now, None))
         else:
             # Made durable first, so that a head that kills its workers runs out of attempts like any other.
             slot.phase = Phase.STARTING
