@@ -32,7 +32,9 @@ def require_tools() -> None:
     if os.geteuid() == 0 and shutil.which("apt-get"):
         print(f"installing {' and '.join(missing)}", file=sys.stderr)
         for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", *missing]):
-            subprocess.run(command, check=False, stdout=subprocess.DEVNULL, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+            subprocess.run(
+                command, check=False, stdout=subprocess.DEVNULL, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+            )
         missing = [name for name in missing if not (shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin"))]
     if missing:
         sys.exit(f"the benchmarks need {' and '.join(missing)}: apt-get install {' '.join(missing)}")

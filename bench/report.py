@@ -87,11 +87,19 @@ def table(figures: Sequence[Figure], goals: Sequence[Goal], machine: str) -> str
         lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
         if number == 0:
             lines.append("  ".join("-" * width for width in widths))
-    notes = [f"{one.scenario} / {one.variant}: {name} {_said(value)}" for one in figures for name, value in one.notes.items()]
+    notes = [
+        f"{one.scenario} / {one.variant}: {name} {_said(value)}" for one in figures for name, value in one.notes.items()
+    ]
     if notes:
         lines += ["", *notes]
     if goals:
-        lines += ["", *(f"{'reached' if one.is_reached else 'MISSED '}  {one.what}: wanted {one.wanted}, found {one.found}" for one in goals)]
+        lines += [
+            "",
+            *(
+                f"{'reached' if one.is_reached else 'MISSED '}  {one.what}: wanted {one.wanted}, found {one.found}"
+                for one in goals
+            ),
+        ]
     checks = [one.check for one in figures if one.check is not None]
     if checks:
         all_in = Check(
@@ -138,12 +146,18 @@ def picture(figures: Sequence[Figure]) -> str:
     for number, one in enumerate(figures):
         y = 24 + number * (bar + gap)
         colour = "#b0b0b0" if one.variant.startswith("naive") else "#2b6cb0"
-        parts.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{escape(one.scenario)}, {escape(one.variant)}</text>')
+        parts.append(
+            f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{escape(one.scenario)}, {escape(one.variant)}</text>'
+        )
         parts.append(f'<rect x="{left}" y="{y}" width="{x(one.rate) - left:.1f}" height="{bar}" fill="{colour}"/>')
         parts.append(f'<text x="{x(one.rate) + 6:.0f}" y="{y + 13}">{one.rate:,.0f}</text>')
         if one.limit:
             at = x(one.limit)
-            parts.append(f'<line x1="{at:.0f}" y1="{y - 2}" x2="{at:.0f}" y2="{y + bar + 2}" stroke="#c53030" stroke-width="2"/>')
-    parts.append(f'<text x="{left}" y="14" fill="#555555">events per second (logarithmic); red: wrk to nginx in the same minutes</text>')
+            parts.append(
+                f'<line x1="{at:.0f}" y1="{y - 2}" x2="{at:.0f}" y2="{y + bar + 2}" stroke="#c53030" stroke-width="2"/>'
+            )
+    parts.append(
+        f'<text x="{left}" y="14" fill="#555555">events per second (logarithmic); red: wrk to nginx in the same minutes</text>'
+    )
     parts.append("</svg>")
     return "\n".join(parts) + "\n"

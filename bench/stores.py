@@ -56,7 +56,9 @@ def postgres(folder: Path) -> Iterator[Store]:
         server.close()
 
 
-def fill(db: str, url: str, events: int, keys: int, *, type_: str = "order.created", types: tuple[str, ...] = ()) -> str:
+def fill(
+    db: str, url: str, events: int, keys: int, *, type_: str = "order.created", types: tuple[str, ...] = ()
+) -> str:
     """Publish *events* over *keys* to a new endpoint at *url*, without a server; the endpoint's id."""
     return asyncio.run(_fill(db, url, events, keys, type_, types))
 
@@ -71,7 +73,9 @@ async def _fill(db: str, url: str, events: int, keys: int, type_: str, types: tu
     for start in range(0, events, BATCH):
         await store.publish(
             [
-                Draft(Event(new_id("evt", now), type_, f"customer:{n % keys}", b'{"order":%d,"total":"19.90"}' % n, now))
+                Draft(
+                    Event(new_id("evt", now), type_, f"customer:{n % keys}", b'{"order":%d,"total":"19.90"}' % n, now)
+                )
                 for n in range(start, min(events, start + BATCH))
             ]
         )

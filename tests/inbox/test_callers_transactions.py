@@ -192,7 +192,7 @@ async def test_async_handlers_write_on_the_applications_own_connection(
         assert world.effects() == ["evt_1"]
         stats = await inbox.runner.arun(inbox.keeper.stats())
         assert (stats.total(Status.COMPLETED), stats.total(Status.FAILED)) == (1, 1)
-        await inbox.store.aclose()
+        await inbox.aclose()
 
 
 @pytest.mark.parametrize("how", ["commit", "rollback"])

@@ -278,11 +278,4 @@ class Worker:
                 await asyncio.sleep(POLL_S)
                 continue
             if not done:
-                await self._wait_for_arrivals()
-
-    async def _wait_for_arrivals(self) -> None:
-        # Short naps: the flag is one of threads, and may be set from any of them.
-        for _ in range(int(POLL_S / 0.02)):
-            if self._inbox.arrived.is_set() or self._stopping.is_set():
-                return
-            await asyncio.sleep(0.02)
+                await inbox.arrived.wait_async(POLL_S)
