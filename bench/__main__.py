@@ -1,4 +1,4 @@
-"""`python -m bench [NAME …] [--store sqlite] [--seconds 4] [--rounds 3]`: run the scenarios, print and keep the report."""
+"""`python -m bench [NAME …] [--store sqlite] [--seconds 4] [--rounds 3]`: run scenarios, print and keep a report."""
 
 from __future__ import annotations
 

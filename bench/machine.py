@@ -43,7 +43,8 @@ def require_tools() -> None:
 def described() -> str:
     """The machine in a few words."""
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{len(os.sched_getaffinity(0))} cores, {gib:.0f} GiB, Linux {platform.release().split('-')[0]}, CPython {platform.python_version()}"
+    system = f"Linux {platform.release().split('-')[0]}, CPython {platform.python_version()}"
+    return f"{len(os.sched_getaffinity(0))} cores, {gib:.0f} GiB, {system}"
 
 
 def load_average() -> float:

@@ -56,7 +56,11 @@ def nginx(folder: Path, answer: str, *, log: bool = False) -> Iterator[Nginx]:
         http {{
             log_format delivery '$msec $http_x_key $http_x_seq $http_webhook_id';
             {logging} keepalive_requests 1000000000; keepalive_timeout 600s; client_body_temp_path {folder}/body;
-            server {{ listen 127.0.0.1:{port} backlog=4096; location / {{ {answer} }} location /dead {{ return 503; }} }}
+            server {{
+                listen 127.0.0.1:{port} backlog=4096;
+                location / {{ {answer} }}
+                location /dead {{ return 503; }}
+            }}
         }}
         """
     )
@@ -72,7 +76,8 @@ def nginx(folder: Path, answer: str, *, log: bool = False) -> Iterator[Nginx]:
 @contextmanager
 def limit_server(folder: Path) -> Iterator[Nginx]:
     """Answers a publish as we do, and does nothing else."""
-    answer = f"default_type application/json; add_header x-content-type-options nosniff; add_header cache-control no-store; return 202 '{_ACCEPTED}';"
+    headers = "add_header x-content-type-options nosniff; add_header cache-control no-store;"
+    answer = f"default_type application/json; {headers} return 202 '{_ACCEPTED}';"
     with nginx(folder, answer) as server:
         yield server
 

@@ -135,9 +135,11 @@ def picture(figures: Sequence[Figure]) -> str:
     def x(rate: float) -> float:
         return left + width * max(0.0, math.log10(max(1.0, rate))) / decades
 
+    size = f'width="{left + width + 120}" height="{height}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 120}" height="{height}" font-family="sans-serif" font-size="12">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">',
         '<rect width="100%" height="100%" fill="#ffffff"/>',
+        f'<text x="{left}" y="14" fill="#555555">events per second, logarithmic; red: wrk to nginx, same minutes</text>',
     ]
     for power in range(decades + 1):
         at = x(10**power)
@@ -156,8 +158,5 @@ def picture(figures: Sequence[Figure]) -> str:
             parts.append(
                 f'<line x1="{at:.0f}" y1="{y - 2}" x2="{at:.0f}" y2="{y + bar + 2}" stroke="#c53030" stroke-width="2"/>'
             )
-    parts.append(
-        f'<text x="{left}" y="14" fill="#555555">events per second (logarithmic); red: wrk to nginx in the same minutes</text>'
-    )
     parts.append("</svg>")
     return "\n".join(parts) + "\n"

@@ -1,4 +1,4 @@
-"""Three workers on one PostgreSQL, killed, frozen beyond their leases, and with the database itself crashed under them."""
+"""Three workers on one PostgreSQL, killed, frozen beyond their leases, and with the database crashed under them."""
 
 from __future__ import annotations
 
