@@ -369,6 +369,27 @@ def test_a_state_that_comes_back_is_not_lost(world: World) -> None:
     assert world.effects() == ["A", "B", "A"]
 
 
+def test_a_state_is_applied_by_every_handler_and_after_a_failure_too(world: World) -> None:
+    inbox = world.inbox("inline")
+    feed: dict[str, Any] = {"unsafe": True, "profile": "standard_webhooks", "order": "none"}
+    source = inbox.source("feed", dedup="state_token", event_id="hash", key="entity", **feed)
+    source.on("*", name="first")(world.effect)
+    failures = [RuntimeError("down")]
+
+    @source.on("*", name="second")
+    def second(event: Any, tx: Any) -> None:
+        world.effect(event, tx)
+        if failures:
+            raise failures.pop()
+
+    body = json.dumps({"entity": "match:1", "hash": "A", "type": "odds"}).encode()
+    replies = [inbox.receive(Request.of("POST", "http://x/webhooks/feed", {}, body)) for _ in range(3)]
+
+    assert [reply.status for reply in replies] == [503, 200, 200]
+    assert [outcome(reply) for reply in replies] == ["busy", "applied", "duplicate"]
+    assert world.effects() == ["A", "A"]
+
+
 def test_what_is_old_is_pruned_and_what_is_owed_never(world: World) -> None:
     inbox = world.inbox()
     source = own_source(inbox, order="none")

@@ -77,9 +77,11 @@ class SqlInbox:
         lines = yield Sql("remembered", {"source": source, "tenant": tenant, "digest": digest})
         return str(lines[0][0]) if lines else None
 
-    def turn(self, track: Track, token: str) -> Flow[int | None]:
+    def turn(self, track: Track, token: str) -> Flow[tuple[int, bool]]:
         lines = yield Sql("turn", {**track_params(track), "token": token})
-        return lines[0][0] if lines else None
+        if lines:
+            return lines[0][0], True
+        return (yield Sql("applied", track_params(track)))[0][0], False
 
     def count_copies(self, copies: Iterable[tuple[RowId, int]]) -> Flow[None]:
         yield Many("count_copies", [{"id": id, "copies": number} for id, number in copies])

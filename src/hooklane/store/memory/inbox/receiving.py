@@ -72,12 +72,12 @@ class Receiving(Memory):
         return None if earlier is None else earlier[0]
 
     @verb
-    def turn(self, session: MemorySession, track: Track, token: str) -> int | None:
+    def turn(self, session: MemorySession, track: Track, token: str) -> tuple[int, bool]:
         cursor = self._cursor(session, track)
         if cursor.token == token:
-            return None
+            return cursor.seq, False
         session.change(cursor, token=token, seq=cursor.seq + 1)
-        return cursor.seq
+        return cursor.seq, True
 
     @verb
     def count_copies(self, session: MemorySession, copies: Iterable[tuple[RowId, int]]) -> None:
