@@ -18,7 +18,9 @@ from hooklane.model.message import Status, Verdict
 from hooklane.receiver.drive import AfterCommit, Begin, Commit, Reached, Rollback, Wait, transaction
 from hooklane.receiver.event import Event
 from hooklane.receiver.failure import failure_of
-from hooklane.receiver.flows.handle import Context, OutOfTurn, Settled, after, before, fail, run, track_of
+from hooklane.receiver.flows.context import Context
+from hooklane.receiver.flows.handle import Settled, fail, run
+from hooklane.receiver.flows.order import OutOfTurn, after, before, track_of
 from hooklane.receiver.flows.receive import Arrival, baseline_of, guard, judge
 from hooklane.receiver.order import Latest, Refetch, key_of
 from hooklane.receiver.receipt import Receipt
