@@ -32,6 +32,8 @@ class Gateway:
     meter: Meter
     cursors: Cursors
     relay: Relay | None = None
+    features: tuple[str, ...] = ()
+    """What this server can do besides: the page shows controls only for these."""
     now: Callable[[], Instant] = wall_now
     chance: Callable[[int], bytes] = os.urandom
 
