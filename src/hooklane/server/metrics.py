@@ -9,6 +9,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from hooklane.model.attempt import Dead, Delivered, Gone, Retry, Settlement
 from hooklane.model.lane import DeliveryState, LaneState
+from hooklane.model.redelivery import is_redelivery
 from hooklane.store.reads import OutboxReads
 from hooklane.telemetry.deliveries import Fenced, Happening, Recorded
 
@@ -58,7 +59,9 @@ class Meter:
         match settlement.outcome:
             case Delivered():
                 outcome = "delivered"
-                self._delivery.observe(max(0, settlement.at - settlement.send.event.created_at) / 1000)
+                # A redelivery says nothing about how long its event took to arrive.
+                if not is_redelivery(settlement.send.lane_id):
+                    self._delivery.observe(max(0, settlement.at - settlement.send.event.created_at) / 1000)
             case Retry():
                 outcome = "retry"
             case Dead() | Gone():
