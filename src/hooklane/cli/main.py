@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated
 
-import click
 import typer
 
 from hooklane import __version__
@@ -59,17 +58,21 @@ def root(
     pass
 
 
+# Typer brings its own click, or in older versions uses the installed one: this is the root of either's errors.
+_WrongUsage: type[Exception] = typer.BadParameter.__mro__[2]
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run a command; its exit code. Only a bug of ours ends in a traceback."""
     command = typer.main.get_command(app)
     try:
         code = command.main(list(arguments), prog_name="hooklane", standalone_mode=False)
         return code if isinstance(code, int) else Exit.OK
-    except click.exceptions.Abort:
+    except typer.Abort:
         talk("interrupted")
         return Exit.FAILED
-    except click.ClickException as error:
-        error.show(sys.stderr)
+    except _WrongUsage as error:
+        error.show(sys.stderr)  # type: ignore[attr-defined]
         return Exit.USAGE
     except CallFailed as failure:
         talk(str(failure))

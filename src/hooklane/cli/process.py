@@ -16,7 +16,6 @@ from hooklane.cli.upkeep import Upkeep, jobs_for, room_for
 from hooklane.config import Settings
 from hooklane.core.fanout import places
 from hooklane.errors import UsageError
-from hooklane.model.lane import Grown
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.publisher import Publisher
 from hooklane.sender.relay import Relay
@@ -31,7 +30,7 @@ from hooklane.server.hub import Hub
 from hooklane.server.ingest import IngestProtocol, protocol_for
 from hooklane.server.metrics import Meter
 from hooklane.store.open import Outbox, outbox_store
-from hooklane.store.outbox import StoreOptions
+from hooklane.store.outbox import PublishReport, StoreOptions
 from hooklane.telemetry.deliveries import Happening
 
 DRAIN_MS = 10_000
@@ -104,9 +103,9 @@ def open_gateway(
 
     relay = Relay(store, transport, listener=tell, grace_ms=DRAIN_MS) if deliver else None
 
-    def feed(grown: Sequence[Grown]) -> None:
+    def feed(published: PublishReport) -> None:
         if relay is not None:
-            relay.feed(grown)
+            relay.feed(published)
 
     room = room_for(settings, store)
     return Gateway(

@@ -7,16 +7,16 @@ import math
 import os
 import random
 import socket
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Literal, TypeVar
 
 from hooklane.core.verify import Handshake, Profile
+from hooklane.core.verify.ring import Certificates
 from hooklane.errors import ConfigError, StoreError, UsageError, VerificationError
 from hooklane.model.clock import Instant, boot_now, wall_now
 from hooklane.model.event import DEFAULT_TENANT
-from hooklane.model.inbox import SETTLED, Row, Search
+from hooklane.model.inbox import SETTLED, Row
 from hooklane.model.message import Reply, Request, Verdict
 from hooklane.receiver.by_hand import Claim
 from hooklane.receiver.drive import Failpoint, transaction
@@ -27,10 +27,13 @@ from hooklane.receiver.flows.receive import Arrival
 from hooklane.receiver.keeper import Keeper, Stats, as_search
 from hooklane.receiver.order import Order
 from hooklane.receiver.receipt import Receipt, answer, error_reply
+from hooklane.receiver.recent import Recent
 from hooklane.receiver.runner import Plan, Run, Runner, Store
-from hooklane.receiver.source import Rules, Source, make_source
+from hooklane.receiver.source import Source, Tenant, Where, make_source
+from hooklane.receiver.wakeup import Wakeup
 from hooklane.receiver.worker import Worker
-from hooklane.store.inbox import Flow, InboxStore
+from hooklane.store.caller import adapt
+from hooklane.store.inbox import Flow, InboxStore, SingleWriter
 from hooklane.store.open_inbox import open_inbox
 from hooklane.telemetry.events import Conflicted, Emit, Pruned, Received, Refused, nowhere
 
@@ -64,8 +67,8 @@ class Inbox:
         if mode not in ("durable", "inline"):
             raise ConfigError([f'mode must be "durable" or "inline", got {mode!r}'])
         self.store: InboxStore = open_inbox(where)
-        if outbox is not None and not self.store.capabilities.outbox:
-            raise ConfigError([f"event.send cannot be one commit with an inbox on {self.store.capabilities.name}"])
+        if outbox is not None:
+            check_outbox(self.store, outbox)
         self.mode = mode
         self.sources: dict[str, Source] = {}
         self.emit = emit
@@ -77,7 +80,9 @@ class Inbox:
         self.runner = Runner(self.store, outbox=outbox, failpoint=failpoint, clock=clock)
         self.worker = Worker(self)
         self.keeper = Keeper(self)
-        self.arrived = threading.Event()
+        self._recent = Recent()
+        self._single_writer = self.store if isinstance(self.store, SingleWriter) else None
+        self.arrived = Wakeup()
         """Set when something was stored: an in-process worker wakes up."""
         self.inline = Inline(wait_ms=inline_wait_ms, lease_ms=lease_ms, owner=self.owner)
 
@@ -91,12 +96,25 @@ class Inbox:
         profile: str | Profile | None = None,
         order: Order | str | None = None,
         unsafe: bool = False,
-        dedup: str | None = None,
+        dedup: Literal["event_id", "state_token", "derived"] | None = None,
+        event_id: Where | None = None,
+        event_type: Where | None = None,
+        key: Where | None = None,
+        tenant: Tenant | None = None,
         url: str | None = None,
-        rules: Rules | None = None,
-        **options: Any,
+        tolerance_ms: int | None = None,
+        verify_token: str | None = None,
+        certificates: Certificates | None = None,
+        roots: bytes | None = None,
+        learn: bool = False,
+        **rules: Any,
     ) -> Source:
-        """Add a provider. *profile* is the source's name unless given; secrets newest first."""
+        """Add a provider. *profile* is the one of the source's name unless given; *secrets* newest first.
+
+        *event_id*, *event_type* and *key* say where those are if not where the profile has them: a path into the
+        body, `header:name`, or a function of the parsed event. *tenant* is a name or a function of the message.
+        *rules* are the fields of `Rules`: retention_ms, payload_ms, event_age_ms_max, body_bytes_max, retry, breaker …
+        """
         if name in self.sources:
             raise UsageError(f"there is a source {name!r} already")
         self.sources[name] = make_source(
@@ -106,9 +124,16 @@ class Inbox:
             order=order,
             unsafe=unsafe,
             dedup=dedup,
-            url=url,
-            rules=rules,
-            options=options,
+            places={"id": event_id, "type": event_type, "key": key},
+            rules={"tenant": tenant, **rules},
+            keys={
+                "url": url,
+                "tolerance_ms": tolerance_ms,
+                "verify_token": verify_token,
+                "certificates": certificates,
+                "roots": roots,
+                "learn": learn,
+            },
         )
         return self.sources[name]
 
@@ -135,6 +160,9 @@ class Inbox:
         if not is_post and not found.profile.handshakes:
             return self._refuse(name, "method", 405, "method not allowed", ("allow", "POST"))
         now = self.clock()
+        wait_s = found.has_no_room_for(now)
+        if wait_s is not None:
+            return self._refuse(name, "rate", 429, "too many requests", ("retry-after", str(wait_s)))
         try:
             unsealed = found.unseal(request, now)
         except VerificationError as error:
@@ -166,13 +194,16 @@ class Inbox:
     def _seen(self, arrivals: list[Arrival]) -> list[Receipt] | None:
         """Receipts when all of it is known and done: with a single writer a duplicate need not wait for its turn.
 
-        A look, not the truth: what it does not find is decided by the insert.
+        A look, when it may be worth it, and not the truth: what it does not find is decided by the insert.
         """
-        look = getattr(self.store, "look", None)
-        if look is None:
+        store = self._single_writer
+        if store is None:
+            return None
+        lately = self._recent.note([arrival.name for arrival in arrivals])
+        if not lately and not store.is_busy:
             return None
         receipts: list[Receipt] = []
-        for arrival, known in zip(arrivals, look([arrival.identity for arrival in arrivals]), strict=True):
+        for arrival, known in zip(arrivals, store.look([each.identity for each in arrivals]), strict=True):
             done = known is not None and (
                 self.mode == "durable" or all(each.status in SETTLED for each in known.handlings)
             )
@@ -183,7 +214,7 @@ class Inbox:
 
     def _apply(self, arrival: Arrival) -> Plan[Receipt]:
         """Inline: one handler after the other, each in a transaction of its own."""
-        handlers = [] if arrival.standing()[1] is not None else arrival.handlers()
+        handlers = [] if arrival.standing()[1] is not None else arrival.handlers
         if not any(handler.wants(arrival.message.type) for handler in handlers):
             (receipt,) = yield Store([arrival])
             return receipt  # type: ignore[no-any-return]
@@ -294,7 +325,7 @@ class Inbox:
 
     def rows(self, **search: Any) -> list[Row]:
         """Rows that match, oldest first: `source=`, `status=`, `type=`, `key=`, `event_id=`, `handler=`, `limit=` …"""
-        return self.runner.run(_one(transaction(self.store.rows(Search(**search)))))
+        return self.runner.run(_one(transaction(self.store.rows(as_search(None, {"limit": 100} | search)))))
 
     def stats(self) -> Stats:
         """How many events are in which status, how old the oldest owed one is, what the breakers say."""
@@ -337,6 +368,32 @@ class Inbox:
         self.stop()
         self.runner.close()
         self.store.close()
+
+    async def aclose(self) -> None:
+        """The same from async code."""
+        await self.astop()
+        self.runner.close()
+        await self.store.aclose()
+
+
+def check_outbox(store: InboxStore, outbox: Any) -> None:
+    """Refuse an outbox that cannot be one commit with *store*: what is sent must not be a silent second commit."""
+    if not store.capabilities.outbox:
+        raise ConfigError([f"event.send cannot be one commit with an inbox on {store.capabilities.name}"])
+    home = getattr(outbox, "home", None)
+    if home is None or not store.capabilities.sync:
+        return  # an async engine cannot be asked here; there the first send checks
+    session = store.begin()
+    try:
+        adapt(session.tx).run(_nothing(), home)
+    except UsageError as error:
+        raise ConfigError([f"the outbox is not in the database of the inbox: {error}"]) from None
+    finally:
+        session.close()
+
+
+def _nothing() -> Generator[Any, Any, None]:
+    yield from ()
 
 
 def _one(flow: Flow[T]) -> Plan[T]:

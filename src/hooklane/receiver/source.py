@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from hooklane.core.admission.breaker import BreakerPolicy
 from hooklane.core.admission.failures import RetryPolicy
+from hooklane.core.admission.rate import Bucket
 from hooklane.core.admission.retention import RETENTION_MS, RETENTION_MS_MIN, TOMBSTONE_MS
 from hooklane.core.fanout import is_pattern, matches
 from hooklane.core.profiles import find_profile
 from hooklane.core.verify import Dedup, Handshake, Keyring, Messages, Profile, keyring, unseal, unsigned
 from hooklane.core.verify.messages import derived_id
+from hooklane.core.verify.places import InBody, InHeader, Place
 from hooklane.errors import ConfigError, UsageError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Message, Request
@@ -22,6 +26,7 @@ from hooklane.receiver.order import Order, as_order, order_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Tenant = str | Callable[[Message], str]
+Where = str | Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +40,14 @@ class Handler:
     order: Order
     retry: RetryPolicy
     breaker: BreakerPolicy | None
-
-    @property
-    def is_async(self) -> bool:
-        return is_async_function(self.fn)
+    is_async: bool = False
 
     def wants(self, type: str) -> bool:
         """Whether an event of this type is for it."""
-        return matches(self.patterns, type)
+        return _matches(self.patterns, type)
+
+
+_matches = lru_cache(maxsize=4096)(matches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +61,8 @@ class Rules:
     payload_ms: int | None = None
     tombstone_ms: int = TOMBSTONE_MS
     body_bytes_max: int = 1_048_576
+    rate_limit: float | None = None
+    """Requests a second that this process takes, in bursts of twice as many; more are told 429."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     breaker: BreakerPolicy | None = field(default_factory=BreakerPolicy)
 
@@ -78,6 +85,9 @@ class Source:
         self.order = order
         self.rules = rules
         self.handlers: dict[str, Handler] = {}
+        rate = rules.rate_limit
+        self._bucket = None if rate is None else Bucket(rate, max(1.0, 2 * rate))
+        self._bucket_lock = threading.Lock()
         self.kept_headers = KeptHeaders(profile)
 
     @property
@@ -114,6 +124,7 @@ class Source:
                 order=as_order(order, self.order),
                 retry=retry or self.rules.retry,
                 breaker=breaker or self.rules.breaker,
+                is_async=is_async_function(fn),
             )
             return fn
 
@@ -124,6 +135,13 @@ class Source:
         if self.keys is None:
             return unsigned(request, self.profile, now, source=self.name)
         return unseal(request, self.profile, self.keys, now, source=self.name)
+
+    def has_no_room_for(self, now: Instant) -> int | None:
+        """After how many seconds the source takes a request again; None when it does now."""
+        if self._bucket is None:
+            return None
+        with self._bucket_lock:
+            return self._bucket.take(now)
 
     def scoped(self, message: Message) -> Message:
         """*message* under the tenant and the id that this source's rules give it."""
@@ -143,33 +161,41 @@ def make_source(
     profile: str | Profile | None,
     order: Order | str | None,
     unsafe: bool,
-    dedup: str | Dedup | None,
-    url: str | None,
-    rules: Rules | None,
-    options: dict[str, Any],
+    dedup: str | None,
+    places: Mapping[str, Where | None],
+    rules: Mapping[str, Any],
+    keys: Mapping[str, Any],
 ) -> Source:
     """A source, or a `ConfigError` that says what is wrong with it."""
     if not name or not all(letter.isalnum() or letter in "_.-" for letter in name) or len(name) > 64:
         raise ConfigError([f"a source is named by 1-64 letters, digits, _ . -, got {name!r}"])
     found = profile if isinstance(profile, Profile) else find_profile(profile or name)
+    given: dict[str, Any] = {field: (place_of(where),) for field, where in places.items() if where is not None}
+    found = replace(found, **given)
     secrets = [secrets] if isinstance(secrets, str) else list(secrets)
-    keys: Keyring | None = None
-    if secrets or options.get("learn"):
-        keys = keyring(found, secrets, url=url, **options)
+    ring: Keyring | None = None
+    if secrets or keys.get("learn"):
+        ring = keyring(found, secrets, **keys)
     elif not unsafe:
         raise ConfigError([f"{name}: a source needs secrets=[…]; without one anybody can send to it (unsafe=True)"])
     if dedup is not None and dedup not in list(Dedup):
         raise ConfigError([f"{name}: dedup must be one of {', '.join(Dedup)}, got {dedup!r}"])
-    kept = replace(rules or Rules(dedup=found.dedup), dedup=Dedup(dedup) if dedup is not None else found.dedup)
+    kept = Rules(dedup=Dedup(dedup or found.dedup), **rules)
     if kept.retention_ms < RETENTION_MS_MIN:
         raise ConfigError([f"{name}: retention is the dedup window, at least 7 days, got {kept.retention_ms} ms"])
-    return Source(
-        name,
-        profile=found,
-        keys=keys,
-        order=as_order(order, order_of(found.order)),
-        rules=kept,
-    )
+    if kept.rate_limit is not None and kept.rate_limit <= 0:
+        raise ConfigError([f"{name}: rate_limit is a positive number of requests a second, got {kept.rate_limit!r}"])
+    if kept.event_age_ms_max is not None and kept.event_age_ms_max >= kept.retention_ms:
+        raise ConfigError([f"{name}: event_age_ms_max must be less than retention_ms, or an old copy passes as new"])
+    return Source(name, profile=found, keys=ring, order=as_order(order, order_of(found.order)), rules=kept)
+
+
+def place_of(where: Where) -> Place:
+    """A path into the body, `header:name` for a header, a function of the parsed event, or a place as it is."""
+    if not isinstance(where, str):
+        return where
+    kind, _, rest = where.partition(":")
+    return InHeader(rest.strip()) if kind == "header" else InBody(where)
 
 
 def is_async_function(fn: Callable[..., Any]) -> bool:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from hooklane.errors import StoreError, StoreUnavailable
-from hooklane.model.lane import Grown
 from hooklane.store.outbox import BUSY, Draft, OutboxStore, Published, PublishReport, Refused
 
 Done = Callable[[Published | Refused | StoreError], None]
@@ -23,7 +22,7 @@ class Publisher:
     def __init__(
         self,
         store: OutboxStore,
-        feed: Callable[[Sequence[Grown]], None] | None = None,
+        feed: Callable[[PublishReport], None] | None = None,
         observe: Callable[[int], None] | None = None,
         guard: Callable[[Draft], Refused | StoreError | None] | None = None,
     ) -> None:
@@ -118,6 +117,6 @@ class Publisher:
 
     def _tell(self, report: PublishReport) -> None:
         if self._feed is not None and report.grown:
-            self._feed(report.grown)
+            self._feed(report)
         if self._observe is not None:
             self._observe(sum(isinstance(one, Published) and not one.repeated for one in report.results))

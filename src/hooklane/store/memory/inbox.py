@@ -7,7 +7,7 @@ others are told so instead of waiting. Nothing outlives the process.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, TypeVar
@@ -464,6 +464,11 @@ class MemoryInbox:
         return self._cursor(session, track, baseline).seq
 
     @verb
+    def cursors(self, session: MemorySession, tracks: Mapping[Track, int]) -> dict[Track, int]:
+        ordered = sorted(tracks, key=lambda track: (track.source, track.tenant, track.handler, track.key))
+        return {track: self._cursor(session, track, tracks[track]).seq for track in ordered}
+
+    @verb
     def applied(self, session: MemorySession, track: Track) -> int | None:
         cursor = self.tables.cursors.get(track)
         return None if cursor is None else cursor.seq
@@ -489,8 +494,10 @@ class MemoryInbox:
         return len(waiting)
 
     @verb
-    def arrived(self, session: MemorySession, track: Track, seq: int) -> bool:
-        return any(entry.new.seq == seq and entry.status in _KEEP for entry in self._on(track))
+    def arrived(self, session: MemorySession, places: Sequence[tuple[Track, int]]) -> list[bool]:
+        return [
+            any(entry.new.seq == seq and entry.status in _KEEP for entry in self._on(track)) for track, seq in places
+        ]
 
     @verb
     def newer(self, session: MemorySession, track: Track, at: int, tie: str) -> bool:

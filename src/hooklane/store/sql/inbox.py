@@ -6,8 +6,10 @@ Each verb yields named statements (see `queries.sql` of the back-end) and return
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import (
@@ -30,6 +32,8 @@ from hooklane.store.inbox import Flow
 from hooklane.store.sql.queries import Many, Sql
 
 Line = Sequence[Any]
+
+_HEADERS = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 
 
 class SqlInbox:
@@ -137,6 +141,13 @@ class SqlInbox:
         lines = yield Sql("cursor", track_params(track))
         return int(lines[0][0])
 
+    def cursors(self, tracks: Mapping[Track, int]) -> Flow[dict[Track, int]]:
+        ordered = sorted(tracks, key=track_order)
+        found: dict[Track, int] = {}
+        for track in ordered:
+            found[track] = yield from self.cursor(track, tracks[track])
+        return found
+
     def applied(self, track: Track) -> Flow[int | None]:
         lines = yield Sql("applied", track_params(track))
         return int(lines[0][0]) if lines else None
@@ -147,8 +158,9 @@ class SqlInbox:
     def release(self, track: Track, seq: int, now: Instant) -> Flow[int]:
         return len((yield Sql("release", {**track_params(track), "seq": seq, "now": now})))
 
-    def arrived(self, track: Track, seq: int) -> Flow[bool]:
-        return bool((yield Sql("arrived", {**track_params(track), "seq": seq})))
+    def arrived(self, places: Sequence[tuple[Track, int]]) -> Flow[list[bool]]:
+        answers = yield Many("arrived", [{**track_params(track), "seq": seq} for track, seq in places])
+        return [bool(lines) for lines in answers]
 
     def newer(self, track: Track, at: int, tie: str) -> Flow[bool]:
         return bool((yield Sql("newer", {**track_params(track), "at": at, "tie": tie})))
@@ -251,7 +263,7 @@ def row_params(row: NewRow) -> dict[str, Any]:
         "id_signed": int(message.id_signed),
         "fingerprint": message.fingerprint,
         "body": message.body,
-        "headers": json.dumps(row.headers) if row.headers else "[]",
+        "headers": msgspec.json.encode(row.headers).decode() if row.headers else "[]",
         "status": row.status.value,
         "reason": row.reason,
         "received_at": row.received_at,
@@ -286,6 +298,11 @@ def identity_params(identity: Identity) -> dict[str, Any]:
 
 def track_params(track: Track) -> dict[str, Any]:
     return {"source": track.source, "tenant": track.tenant, "handler": track.handler, "key": track.key}
+
+
+def track_order(track: Track) -> tuple[str, str, str, str]:
+    """The order in which everybody locks tracks."""
+    return (track.source, track.tenant, track.handler, track.key)
 
 
 def handlers_params(handlers: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -383,7 +400,7 @@ def row_of(line: Line, handlings: tuple[Handling, ...]) -> Row:
         reason=reason,
         copies=copies,
         purged=body is None,
-        headers=tuple((name, value) for name, value in json.loads(headers)),
+        headers=_HEADERS.decode(headers),
         handlings=handlings,
     )
 

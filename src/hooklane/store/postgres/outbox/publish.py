@@ -128,8 +128,9 @@ def publish(
     accepted = [one for one in fresh if one.n not in holders]
     grown = yield from _stamp(accepted)
     before = yield from _published_before(holders.values(), {one.n for one in accepted})
-    twins = {one.n: _answer(one, repeated=True) for one in accepted}
-    return PublishReport([_reported(result, holders, {**before, **twins}) for result in results], grown)
+    first = set(holders.values())
+    earlier = before | {one.n: _answer(one, repeated=True) for one in accepted if first and one.n in first}
+    return PublishReport([_reported(result, holders, earlier) for result in results], grown)
 
 
 def _read_endpoints(rev: int, cache: EndpointCache) -> Flow[Mapping[str, Sequence[Endpoint]]]:
@@ -320,7 +321,7 @@ def _published_before(holders: Iterable[int | Refused], fresh: set[int]) -> Flow
 
 
 def _stamps(stamps: Iterable[Sequence[Any]]) -> tuple[Stamp, ...]:
-    return tuple(Stamp(endpoint, seq) for endpoint, _, seq in stamps)
+    return tuple([Stamp(endpoint, seq) for endpoint, _, seq in stamps])
 
 
 def _reported(

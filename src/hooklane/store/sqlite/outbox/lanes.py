@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hooklane.model.event import Event
 from hooklane.model.lane import Grown, LaneId, LaneRow, LaneState
@@ -36,7 +36,33 @@ class Mark:
     endpoint: int
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What one publish wrote: numbers from *first* to *last*, without a gap, since nobody else writes meanwhile."""
+
+    lane_event_first: int
+    lane_event_last: int
+    loose_first: int
+    loose_last: int
+
+    def past(self, mark: Mark) -> Mark | None:
+        if self.lane_event_first > mark.lane_event + 1 or self.loose_first > mark.loose + 1:
+            return None
+        return replace(
+            mark, lane_event=max(mark.lane_event, self.lane_event_last), loose=max(mark.loose, self.loose_last)
+        )
+
+
 def load(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int]) -> Load:
+    """One snapshot for all of it: a publish between the lanes and the mark would be in neither, and never be polled."""
+    conn.execute("BEGIN")
+    try:
+        return _load(conn, worker, epochs)
+    finally:
+        conn.execute("COMMIT")
+
+
+def _load(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int]) -> Load:
     held = conn.execute("SELECT pid, epoch FROM hooklane_part WHERE owner = ?", (worker,)).fetchall()
     lanes: dict[int, list[LaneRow]] = {pid: [] for pid, epoch in held if epochs.get(pid) == epoch}
     for query in (

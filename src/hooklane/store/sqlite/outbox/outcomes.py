@@ -17,12 +17,13 @@ from hooklane.store.codec import attempt_fields, decode_endpoint
 from hooklane.store.outbox import CommitReport
 from hooklane.store.sqlite.outbox import audit, redeliveries
 from hooklane.store.sqlite.outbox.endpoints import write_endpoint
-from hooklane.store.sqlite.outbox.leases import store_now
+from hooklane.store.sqlite.outbox.leases import NOW, store_now
 from hooklane.store.sqlite.outbox.recovery import act_of
 from hooklane.store.sqlite.rows import Insert, Row
 
 NO_EPOCH = -1
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[int]).decode
 
 _ACK = Insert(
     "hooklane_lane",
@@ -87,16 +88,16 @@ _LOG = Insert(
     "ON CONFLICT DO NOTHING",
 )
 # Asked about the partitions of this commit only, and answered with those that are lost: almost always none.
-_FENCED = """
-SELECT CAST(asked.key AS INTEGER) FROM json_each(?) asked WHERE NOT EXISTS (
-    SELECT 1 FROM hooklane_part WHERE pid = CAST(asked.key AS INTEGER) AND owner = ? AND epoch = asked.value)
+_FENCED = f"""
+SELECT {NOW}, (SELECT json_group_array(CAST(asked.key AS INTEGER)) FROM json_each(?) asked WHERE NOT EXISTS (
+    SELECT 1 FROM hooklane_part WHERE pid = CAST(asked.key AS INTEGER) AND owner = ? AND epoch = asked.value))
 """
 
 
 def commit(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
-    touched = {_pid_of(write) for write in writes}
-    claimed = _encode({pid: epochs.get(pid, NO_EPOCH) for pid in touched})
-    fenced = frozenset(pid for (pid,) in conn.execute(_FENCED, (claimed, worker)).fetchall())
+    claimed = _encode({pid: epochs.get(pid, NO_EPOCH) for pid in {_pid_of(write) for write in writes}})
+    now, lost = conn.execute(_FENCED, (claimed, worker)).fetchone()
+    fenced = frozenset(_decode(lost))
     stale: set[LaneId] = set()
     acks: list[Row] = []
     log: list[Row] = []
@@ -124,7 +125,7 @@ def commit(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int], wri
             stale.add(write.lane_id)
     _ACK.run(conn, acks)
     _LOG.run(conn, log)
-    return CommitReport(store_now(conn), fenced, frozenset(stale))
+    return CommitReport(now, fenced, frozenset(stale))
 
 
 def _pid_of(write: Write) -> int:

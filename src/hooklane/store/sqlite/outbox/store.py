@@ -78,7 +78,7 @@ class SqliteOutbox(SqliteRecovery):
         except BaseException:
             conn.close()
             raise
-        self._writer = Writer(conn, self.path)
+        self._writer = Writer(conn, self.path, undone=self._cache.forget)
         self._reader = database.connect(self.path, busy_wait_ms=self._options.busy_wait_ms)
         self._readers = ThreadPoolExecutor(1, "hooklane reader")
 
