@@ -83,6 +83,14 @@ class Settlement:
     result: Result | None = field(repr=False)
     """None where the worker died during the attempt, so that nobody saw an answer."""
 
+    @property
+    def pid(self) -> int:
+        return self.send.pid
+
+    @property
+    def lane_id(self) -> LaneId:
+        return self.send.lane_id
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
