@@ -28,7 +28,7 @@ class Kind(Enum):
     FLAKY = auto()
     SLOW = auto()
     ILL_FOR_LONG = auto()
-    CHOKES = auto()  # on one event in forty, always
+    CHOKES = auto()  # on one event in twelve, always
     STRICT = auto()  # checks the order itself and says 409, and now and then forgets where it was
     LEAVES = auto()  # says 410 now and then
 
@@ -58,7 +58,7 @@ class Receiver:
                     return _ANSWERS[503], quick
                 if roll < 0.002:
                     self._ill_until = world.now + 6_000.0
-            case Kind.CHOKES if crc32(event_id.encode()) % 40 == 0:
+            case Kind.CHOKES if crc32(event_id.encode()) % 12 == 0:
                 return _ANSWERS[422], quick
             case Kind.LEAVES if roll < 0.004:
                 return _ANSWERS[410], quick

@@ -1,4 +1,4 @@
-"""Planted bugs: each a small, plausible mistake that the simulator must notice, or it proves nothing."""
+"""What a world is made of, so that one part of it can be exchanged for a wrong one."""
 
 from __future__ import annotations
 
@@ -19,6 +19,3 @@ class Mutant:
     store: Callable[..., SimStore] = SimStore
     network: Callable[..., Network] = Network
     worker: Callable[..., Worker] = Worker
-
-
-MUTANTS: dict[str, Mutant] = {}

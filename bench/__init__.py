@@ -1,0 +1,1 @@
+"""Benchmarks: what hooklane costs, with correctness checked in the same run."""
