@@ -13,12 +13,22 @@ EVENT = {"type": "a", "data": 1}
 
 
 @pytest.mark.parametrize(
-    "key", [None, "", "Bearer", "Bearer ", "Bearer wrong", KEY, f"bearer {KEY}", f"Bearer {KEY} ", f"Bearer {KEY}x", "Basic eA==", "Bearer é"]
-)  # fmt: skip
+    "key",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        "Bearer wrong",
+        KEY,
+        f"bearer {KEY}",
+        f"Bearer  {KEY}",
+        f"Bearer {KEY}x",
+        "Bearer é",
+    ],
+)
 @pytest.mark.parametrize("path", PATHS)
 async def test_without_the_very_key_nothing_is_done(api: Api, path: str, key: str | None):
-    if key is not None and key.endswith(" ") and key.strip() == f"Bearer {KEY}":
-        return  # HTTP strips white space round a value: it is the key
     async with api.connect({} if key is None else {"authorization": key}) as stranger:
         answer = await stranger.call("POST", path, EVENT)
         again = await stranger.call("POST", path, EVENT)

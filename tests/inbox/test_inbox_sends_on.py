@@ -59,7 +59,7 @@ async def test_async_handlers_send_on_too(sql_world: World) -> None:
     await inbox.areceive(signed())
     await inbox.arun_once()
     assert published(sql_world) == ["shipped"]
-    await inbox.store.aclose()
+    await inbox.aclose()
 
 
 def test_what_cannot_be_sent_takes_everything_with_it(sql_world: World) -> None:

@@ -57,6 +57,11 @@ class Hub:
         self._look_at = 0.0
         self._overview: Mapping[str, Any] = {}
 
+    @property
+    def viewers(self) -> int:
+        """How many are looking."""
+        return len(self._viewers)
+
     # noting
 
     def listen(self, happening: Happening) -> None:

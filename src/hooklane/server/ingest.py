@@ -124,6 +124,8 @@ class IngestProtocol(HttpToolsProtocol):
             self._refuse(Problem("headers_too_large", f"at most {HEADERS_MAX} headers of {HEADER_BYTES_MAX} bytes"))
         elif self.url == PATH and self.parser.get_method() == b"POST" and self._enter(dict(headers)):
             pass
+        elif self.parser.get_http_version() not in ("1.0", "1.1"):
+            self._refuse(Problem("bad_request", "this is not HTTP/1.1"))
         else:
             url = self.url
             super().on_message_begin()  # makes the scope, and forgets what has arrived

@@ -10,17 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hooklane.testing.clock import Clock
+    from hooklane.testing.invariants import Arrival, Invariants, Tally, Violation, tally
     from hooklane.testing.provider import Webhook
     from hooklane.testing.scheduling import reordered, schedules
+    from hooklane.testing.sim import Faults, Report, simulate
     from hooklane.testing.webhooks import Answers, Webhooks
 
 _HOME_OF = {
     "Answers": "webhooks",
+    "Arrival": "invariants",
     "Clock": "clock",
+    "Faults": "sim",
+    "Invariants": "invariants",
+    "Report": "sim",
+    "Tally": "invariants",
+    "Violation": "invariants",
     "Webhook": "provider",
     "Webhooks": "webhooks",
     "reordered": "scheduling",
     "schedules": "scheduling",
+    "simulate": "sim",
+    "tally": "invariants",
 }
 
 
@@ -30,4 +40,19 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'hooklane.testing' has no attribute {name!r}")
 
 
-__all__ = ["Answers", "Clock", "Webhook", "Webhooks", "reordered", "schedules"]
+__all__ = [
+    "Answers",
+    "Arrival",
+    "Clock",
+    "Faults",
+    "Invariants",
+    "Report",
+    "Tally",
+    "Violation",
+    "Webhook",
+    "Webhooks",
+    "reordered",
+    "schedules",
+    "simulate",
+    "tally",
+]

@@ -68,7 +68,8 @@ async def publish_batch(call: Call) -> Response:
             raise at(refused(error.code, str(error)), position) from None
     results = await gateway.publisher.publish_batch(drafts)
     for position, result in enumerate(results):
-        if isinstance(result, Refused):
+        # The others were refused only because this one was.
+        if isinstance(result, Refused) and result.code != "batch_refused":
             raise at(refused(result.code, result.detail), position)
     return answer({"events": [views.published(result) for result in results if not isinstance(result, Refused)]}, 202)
 

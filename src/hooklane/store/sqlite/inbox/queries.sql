@@ -165,7 +165,7 @@ RETURNING 1;
 
 -- name: latest_row
 -- The largest id given out.
-SELECT coalesce(max(id), 0) FROM hooklane_inbox_row;
+SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_inbox_row'), 0);
 
 -- name: gaps
 -- The first held handling of each track whose turn does not come because a predecessor never arrived.
@@ -212,11 +212,10 @@ ON CONFLICT (one) DO UPDATE
 SET seen_at = excluded.seen_at, down_ms = excluded.down_ms, down_until = excluded.down_until;
 
 -- name: prune
--- Old rows that owe nothing and that nobody has to look at. Cursors and digests stay, and so does the newest row:
--- SQLite counts on from the largest id there is.
+-- Old rows that owe nothing and that nobody has to look at. Cursors and digests stay.
 DELETE FROM hooklane_inbox_row WHERE id IN (
     SELECT r.id FROM hooklane_inbox_row r
-    WHERE r.id < (SELECT max(id) FROM hooklane_inbox_row) AND r.received_at < :before AND (:source IS NULL OR r.source = :source) AND r.status <> 'dead'
+    WHERE r.received_at < :before AND (:source IS NULL OR r.source = :source) AND r.status <> 'dead'
       AND NOT EXISTS (SELECT 1 FROM hooklane_inbox_handling h WHERE h.row_id = r.id
                       AND h.status IN ('pending', 'in_progress', 'failed', 'held', 'dead'))
     ORDER BY r.received_at LIMIT :limit)
