@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import uvicorn
 from starlette.types import ASGIApp
 
+from hooklane.cli.upkeep import Upkeep, jobs_for, room_for
 from hooklane.config import Settings
 from hooklane.core.fanout import places
 from hooklane.errors import UsageError
@@ -105,15 +106,18 @@ def open_gateway(
         if relay is not None:
             relay.feed(published)
 
+    room = room_for(settings, store)
     return Gateway(
         store=store,
-        publisher=Publisher(store, feed, meter.count_published),
+        publisher=Publisher(store, feed, meter.count_published, room.refusal),
         guard=guard,
         transport=transport,
         hub=hub,
         meter=meter,
         cursors=Cursors(settings.api_key or settings.db),
         relay=relay,
+        jobs=jobs_for(store, relay),
+        room=room,
     )
 
 
@@ -139,6 +143,8 @@ async def running(
         async with asyncio.TaskGroup() as group:
             relaying = group.create_task(gateway.relay.run(), name="relay") if gateway.relay is not None else None
             watching = group.create_task(gateway.hub.run(), name="hub")
+            upkeep = Upkeep(settings, store, gateway.jobs, gateway.room)
+            keeping = group.create_task(upkeep.run(), name="upkeep")
             server = _server(settings, gateway, routes, mounts(gateway))
             serving = group.create_task(server.serve(sockets=[sock]), name="http")
             sweeping = group.create_task(_sweep(server), name="sweep connections")
@@ -152,6 +158,8 @@ async def running(
                 one.stop()
                 await serving
                 sweeping.cancel()
+                upkeep.stop()
+                await keeping
                 await gateway.publisher.close()
                 if gateway.relay is not None and relaying is not None:
                     gateway.relay.stop()

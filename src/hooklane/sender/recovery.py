@@ -13,10 +13,10 @@ from hooklane.model.audit import Act
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.event import Event
 from hooklane.model.ids import new_id
-from hooklane.model.lane import DeliveryState, Grown
+from hooklane.model.lane import DeliveryState
 from hooklane.model.plan import Job, JobMember, JobState, Op, Progress
 from hooklane.sender.plans import PAGE, Store
-from hooklane.store.outbox import BUSY, Draft, Published, Refused
+from hooklane.store.outbox import BUSY, Draft, Published, PublishReport, Refused
 from hooklane.store.recovery import Mark
 
 RELEASE_MAX = 500
@@ -25,7 +25,7 @@ TICK_MS = 200
 BUSY_WAIT_MS = 50
 BUSY_TRIES_MAX = 100
 
-Feed = Callable[[Sequence[Grown]], None]
+Feed = Callable[[PublishReport], None]
 
 
 @dataclass(slots=True)
@@ -180,7 +180,7 @@ class Jobs:
         for _ in range(BUSY_TRIES_MAX):
             report = await self._store.publish([draft])
             if self._feed is not None and report.grown:
-                self._feed(report.grown)
+                self._feed(report)
             (result,) = report.results
             if not isinstance(result, Refused) or result.code != BUSY:
                 return result

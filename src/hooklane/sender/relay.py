@@ -209,22 +209,23 @@ class Relay:
         for write in writes:
             if isinstance(write, Settlement) and not isinstance(write.outcome, Delivered):
                 write.request = self._letters.shown(write.send)
-        report = await self._repeat(writes)
+        epochs = dict(self._own.epochs)
+        report = await self._repeat(epochs, writes)
         if self._hit is not None:
             self._hit("after_commit")
         if report is None:
             return
-        self._own.fenced(report.fenced)
-        self.put(Committed(writes, report.fenced, report.stale))
+        self._own.fenced(report.fenced, epochs)
+        self.put(Committed(writes, report.fenced, report.stale, epochs))
         if self._listener is not None:
             self._tell(writes, report)
 
-    async def _repeat(self, writes: list[Write]) -> CommitReport | None:
+    async def _repeat(self, epochs: dict[int, int], writes: list[Write]) -> CommitReport | None:
         wait_ms = 50
         worker = self._own.worker
         while True:
             try:
-                return await self._store.commit(worker, self._own.epochs, writes)
+                return await self._store.commit(worker, epochs, writes)
             except StoreError:
                 if self._own.worker != worker:
                     return None  # the lease is lost: whoever owns the lanes now will settle them
@@ -255,13 +256,14 @@ class Relay:
         self.put(Fetched(items, [want.lane_id for want in wants]))
 
     async def _reload(self, lane_ids: list[LaneId]) -> None:
+        epochs = dict(self._own.epochs)
         try:
             rows = await self._store.reload(lane_ids)
         except StoreError:
             await asyncio.sleep(RETRY_MS_MAX / 2000)
             self._reloads.add(lane_ids)
             return
-        self.put(Reloaded(rows, lane_ids))
+        self.put(Reloaded(rows, lane_ids, epochs))
 
     async def _poll(self) -> None:
         while True:
@@ -291,6 +293,8 @@ class Relay:
         self.put(LeaseSet(until, share))
 
     def drop(self, pids: frozenset[int]) -> None:
+        # What was decided under an epoch that is over is not written under a later one.
+        self._commits.discard(lambda write: write.pid in pids)
         self.put(Dropped(pids))
 
     async def _drain(self) -> None:

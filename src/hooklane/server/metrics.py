@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from hooklane.core.breaker import BreakerState
 from hooklane.model.attempt import Dead, Delivered, Gone, Retry, Settlement
 from hooklane.model.lane import DeliveryState, LaneState
+from hooklane.model.redelivery import is_redelivery
 from hooklane.store.reads import OutboxReads
 from hooklane.telemetry.deliveries import Fenced, Happening, Recorded
 
@@ -91,7 +92,8 @@ class Meter:
             [
                 max(0, settlement.at - settlement.send.event.created_at) / 1000
                 for settlement in settlements
-                if isinstance(settlement.outcome, Delivered)
+                # A redelivery says nothing about how long its event took to arrive.
+                if isinstance(settlement.outcome, Delivered) and not is_redelivery(settlement.send.lane_id)
             ]
         )
         self._attempt.add([one.result.timings.total_ms / 1000 for one in settlements if one.result is not None])

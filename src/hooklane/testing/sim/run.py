@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from time import perf_counter
+from time import process_time
 
 from hooklane.core.engine import Engine
 from hooklane.testing.invariants import Invariants, Violation
 from hooklane.testing.sim.faults import Faults
-from hooklane.testing.sim.mutants import MUTANTS, Mutant
+from hooklane.testing.sim.mutants import MUTANTS
+from hooklane.testing.sim.mutants.mutant import Mutant
 from hooklane.testing.sim.network import Network
 from hooklane.testing.sim.people import Operators, Publishers, settle_in
 from hooklane.testing.sim.store import SimStore
@@ -31,6 +32,7 @@ class Report:
     trace_hash: int
     simulated_ms: int
     took_s: float
+    """Seconds of processor time."""
 
     @property
     def delivered(self) -> int:
@@ -64,7 +66,7 @@ class Simulation:
         for _ in range(WORKERS):
             self.start_worker()
         self.publishers = Publishers(self.world, self.store, lambda: self.workers, events, keys)
-        Operators(self.world, self.store, self.network)
+        Operators(self.world, self.store, self.network, lambda: self.workers)
         self.world.every(faults.crash_every_ms, self._crash)
         self.world.every(faults.pause_every_ms, self._stall)
         self.world.every(faults.leave_every_ms, self._leave)
@@ -100,8 +102,11 @@ class Simulation:
 
     def run(self) -> None:
         """Publish everything among faults, then see whether calm weather is enough to deliver it."""
-        self.world.run(lambda: self.publishers.is_done, 600_000)
+        violations = self.checker.violations
+        self.world.run(lambda: self.publishers.is_done or bool(violations), 600_000)
         self.world.calm()
+        if violations:
+            return  # nothing after the first one can be trusted
         if not self.world.run(lambda: self.publishers.is_done and self.store.owed == 0, CALM_MS):
             self._name_the_stuck()
         self._compare()
@@ -123,14 +128,15 @@ class Simulation:
 
 
 def simulate(
-    seed: int, *, events: int = 1_000, faults: Faults | None = None, keys: int = 60, mutant: str | None = None
+    seed: int, *, events: int = 1_000, faults: Faults | None = None, keys: int | None = None, mutant: str | None = None
 ) -> Report:
     """Run one seed: *events* are published among *faults*; *mutant* plants a named bug that must be noticed."""
-    before = perf_counter()
-    simulation = Simulation(seed, events, faults or Faults(), keys, MUTANTS[mutant] if mutant else Mutant())
+    before = process_time()
+    parts = MUTANTS[mutant] if mutant else Mutant(faults=Faults(), keys=60)
+    simulation = Simulation(seed, events, faults or parts.faults, keys or parts.keys, parts)
     simulation.run()
     world, checker = simulation.world, simulation.checker
-    return Report(seed, tuple(checker.violations), world.counts, world.hash, int(world.now), perf_counter() - before)
+    return Report(seed, tuple(checker.violations), world.counts, world.hash, int(world.now), process_time() - before)
 
 
 __all__ = ["Engine", "Network", "Report", "SimStore", "Simulation", "simulate"]

@@ -38,6 +38,7 @@ from hooklane.store.postgres.outbox import (
     workers,
 )
 from hooklane.store.postgres.outbox.group import Group
+from hooklane.store.postgres.outbox.recovering import PostgresRecovery
 from hooklane.store.postgres.schema import migrations_of
 from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, LaneView, Page
 
@@ -46,7 +47,7 @@ MIGRATIONS = "hooklane.store.postgres.outbox.migrations"
 FOLDS_MAX = 20
 
 
-class PostgresOutbox:
+class PostgresOutbox(PostgresRecovery):
     """One database, any number of workers; partitions and epochs say who may write what."""
 
     capabilities = Capabilities(durable=True, many_workers=True, foreign_publish=True)
