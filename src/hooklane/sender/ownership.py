@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from hooklane.core.engine import EndpointChanged, Engine, Leaving, Loaded
+from hooklane.core.engine import EndpointChanged, Engine, HealthSeen, Leaving, Loaded
 from hooklane.core.engine.inputs import Input
 from hooklane.core.share import fair_share
 from hooklane.errors import StoreError
@@ -32,7 +32,7 @@ class Told(Protocol):
     def set_time(self, store_now: Instant) -> None: ...
     def now(self) -> Instant: ...
     def put(self, *inputs: Input) -> None: ...
-    def loaded(self, inputs: Sequence[Loaded | EndpointChanged]) -> None: ...
+    def loaded(self, inputs: Sequence[Input]) -> None: ...
     def lease(self, until: Instant, share: float) -> None: ...
     def drop(self, pids: frozenset[int]) -> None: ...
 
@@ -175,7 +175,7 @@ class Ownership:
                 self._mark = load.mark
             changed = [EndpointChanged(endpoint) for endpoint in load.endpoints]
             lanes = [Loaded(one.pid, one.epoch, load.lanes.get(one.pid, ()), one.unclean) for one in taken]
-            self._told.loaded([*changed, *lanes])
+            self._told.loaded([*changed, HealthSeen(load.health), *lanes])
 
     async def _give_back(self, pids: Sequence[int]) -> None:
         """Start nothing more there, wait for what is in flight, and only then let others have it: no duplicates."""
