@@ -28,9 +28,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
+
 from bench.crowd import run_crowd
 from bench.hostile import hostile_server
-
 from hooklane.model.exchange import Answer, Result, Target
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.transport import Transport

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -79,7 +80,8 @@ async def test_a_new_viewer_is_told_to_fetch_and_then_what_changes(api: Api, sin
 
 
 async def test_an_event_in_flight_is_shown_as_such(api: Api, sink: Sink, endpoint: Any):
-    sink.react = lambda _: Answer(after_s=0.6)
+    may_answer = threading.Event()
+    sink.react = lambda _: Answer(once=may_answer)
     async with watching(api) as stream:
         await stream.next("reset")
         await api.publish(key="A")
@@ -88,6 +90,7 @@ async def test_an_event_in_flight_is_shown_as_such(api: Api, sink: Sink, endpoin
         while not lane["in_flight"]:
             lane = (await stream.next("lanes")).value["items"][0]
         assert lane["state"] == "active"
+        may_answer.set()
         while lane["state"] != "idle":
             lane = (await stream.next("lanes")).value["items"][0]
         assert not lane["in_flight"]

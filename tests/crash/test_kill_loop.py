@@ -31,7 +31,7 @@ async def test_s11_two_hundred_kills_under_load_lose_and_reorder_nothing(site, r
     server = await site.serve()
     await server.ready()
     await make_endpoint()
-    load = Load(site.port, clients=CLIENTS, keys_each=KEYS_EACH)
+    load = Load([site.port], clients=CLIENTS, keys_each=KEYS_EACH)
     settled: list[dict[str, int]] = []
     async with asyncio.TaskGroup() as group:
         loading = group.create_task(load.run())

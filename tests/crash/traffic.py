@@ -6,7 +6,7 @@ import asyncio
 import json
 import zlib
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -160,10 +160,11 @@ class Client:
 class Load:
     """Many clients that publish to keys of their own, one event after the other, until told to stop."""
 
-    def __init__(self, port: int, *, clients: int, keys_each: int) -> None:
+    def __init__(self, ports: Sequence[int], *, clients: int, keys_each: int) -> None:
+        """Each client keeps to one of the *ports*."""
         self.accepted: dict[str, list[str]] = {}
         self._stopping = False
-        self._port = port
+        self._ports = ports
         self._clients = clients
         self._keys_each = keys_each
 
@@ -181,7 +182,7 @@ class Load:
         return sum(map(len, self.accepted.values()))
 
     async def _publish(self, number: int) -> None:
-        client = Client(self._port)
+        client = Client(self._ports[number % len(self._ports)])
         count = 0
         while not self._stopping:
             key = f"client {number}/{count % self._keys_each}"

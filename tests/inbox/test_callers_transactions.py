@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -224,8 +225,6 @@ async def test_the_newest_value_of_a_field_wins_on_every_sync_driver(kind: str, 
         with psycopg.connect(world.url) as conn:
             conn.execute(make)
     else:
-        import sqlite3
-
         with sqlite3.connect(world.path) as conn_:
             conn_.execute(make)
         conn_.close()

@@ -369,6 +369,27 @@ def test_a_state_that_comes_back_is_not_lost(world: World) -> None:
     assert world.effects() == ["A", "B", "A"]
 
 
+def test_a_state_is_applied_by_every_handler_and_after_a_failure_too(world: World) -> None:
+    inbox = world.inbox("inline")
+    feed: dict[str, Any] = {"unsafe": True, "profile": "standard_webhooks", "order": "none"}
+    source = inbox.source("feed", dedup="state_token", event_id="hash", key="entity", **feed)
+    source.on("*", name="first")(world.effect)
+    failures = [RuntimeError("down")]
+
+    @source.on("*", name="second")
+    def second(event: Any, tx: Any) -> None:
+        world.effect(event, tx)
+        if failures:
+            raise failures.pop()
+
+    body = json.dumps({"entity": "match:1", "hash": "A", "type": "odds"}).encode()
+    replies = [inbox.receive(Request.of("POST", "http://x/webhooks/feed", {}, body)) for _ in range(3)]
+
+    assert [reply.status for reply in replies] == [503, 200, 200]
+    assert [outcome(reply) for reply in replies] == ["busy", "applied", "duplicate"]
+    assert world.effects() == ["A", "A"]
+
+
 def test_what_is_old_is_pruned_and_what_is_owed_never(world: World) -> None:
     inbox = world.inbox()
     source = own_source(inbox, order="none")
@@ -387,6 +408,32 @@ def test_what_is_old_is_pruned_and_what_is_owed_never(world: World) -> None:
 
     assert pruned.rows == 1
     assert [row.message.event_id for row in inbox.rows()] == ["evt_2", "evt_3"]
+
+
+def test_a_process_without_the_handlers_can_replay_skip_and_prune(world: World) -> None:
+    """As the command line does."""
+    inbox = world.inbox()
+
+    @own_source(inbox).on("*")
+    def fail(event: Any, tx: Any) -> None:
+        if event.seq == 1 and event.attempt == 1:
+            raise Reject("no")
+        world.effect(event, tx)
+
+    for seq in (1, 2):
+        inbox.receive(signed(f"a_{seq}", key="a", seq=seq))
+        inbox.receive(signed(f"b_{seq}", key="b", seq=seq))
+    inbox.run_once()
+    desk = world.inbox()
+    assert desk.skip(event_id="a_1", note="known") == 1
+    assert desk.skip(event_id="b_1", note="known") == 1
+    inbox.run_once()
+    assert sorted(world.effects()) == ["a_2", "b_2"]
+    assert desk.replay(event_id="a_2") == 1
+    inbox.run_once()
+    assert statuses(inbox, event_id="a_2") == ["stale"], "an applied seq is not applied again"
+    beat_through(desk, world.clock, days=31)
+    assert desk.prune().rows == 4
 
 
 def test_nothing_is_pruned_right_after_a_long_downtime_and_the_downtime_does_not_count(world: World) -> None:

@@ -1,6 +1,6 @@
 """The Chromium of this machine."""
 
-import shutil
+from tests.prepare import find_browser
 
 ARGUMENTS = [
     "--headless",
@@ -16,7 +16,6 @@ ARGUMENTS = [
 
 def chromium() -> str:
     """Its path, or one clear line about what is missing."""
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if path := shutil.which(name):
-            return path
-    raise AssertionError("the tests of the page need Chromium: apt-get install chromium")
+    path = find_browser()
+    assert path, "Chromium is missing: install the package chromium, for the tests of the dashboard"
+    return path

@@ -43,6 +43,7 @@ async def demo_site(tmp_path: Path) -> AsyncIterator[tuple[Site, Demo]]:
     """A server with the demo's controls; the demo's producer is the test itself."""
     demo = Demo()
     async with running(_settings(tmp_path), routes=(*ROUTES, *demo.routes())) as server:
+        server.gateway.features = ("demo",)
         yield Site(server), demo
 
 

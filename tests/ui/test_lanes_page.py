@@ -1,6 +1,7 @@
 """What a person sees and does on the page."""
 
 import re
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -135,7 +136,8 @@ async def test_why_says_it_in_a_sentence(site: Site, visit: Visit, sink: Sink, e
 
 async def test_in_flight_and_retrying_are_shown(site: Site, visit: Visit, sink: Sink):
     await call(site, "POST", "endpoints", {"url": sink.url(), "backoff_ms": 30_000, "attempts_max": 5})
-    sink.react = lambda _: Answer(status=503, after_s=0.7)
+    may_answer = threading.Event()
+    sink.react = lambda _: Answer(status=503, once=may_answer)
     page = await visit(site.url)
     await expect(page.locator("#live")).to_have_text("Live")
 
@@ -143,6 +145,7 @@ async def test_in_flight_and_retrying_are_shown(site: Site, visit: Visit, sink: 
 
     row = lane(page, "order:1")
     await expect(row.locator(".cell[data-state=in_flight] .seq")).to_have_text("1")
+    may_answer.set()
     await expect(row).to_have_attribute("data-state", "retrying")
     await expect(row.locator(".cell[data-state=retrying] .seq")).to_have_text("1")
     await expect(row.locator(".cell[data-state=waiting] .seq")).to_have_text("2")

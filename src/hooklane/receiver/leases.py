@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hooklane.errors import StoreError
 from hooklane.model.inbox import Claimed
 from hooklane.receiver.drive import transaction
-from hooklane.receiver.flows.handle import renew_all
+from hooklane.receiver.flows.claims import renew_all
 from hooklane.receiver.runner import Plan, Run
 
 if TYPE_CHECKING:

@@ -147,7 +147,9 @@ class Source:
         """*message* under the tenant and the id that this source's rules give it."""
         rules = self.rules
         if rules.dedup is Dedup.DERIVED:
-            message = replace(message, event_id=derived_id(self.name, message.fingerprint), id_signed=True)
+            # Hints say only that something changed: each counts, also one that says the same again.
+            id = message.event_id if self.profile.hints else derived_id(self.name, message.fingerprint)
+            message = replace(message, event_id=id, id_signed=True)
         if rules.tenant is None:
             return message
         tenant = rules.tenant if isinstance(rules.tenant, str) else rules.tenant(message)

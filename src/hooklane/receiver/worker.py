@@ -13,7 +13,8 @@ from hooklane.model.clock import Instant, boot_now
 from hooklane.model.inbox import Claimed
 from hooklane.receiver.drive import transaction
 from hooklane.receiver.event import Event
-from hooklane.receiver.flows.handle import Settled, claim_due, handle, put_back
+from hooklane.receiver.flows.claims import claim_due, put_back
+from hooklane.receiver.flows.handle import Settled, handle
 from hooklane.receiver.leases import Leases
 from hooklane.receiver.runner import Plan, Run
 from hooklane.receiver.source import Handler

@@ -36,6 +36,8 @@ class Gateway:
     jobs: Jobs
     room: Room
     relay: Relay | None = None
+    features: tuple[str, ...] = ()
+    """What this server can do besides: the page shows controls only for these."""
     now: Callable[[], Instant] = wall_now
     chance: Callable[[int], bytes] = os.urandom
 

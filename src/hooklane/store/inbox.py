@@ -124,8 +124,8 @@ class InboxStore(Protocol):
         """Leave a tombstone for *digest*; the event id of an earlier one, if there is one, and then nothing changes."""
         ...
 
-    def turn(self, track: Track, token: str) -> Flow[int | None]:
-        """Make *token* the current state of the entity: its generation, or None when it already is the current one."""
+    def turn(self, track: Track, token: str) -> Flow[tuple[int, bool]]:
+        """Make *token* the current state of the entity: its generation, and whether it was another one before."""
         ...
 
     def count_copies(self, copies: Iterable[tuple[RowId, int]]) -> Flow[None]:

@@ -1,4 +1,7 @@
-"""Simulator, invariants, conformance suites and the pytest plugin: shipped to users, imported by nothing else."""
+"""Simulator, invariants, conformance suites and the pytest plugin: shipped to users, imported by nothing else.
+
+What a test imports by hand is loaded on first use: the plugin is part of every run of pytest, and must cost nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,50 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hooklane.testing.clock import Clock
     from hooklane.testing.invariants import Arrival, Invariants, Tally, Violation, tally
+    from hooklane.testing.provider import Webhook
+    from hooklane.testing.scheduling import reordered, schedules
     from hooklane.testing.sim import Faults, Report, simulate
+    from hooklane.testing.webhooks import Answers, Webhooks
 
-_HOME = {
+_HOME_OF = {
+    "Answers": "webhooks",
     "Arrival": "invariants",
+    "Clock": "clock",
+    "Faults": "sim",
     "Invariants": "invariants",
+    "Report": "sim",
     "Tally": "invariants",
     "Violation": "invariants",
-    "tally": "invariants",
-    "Faults": "sim",
-    "Report": "sim",
+    "Webhook": "provider",
+    "Webhooks": "webhooks",
+    "reordered": "scheduling",
+    "schedules": "scheduling",
     "simulate": "sim",
+    "tally": "invariants",
 }
 
 
 def __getattr__(name: str) -> Any:
-    # Looked up when asked for: the pytest plugin lives in this package, and every test run of every user imports it.
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    if name in _HOME_OF:
+        return getattr(import_module(f"hooklane.testing.{_HOME_OF[name]}"), name)
+    raise AttributeError(f"module 'hooklane.testing' has no attribute {name!r}")
 
 
-__all__ = ["Arrival", "Faults", "Invariants", "Report", "Tally", "Violation", "simulate", "tally"]
+__all__ = [
+    "Answers",
+    "Arrival",
+    "Clock",
+    "Faults",
+    "Invariants",
+    "Report",
+    "Tally",
+    "Violation",
+    "Webhook",
+    "Webhooks",
+    "reordered",
+    "schedules",
+    "simulate",
+    "tally",
+]

@@ -134,8 +134,8 @@ class InboxConformance:
         assert None is self.run(store, store.remember(SOURCE, "t2", b"d", "e2", Instant(2)))
 
     def test_a_state_that_returns_is_a_new_turn_and_one_that_stays_is_not(self, store: InboxStore) -> None:
-        tokens = ["A", "A", "B", "A", "A"]
-        assert [self.run(store, store.turn(TRACK, token)) for token in tokens] == [1, None, 2, 3, None]
+        turns = [self.run(store, store.turn(TRACK, token)) for token in ("A", "A", "B", "A", "A")]
+        assert turns == [(1, True), (1, False), (2, True), (3, True), (3, False)]
 
     def test_copies_are_counted(self, store: InboxStore) -> None:
         (id,) = self.insert(store, row("e1"))

@@ -18,8 +18,10 @@ from hooklane.model.message import Status, Verdict
 from hooklane.receiver.drive import AfterCommit, Begin, Commit, Reached, Rollback, Wait, transaction
 from hooklane.receiver.event import Event
 from hooklane.receiver.failure import failure_of
-from hooklane.receiver.flows.handle import Context, OutOfTurn, Settled, after, before, fail, run, track_of
-from hooklane.receiver.flows.receive import Arrival, baseline_of, guard, judge
+from hooklane.receiver.flows.context import Context
+from hooklane.receiver.flows.handle import Settled, fail, run
+from hooklane.receiver.flows.order import OutOfTurn, after, before, track_of
+from hooklane.receiver.flows.receive import Arrival, Guarded, baseline_of, guard, judge
 from hooklane.receiver.order import Latest, Refetch, key_of
 from hooklane.receiver.receipt import Receipt
 from hooklane.receiver.source import Handler
@@ -105,10 +107,14 @@ def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, 
         (known,) = yield from store.known([arrival.identity])
         if known is not None:
             return (yield from _again(context, arrival, handler, event, known, rules))
-    variant = yield from guard(store, arrival, now)
-    if variant is None:
+    guarded = yield from guard(store, arrival, now)
+    if not guarded.fresh:
+        # The state that the entity is in may be the one that another handler, or another attempt, has still to apply.
+        (known,) = yield from store.known([arrival.identity_as(guarded.variant)])
+        if known is not None:
+            return (yield from _again(context, arrival, handler, event, known, rules))
         return _receipt(arrival, Verdict.DUPLICATE)
-    event.variant = variant
+    variant = event.variant = guarded.variant
     admitted = yield from _admit(context, arrival, handler, event)
     status = Status.COMPLETED if admitted else Status.STALE
     if not handler.wants(arrival.message.type):
@@ -213,11 +219,14 @@ def _claim_failed(
 ) -> Flow[Claimed | None]:
     store, now = context.store, context.clock()
     (known,) = yield from store.known([arrival.identity])
+    guarded = Guarded("", True)
     if known is None:
-        variant = yield from guard(store, arrival, now)
-        if variant is None:
+        guarded = yield from guard(store, arrival, now)
+        (known,) = yield from store.known([arrival.identity_as(guarded.variant)])
+    if known is None:
+        if not guarded.fresh:
             return None
-        (id,) = yield from store.insert([_row(arrival, variant, handler, Status.PENDING, now, rules)])
+        (id,) = yield from store.insert([_row(arrival, guarded.variant, handler, Status.PENDING, now, rules)])
         if id is None:
             return None
     else:

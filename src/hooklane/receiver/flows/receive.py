@@ -66,7 +66,11 @@ class Arrival:
 
     @property
     def identity(self) -> Identity:
-        return Identity(self.message.source, self.message.tenant, self.message.event_id)
+        return self.identity_as("")
+
+    def identity_as(self, variant: str) -> Identity:
+        """Its identity under *variant*."""
+        return Identity(self.message.source, self.message.tenant, self.message.event_id, variant)
 
     @property
     def name(self) -> tuple[str, str, str]:
@@ -123,11 +127,11 @@ def _receive(store: InboxStore, arrivals: Sequence[Arrival], now: Instant) -> Fl
     variants: dict[int, str] = {}
     # In one order that all use: two batches with the same events would otherwise wait for each other.
     for number in sorted(range(len(arrivals)), key=lambda number: arrivals[number].name):
-        variant = yield from guard(store, arrivals[number], now)
-        if variant is None:
-            receipts[number] = Receipt(message=arrivals[number].message, verdict=Verdict.DUPLICATE)
+        guarded = yield from guard(store, arrivals[number], now)
+        if guarded.fresh:
+            variants[number] = guarded.variant
         else:
-            variants[number] = variant
+            receipts[number] = Receipt(message=arrivals[number].message, verdict=Verdict.DUPLICATE)
     fresh = [number for number in range(len(arrivals)) if number in variants]
     lines = yield from _lines(store, [arrivals[number] for number in fresh])
     rows: list[NewRow] = []
@@ -204,21 +208,27 @@ def _row(arrival: Arrival, variant: str, lines: _Lines, now: Instant) -> tuple[N
     return row, _VERDICT_OF_ROW.get(status) or _verdict(planned)
 
 
-def guard(store: InboxStore, arrival: Arrival, now: Instant) -> Flow[str | None]:
-    """The variant under which the message is kept, or None when it is a duplicate although its id may be new."""
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """Under which variant a message is kept; not *fresh*: it is a duplicate, although its id may be new."""
+
+    variant: str
+    fresh: bool
+
+
+def guard(store: InboxStore, arrival: Arrival, now: Instant) -> Flow[Guarded]:
+    """What an id alone does not tell: the bytes were here under another id, or the entity is in this state already."""
     message = arrival.message
-    by_state = arrival.source.rules.dedup is Dedup.STATE_TOKEN and message.key is not None and arrival.poison is None
-    if not message.id_signed and not by_state:  # a state that returns has the bytes that it had before
+    if arrival.source.rules.dedup is Dedup.STATE_TOKEN and message.key is not None and arrival.poison is None:
+        # No tombstone here: a state that returns has the bytes that it had before.
+        track = Track(message.source, message.tenant, STATE_HANDLER, message.key)
+        generation, turned = yield from store.turn(track, message.event_id)
+        return Guarded(state_variant(generation), turned)
+    if not message.id_signed:
         digest = digest_of(message.body)
         earlier = yield from store.remember(message.source, message.tenant, digest, message.event_id, now)
-        if earlier is not None:
-            return None
-    if by_state:
-        assert message.key is not None
-        track = Track(message.source, message.tenant, STATE_HANDLER, message.key)
-        generation = yield from store.turn(track, message.event_id)
-        return None if generation is None else state_variant(generation)
-    return ""
+        return Guarded("", earlier is None)
+    return Guarded("", True)
 
 
 def judge(store: InboxStore, arrival: Arrival, first: Known | None) -> Flow[Receipt]:

@@ -12,8 +12,9 @@ from hooklane.store.caller import Dialect
 from hooklane.store.inbox import Capabilities, Flow
 from hooklane.store.postgres.inbox.connections import AsyncpgLender, PsycopgLender, has_asyncpg, need_psycopg
 from hooklane.store.sql.borrowed import BorrowedInbox, Verbs
-from hooklane.store.sql.inbox import (
-    SqlInbox,
+from hooklane.store.sql.inbox import SqlInbox
+from hooklane.store.sql.queries import Sql, queries_of
+from hooklane.store.sql.rows import (
     handling_params,
     identity_params,
     known_of,
@@ -21,7 +22,6 @@ from hooklane.store.sql.inbox import (
     track_order,
     track_params,
 )
-from hooklane.store.sql.queries import Sql, queries_of
 
 _QUERIES = queries_of("hooklane.store.postgres.inbox")
 

@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 from hooklane.errors import StoreBusy, TransactionMisused
 from hooklane.model.inbox import Identity, Known
 from hooklane.store.inbox import Capabilities
-from hooklane.store.sql.inbox import SqlInbox, identity_params, known_of
+from hooklane.store.sql.inbox import SqlInbox
 from hooklane.store.sql.queries import Many, Sql, Step, queries_of
+from hooklane.store.sql.rows import identity_params, known_of
 from hooklane.store.sqlite.database import BUSY_WAIT_MS, connect, errors_named, migrate, migrations_of
 
 _QUERIES = queries_of("hooklane.store.sqlite.inbox")
