@@ -9,10 +9,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.test import Client, TestCase, TransactionTestCase, override_settings
-from shop.models import Notice, Payment
 
 from hooklane.django import inbox, source
 from hooklane.testing import Webhooks
+from shop.models import Notice, Payment
 
 
 def post(client, event):
@@ -40,30 +40,30 @@ class InATransactionOfTheTest(TestCase):
         self.webhooks = self.enterContext(Webhooks(inbox()))
 
     def test_the_tables_are_made_by_migrate_and_outlive_a_tests_rollback(self):
-        self.assertIn("inbox_row" if connection.vendor == "postgresql" else "hooklane_inbox_row", tables())
+        assert ("inbox_row" if connection.vendor == "postgresql" else "hooklane_inbox_row") in tables()
 
     def test_and_again(self):
         self.test_the_tables_are_made_by_migrate_and_outlive_a_tests_rollback()
 
     def test_handlers_are_found_in_each_apps_webhooks_module(self):
-        self.assertEqual([*inbox().sources["stripe"].handlers], ["paid"])
+        assert [*inbox().sources["stripe"].handlers] == ["paid"]
 
     def test_an_event_is_applied_once(self):
         event = invoice(self.webhooks)
         self.webhooks.deliver(event, copies=3)
-        self.assertEqual(self.webhooks.applied(event), 1)
-        self.assertEqual([payment.invoice for payment in Payment.objects.all()], ["in_1"])
+        assert self.webhooks.applied(event) == 1
+        assert [payment.invoice for payment in Payment.objects.all()] == ["in_1"]
 
     def test_a_crash_and_a_redelivery_give_one_payment(self):
         for number, at in enumerate(("after_claim", "after_handler", "before_commit", "after_commit")):
             self.webhooks.crash(invoice(self.webhooks, number=number), at)
-        self.assertEqual(Payment.objects.count(), 4)
+        assert Payment.objects.count() == 4
 
     def test_orm_writes_are_rolled_back_with_the_completion(self):
         self.webhooks.deliver(invoice(self.webhooks, "invoice.bad"))
-        self.assertEqual(Payment.objects.count(), 0)
+        assert Payment.objects.count() == 0
         (row,) = inbox().rows()
-        self.assertEqual(str(row.overall), "failed")
+        assert str(row.overall) == "failed"
 
 
 class ForReal(TransactionTestCase):
@@ -80,17 +80,17 @@ class ForReal(TransactionTestCase):
 
     def test_a_view_without_csrf_token_inside_atomic_requests_is_stored_by_a_commit_of_its_own(self):
         answer = post(self.client, invoice(self.webhooks))
-        self.assertEqual((answer.status_code, answer["hooklane-outcome"]), (200, "stored"))
-        self.assertEqual(answer.json(), {"status": "ok"})
+        assert (answer.status_code, answer["hooklane-outcome"]) == (200, "stored")
+        assert answer.json() == {"status": "ok"}
 
     def test_what_is_refused_says_no_more_than_it_must(self):
         event = invoice(self.webhooks)
         answer = post(self.client, self.webhooks.tampered(event))
-        self.assertEqual((answer.status_code, answer.json()), (401, {"error": "unauthorized"}))
-        self.assertEqual(self.client.post("/webhooks/nobody").status_code, 404)
-        self.assertEqual(self.client.get("/webhooks/stripe").status_code, 405)
+        assert (answer.status_code, answer.json()) == (401, {"error": "unauthorized"})
+        assert self.client.post("/webhooks/nobody").status_code == 404
+        assert self.client.get("/webhooks/stripe").status_code == 405
         big = self.client.post("/webhooks/stripe", b" " * 1_100_000, content_type="application/json")
-        self.assertEqual(big.status_code, 413)
+        assert big.status_code == 413
 
     def test_a_form_reaches_the_verifier_untouched(self):
         event = invoice(self.webhooks)
@@ -102,16 +102,16 @@ class ForReal(TransactionTestCase):
             content_type="application/x-www-form-urlencoded",
             **headers,
         )
-        self.assertEqual(answer.status_code, 200)
+        assert answer.status_code == 200
 
     def test_on_commit_runs_after_the_commit_and_only_then(self):
         self.webhooks.deliver(invoice(self.webhooks, number=1), invoice(self.webhooks, "invoice.bad", number=2))
-        self.assertEqual([notice.invoice for notice in Notice.objects.all()], ["in_1"])
-        self.assertEqual([payment.invoice for payment in Payment.objects.all()], ["in_1"])
+        assert [notice.invoice for notice in Notice.objects.all()] == ["in_1"]
+        assert [payment.invoice for payment in Payment.objects.all()] == ["in_1"]
 
     def test_concurrent_copies_give_one_payment(self):
         self.webhooks.deliver(invoice(self.webhooks), copies=4, concurrent=True)
-        self.assertEqual(Payment.objects.count(), 1)
+        assert Payment.objects.count() == 1
 
     def test_inside_an_atomic_block_it_refuses_to_answer(self):
         with self.assertRaisesMessage(Exception, "outside transaction.atomic"), transaction.atomic():
@@ -122,34 +122,34 @@ class ForReal(TransactionTestCase):
             webhooks = self.enterContext(Webhooks(inbox()))
             event = invoice(webhooks)
             answer = post(self.client, event)
-            self.assertEqual((answer.status_code, answer["hooklane-outcome"]), (200, "applied"))
-        self.assertEqual(Payment.objects.count(), 1)
+            assert (answer.status_code, answer["hooklane-outcome"]) == (200, "applied")
+        assert Payment.objects.count() == 1
 
     def test_the_command_works_on_replays_prunes_counts_and_advises(self):
         self.webhooks.deliver(invoice(self.webhooks), work=False)
-        self.assertIn("1 handled", command("once"))
-        self.assertIn("completed", command("stats"))
+        assert "1 handled" in command("once")
+        assert "completed" in command("stats")
         counted = json.loads(command("stats", "--json"))
-        self.assertEqual([(each["status"], each["rows"]) for each in counted["counts"]], [("completed", 1)])
-        self.assertIn("0 rows", command("prune"))
-        self.assertIn("nothing to say", command("doctor"))
-        self.assertIn("0 to be handled again", command("replay"))
-        self.assertIn("1 to be handled again", command("replay", "--status", "completed", "--source", "stripe"))
-        self.assertIn("1 handled", command("once"))
-        self.assertEqual(Payment.objects.count(), 2)
+        assert [(each["status"], each["rows"]) for each in counted["counts"]] == [("completed", 1)]
+        assert "0 rows" in command("prune")
+        assert "nothing to say" in command("doctor")
+        assert "0 to be handled again" in command("replay")
+        assert "1 to be handled again" in command("replay", "--status", "completed", "--source", "stripe")
+        assert "1 handled" in command("once")
+        assert Payment.objects.count() == 2
 
     def test_a_dead_letter_is_told_by_the_doctor_and_skipped_by_a_person(self):
         with with_settings(SOURCES={"stripe": {"secrets": ["whsec_of_the_shop"], "retry": once()}}):
             webhooks = self.enterContext(Webhooks(inbox()))
             webhooks.deliver(invoice(webhooks, "invoice.bad"))
-            with self.assertRaises(SystemExit) as ended:
+            with self.assertRaises(SystemExit) as ended:  # noqa: PT027 - not run by pytest
                 command("doctor")
-            self.assertEqual(ended.exception.code, 1)
-            self.assertIn("1 skipped", command("skip", "--note", "nobody needs it"))
+            assert ended.exception.code == 1
+            assert "1 skipped" in command("skip", "--note", "nobody needs it")
 
     def test_a_mistake_of_the_command_line_is_one_line(self):
         for words in (["worker", "--threads", "0"], ["replay", "--status", "gone"], ["dance"]):
-            with self.assertRaises(CommandError):
+            with self.assertRaises(CommandError):  # noqa: PT027 - as above
                 command(*words)
 
 
@@ -159,7 +159,7 @@ class Checks(TestCase):
             return {each.id: each.msg for each in run_checks(tags=["hooklane"])}
 
     def test_a_project_that_is_well_has_nothing_to_fix(self):
-        self.assertEqual(self.messages(), {})
+        assert self.messages() == {}
 
     def test_wrong_settings_are_named(self):
         for changes, words in [
@@ -174,16 +174,16 @@ class Checks(TestCase):
             ({"EMIT": 7}, "EMIT"),
         ]:
             with self.subTest(changes):
-                self.assertIn(words, self.messages(**changes)["hooklane.E001"])
+                assert words in self.messages(**changes)["hooklane.E001"]
 
     def test_a_handler_without_a_source_and_a_source_without_a_handler_are_told(self):
         found = self.messages(SOURCES={"github": {"secrets": ["a secret that is long"]}})
-        self.assertIn("handlers for 'stripe'", found["hooklane.E003"])
-        self.assertIn("'github' has no handler", found["hooklane.W001"])
+        assert "handlers for 'stripe'" in found["hooklane.E003"]
+        assert "'github' has no handler" in found["hooklane.W001"]
 
     def test_an_inline_source_whose_provider_never_retries_is_told(self):
         sources = {**settings.HOOKLANE["SOURCES"], "github": {"secrets": ["a secret that is long"]}}
-        self.assertIn("never retries", self.messages(MODE="inline", SOURCES=sources)["hooklane.W002"])
+        assert "never retries" in self.messages(MODE="inline", SOURCES=sources)["hooklane.W002"]
 
     def test_no_database_is_opened_for_it(self):
         with self.assertNumQueries(0):

@@ -1,9 +1,9 @@
 """Found by itself: hooklane looks for this module in every app."""
 
 from django.db import transaction
-from shop.models import Notice, Payment
 
 from hooklane.django import source
+from shop.models import Notice, Payment
 
 stripe = source("stripe")
 
