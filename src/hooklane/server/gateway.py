@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hooklane.core.breaker import BreakerState
 from hooklane.model.clock import Instant, wall_now
+from hooklane.model.health import BreakerState
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.publisher import Publisher
 from hooklane.sender.recovery import Jobs

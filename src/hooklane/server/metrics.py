@@ -12,8 +12,8 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from hooklane.core.breaker import BreakerState
 from hooklane.model.attempt import Dead, Delivered, Gone, Retry, Settlement
+from hooklane.model.health import BreakerState
 from hooklane.model.lane import DeliveryState, LaneState
 from hooklane.model.redelivery import is_redelivery
 from hooklane.store.reads import OutboxReads
