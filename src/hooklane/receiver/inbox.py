@@ -170,14 +170,14 @@ class Inbox:
         """Handle events in threads of this process, from now on."""
         self.worker.start(threads)
 
-    def ensure_worker(self) -> None:
-        """Have a worker in this process: a task of the running event loop, or else a thread."""
+    def ensure_worker(self, threads: int = 1) -> None:
+        """Have a worker in this process: a task of the running event loop, or else so many threads."""
         if self.mode != "durable" or self.worker.is_running:
             return
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            self.worker.start()
+            self.worker.start(threads)
         else:
             self.worker.start_task()
 

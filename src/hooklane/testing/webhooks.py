@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets as chance
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -417,6 +418,9 @@ def _together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
             results[number] = call()
         except BaseException as error:  # raised again below, in the test's own thread
             errors.append(error)
+        finally:
+            if (django := sys.modules.get("django.db")) is not None:
+                django.connections.close_all()  # this thread's: else they keep a test database from being removed
 
     threads = [threading.Thread(target=run, args=each) for each in enumerate(calls)]
     for thread in threads:
