@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -185,7 +184,6 @@ def _server(settings: Settings, gateway: Gateway, routes: Sequence[Route], mount
         proxy_headers=False,
         timeout_graceful_shutdown=5,
     )
-    gc.freeze()  # what exists now lives as long as the process: the collector need not look at it again
     return Server(config)
 
 

@@ -84,7 +84,11 @@ async def listing(call: Call) -> Response:
 async def show(call: Call) -> Response:
     endpoint = await find(call)
     ledger = await call.gateway.store.ledger(call.tenant, endpoint.id)
-    return answer({**views.endpoint(endpoint), "ledger": {str(state): count for state, count in ledger.items()}})
+    more = {
+        "ledger": {str(state): count for state, count in ledger.items()},
+        "circuit": call.gateway.circuits().get(endpoint.id),
+    }
+    return answer({**views.endpoint(endpoint), **more})
 
 
 async def change(call: Call) -> Response:

@@ -28,7 +28,7 @@ async def ready(call: Call) -> Response:
 
 
 async def metrics(call: Call) -> Response:
-    text, media = await call.gateway.meter.exposition(call.gateway.store)
+    text, media = await call.gateway.meter.exposition(call.gateway.store, call.gateway.circuits())
     return Response(200, text, media=media)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
+from time import process_time
 
-from hooklane.core.engine import Engine
 from hooklane.testing.invariants import Invariants, Violation
 from hooklane.testing.sim.faults import Faults
 from hooklane.testing.sim.mutants import MUTANTS
@@ -32,6 +32,7 @@ class Report:
     trace_hash: int
     simulated_ms: int
     took_s: float
+    """Seconds of processor time."""
 
     @property
     def delivered(self) -> int:
@@ -53,13 +54,22 @@ class Report:
 class Simulation:
     """One world with its store, network, workers and people."""
 
-    def __init__(self, seed: int, events: int, faults: Faults, keys: int, mutant: Mutant) -> None:
+    def __init__(
+        self,
+        seed: int,
+        events: int,
+        faults: Faults,
+        keys: int,
+        mutant: Mutant,
+        settle: Callable[[World, SimStore, Network], None] = settle_in,
+    ) -> None:
+        """*settle* creates the endpoints."""
         self.world = World(seed, faults)
         self.checker = Invariants(lambda: self.world.now)
         self.mutant = mutant
         self.store = mutant.store(self.world, self.checker)
         self.network = mutant.network(self.world, self.checker)
-        settle_in(self.world, self.store, self.network)
+        settle(self.world, self.store, self.network)
         self.workers: list[Worker] = []
         self._count = 0
         for _ in range(WORKERS):
@@ -127,15 +137,12 @@ class Simulation:
 
 
 def simulate(
-    seed: int, *, events: int = 1_000, faults: Faults | None = None, keys: int = 60, mutant: str | None = None
+    seed: int, *, events: int = 1_000, faults: Faults | None = None, keys: int | None = None, mutant: str | None = None
 ) -> Report:
     """Run one seed: *events* are published among *faults*; *mutant* plants a named bug that must be noticed."""
-    before = perf_counter()
-    parts = MUTANTS[mutant] if mutant else Mutant(faults=Faults())
-    simulation = Simulation(seed, events, faults or parts.faults, keys, parts)
+    before = process_time()
+    parts = MUTANTS[mutant] if mutant else Mutant(faults=Faults(), keys=60)
+    simulation = Simulation(seed, events, faults or parts.faults, keys or parts.keys, parts)
     simulation.run()
     world, checker = simulation.world, simulation.checker
-    return Report(seed, tuple(checker.violations), world.counts, world.hash, int(world.now), perf_counter() - before)
-
-
-__all__ = ["Engine", "Network", "Report", "SimStore", "Simulation", "simulate"]
+    return Report(seed, tuple(checker.violations), world.counts, world.hash, int(world.now), process_time() - before)
