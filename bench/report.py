@@ -139,7 +139,7 @@ def picture(figures: Sequence[Figure]) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">',
         '<rect width="100%" height="100%" fill="#ffffff"/>',
-        f'<text x="{left}" y="14" fill="#555555">events per second, logarithmic; red: wrk to nginx, same run</text>',
+        f'<text x="{left}" y="14" fill="#555555">events/s, logarithmic; red: wrk to nginx in the same minutes</text>',
     ]
     for power in range(decades + 1):
         at = x(10**power)
