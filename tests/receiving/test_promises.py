@@ -22,8 +22,8 @@ from hooklane import Inbox, Outbox, Reject, Request, Retry, insert_once, latest,
 from hooklane.core.admission.breaker import BreakerPolicy
 from hooklane.core.admission.failures import RetryPolicy
 from hooklane.core.profiles import find_profile
-from hooklane.errors import ConfigError, StoreUnavailable
-from hooklane.model.clock import Instant
+from hooklane.errors import ConfigError, StoreBusy, StoreUnavailable
+from hooklane.model.clock import Instant, wall_now
 from hooklane.receiver import Event
 from hooklane.telemetry.events import BreakerTurned, Handled, Received
 from hooklane.testing import Webhooks
@@ -716,3 +716,28 @@ def test_r25_an_error_that_was_resolved_is_not_opened_by_a_late_copy(sql_world: 
             webhooks.deliver(event)
 
     assert fetch(sql_world, "SELECT state FROM errors") == [("RESOLVED",)]
+
+
+def test_r16_a_handler_that_runs_again_because_the_commit_was_refused_sends_once(sql_world: World) -> None:
+    refused: list[str] = []
+    hooks: list[str] = []
+
+    def refuse_once(point: str) -> None:
+        if point == "before_commit" and hooks == [] and ran and not refused:
+            refused.append(point)
+            raise StoreBusy("a writer was quicker")
+
+    ran: list[str] = []
+    inbox = sql_world.inbox("inline", outbox=Outbox(sql_world.where()), failpoint=refuse_once, clock=wall_now)
+
+    @own_source(inbox).on("*")
+    def handler(event: Event, tx: Any) -> None:
+        ran.append(event.id)
+        event.send("order.shipped", {}, key="order:7")
+        event.on_commit(lambda: hooks.append(event.id))
+
+    assert outcome(inbox.receive(signed())) == "applied"
+
+    table = "hooklane.event" if isinstance(sql_world, PostgresWorld) else "hooklane_event"
+    assert (len(ran), hooks) == (2, ["evt_1"])
+    assert fetch(sql_world, f"SELECT type FROM {table}") == [("order.shipped",)]
