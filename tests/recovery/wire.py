@@ -37,6 +37,7 @@ class Wire:
 
     def __init__(self, react: Callable[[Sent], Result | None] = lambda _: OK) -> None:
         self.react = react
+        self.connections_max = 512
         self.sent: list[Sent] = []
 
     def send(self, target: Target, headers: bytes, body: bytes, done: Callable[[Result], Any]) -> None:

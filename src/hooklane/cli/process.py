@@ -107,7 +107,7 @@ def open_gateway(
             relay.feed(published)
 
     room = room_for(settings, store)
-    return Gateway(
+    gateway = Gateway(
         store=store,
         publisher=Publisher(store, feed, meter.count_published, room.refusal),
         guard=guard,
@@ -119,6 +119,8 @@ def open_gateway(
         jobs=jobs_for(store, relay),
         room=room,
     )
+    hub.circuits = gateway.circuits
+    return gateway
 
 
 def open_store(settings: Settings) -> Outbox:

@@ -10,6 +10,8 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
+from hooklane.telemetry import both
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
@@ -63,15 +65,7 @@ def sink_of(emit: Any) -> Any:
     """One function out of what EMIT may be."""
     if emit is None:
         return None
-    sinks = [_sink(each) for each in (emit if isinstance(emit, (list, tuple)) else [emit])]
-    if len(sinks) == 1:
-        return sinks[0]
-
-    def tell(event: Any) -> None:
-        for sink in sinks:
-            sink(event)
-
-    return tell
+    return both(*(_sink(each) for each in (emit if isinstance(emit, (list, tuple)) else [emit])))
 
 
 def _sink(emit: Any) -> Any:

@@ -31,6 +31,7 @@ from hooklane.receiver.worker import Worker
 from hooklane.store.inbox import Flow, InboxStore
 from hooklane.store.open_inbox import open_inbox
 from hooklane.telemetry.events import Emit, Pruned, nowhere
+from hooklane.telemetry.sinks import bind, guarded
 
 T = TypeVar("T")
 
@@ -66,7 +67,7 @@ class Inbox:
             check_outbox(self.store, outbox)
         self.mode = mode
         self.sources: dict[str, Source] = {}
-        self.emit = emit
+        self.emit = guarded(emit)
         self.clock = clock
         self.owner = f"{socket.gethostname()}:{os.getpid()}"
         self.lease_ms = lease_ms
@@ -79,6 +80,7 @@ class Inbox:
         self.arrived = Wakeup()
         """Set when something was stored: an in-process worker wakes up."""
         self.inline = Inline(wait_ms=inline_wait_ms, lease_ms=lease_ms, owner=self.owner)
+        bind(emit, self)
 
     # Sources and handlers
 

@@ -16,6 +16,7 @@ import msgspec
 from hooklane.errors import StoreError
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import DEFAULT_TENANT
+from hooklane.model.health import BreakerState
 from hooklane.model.lane import LaneState
 from hooklane.server import views
 from hooklane.server.picture import attempt_of, overview_of
@@ -56,6 +57,8 @@ class Hub:
         self._endpoints: Mapping[str, Endpoint] | None = None
         self._unsettled: dict[Lane, LaneView] = {}
         self._look_at = 0.0
+        self.circuits: Callable[[], Mapping[str, BreakerState]] = dict
+        """The breakers of the endpoints that this process delivers to."""
         self._overview: Mapping[str, Any] = {}
 
     @property
@@ -181,6 +184,7 @@ class Hub:
         endpoint = endpoints.get(lane.endpoint_id)
         view = views.lane(lane, {lane.endpoint_id: endpoint.name if endpoint else ""})
         view["attempts_max"] = endpoint.attempts_max if endpoint else None
+        view["circuit"] = self.circuits().get(lane.endpoint_id)
         view["in_flight"] = self._in_flight.get((lane.endpoint_id, lane.key)) == lane.head
         return view
 

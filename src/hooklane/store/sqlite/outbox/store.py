@@ -48,8 +48,9 @@ from hooklane.store.sqlite.outbox import (
     outcomes,
     recovery,
 )
-from hooklane.store.sqlite.outbox.publish import EndpointCache, Many, PublishFlow, publish
+from hooklane.store.sqlite.outbox.publish import EndpointCache, publish
 from hooklane.store.sqlite.outbox.recovering import SqliteRecovery
+from hooklane.store.sqlite.rows import Many, PublishFlow
 from hooklane.store.sqlite.writer import Writer
 
 T = TypeVar("T")
