@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 from tests.core.kit import T0, TIMINGS, Bench, endpoint, event, grown, row
 
@@ -49,7 +50,8 @@ def test_deliveries_keep_the_distance_that_a_rate_limit_asks_for() -> None:
         bench.now = bench.effects.wake_at
         times += [bench.now] * len(bench.step().sends)
 
-    assert times == [T0 + n * 100 for n in range(5)]
+    assert len(times) == 5
+    assert all(100 <= later - earlier <= 102 for earlier, later in pairwise(times))
 
 
 def test_a_rate_limit_is_shared_with_other_workers() -> None:
@@ -58,20 +60,20 @@ def test_a_rate_limit_is_shared_with_other_workers() -> None:
 
     bench.step(*(grown(lane, 1) for lane in (1, 2)))
 
-    assert bench.effects.wake_at == T0 + 200
+    assert 200 <= bench.effects.wake_at - T0 <= 202
 
 
 def test_a_clock_that_is_set_back_does_not_put_a_rate_limited_endpoint_to_sleep() -> None:
     bench = Bench(rate_limit=10.0, in_flight_max=1)
     (first,) = bench.step(grown(1, 1), grown(2, 1)).sends
-    bench.later(100)  # its alarm rings while the one place is still taken
+    bench.later(110)  # its alarm rings while the one place is still taken
     bench.now = Instant(T0 - 5_000)
 
     effects = bench.settle(first)
 
     assert effects.sends == []
-    assert effects.wake_at == T0 + 100
-    bench.now = Instant(T0 + 100)
+    assert T0 + 100 <= effects.wake_at <= T0 + 102
+    bench.now = effects.wake_at
     assert len(bench.step().sends) == 1
 
 

@@ -233,13 +233,13 @@ def test_an_attempt_in_flight_is_not_parked_for_a_stale_place_in_the_line() -> N
     (first,) = bench.fetch().sends
     bench.settle(first, 500)
     bench.step(EndpointChanged(endpoint(state=EndpointState.PAUSED, rate_limit=1.0)))
-    bench.later(1_000)
+    bench.later(1_010)
     bench.step(Reloaded([row(1, attempts=1, state=LaneState.RETRYING, rev=1)], [1]))  # a second place in the line
     bench.step(grown(1, 1))
     (again,) = bench.step(EndpointChanged(endpoint(rate_limit=1.0))).sends
 
     bench.step(Leaving(frozenset({0})))
-    bench.later(1_000)
+    bench.later(1_010)
 
     assert bench.engine.busy(frozenset({0})) == {0}
     assert len(bench.answer(again)) == 1
