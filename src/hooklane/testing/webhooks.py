@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from hooklane.core.profiles import find_profile
+from hooklane.core.verify.places import InHeader
 from hooklane.errors import UsageError
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.message import Reply, Request, Status
@@ -145,10 +146,15 @@ class Webhooks:
     ) -> Webhook:
         """An event of the source called *source*, in its provider's shape and rightly signed; not delivered yet."""
         provider = self._provider(source)
+        id = id or self._new_id(provider)
+        data = dict(data or {})
+        if provider.profile.id and isinstance(provider.profile.id[0], InHeader):
+            # Its id is in a header that nobody signs, so an inbox tells events apart by their bodies as well.
+            data.setdefault("forged_id", id)
         draft = Draft(
             type=type,
-            data=data or {},
-            id=id or self._new_id(provider),
+            data=data,
+            id=id,
             key=key,
             seq=seq,
             prev_seq=prev_seq,
