@@ -17,6 +17,7 @@ async def test_a_new_endpoint_has_the_defaults_of_the_contract_and_its_secret_on
     shown = await api.get(f"{BASE}/{made['id']}")
 
     assert made["id"].startswith("ep_")
+    assert shown["breaker"]["state"] == "closed"
     assert made["secret"].startswith("whsec_")
     assert "secret" not in shown
     assert made["secret"] not in str(shown)

@@ -25,6 +25,7 @@ from hooklane.telemetry.events import (
     Handled,
     LeaseTakenOver,
     WorkerTroubled,
+    nowhere,
 )
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Worker:
         self.breakers = Breakers()
         self._stopping = threading.Event()
         self._leases = Leases(inbox)
+        self._starting = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._task: asyncio.Task[None] | None = None
         self._pid = 0
@@ -179,6 +181,8 @@ class Worker:
             return
         for error in settled.hook_errors:
             emit(CommitHookFailed(source=source, event_id=event_id, handler=handler.name, error=repr(error)[:1000]))
+        if emit is nowhere:
+            return
         now = self._inbox.clock()
         emit(
             Handled(
@@ -207,19 +211,24 @@ class Worker:
         """Whether this process has a worker: a fork does not inherit its parent's."""
         if self._pid != os.getpid():
             return False
-        return any(thread.is_alive() for thread in self._threads) or (self._task is not None and not self._task.done())
+        if any(thread.is_alive() for thread in self._threads):
+            return True
+        # A loop that was closed under its task never ends it.
+        task = self._task
+        return task is not None and not task.done() and not task.get_loop().is_closed()
 
     def start(self, threads: int = 1) -> None:
         """Work in *threads* threads of this process."""
-        if self.is_running:
-            return
-        self._forget_parent()
-        self._threads = [
-            threading.Thread(target=self._work, name=f"hooklane-worker-{number}", daemon=True)
-            for number in range(threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        with self._starting:  # the first requests of a process come together, and one worker is enough
+            if self.is_running:
+                return
+            self._forget_parent()
+            self._threads = [
+                threading.Thread(target=self._work, name=f"hooklane-worker-{number}", daemon=True)
+                for number in range(threads)
+            ]
+            for thread in self._threads:
+                thread.start()
 
     def start_task(self) -> None:
         """Work in this event loop."""
