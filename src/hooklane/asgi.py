@@ -20,7 +20,7 @@ class TooLarge(Exception):
 
 
 def app(inbox: Inbox, *, worker: bool = True) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
-    """An ASGI application that answers `POST …/{source}`. In durable mode its worker runs in this process, started
+    """An ASGI application that answers `POST …/{source}`. Its worker runs in this process, started
     after any fork, unless *worker* is false (then run `hooklane inbox worker`).
 
     A framework that mounts it does not tell it when to stop: put `working(inbox)` into the framework's own lifespan.

@@ -23,7 +23,7 @@ METHODS = ["POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
 def router(inbox: Inbox, *, worker: bool = True) -> APIRouter:
     """A router that answers `POST …/{source}` and the providers' handshakes.
 
-    In durable mode its worker runs in this process and starts with the app, unless *worker* is false: then run
+    Its worker runs in this process and starts with the app, unless *worker* is false: then run
     `hooklane inbox worker` beside it.
     """
 

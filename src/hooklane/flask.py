@@ -20,7 +20,7 @@ METHODS = ["POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
 def blueprint(inbox: Inbox, *, name: str = "hooklane", worker: bool = True) -> Blueprint:
     """A blueprint that answers `POST …/<source>` and the providers' handshakes.
 
-    In durable mode its worker is a thread of this process, which starts at the first request and so after any fork;
+    Its worker is a thread of this process, which starts at the first request and so after any fork;
     with *worker* false run `hooklane inbox worker` instead. With Flask-WTF: `csrf.exempt(the blueprint)`.
     """
     made = Blueprint(name, __name__)

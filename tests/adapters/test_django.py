@@ -27,6 +27,15 @@ SECRET = "whsec_of_the_shop"
 @pytest.fixture(params=["sqlite", "postgres"])
 def environment(request, tmp_path):
     url = f"sqlite:///{tmp_path / 'shop.db'}" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    return environment_of(url)
+
+
+@pytest.fixture
+def on_postgres(postgres_url):
+    return environment_of(postgres_url)
+
+
+def environment_of(url):
     return {
         "SHOP_DB": url,
         "DJANGO_SETTINGS_MODULE": "project_settings",
@@ -89,7 +98,12 @@ def test_what_is_promised_in_django_holds_by_its_own_test_runner(environment):
     assert int(re.search(r"Ran (\d+) tests", ended.stderr)[1]) >= 20
 
 
-@pytest.mark.parametrize("options", [(), ("--preload",)], ids=["forked", "preloaded"])
+# On SQLite with children that load the project themselves: test_frameworks.
+@pytest.mark.parametrize(
+    ("environment", "options"),
+    [("sqlite", ["--preload"]), ("postgres", ["--preload"]), ("postgres", [])],
+    indirect=["environment"],
+)
 def test_under_gunicorn_every_process_works_by_itself_and_an_event_counts_once(environment, tmp_path, options):
     assert manage(environment, "migrate", "--run-syncdb").returncode == 0
     child, port = serve({**environment, "SHOP_WORKER": "1"}, tmp_path, *options)
@@ -108,7 +122,8 @@ def test_under_gunicorn_every_process_works_by_itself_and_an_event_counts_once(e
         assert site.state() == {"payments": expected, "notices": expected}
 
 
-def test_the_worker_command_works_until_it_is_told_to_stop(environment, tmp_path):
+def test_the_worker_command_works_until_it_is_told_to_stop(on_postgres, tmp_path):
+    environment = on_postgres
     assert manage(environment, "migrate", "--run-syncdb").returncode == 0
     command = [sys.executable, "-m", "django", "hooklane", "worker", "--threads", "2"]
     child, port = serve(environment, tmp_path)
@@ -123,8 +138,8 @@ def test_the_worker_command_works_until_it_is_told_to_stop(environment, tmp_path
         assert site.state()["payments"] == ["in_1"]
 
 
-def test_a_project_whose_settings_are_wrong_is_told_all_of_it_before_it_serves(environment):
-    ended = manage({**environment, "STRIPE_SECRET": ""}, "check")
+def test_a_project_whose_settings_are_wrong_is_told_all_of_it_before_it_serves(tmp_path):
+    ended = manage({**environment_of(f"sqlite:///{tmp_path}/shop.db"), "STRIPE_SECRET": ""}, "check")
 
     assert ended.returncode == 1
     assert "HOOKLANE: stripe: secret 1 of 1 is empty" in ended.stderr

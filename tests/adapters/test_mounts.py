@@ -21,8 +21,10 @@ import hooklane.asgi
 import hooklane.fastapi
 import hooklane.flask
 from hooklane import Inbox
+from hooklane.core.admission.breaker import BreakerPolicy
 from hooklane.core.profiles import find_profile
 from hooklane.model.clock import wall_now
+from hooklane.testing import Webhooks
 from hooklane.testing.credentials import credentials
 from hooklane.testing.forge import forge
 
@@ -230,3 +232,30 @@ def test_a_chunked_body_is_read_whole_and_no_header_of_the_connection_is_set(fla
     assert chunked.status_code == 200
     assert (large.status_code, endless.status_code) == (413, 413)
     assert "connection" not in large.headers
+
+
+def test_inline_what_an_open_breaker_postponed_is_applied_by_the_worker():
+    """GitHub never comes back: its event is stored, acknowledged, and must not lie there."""
+    inbox = Inbox("memory://", "inline")
+    breaker = BreakerPolicy(calls_min=1, open_ms=200, probes=1)
+    done = threading.Event()
+
+    @inbox.source("github", ["a secret of the hub"], breaker=breaker).on("*")
+    def handler(event, tx):
+        if event.type == "push":
+            raise RuntimeError("down")
+        event.on_commit(done.set)
+
+    app = Flask(__name__)
+    app.register_blueprint(hooklane.flask.blueprint(inbox), url_prefix="/webhooks")
+    with Webhooks(inbox) as webhooks:
+
+        def post(event):
+            request = event.request
+            answer = app.test_client().post("/webhooks/github", data=request.body, headers=list(request.headers))
+            return answer.status_code, answer.headers["hooklane-outcome"]
+
+        assert post(webhooks.github("push"))[0] == 503
+        assert post(webhooks.github("ping")) == (200, "stored")
+        assert done.wait(10)
+    inbox.close()

@@ -173,8 +173,11 @@ class Inbox:
         self.worker.start(threads)
 
     def ensure_worker(self, threads: int = 1) -> None:
-        """Have a worker in this process: a task of the running event loop, or else so many threads."""
-        if self.mode != "durable" or self.worker.is_running:
+        """Have a worker in this process: a task of the running event loop, or else so many threads.
+
+        In inline mode too: what an open breaker postponed, or a crash left to a second handler, was acknowledged.
+        """
+        if self.worker.is_running:
             return
         try:
             asyncio.get_running_loop()

@@ -69,6 +69,7 @@ class Meter:
         self._oldest = Gauge(
             "hooklane_oldest_pending_seconds", "Age of the oldest event that is still owed.", registry=registry
         )
+        self._size = Gauge("hooklane_store_bytes", "Room that the store takes.", registry=registry)
         self._dead = Gauge("hooklane_dead_letters", "Dead letters.", ["side"], registry=registry)
         self._breaker = Gauge(
             "hooklane_breaker_state",
@@ -115,6 +116,7 @@ class Meter:
         ledger = await reads.ledger("default")
         lanes = await reads.lane_counts()
         oldest = await reads.oldest_pending_at()
+        self._size.set(await reads.size_bytes())
         for state in LaneState:
             self._lanes.labels(state).set(lanes.get(state, 0))
         self._backlog.set(sum(ledger.get(state, 0) for state in _OWED))

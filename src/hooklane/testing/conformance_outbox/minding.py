@@ -24,8 +24,8 @@ class Minding(OutboxKit):
 
         assert [OPENED] == list(found) == list(news.health)
         assert [] == list(before.health) == list(quiet.health)
-        assert [OPENED] == list((await owner.load()).health)
-        assert {"ep_a": OPENED} == dict(await store.health())
+        assert list((await owner.load()).health) == [OPENED]
+        assert dict(await store.health()) == {"ep_a": OPENED}
 
     async def test_whoever_writes_a_turn_first_decides_it(self, store: Outbox) -> None:
         await store.save_endpoint(endpoint(), expect=None)
@@ -44,7 +44,7 @@ class Minding(OutboxKit):
 
         again = await store.note_health([OPENED])
 
-        assert [OPENED] == list(again)
+        assert list(again) == [OPENED]
 
     async def test_a_turn_follows_the_one_before_it(self, store: Outbox) -> None:
         await store.save_endpoint(endpoint(), expect=None)
@@ -52,8 +52,8 @@ class Minding(OutboxKit):
         late = replace(OPENED, turn=3, state=BreakerState.CLOSED)
         early = replace(OPENED, turn=1, state=BreakerState.CLOSED)
 
-        assert [OPENED] == list(await store.note_health([late]))
-        assert [OPENED] == list(await store.note_health([early]))
+        assert list(await store.note_health([late])) == [OPENED]
+        assert list(await store.note_health([early])) == [OPENED]
         following = replace(OPENED, turn=2, state=BreakerState.RAMPING, by="w2")
         assert [following] == list(await store.note_health([following]))
 
@@ -65,5 +65,5 @@ class Minding(OutboxKit):
         found = await store.note_health(turns)
 
         assert {"ep_a", "ep_b"} == {one.endpoint_id for one in found}
-        assert ["ep_a"] == list(await store.health("default"))
-        assert ["ep_b"] == list(await store.health("other"))
+        assert list(await store.health("default")) == ["ep_a"]
+        assert list(await store.health("other")) == ["ep_b"]

@@ -246,6 +246,9 @@ class SqliteOutbox(SqliteRecovery):
     async def oldest_pending_at(self, tenant: str | None = None) -> Instant | None:
         return await self._read(counts.oldest_pending_at, tenant)
 
+    async def size_bytes(self) -> int:
+        return await self._read(counts.size_bytes, self.path)
+
 
 def _drive(conn: sqlite3.Connection, flow: PublishFlow[T]) -> T:
     """Run a publish on our own connection; many rows go in by one statement."""
