@@ -83,6 +83,9 @@ def apply(context: Context, arrival: Arrival, handler: Handler, event: Event, ru
 
 
 def _attempt(context: Context, arrival: Arrival, handler: Handler, event: Event, rules: Inline) -> Flow[Outcome]:
+    # An attempt that was undone together with another's leaves nothing behind.
+    event.sent.clear()
+    event.hooks.clear()
     yield Begin(rules.wait_ms)
     try:
         receipt = yield from _within(context, arrival, handler, event, rules)
