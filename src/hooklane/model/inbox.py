@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from hooklane.model.clock import START, Instant
-from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.message import Message, Status
 
 RowId = int | str
@@ -14,6 +13,9 @@ RowId = int | str
 
 OPEN = (Status.PENDING, Status.IN_PROGRESS, Status.FAILED, Status.HELD)
 """Statuses of a handling that is still owed."""
+
+SETTLED = (Status.COMPLETED, Status.STALE, Status.IGNORED, Status.DEAD)
+"""Statuses of a handling that nobody owes any more; a dead one waits for a person."""
 
 _LOUDEST_FIRST = (
     Status.DEAD,
@@ -211,8 +213,3 @@ def overall(own: Status, handlings: Sequence[Status]) -> Status:
     if not handlings:
         return own
     return next(status for status in _LOUDEST_FIRST if status in handlings)
-
-
-def of_tenant(message: Message, tenant: str) -> Message:
-    """*message* in the scope of *tenant*."""
-    return message if message.tenant == tenant else replace(message, tenant=tenant or DEFAULT_TENANT)

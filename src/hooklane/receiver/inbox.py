@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import socket
@@ -14,21 +15,24 @@ from typing import Any, Literal, TypeVar
 from hooklane.core.verify import Handshake, Profile
 from hooklane.errors import ConfigError, StoreError, UsageError, VerificationError
 from hooklane.model.clock import Instant, boot_now, wall_now
-from hooklane.model.inbox import Row, Search
+from hooklane.model.event import DEFAULT_TENANT
+from hooklane.model.inbox import SETTLED, Row, Search
 from hooklane.model.message import Reply, Request, Verdict
+from hooklane.receiver.by_hand import Claim
 from hooklane.receiver.drive import Failpoint, transaction
 from hooklane.receiver.event import Event
 from hooklane.receiver.flows.handle import Context
 from hooklane.receiver.flows.inline import Inline, Outcome, apply, loudest
-from hooklane.receiver.flows.receive import Arrival, receive
+from hooklane.receiver.flows.receive import Arrival
+from hooklane.receiver.keeper import Keeper, Stats, as_search
 from hooklane.receiver.order import Order
 from hooklane.receiver.receipt import Receipt, answer, error_reply
-from hooklane.receiver.runner import Plan, Run, Runner
+from hooklane.receiver.runner import Plan, Run, Runner, Store
 from hooklane.receiver.source import Rules, Source, make_source
 from hooklane.receiver.worker import Worker
 from hooklane.store.inbox import Flow, InboxStore
 from hooklane.store.open_inbox import open_inbox
-from hooklane.telemetry.events import Conflicted, Emit, Received, Refused, nowhere
+from hooklane.telemetry.events import Conflicted, Emit, Pruned, Received, Refused, nowhere
 
 T = TypeVar("T")
 
@@ -70,11 +74,12 @@ class Inbox:
         self.lease_ms = lease_ms
         self.can_send = outbox is not None
         self.context = Context(store=self.store, clock=clock, roll=roll, can_send=self.can_send)
-        self.runner = Runner(self.store, outbox=outbox, failpoint=failpoint)
+        self.runner = Runner(self.store, outbox=outbox, failpoint=failpoint, clock=clock)
         self.worker = Worker(self)
+        self.keeper = Keeper(self)
         self.arrived = threading.Event()
         """Set when something was stored: an in-process worker wakes up."""
-        self._inline = Inline(wait_ms=inline_wait_ms, lease_ms=lease_ms, owner=self.owner)
+        self.inline = Inline(wait_ms=inline_wait_ms, lease_ms=lease_ms, owner=self.owner)
 
     # Sources and handlers
 
@@ -145,10 +150,12 @@ class Inbox:
 
     def _receive(self, source: Source, arrivals: list[Arrival]) -> Plan[Reply]:
         began = time.perf_counter()
+        yield from self.keeper.beat()
         try:
-            if self.mode == "durable":
-                receipts: list[Receipt] = yield Run(receive(self.store, arrivals, self.clock()))
-            else:
+            receipts = self._seen(arrivals)
+            if receipts is None and self.mode == "durable":
+                receipts = yield Store(arrivals)
+            elif receipts is None:
                 receipts = []
                 for arrival in arrivals:
                     receipts.append((yield from self._apply(arrival)))
@@ -156,12 +163,33 @@ class Inbox:
             return self._unavailable(source)
         return self._answer(source, receipts, (time.perf_counter() - began) * 1000)
 
+    def _seen(self, arrivals: list[Arrival]) -> list[Receipt] | None:
+        """Receipts when all of it is known and done: with a single writer a duplicate need not wait for its turn.
+
+        A look, not the truth: what it does not find is decided by the insert.
+        """
+        look = getattr(self.store, "look", None)
+        if look is None:
+            return None
+        receipts: list[Receipt] = []
+        for arrival, known in zip(arrivals, look([arrival.identity for arrival in arrivals]), strict=True):
+            done = known is not None and (
+                self.mode == "durable" or all(each.status in SETTLED for each in known.handlings)
+            )
+            if known is None or not done or known.fingerprint != arrival.message.fingerprint:
+                return None
+            receipts.append(Receipt(message=arrival.message, verdict=Verdict.DUPLICATE, id=known.id))
+        return receipts
+
     def _apply(self, arrival: Arrival) -> Plan[Receipt]:
         """Inline: one handler after the other, each in a transaction of its own."""
         handlers = [] if arrival.standing()[1] is not None else arrival.handlers()
         if not any(handler.wants(arrival.message.type) for handler in handlers):
-            (receipt,) = yield Run(receive(self.store, [arrival], self.clock()))
+            (receipt,) = yield Store([arrival])
             return receipt  # type: ignore[no-any-return]
+        paused_ms = max(self.worker.breakers.open_left_ms(handler) for handler in handlers)
+        if paused_ms:
+            return (yield from self._postpone(arrival, paused_ms))
         outcomes: list[Outcome] = []
         for handler in handlers:
             event = Event(
@@ -174,11 +202,33 @@ class Inbox:
                 can_send=self.can_send,
             )
             began = boot_now()
-            outcome: Outcome = yield Run(apply(self.context, arrival, handler, event, self._inline), handler.is_async)
+            outcome: Outcome = yield Run(apply(self.context, arrival, handler, event, self.inline), handler.is_async)
             if outcome.settled is not None:
                 self.worker.note(handler, event, outcome.settled, boot_now() - began)
             outcomes.append(outcome)
         return loudest(outcomes)
+
+    def _postpone(self, arrival: Arrival, paused_ms: int) -> Plan[Receipt]:
+        """A breaker is open: the sender comes back, or, if it gives up sooner, the event is kept for later."""
+        budget = arrival.source.profile.budget
+        if not budget.retries or budget.window_ms is None or budget.window_ms < paused_ms:
+            (receipt,) = yield Store([arrival])
+            return receipt  # type: ignore[no-any-return]
+        seconds = math.ceil(paused_ms / 1000)
+        return Receipt(message=arrival.message, verdict=Verdict.BUSY, retry_after_s=seconds)
+
+    def claim(
+        self,
+        source: str,
+        event_id: str,
+        payload: bytes | str | dict[str, Any] = b"",
+        *,
+        type: str = "claim",
+        tenant: str = DEFAULT_TENANT,
+        name: str = "claim",
+    ) -> Claim:
+        """Claim an event by hand, in a `with` (or `async with`) block of your own: see `Claim`."""
+        return Claim(self, source, event_id, payload, type=type, tenant=tenant, name=name)
 
     # Working
 
@@ -215,18 +265,40 @@ class Inbox:
 
     def tend(self) -> Plan[None]:
         """What a worker does when there is nothing to handle."""
-        yield from ()
+        return self.keeper.tend()
 
     @property
     def body_bytes_max(self) -> int:
         """The longest body that any source takes: adapters stop reading there."""
         return max((source.rules.body_bytes_max for source in self.sources.values()), default=BODY_BYTES_MAX)
 
-    # Looking
+    # Keeping
+
+    def prune(self) -> Pruned:
+        """Remove what is older than its source's retention; never what is owed, dead, or not old enough yet."""
+        return self.runner.run(self.keeper.prune())
+
+    def replay(self, ids: Any = None, *, handler: str | None = None, shadow: bool = False, **search: Any) -> Any:
+        """Run stored events again: one id, several, or all that match a filter; how many handlings are owed now.
+
+        With *shadow* the handlers run at once in transactions that are rolled back, and what they did is reported.
+        """
+        found = as_search(ids, search)
+        if shadow:
+            return self.runner.run(self.keeper.shadow(found, handler))
+        return self.runner.run(self.keeper.replay(found, handler))
+
+    def skip(self, ids: Any = None, *, note: str, handler: str | None = None, **search: Any) -> int:
+        """Give up dead, failed or held events; a key that waited behind one moves on. How many were."""
+        return self.runner.run(self.keeper.skip(as_search(ids, search), handler, note))
 
     def rows(self, **search: Any) -> list[Row]:
         """Rows that match, oldest first: `source=`, `status=`, `type=`, `key=`, `event_id=`, `handler=`, `limit=` …"""
         return self.runner.run(_one(transaction(self.store.rows(Search(**search)))))
+
+    def stats(self) -> Stats:
+        """How many events are in which status, how old the oldest owed one is, what the breakers say."""
+        return self.runner.run(self.keeper.stats())
 
     # Answers
 
@@ -245,6 +317,8 @@ class Inbox:
                     attempt=message.attempt,
                 )
             )
+            if receipt.verdict is Verdict.DUPLICATE:
+                self.keeper.note_copy(receipt.id)
             if receipt.verdict is Verdict.CONFLICT:
                 self.emit(Conflicted(source=message.source, tenant=message.tenant, event_id=message.event_id))
         self.arrived.set()

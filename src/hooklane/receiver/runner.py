@@ -10,13 +10,16 @@ import asyncio
 import contextvars
 import os
 import threading
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hooklane.errors import UsageError
+from hooklane.model.clock import Instant
 from hooklane.receiver.drive import AsyncDriver, Driver, Failpoint
+from hooklane.receiver.flows.receive import Arrival, receive
+from hooklane.receiver.gather import AsyncGatherer, Gatherer
 from hooklane.store.inbox import Flow, InboxStore
 
 T = TypeVar("T")
@@ -31,17 +34,28 @@ class Run:
     is_async: bool | None = None
 
 
-Plan = Generator[Run, Any, T]
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Store *arrivals*, in one commit with those of others who come at the same time; answers receipts."""
+
+    arrivals: Sequence[Arrival]
+
+
+Plan = Generator[Run | Store, Any, T]
 
 
 class Runner:
     """Runs plans, from sync and from async code."""
 
-    def __init__(self, store: InboxStore, *, outbox: Any, failpoint: Failpoint | None) -> None:
+    def __init__(
+        self, store: InboxStore, *, outbox: Any, failpoint: Failpoint | None, clock: Callable[[], Instant]
+    ) -> None:
         self._store = store
         self._outbox = outbox
         self.failpoint = failpoint
         self._portal = Portal()
+        self._gatherer = Gatherer(lambda arrivals: self.driver().run(receive(store, arrivals, clock())))
+        self._agatherer = AsyncGatherer(lambda arrivals: self.adriver().run(receive(store, arrivals, clock())))
         self._threads: ThreadPoolExecutor | None = None
         self._threads_pid = 0
 
@@ -73,13 +87,21 @@ class Runner:
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
-    def _run(self, step: Run) -> Any:
+    def _run(self, step: Run | Store) -> Any:
+        if isinstance(step, Store):
+            if self._store.capabilities.sync:
+                return self._gatherer.submit(step.arrivals)
+            return self._portal.run(self._agatherer.submit(step.arrivals))
         if step.is_async or not self._store.capabilities.sync:
             return self._portal.run(self.adriver().run(step.flow))
         return self.driver().run(step.flow)
 
-    async def _arun(self, step: Run) -> Any:
+    async def _arun(self, step: Run | Store) -> Any:
         capabilities = self._store.capabilities
+        if isinstance(step, Store):
+            if capabilities.native_async:
+                return await self._agatherer.submit(step.arrivals)
+            return await self._in_thread(self._gatherer.submit, step.arrivals)
         native = capabilities.native_async if step.is_async is None else step.is_async
         if native:
             return await self.adriver().run(step.flow)

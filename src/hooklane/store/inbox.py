@@ -12,7 +12,20 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from hooklane.model.clock import Instant
-from hooklane.model.inbox import Claimed, Count, Gap, Heartbeat, Identity, Known, NewRow, Row, RowId, Search, Track
+from hooklane.model.inbox import (
+    Claimed,
+    Count,
+    Gap,
+    Heartbeat,
+    Identity,
+    Known,
+    NewHandling,
+    NewRow,
+    Row,
+    RowId,
+    Search,
+    Track,
+)
 from hooklane.model.message import Status
 
 T = TypeVar("T")
@@ -196,6 +209,10 @@ class InboxStore(Protocol):
     # Keeping
     def reopen(self, id: RowId, handler: str, *, now: Instant) -> Flow[bool]:
         """Owe a settled or dead handling again, attempts from zero, with a higher fence."""
+        ...
+
+    def attach(self, id: RowId, handling: NewHandling) -> Flow[None]:
+        """Owe a row that is there to one more handler."""
         ...
 
     def settle(self, id: RowId, handler: str, status: Status, note: str, now: Instant) -> Flow[bool]:

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from typing import Any
 
-from hooklane.errors import ConfigError
+from hooklane.errors import ConfigError, UsageError
+from hooklane.store.caller import Dialect
 from hooklane.store.inbox import InboxStore
+from hooklane.store.sql.session import AsyncLender, Lender
+
+EXPECTED = (
+    "a URL (sqlite:///app.db, postgresql://…, memory://), a SQLAlchemy engine or sessionmaker (sync or async), an"
+    " asyncpg, psycopg or psycopg2 pool, a function that makes connections, or an alias of Django's DATABASES"
+)
 
 
 def open_inbox(where: Any) -> InboxStore:
     """The inbox store at *where*."""
     if isinstance(where, str):
-        return _by_url(where)
+        return _by_name(where)
     if hasattr(where, "capabilities") and hasattr(where, "begin"):
         store: InboxStore = where
         return store
-    raise ConfigError([f"an inbox cannot be kept in a {type(where).__module__}.{type(where).__qualname__}"])
+    return _by_kind(where)
 
 
-def _by_url(url: str) -> InboxStore:
-    scheme = url.partition(":")[0]
+def _by_name(name: str) -> InboxStore:
+    scheme = name.partition(":")[0]
     if scheme == "sqlite":
         from hooklane.store.sqlite.database import path_of
         from hooklane.store.sqlite.inbox.store import SqliteInbox
 
-        return SqliteInbox(path_of(url))
+        return SqliteInbox(path_of(name))
     if scheme == "memory":
         from hooklane.store.memory.inbox import MemoryInbox
 
@@ -32,5 +41,76 @@ def _by_url(url: str) -> InboxStore:
     if scheme.partition("+")[0] in ("postgresql", "postgres"):
         from hooklane.store.postgres.inbox.store import by_url
 
-        return by_url(url)
-    raise ConfigError([f"an inbox is kept at sqlite:///…, postgresql://… or memory://, got {scheme}:"])
+        return by_url(name)
+    alias = name.removeprefix("django:") or "default"
+    if scheme == "django" or (":" not in name and "django.db" in sys.modules):
+        from hooklane.store.sql.lenders import DjangoLender
+
+        return _borrowing(_django_dialect(alias), f"Django's {alias!r}", sync=DjangoLender(alias))
+    raise ConfigError([f"an inbox is kept at {EXPECTED}; got {scheme if '://' in name else name!r}"])
+
+
+def _by_kind(where: Any) -> InboxStore:
+    from hooklane.store.sql import lenders
+
+    names = {(cls.__module__.partition(".")[0], cls.__name__) for cls in type(where).__mro__}
+    if ("sqlalchemy", "Engine") in names:
+        return _borrowing(
+            Dialect(where.dialect.name), "the SQLAlchemy engine", sync=lenders.FactoryLender(where.connect)
+        )
+    if ("sqlalchemy", "AsyncEngine") in names:
+        return _borrowing(
+            Dialect(where.dialect.name), "the SQLAlchemy engine", later=lenders.AsyncFactoryLender(where.connect)
+        )
+    if ("sqlalchemy", "sessionmaker") in names:
+        return _borrowing(_bind_dialect(where), "the SQLAlchemy session", sync=lenders.FactoryLender(where))
+    if ("sqlalchemy", "async_sessionmaker") in names:
+        return _borrowing(_bind_dialect(where), "the SQLAlchemy session", later=lenders.AsyncFactoryLender(where))
+    if ("asyncpg", "Pool") in names:
+        return _borrowing(Dialect.POSTGRESQL, "PostgreSQL", later=lenders.AsyncpgPoolLender(where))
+    if ("psycopg_pool", "AsyncConnectionPool") in names:
+        return _borrowing(Dialect.POSTGRESQL, "PostgreSQL", later=lenders.AsyncPoolLender(where))
+    if hasattr(where, "getconn") and hasattr(where, "putconn"):
+        return _borrowing(Dialect.POSTGRESQL, "PostgreSQL", sync=lenders.PoolLender(where))
+    if inspect.iscoroutinefunction(where):
+        return _borrowing(Dialect.POSTGRESQL, "PostgreSQL", later=lenders.AsyncFactoryLender(where))
+    if callable(where):
+        return _borrowing(_made_dialect(where), "the database", sync=lenders.FactoryLender(where))
+    raise ConfigError([f"an inbox is kept at {EXPECTED}; got a {type(where).__module__}.{type(where).__qualname__}"])
+
+
+def _borrowing(
+    dialect: Dialect, what: str, *, sync: Lender | None = None, later: AsyncLender | None = None
+) -> InboxStore:
+    if dialect is Dialect.SQLITE:
+        from hooklane.store.sqlite.inbox.borrowed import VERBS as SQLITE
+        from hooklane.store.sqlite.inbox.borrowed import BorrowedSqliteInbox
+
+        return BorrowedSqliteInbox(SQLITE, what=what, sync=sync, native_async=later)
+    from hooklane.store.postgres.inbox.store import VERBS, PostgresInbox
+
+    return PostgresInbox(VERBS, what=what, sync=sync, native_async=later)
+
+
+def _bind_dialect(maker: Any) -> Dialect:
+    bind = maker.kw.get("bind")
+    if bind is None:
+        raise UsageError("the sessionmaker has no bind: make it with sessionmaker(engine)")
+    return Dialect(bind.dialect.name)
+
+
+def _made_dialect(make: Any) -> Dialect:
+    from hooklane.store.caller import adapt
+
+    connection = make()
+    try:
+        return adapt(connection).dialect
+    finally:
+        connection.close()
+
+
+def _django_dialect(alias: str) -> Dialect:
+    from hooklane.store.caller import adapt
+    from hooklane.store.caller.django import wrapper_of
+
+    return adapt(wrapper_of(alias)).dialect

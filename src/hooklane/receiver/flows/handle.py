@@ -53,6 +53,12 @@ class OutOfTurn(HooklaneError):
 def handle(context: Context, claimed: Claimed, handler: Handler, event: Event) -> Flow[Settled]:
     """Run *handler* on what was claimed, and settle it whatever happens."""
     yield Reached("after_claim")
+    if claimed.attempts > handler.retry.attempts_max:
+        # Every attempt was begun and none was ended: it kills its workers, so it is not begun once more.
+        died = Reject(
+            f"attempts_max: {claimed.attempts - 1} attempts were begun, and the last worker did not come back"
+        )
+        return (yield from fail(context, claimed, handler, died))
     try:
         status = yield from transaction(_apply(context, claimed, handler, event))
     except LeaseLost as lost:

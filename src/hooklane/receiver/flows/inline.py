@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from hooklane.core.admission.copies import Copy, judge_copy
 from hooklane.core.admission.turns import Turn, whose_turn
-from hooklane.errors import StoreBusy, StoreError
+from hooklane.errors import StoreBusy, StoreError, TransactionMisused
 from hooklane.model.clock import Instant
-from hooklane.model.inbox import Claimed, Handling, Known, NewHandling, NewRow
+from hooklane.model.inbox import SETTLED, Claimed, Handling, Known, NewHandling, NewRow
 from hooklane.model.message import Status, Verdict
 from hooklane.receiver.drive import AfterCommit, Begin, Commit, Reached, Rollback, Wait, transaction
 from hooklane.receiver.event import Event
@@ -26,7 +26,6 @@ from hooklane.receiver.source import Handler
 from hooklane.store.inbox import Flow
 
 POLL_MS = 40
-_DONE = (Status.COMPLETED, Status.STALE, Status.IGNORED, Status.DEAD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +134,7 @@ def _again(
     if judge_copy(first=known.fingerprint, second=arrival.message.fingerprint) is Copy.CONFLICT:
         return (yield from judge(store, arrival, known))
     handling = known.of(handler.name)
-    if handling is None or handling.status in _DONE:
+    if handling is None or handling.status in SETTLED:
         return _receipt(arrival, Verdict.DUPLICATE, id=known.id)
     claimed = yield from store.claim_one(known.id, handler.name, owner=rules.owner, now=now, lease_ms=rules.lease_ms)
     if claimed is None:
@@ -198,7 +197,7 @@ def _gap(context: Context, arrival: Arrival, handler: Handler) -> Flow[Outcome]:
 
 def _fail(context: Context, arrival: Arrival, handler: Handler, error: Exception, rules: Inline) -> Flow[Outcome]:
     """T3: the work is rolled back, the message with its error is kept; what the sender is told depends on it."""
-    claimed = yield from transaction(_claim_failed(context, arrival, handler, rules))
+    claimed = yield from transaction(_claim_failed(context, arrival, handler, error, rules))
     if claimed is None:  # another copy got through, or is at it
         return Outcome(_receipt(arrival, Verdict.BUSY, retry_after_s=1))
     settled = yield from fail(context, claimed, handler, error)
@@ -210,7 +209,9 @@ def _fail(context: Context, arrival: Arrival, handler: Handler, error: Exception
     return Outcome(_receipt(arrival, Verdict.BUSY, id=claimed.id, retry_after_s=max(1, seconds)), settled)
 
 
-def _claim_failed(context: Context, arrival: Arrival, handler: Handler, rules: Inline) -> Flow[Claimed | None]:
+def _claim_failed(
+    context: Context, arrival: Arrival, handler: Handler, error: Exception, rules: Inline
+) -> Flow[Claimed | None]:
     store, now = context.store, context.clock()
     (known,) = yield from store.known([arrival.identity])
     if known is None:
@@ -222,6 +223,9 @@ def _claim_failed(context: Context, arrival: Arrival, handler: Handler, rules: I
             return None
     else:
         id = known.id
+        if isinstance(error, TransactionMisused):
+            # The handler committed, and our row with it, as if all were well: that must not stand.
+            yield from store.reopen(id, handler.name, now=now)
     return (yield from store.claim_one(id, handler.name, owner=rules.owner, now=now, lease_ms=rules.lease_ms))
 
 

@@ -154,12 +154,14 @@ def _receive(store: InboxStore, arrivals: Sequence[Arrival], now: Instant) -> Fl
 def guard(store: InboxStore, arrival: Arrival, now: Instant) -> Flow[str | None]:
     """The variant under which the message is kept, or None when it is a duplicate although its id may be new."""
     message = arrival.message
-    if not message.id_signed:
+    by_state = arrival.source.rules.dedup is Dedup.STATE_TOKEN and message.key is not None and arrival.poison is None
+    if not message.id_signed and not by_state:  # a state that returns has the bytes that it had before
         digest = digest_of(message.body)
         earlier = yield from store.remember(message.source, message.tenant, digest, message.event_id, now)
         if earlier is not None:
             return None
-    if arrival.source.rules.dedup is Dedup.STATE_TOKEN and message.key is not None and arrival.poison is None:
+    if by_state:
+        assert message.key is not None
         track = Track(message.source, message.tenant, STATE_HANDLER, message.key)
         generation = yield from store.turn(track, message.event_id)
         return None if generation is None else state_variant(generation)

@@ -279,21 +279,23 @@ class MemoryInbox:
         )
         session.put(tables.rows, id, row)
         for each in new.handlings:
-            message = new.message
-            track = None if each.key is None else Track(message.source, message.tenant, each.handler, each.key)
-            entry = _Entry(
-                new=each,
-                row=id,
-                track=track,
-                status=each.status,
-                due_at=each.due_at,
-                attempts=each.attempts,
-                error=each.error,
-                traceback=each.traceback,
-                settled_at=each.settled_at,
-            )
-            session.put(tables.handlings, (id, each.handler), entry)
+            self._attach(session, row, each)
         return id
+
+    def _attach(self, session: MemorySession, row: Row, new: NewHandling) -> None:
+        message = row.message
+        entry = _Entry(
+            new=new,
+            row=int(row.id),
+            track=None if new.key is None else Track(message.source, message.tenant, new.handler, new.key),
+            status=new.status,
+            due_at=new.due_at,
+            attempts=new.attempts,
+            error=new.error,
+            traceback=new.traceback,
+            settled_at=new.settled_at,
+        )
+        session.put(self.tables.handlings, (int(row.id), new.handler), entry)
 
     @verb
     def known(self, session: MemorySession, identities: Sequence[Identity]) -> list[Known | None]:
@@ -546,6 +548,12 @@ class MemoryInbox:
             return False
         session.change(entry, status=Status.PENDING, due_at=now, attempts=0, fence=entry.fence + 1, settled_at=None)
         return True
+
+    @verb
+    def attach(self, session: MemorySession, id: RowId, handling: NewHandling) -> None:
+        row = self.tables.rows.get(int(id))
+        if row is not None and (int(id), handling.handler) not in self.tables.handlings:
+            self._attach(session, row, handling)
 
     @verb
     def settle(self, session: MemorySession, id: RowId, handler: str, status: Status, note: str, now: Instant) -> bool:

@@ -180,6 +180,9 @@ class SqlInbox:
     def reopen(self, id: RowId, handler: str, *, now: Instant) -> Flow[bool]:
         return bool((yield Sql("reopen", {"row_id": id, "handler": handler, "now": now})))
 
+    def attach(self, id: RowId, handling: NewHandling) -> Flow[None]:
+        yield Sql("attach", handling_params(id, None, handling))
+
     def settle(self, id: RowId, handler: str, status: Status, note: str, now: Instant) -> Flow[bool]:
         params = {"row_id": id, "handler": handler, "status": str(status), "note": without_nul(note), "now": now}
         return bool((yield Sql("settle", params)))
@@ -255,12 +258,11 @@ def row_params(row: NewRow) -> dict[str, Any]:
     }
 
 
-def handling_params(id: RowId, row: NewRow, handling: NewHandling) -> dict[str, Any]:
-    return {
+def handling_params(id: RowId, row: NewRow | None, handling: NewHandling) -> dict[str, Any]:
+    scope = {} if row is None else {"tenant": row.message.tenant, "source": row.message.source}
+    return scope | {
         "row_id": id,
         "handler": handling.handler,
-        "tenant": row.message.tenant,
-        "source": row.message.source,
         "status": handling.status.value,
         "due_at": handling.due_at,
         "attempts": handling.attempts,

@@ -234,6 +234,15 @@ WHERE row_id = :row_id AND handler = :handler
   AND NOT (status = 'in_progress' AND due_at > (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
 RETURNING 1;
 
+-- name: attach
+-- A row that is there is owed to one more handler.
+INSERT INTO hooklane.inbox_handling
+    (row_id, handler, tenant, source, status, due_at, attempts, key, seq, prev_seq, error, traceback, settled_at)
+SELECT r.id, :handler::text, r.tenant, r.source, :status::text, :due_at::bigint, :attempts::bigint, :key::text,
+    :seq::bigint, :prev_seq::bigint, :error::text, :traceback::text, :settled_at::bigint
+FROM hooklane.inbox_row r WHERE r.id = :row_id
+ON CONFLICT (row_id, handler) DO NOTHING;
+
 -- name: settle
 -- Given up by hand.
 UPDATE hooklane.inbox_handling

@@ -187,6 +187,15 @@ SET status = 'pending', due_at = :now, attempts = 0, fence = fence + 1, owner = 
 WHERE row_id = :row_id AND handler = :handler AND NOT (status = 'in_progress' AND due_at > :now)
 RETURNING 1;
 
+-- name: attach
+-- A row that is there is owed to one more handler.
+INSERT INTO hooklane_inbox_handling
+    (row_id, handler, tenant, source, status, due_at, attempts, key, seq, prev_seq, error, traceback, settled_at)
+SELECT r.id, :handler, r.tenant, r.source, :status, :due_at, :attempts, :key, :seq, :prev_seq, :error, :traceback,
+    :settled_at
+FROM hooklane_inbox_row r WHERE r.id = :row_id
+ON CONFLICT (row_id, handler) DO NOTHING;
+
 -- name: settle
 -- Given up by hand.
 UPDATE hooklane_inbox_handling

@@ -8,14 +8,15 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from hooklane.errors import StoreBusy, TransactionMisused
+from hooklane.model.inbox import Identity, Known
 from hooklane.store.inbox import Capabilities
-from hooklane.store.sql.inbox import SqlInbox
-from hooklane.store.sql.queries import Many, Step, queries_of
+from hooklane.store.sql.inbox import SqlInbox, identity_params, known_of
+from hooklane.store.sql.queries import Many, Sql, Step, queries_of
 from hooklane.store.sqlite.database import BUSY_WAIT_MS, connect, errors_named, migrate, migrations_of
 
 _QUERIES = queries_of("hooklane.store.sqlite.inbox")
@@ -64,7 +65,7 @@ class SqliteInbox(SqlInbox):
         if not self._turn.acquire(timeout=max(0.0, wait_ms / 1000)):
             raise StoreBusy(f"{self.path} is held by another transaction of this process")
         try:
-            guarded = self._idle.pop() if self._idle else Guarded(self.path)
+            guarded = self._pop_idle()
             left_ms = max(1, int((deadline - time.monotonic()) * 1000))
             try:
                 with errors_named(self.path):
@@ -91,10 +92,18 @@ class SqliteInbox(SqlInbox):
             raise
         return AsyncSqliteSession(session, self._performers)
 
+    def _pop_idle(self) -> Guarded:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return Guarded(self.path)
+
     @contextlib.contextmanager
     def reading(self) -> Iterator[Callable[[Step], Any]]:
         """Perform reads outside any write transaction: they wait for nobody."""
-        guarded = self._idle.pop() if self._idle else Guarded(self.path)
+        if self._pid != os.getpid():
+            self._start_process()
+        guarded = self._pop_idle()
         try:
             with errors_named(self.path):
                 yield lambda step: perform(guarded.conn, step)
@@ -102,6 +111,11 @@ class SqliteInbox(SqlInbox):
             guarded.conn.close()
             raise
         self._idle.append(guarded)
+
+    def look(self, identities: Sequence[Identity]) -> list[Known | None]:
+        """What is known about each identity, outside any write transaction: for duplicates, who need not wait."""
+        with self.reading() as read:
+            return [known_of(read(Sql("known", identity_params(identity)))) for identity in identities]
 
     def give_back(self, guarded: Guarded, *, clean: bool) -> None:
         """The transaction is over; the next may begin."""

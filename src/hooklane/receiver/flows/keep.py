@@ -1,0 +1,122 @@
+"""What is done with rows that are there: replay, shadow replay, skip, close gaps, prune."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hooklane.core.admission.retention import beat, cutoff
+from hooklane.core.admission.turns import OnGap
+from hooklane.errors import UsageError
+from hooklane.model.clock import Instant
+from hooklane.model.inbox import Gap, Handling, Heartbeat, NewHandling, Row, RowId
+from hooklane.model.message import Status
+from hooklane.receiver.drive import Begin, Handle, Rollback, transaction
+from hooklane.receiver.event import Event
+from hooklane.receiver.failure import text_of
+from hooklane.receiver.flows.handle import Context, document_of, resync, track_of
+from hooklane.receiver.order import InSequence
+from hooklane.receiver.source import Handler
+from hooklane.store.inbox import Flow
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """What a handler would have done with a stored event; everything it wrote was rolled back."""
+
+    id: RowId
+    event_id: str
+    handler: str
+    error: str | None = None
+    sent: int = 0
+
+
+def reopen(context: Context, row: Row, handlers: Sequence[Handler], only: str | None) -> Flow[int]:
+    """Owe *row* to its handlers again, and to those that it was never given to (a new handler, a quarantined row)."""
+    if row.purged:
+        raise UsageError(f"row {row.id} ({row.message.event_id}) cannot be replayed: its payload was purged")
+    return (yield from transaction(_reopen(context, row, handlers, only)))
+
+
+def _reopen(context: Context, row: Row, handlers: Sequence[Handler], only: str | None) -> Flow[int]:
+    now = context.clock()
+    reopened = 0
+    for handler in handlers:
+        if only not in (None, handler.name):
+            continue
+        if any(each.handler == handler.name for each in row.handlings):
+            reopened += yield from context.store.reopen(row.id, handler.name, now=now)
+        elif handler.wants(row.message.type):
+            yield from context.store.attach(row.id, NewHandling(handler=handler.name, due_at=now))
+            reopened += 1
+    return reopened
+
+
+def shadow(context: Context, row: Row, handler: Handler, event: Event) -> Flow[Shadow]:
+    """Run *handler* on a stored event in a transaction that is rolled back, whatever happens."""
+    yield Begin()
+    error: str | None = None
+    try:
+        yield Handle(handler.fn, event)
+    except Exception as raised:
+        error = text_of(raised)
+    finally:
+        yield Rollback()
+    return Shadow(row.id, row.message.event_id, handler.name, error, len(event.sent))
+
+
+def skip(context: Context, row: Row, handling: Handling, handler: Handler | None, note: str) -> Flow[bool]:
+    """Give a handling up by hand; a key that waited behind it moves on."""
+    return (yield from transaction(_skip(context, row, handling, handler, note)))
+
+
+def _skip(context: Context, row: Row, handling: Handling, handler: Handler | None, note: str) -> Flow[bool]:
+    now = context.clock()
+    done = yield from context.store.settle(row.id, handling.handler, Status.IGNORED, f"skipped: {note}", now)
+    if done and handler is not None and isinstance(handler.order, InSequence):
+        place = handler.order.place(row.message, lambda: document_of(row.message))
+        if place is not None:
+            key, seq, prev_seq = place
+            track = track_of(row.message, handler, key)
+            if (yield from context.store.advance(track, prev_seq=prev_seq, seq=seq)):
+                yield from context.store.release(track, seq, now)
+    return done
+
+
+def close_gap(context: Context, gap: Gap, handler: Handler) -> Flow[bool]:
+    """A predecessor never came: go on without it, by the handler's policy. False when the key has moved meanwhile."""
+    return (yield from transaction(_close_gap(context, gap, handler)))
+
+
+def _close_gap(context: Context, gap: Gap, handler: Handler) -> Flow[bool]:
+    order = handler.order
+    assert isinstance(order, InSequence)
+    now = context.clock()
+    if gap.prev_seq <= gap.seq:
+        # Its predecessor was applied, and whoever did it passed it over: it arrived in that very moment.
+        return bool((yield from context.store.release(gap.track, gap.seq, now)))
+    if order.on_gap == OnGap.STOP:
+        return False
+    if order.on_gap == OnGap.RESYNC:
+        yield from resync(order, None, gap.track.key)
+    if not (yield from context.store.advance(gap.track, prev_seq=gap.seq, seq=gap.prev_seq)):
+        return False
+    yield from context.store.release(gap.track, gap.prev_seq, now)
+    return True
+
+
+def heartbeat(context: Context, retention_ms: int) -> Flow[Heartbeat]:
+    """Note that this inbox is alive, and how long it was not."""
+    return (yield from transaction(_heartbeat(context, retention_ms)))
+
+
+def _heartbeat(context: Context, retention_ms: int) -> Flow[Heartbeat]:
+    last = yield from context.store.heartbeat()
+    now = beat(last, context.clock(), retention_ms=retention_ms)
+    yield from context.store.beat(now)
+    return now
+
+
+def prune_before(seen: Heartbeat, now: Instant, *, retention_ms: int, settle_ms: int) -> Instant | None:
+    """Up to when rows of a source may go; None when nothing may."""
+    return cutoff(seen, now, retention_ms=retention_ms, settle_ms=settle_ms)

@@ -1,0 +1,21 @@
+"""The inbox in SQLite on the application's own connections (SQLAlchemy, Django, a factory)."""
+
+from __future__ import annotations
+
+from hooklane.store.caller import Dialect
+from hooklane.store.inbox import Capabilities
+from hooklane.store.sql.borrowed import BorrowedInbox, Verbs
+from hooklane.store.sql.inbox import SqlInbox
+from hooklane.store.sql.queries import queries_of
+
+VERBS = Verbs(
+    dialect=Dialect.SQLITE,
+    queries=queries_of("hooklane.store.sqlite.inbox"),
+    migrations="hooklane.store.sqlite.inbox.migrations",
+    # How durable a commit is, is up to the application's own settings (WAL, synchronous=FULL are ours).
+    capabilities=Capabilities(name="sqlite", atomic=True, durable=True, survives_failover=False, outbox=True),
+)
+
+
+class BorrowedSqliteInbox(SqlInbox, BorrowedInbox):
+    """The tables in a file that the application opens itself."""
