@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
+from bench.crowd import run_crowd
+from bench.hostile import hostile_server
 
 from hooklane.model.exchange import Answer, Result, Target
 from hooklane.sender.egress import EgressGuard
@@ -87,13 +89,19 @@ def nginx() -> Iterator[int]:
             }}
             """
         )
-        server = subprocess.Popen([tool("nginx"), "-p", folder, "-c", str(config)])
+        server = subprocess.Popen([tool("nginx"), "-p", folder, "-c", str(config)], preexec_fn=lambda: pin(-1))
         try:
             wait_for_port(port)
             yield port
         finally:
             server.send_signal(signal.SIGQUIT)
             server.wait(10)
+
+
+def pin(number: int) -> None:
+    """Run on one CPU only: client and server that change places between two CPUs cost up to a third more or less."""
+    cpus = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cpus[number]})
 
 
 def wait_for_port(port: int) -> None:
@@ -154,6 +162,7 @@ async def run_transport(port: int, connections: int, seconds: float) -> Measured
 def speed(seconds: int, rounds: int, connections: int) -> None:
     ratios = []
     with nginx() as port:
+        pin(0)
         for number in range(1, rounds + 1):
             wrk = run_wrk(port, connections, seconds)
             results = {"wrk": wrk}
@@ -182,7 +191,13 @@ def main() -> None:
     options.add_argument("--connections", type=int, default=64)
     options.add_argument("--hostile", type=int, default=1_000)
     chosen = options.parse_args()
+    everywhere = os.sched_getaffinity(0)
     speed(chosen.seconds, chosen.rounds, chosen.connections)
+    os.sched_setaffinity(0, everywhere)
+    if chosen.hostile:
+        with hostile_server() as healthy_port, hostile_server() as hostile_port:
+            crowd = run_crowd(hostile_port, healthy_port, endpoints=chosen.hostile, timeout_ms=5_000, every_ms=2)
+            print(uvloop.run(crowd))
 
 
 if __name__ == "__main__":

@@ -24,13 +24,13 @@ async def test_an_event_is_accepted_with_its_place_in_each_lane(api: Api, endpoi
     first = await api.call("POST", publish_path, body)
     second = await api.call("POST", publish_path, body)
 
-    assert (202, 202) == (first.status, second.status)
+    assert (first.status, second.status) == (202, 202)
     assert {"id", "type", "key", "lanes", "created_at"} == set(first.json)
     assert [{"endpoint": endpoint["id"], "seq": 1}] == first.json["lanes"]
     assert [{"endpoint": endpoint["id"], "seq": 2}] == second.json["lanes"]
     assert first.json["id"].startswith("evt_")
     assert first.json["created_at"].endswith("Z")
-    assert "application/json" == first.headers["content-type"]
+    assert first.headers["content-type"] == "application/json"
 
 
 async def test_an_accepted_event_is_already_in_the_database(api: Api, publish_path: str):
@@ -42,7 +42,7 @@ async def test_an_accepted_event_is_already_in_the_database(api: Api, publish_pa
 async def test_an_event_that_matches_no_endpoint_is_stored_without_lanes(api: Api, publish_path: str):
     answer = await api.call("POST", publish_path, {"type": "a", "data": None})
 
-    assert (202, [], None) == (answer.status, answer.json["lanes"], answer.json["key"])
+    assert (answer.status, answer.json["lanes"], answer.json["key"]) == (202, [], None)
 
 
 async def test_an_event_without_a_key_has_no_place_in_any_order(api: Api, endpoint: dict[str, Any], publish_path: str):
@@ -58,7 +58,7 @@ async def test_the_same_idempotency_key_and_content_is_one_event(api: Api, endpo
     again = await api.call("POST", publish_path, body, {"idempotency-key": "once"})
 
     assert (202, first.json) == (again.status, again.json)
-    assert 1 == len(stored(api.server))
+    assert len(stored(api.server)) == 1
 
 
 async def test_the_same_idempotency_key_with_other_content_is_refused(api: Api, publish_path: str):
@@ -66,8 +66,8 @@ async def test_the_same_idempotency_key_with_other_content_is_refused(api: Api, 
 
     other = await api.call("POST", publish_path, {"type": "a", "data": 2}, {"idempotency-key": "once"})
 
-    assert (422, "idempotency_conflict") == (other.status, other.code)
-    assert 1 == len(stored(api.server))
+    assert (other.status, other.code) == (422, "idempotency_conflict")
+    assert len(stored(api.server)) == 1
 
 
 async def test_an_id_of_the_caller_counts_once(api: Api, publish_path: str):
@@ -76,7 +76,7 @@ async def test_an_id_of_the_caller_counts_once(api: Api, publish_path: str):
     other = await api.call("POST", publish_path, {"type": "a", "data": 2, "id": "mine-1"})
 
     assert ("mine-1", first.json) == (first.json["id"], again.json)
-    assert "idempotency_conflict" == other.code
+    assert other.code == "idempotency_conflict"
 
 
 async def test_a_hundred_posts_of_one_idempotency_key_at_once_are_one_event(api: Api, endpoint: Any, publish_path: str):
@@ -89,8 +89,8 @@ async def test_a_hundred_posts_of_one_idempotency_key_at_once_are_one_event(api:
 
     answers = await asyncio.gather(*(post() for _ in range(100)))
 
-    assert 1 == len({json.loads(body)["id"] for body in answers})
-    assert 1 == len(stored(api.server))
+    assert len({json.loads(body)["id"] for body in answers}) == 1
+    assert len(stored(api.server)) == 1
 
 
 async def test_explicit_endpoints_bypass_their_filters_and_unknown_ones_are_refused(
@@ -103,8 +103,8 @@ async def test_explicit_endpoints_bypass_their_filters_and_unknown_ones_are_refu
     hostile = await api.call("POST", publish_path, {"type": "a", "data": 1, "endpoints": ["a\nb"]})
 
     assert [{"endpoint": narrow["id"], "seq": None}] == chosen.json["lanes"]
-    assert (422, "unknown_endpoint") == (unknown.status, unknown.code)
-    assert "unknown_endpoint" == hostile.code
+    assert (unknown.status, unknown.code) == (422, "unknown_endpoint")
+    assert hostile.code == "unknown_endpoint"
 
 
 BAD_BODIES = {
@@ -160,7 +160,7 @@ async def test_a_bad_body_is_refused_by_name_and_not_stored(
     answer = await api.call("POST", publish_path, body)
 
     assert (status, code) == (answer.status, answer.code)
-    assert [] == stored(api.server)
+    assert stored(api.server) == []
 
 
 GOOD_DATA = [
@@ -185,11 +185,13 @@ GOOD_DATA = [
 async def test_data_is_kept_byte_for_byte(api: Api, publish_path: str, data: bytes):
     answer = await api.call("POST", publish_path, b'{"type":"a","data":%b}' % data)
 
-    assert 202 == answer.status
+    assert answer.status == 202
     assert data == stored(api.server)[0][3]
 
 
-@pytest.mark.parametrize("key", ["a", "ключ", "🙂", "a/b", "a%2Fb", "' ; DROP TABLE event --", "%", "_", "\\", "k" * 255])
+@pytest.mark.parametrize(
+    "key", ["a", "ключ", "🙂", "a/b", "a%2Fb", "' ; DROP TABLE event --", "%", "_", "\\", "k" * 255]
+)
 async def test_any_text_can_be_a_key(api: Api, endpoint: Any, publish_path: str, key: str):
     answer = await api.call("POST", publish_path, {"type": "a", "data": 1, "key": key})
 
@@ -206,7 +208,7 @@ async def test_one_bad_event_never_fails_others_of_the_same_commit(api: Api, end
     api.connection.writer.write(b"".join(post(number) for number in range(10)))
     statuses = [(await api.connection.answer()).status for _ in range(10)]
 
-    assert [202] * 5 + [422] + [202] * 4 == statuses
+    assert statuses == [202] * 5 + [422] + [202] * 4
     assert list(map(str, [0, 1, 2, 3, 4, 6, 7, 8, 9])) == [row[3].decode() for row in stored(api.server)]
 
 
@@ -234,7 +236,7 @@ async def test_a_request_that_arrives_byte_by_byte_is_understood(api: Api, publi
         api.connection.writer.write(bytes([byte]))
         await api.connection.writer.drain()
 
-    assert 202 == (await api.connection.answer()).status
+    assert (await api.connection.answer()).status == 202
 
 
 async def test_a_chunked_body_is_understood(api: Api, publish_path: str):
@@ -243,7 +245,7 @@ async def test_a_chunked_body_is_understood(api: Api, publish_path: str):
 
     answer = await api.call("POST", publish_path, chunks, {"transfer-encoding": "chunked"})
 
-    assert 202 == answer.status
+    assert answer.status == 202
 
 
 async def test_a_client_that_expects_100_gets_it_and_its_answer(api: Api, publish_path: str):
@@ -251,30 +253,30 @@ async def test_a_client_that_expects_100_gets_it_and_its_answer(api: Api, publis
     head, body = request.split(b"\r\n\r\n")
     api.connection.writer.write(head + b"\r\n\r\n")
 
-    assert 100 == (await api.connection.answer()).status
+    assert (await api.connection.answer()).status == 100
     api.connection.writer.write(body)
-    assert 202 == (await api.connection.answer()).status
+    assert (await api.connection.answer()).status == 202
 
 
 async def test_connection_close_is_honoured(api: Api, publish_path: str):
     answer = await api.call("POST", publish_path, {"type": "a", "data": 1}, {"connection": "close"})
 
-    assert (202, "close") == (answer.status, answer.headers["connection"])
+    assert (answer.status, answer.headers["connection"]) == (202, "close")
     assert await api.connection.is_closed()
 
 
 async def test_a_body_over_the_limit_is_refused_and_the_connection_ends(api: Api, publish_path: str):
     answer = await api.call("POST", publish_path, b'{"type":"a","data":"%b"}' % (b"x" * 400_000))
 
-    assert (413, "too_large") == (answer.status, answer.code)
+    assert (answer.status, answer.code) == (413, "too_large")
     assert await api.connection.is_closed()
-    assert [] == stored(api.server)
+    assert stored(api.server) == []
 
 
 async def test_data_over_the_limit_is_refused_though_the_body_is_within(api: Api, publish_path: str):
     answer = await api.call("POST", publish_path, b'{"type":"a","data":"%b"}' % (b"x" * (256 * 1024 - 1)))
 
-    assert (413, "too_large") == (answer.status, answer.code)
+    assert (answer.status, answer.code) == (413, "too_large")
 
 
 async def test_an_endless_chunked_body_is_refused_after_the_limit(api: Api, publish_path: str):
@@ -289,7 +291,7 @@ async def test_an_endless_chunked_body_is_refused_after_the_limit(api: Api, publ
     dripping = asyncio.create_task(drip())
     answer = await api.connection.answer()
 
-    assert (413, "too_large") == (answer.status, answer.code)
+    assert (answer.status, answer.code) == (413, "too_large")
     assert await api.connection.is_closed()
     await asyncio.gather(dripping, return_exceptions=True)
 
@@ -299,7 +301,7 @@ async def test_an_idempotency_key_must_be_printable(api: Api, publish_path: str)
     long = await api.call("POST", publish_path, {"type": "a", "data": 1}, {"idempotency-key": "x" * 256})
     odd = await api.call("POST", publish_path, {"type": "a", "data": 1}, {"idempotency-key": "é"})
 
-    assert ["invalid_idempotency_key"] * 3 == [empty.code, long.code, odd.code]
+    assert [empty.code, long.code, odd.code] == ["invalid_idempotency_key"] * 3
 
 
 async def test_an_event_is_delivered(api: Api, endpoint: dict[str, Any], sink: Sink, publish_path: str):

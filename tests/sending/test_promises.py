@@ -42,6 +42,25 @@ async def test_s1_an_event_is_retried_until_a_2xx_and_a_timeout_is_a_failure(sen
     assert [one.failure or one.status for one in attempts] == [503, "timeout", "reset", 204]
 
 
+async def test_s12_the_log_of_a_failure_shows_request_and_answer_without_secrets(sender, sink):
+    sink.follow([Answer(status=422, body=b"unknown sku")])
+    await sender.endpoint(sink.url("/hooks?token=hidden"), headers=(("Authorization", "Bearer hidden"),))
+
+    event = await sender.publish("order.created", key="order:7")
+    await sender.delivered(event.event_id)
+    failed, delivered = await sender.store.attempts("default", event.event_id)
+
+    request = str(failed.detail["request_head"])
+    assert request.startswith(f"POST {sink.url('/hooks')}\r\n")
+    assert "X-Seq: 1" in request
+    assert "webhook-signature: ***" in request
+    assert str(failed.detail["response_head"]).startswith("HTTP/1.1 422")
+    assert failed.detail["response_body"] == "unknown sku"
+    assert "hidden" not in str(failed)
+    assert sink.requests[0].headers["authorization"] == "Bearer hidden"
+    assert "request_head" not in delivered.detail
+
+
 async def test_s2_a_delivery_carries_its_key_seq_and_id_and_verifies_with_an_independent_package(sender, sink):
     await sender.endpoint(sink.url("/hooks?x=1"))
 

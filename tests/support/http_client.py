@@ -46,15 +46,11 @@ class Connection:
     ) -> None:
         self.writer.close()
 
-    async def call(
-        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
-    ) -> Answer:
+    async def call(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
         self.writer.write(self.request(method, path, body, headers))
         return await self.answer()
 
-    def request(
-        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
-    ) -> bytes:
+    def request(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> bytes:
         data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         fields = {"host": f"127.0.0.1:{self.port}", **self._headers, **(headers or {})}
         if body is not None:

@@ -378,3 +378,14 @@ async def test_a_request_can_be_sent_from_inside_the_callback_of_another() -> No
 
     assert all(isinstance(answer, Answer) for answer in answers)
     assert (peer.accepted, transport.counters.connections_reused, transport.counters.answers) == (1, 49, 50)
+
+
+async def test_a_request_that_ends_before_its_dial_began_gives_its_place_back() -> None:
+    async with serving(answering(OK)) as peer, transporting(connections_max=1) as transport:
+        for number in range(3):
+            result: list[Result] = []
+            transport.send(Target(f"ep_{number}", peer.url()), b"", b"{}", result.append)
+            transport._dialer.abort()  # in the same turn of the loop, before the task's first step
+            assert failures(result) == {(Failure.ABORTED, False)}
+            assert isinstance(await post(transport, peer.url(), endpoint_id=f"ep_{number}"), Answer)
+            # The next one finds no free place but this idle connection's.

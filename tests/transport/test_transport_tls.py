@@ -233,3 +233,44 @@ async def test_two_targets_with_different_authorities_never_share_a_connection()
     assert isinstance(trusted, Answer)
     assert isinstance(other, NoAnswer)
     assert other.failure is Failure.TLS
+
+
+async def test_hostile_answers_over_tls_end_as_they_do_in_plain_and_leave_no_socket() -> None:
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n{}")
+        writer.write(b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while not writer.is_closing():
+            writer.write(b"1000\r\n" + b"x" * 4_096 + b"\r\n")
+            await writer.drain()
+
+    poison = b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno" + OK
+    context = AUTHORITY.server(HOST)
+    async with (
+        serving(lambda _: silent, tls=context) as never,
+        serving(lambda _: endless, tls=context) as flood,
+        serving(answering(poison), tls=context) as stray,
+        serving(answering(b"SSH-2.0-OpenSSH\r\n"), tls=context) as bad,
+        transporting(resolver=resolver()) as transport,
+    ):
+        open_before = sockets_open()
+        results = await asyncio.gather(
+            *(
+                post(
+                    transport,
+                    peer.url(scheme="https", host=HOST),
+                    ca_pem=AUTHORITY.pem,
+                    timeout_ms=800,
+                    endpoint_id=f"ep_{n}",
+                )
+                for peer in (never, flood, stray, bad)
+                for n in range(5)
+            )
+        )
+        for peer in (never, flood, stray, bad):
+            await asyncio.wait_for(peer.all_ended.wait(), 5)
+        await asyncio.sleep(0)
+        open_after = sockets_open()
+
+    ends = [result.status if isinstance(result, Answer) else result.failure for result in results]
+    assert ends == [Failure.TIMEOUT] * 5 + [500] * 10 + [Failure.BAD_RESPONSE] * 5
+    assert open_after <= open_before

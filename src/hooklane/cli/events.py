@@ -60,10 +60,16 @@ def show_one(event: EventId, server: Server = None, db: Db = None, as_json: Json
     fields = ("endpoint", "seq", "state", "attempts", "reason")
     deliveries = [[one[name] for name in fields] for one in found["deliveries"]]
     rows = [
-        (one["started_at"], one["endpoint"], one["attempt"], one["status"] or one["failure"], f"{one['took_ms']:.0f} ms",
-         one["outcome"])
+        (
+            one["started_at"],
+            one["endpoint"],
+            one["attempt"],
+            one["status"] or one["failure"],
+            f"{one['took_ms']:.0f} ms",
+            one["outcome"],
+        )
         for one in tries
-    ]  # fmt: skip
+    ]
     show(
         {**found, "attempts": tries},
         as_json,

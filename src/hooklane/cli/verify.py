@@ -1,9 +1,59 @@
-"""`hooklane verify`: the signature doctor."""
+"""`hooklane verify`: the signature doctor. It reads a request and says why its signature does not fit."""
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
 import typer
+
+from hooklane.cli.exits import CallFailed, Exit
+from hooklane.cli.options import Json
+from hooklane.cli.output import plain, show
+from hooklane.core.profiles import find_profile
+from hooklane.core.verify.explain import explain
+from hooklane.core.verify.httptext import parse_http
+from hooklane.model.clock import Instant, wall_now
 
 
 def add_to(app: typer.Typer) -> None:
-    del app
+    app.command()(verify)
+
+
+def verify(
+    request: Annotated[str, typer.Option("--request", metavar="FILE", help="The raw request; - for stdin.")] = "-",
+    profile: Annotated[str, typer.Option("--profile", help="hooklane, stripe, github, …")] = "hooklane",
+    secret: Annotated[
+        list[str] | None, typer.Option("--secret", help="Repeat for several; HOOKLANE_SECRET by default.")
+    ] = None,
+    url: Annotated[str | None, typer.Option("--url", help="The URL as the provider called it.")] = None,
+    at: Annotated[
+        int | None, typer.Option("--at", help="The time to judge by, in unix seconds; now by default.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether a request's signature fits, and if not, why."""
+    secrets = secret or [one for one in os.environ.get("HOOKLANE_SECRET", "").split(",") if one]
+    if not secrets:
+        raise CallFailed("give the secret with --secret or HOOKLANE_SECRET", Exit.USAGE)
+    now = wall_now() if at is None else Instant(at * 1000)
+    told = explain(parse_http(_read(request)), find_profile(profile), secrets, now, url=url)
+    value = {
+        "accepted": told.accepted,
+        "reason": told.reason,
+        "lines": [{"mark": line.mark.name.lower(), "text": line.text} for line in told.lines],
+    }
+    show(value, as_json, lambda: [plain(str(line)) for line in told.lines])
+    if not told.accepted:
+        raise CallFailed(f"the request would be refused: {told.reason}", Exit.UNHEALTHY)
+
+
+def _read(path: str) -> bytes:
+    if path == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise CallFailed(f"cannot read {path}: {error.strerror}", Exit.USAGE) from None

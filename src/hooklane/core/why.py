@@ -1,11 +1,18 @@
-"""Why does it wait? One sentence for a person, from what is stored and the time."""
+"""Why does it wait? One sentence for any event or lane, from what is stored and the time."""
 
 from __future__ import annotations
 
 from hooklane.model.clock import Instant
+from hooklane.model.endpoint import EndpointState
 from hooklane.model.lane import DeliveryState, LaneState
 
-PAUSED = "the endpoint is paused; nothing is lost and all goes on after resume"
+SAID_CHARS_MAX = 80
+
+_HELD = {
+    EndpointState.PAUSED: "the endpoint is paused; nothing is lost, and all goes on when it is resumed",
+    EndpointState.DISABLED: "the endpoint answered 410 Gone and is disabled; nothing is lost, and all goes on when it"
+    " is resumed",
+}
 
 
 def why_lane(
@@ -20,26 +27,29 @@ def why_lane(
     reason: str | None,
     dead_letter_id: str | None,
     now: Instant,
+    endpoint_state: EndpointState = EndpointState.PAUSED,
+    said: str | None = None,
 ) -> str:
-    """What the lane of *key* is waiting for."""
-    behind = f" {_many(waiting, 'event')} behind it." if waiting else ""
+    """What the lane of *key* is waiting for; *said* is what the endpoint answered last, in its own words."""
+    behind = f"; {_many(waiting, 'event')} behind it {'waits' if waiting == 1 else 'wait'} as well" if waiting else ""
     match state:
         case LaneState.IDLE:
             return f"Nothing waits on {key}: everything up to #{head - 1} is settled."
         case LaneState.PAUSED:
-            return f"#{head} of {key} waits: {PAUSED}.{behind}"
+            return f"#{head} of {key} waits: {_HELD.get(endpoint_state, _HELD[EndpointState.PAUSED])}{behind}."
         case LaneState.BLOCKED:
+            letter = f" ({dead_letter_id})" if dead_letter_id else ""
             return (
-                f"#{head} of {key} is dead after {_many(attempts, 'try', 'tries')} (last: {reason or 'unknown'});"
-                f" nothing moves on {key} until you replay or skip {dead_letter_id or f'#{head}'}.{behind}"
+                f"#{head} of {key} died after {_many(attempts, 'try', 'tries')} (last: {_last(reason, said)});"
+                f" nothing moves on {key} until you replay or skip #{head}{letter}{behind}."
             )
         case LaneState.RETRYING:
             return (
                 f"#{head} of {key} failed {_many(attempts, 'time')} of at most {attempts_max}"
-                f" (last: {reason or 'unknown'}); the next try is {_due(next_at, now)}.{behind}"
+                f" (last: {_last(reason, said)}); the next try is {_due(next_at, now)}{behind}."
             )
         case LaneState.ACTIVE:
-            return f"#{head} of {key} is next to be delivered.{behind}"
+            return f"#{head} of {key} is next to be delivered{behind}."
 
 
 def why_delivery(
@@ -53,38 +63,62 @@ def why_delivery(
     next_at: Instant | None,
     dead_letter_id: str | None,
     now: Instant,
+    endpoint_state: EndpointState = EndpointState.ACTIVE,
+    said: str | None = None,
 ) -> str:
     """What one delivery is waiting for; *lane* is the sentence of the lane in which it stands behind *head*."""
     name = "It" if seq is None else f"#{seq}"
-    last = f"(last: {reason or 'unknown'})"
     match state:
         case DeliveryState.DELIVERED:
             return f"{name} does not wait: it was delivered{_after(attempts)}."
         case DeliveryState.SKIPPED:
-            return f"{name} does not wait: it was skipped and will not be sent."
+            note = f" ({_clip(reason)})" if reason else ""
+            return f"{name} does not wait: it was skipped{note} and will not be sent, unless you replay it."
         case DeliveryState.CANCELLED:
             return f"{name} does not wait: it was cancelled with its endpoint."
         case _ if seq is not None and head is not None and lane is not None and head < seq:
-            return f"#{seq} waits for #{head}: {lane}"
+            return f"#{seq} waits for #{head}; {lane}"
         case _ if lane is not None:
             return lane
         case DeliveryState.DEAD:
-            return f"{name} is dead{_after(attempts)} {last}, until you replay or skip {dead_letter_id}."
+            return (
+                f"{name} died{_after(attempts)} (last: {_last(reason, said)}); it is not tried again until you replay or"
+                f" skip {dead_letter_id}."
+            )
+        case _ if endpoint_state in _HELD:
+            return f"{name} waits: {_HELD[endpoint_state]}."
         case DeliveryState.RETRYING:
-            return f"{name} failed {_many(attempts, 'time')} {last}; the next try is {_due(next_at, now)}."
+            return (
+                f"{name} failed {_many(attempts, 'time')} (last: {_last(reason, said)}); the next try is"
+                f" {_due(next_at, now)}."
+            )
         case DeliveryState.QUEUED | DeliveryState.IN_FLIGHT:
             return f"{name} is about to be delivered."
+
+
+def _last(reason: str | None, said: str | None) -> str:
+    words = _clip(said) if said else ""
+    return f"{reason or 'unknown'} {words!r}" if words else reason or "unknown"
+
+
+def _clip(text: str) -> str:
+    """An excerpt of one line: what an endpoint or a person wrote may hold anything."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return line if len(line) <= SAID_CHARS_MAX else line[: SAID_CHARS_MAX - 1] + "…"
 
 
 def _due(at: Instant | None, now: Instant) -> str:
     if at is None or at <= now:
         return "due now"
     seconds = (at - now) / 1000
-    return f"in {seconds:.1f} s" if seconds < 60 else f"in {int(seconds // 60)} min {int(seconds % 60)} s"
+    if seconds < 60:
+        return f"in {seconds:.1f} s"
+    minutes = int(seconds // 60)
+    return f"in {minutes} min {int(seconds % 60)} s" if minutes < 60 else f"in {minutes // 60} h {minutes % 60} min"
 
 
 def _after(attempts: int) -> str:
-    return f" after {_many(attempts, 'try', 'tries')}" if attempts > 1 else ""
+    return f" after {_many(attempts, 'try', 'tries')}" if attempts else ""
 
 
 def _many(count: int, one: str, more: str | None = None) -> str:

@@ -82,6 +82,8 @@ class Settlement:
     at: Instant
     result: Result | None = field(repr=False)
     """None where the worker died during the attempt, so that nobody saw an answer."""
+    request: bytes = field(default=b"", repr=False)
+    """The head of the request without its secrets, for the log of a failure."""
 
 
 @dataclass(frozen=True, slots=True)

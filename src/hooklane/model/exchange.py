@@ -19,7 +19,9 @@ class Failure(StrEnum):
     ABORTED = "aborted"  # by us, at shutdown or when the lease was lost
 
 
-@dataclass(frozen=True, slots=True)
+# Timings and Answer are not frozen, though nobody changes one: each delivery makes one of each, and frozen ones cost
+# three times as much to make (1.8 µs for the pair, of 12 µs for a whole request).
+@dataclass(slots=True)
 class Timings:
     """Milliseconds from the start of the attempt to the end of each phase; None where it did not happen."""
 
@@ -30,7 +32,7 @@ class Timings:
     first_byte_ms: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answer:
     """Complete response headers arrived, so the outcome is decided; *body* is a best-effort excerpt."""
 

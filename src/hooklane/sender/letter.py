@@ -41,3 +41,22 @@ class Letters:
             event, key=send.key, seq=seq, prev_seq=send.prev_seq, attempt=send.attempt, now=now, signature=signature
         )
         return kept.target, headers, body
+
+    def shown(self, send: Send) -> bytes:
+        """The head of an attempt's request for the log: what anybody may see, without signature and own headers."""
+        endpoint, seq = send.endpoint, None if send.is_loose else send.seq
+        lines = headers_of(
+            send.event,
+            key=send.key,
+            seq=seq,
+            prev_seq=send.prev_seq,
+            attempt=send.attempt,
+            now=send.at,
+            signature=_HIDDEN,
+        )
+        own = b"".join(b"%b: %b\r\n" % (name.encode(), _HIDDEN) for name, _ in endpoint.headers)
+        # Without the query: that is where people put tokens.
+        return b"POST %b\r\n%b%b" % (endpoint.url.partition("?")[0].encode("ascii", "replace"), own, lines)
+
+
+_HIDDEN = b"***"

@@ -23,7 +23,7 @@ from hooklane.core.engine import (
     Settled,
 )
 from hooklane.errors import ConfigError, StoreError
-from hooklane.model.attempt import Send, Settlement, Write
+from hooklane.model.attempt import Delivered, Send, Settlement, Write
 from hooklane.model.clock import FOREVER, Instant, boot_now, wall_now
 from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Timings
 from hooklane.model.lane import Grown, LaneId
@@ -38,6 +38,7 @@ from hooklane.telemetry.deliveries import Fenced, Listener, Queued, Recorded, Se
 COMMIT_MAX = 2_000
 FETCH_LANES_MAX = 256
 RETRY_MS_MAX = 2_000
+CLOCK_SLACK_MS = 100
 
 
 class Relay:
@@ -136,7 +137,11 @@ class Relay:
         return Instant(boot_now() + self._skew)
 
     def set_time(self, store_now: Instant) -> None:
-        self._skew = store_now - boot_now()
+        skew = store_now - boot_now()
+        # The answer was on its way for a while, so small differences mean nothing; followed, they would make waits
+        # a little shorter than the schedule.
+        if abs(skew - self._skew) > CLOCK_SLACK_MS:
+            self._skew = skew
 
     def put(self, *inputs: Input) -> None:
         """Tell the engine; it takes its next turn with everything that gathers until then."""
@@ -200,6 +205,9 @@ class Relay:
         """Make outcomes durable. A failed commit is unknown, not "no": the same one is repeated until it is known."""
         if self._hit is not None:
             self._hit("before_commit")
+        for write in writes:
+            if isinstance(write, Settlement) and not isinstance(write.outcome, Delivered):
+                write.request = self._letters.shown(write.send)
         report = await self._repeat(writes)
         if self._hit is not None:
             self._hit("after_commit")

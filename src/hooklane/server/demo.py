@@ -12,9 +12,12 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hooklane.core.endpoint import faults_of
+from hooklane.core.signing import SECRET_BYTES, new_secret
 from hooklane.errors import StoreError
 from hooklane.model.endpoint import Endpoint, SigningKey
 from hooklane.model.ids import new_id
+from hooklane.receiver.event import Event
+from hooklane.receiver.inbox import Inbox
 from hooklane.sender.draft import draft_of
 from hooklane.server.call import Call, Response, Route, answer
 from hooklane.server.gateway import Gateway
@@ -23,7 +26,9 @@ from hooklane.server.problem import Problem
 MODES = ("ok", "down", "lost_ack")
 KEYS = ("order:1001", "order:1002", "order:1003", "order:1004", "order:1005")
 SHOP, BILLING = "shop", "billing"
-PACE_S = 0.45
+PACE_S = 0.3
+WORK_S = (0.05, 0.7)
+"""A receiver that takes its time, so that a person sees an event in flight."""
 STORY = ("order.created", "order.updated", "payment.settled", "order.shipped")
 
 
@@ -55,6 +60,7 @@ class Demo:
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             key = dict(scope["headers"]).get(b"x-key", b"").decode("ascii", "replace")
+            await asyncio.sleep(self._random.uniform(*WORK_S))
             status = self._trouble(name, key)
             if status is None:
                 await receiver(scope, receive, send)
@@ -89,9 +95,7 @@ class Demo:
                 continue
             step += 1
             data = msgspec.json.encode({"order": step, "amount": self._random.randrange(100, 10_000)})
-            draft = draft_of(
-                STORY[step % len(STORY)], data, now=gateway.now(), key=self._random.choice(KEYS)
-            )
+            draft = draft_of(STORY[step % len(STORY)], data, now=gateway.now(), key=self._random.choice(KEYS))
             try:
                 await gateway.publisher.publish(draft)
             except StoreError:
@@ -125,13 +129,34 @@ class Demo:
         )
 
 
+def receiver(where: str, secret: str) -> Inbox:
+    """The demo's receiver is our own: it verifies, counts once and applies in order."""
+    inbox = Inbox(where, mode="inline")
+    for name in (SHOP, BILLING):
+        source = inbox.source(name, secrets=[secret], profile="hooklane")
+        source.on("*")(_apply)
+    return inbox
+
+
+def _apply(event: Event, tx: object) -> None:
+    """The work of an application would stand here."""
+
+
+async def kept_secret(gateway: Gateway) -> str:
+    """The secret of the demo's endpoints: the same after a restart."""
+    for endpoint in await gateway.store.endpoints():
+        if endpoint.name == f"demo {SHOP}":
+            return endpoint.keys[0].secret
+    return new_secret(gateway.chance(SECRET_BYTES))
+
+
 async def ensure_endpoints(gateway: Gateway, address: str, secret: str) -> None:
     """The demo's endpoints, pointing at where this process listens now."""
     now = gateway.now()
     existing = {endpoint.name: endpoint for endpoint in await gateway.store.endpoints()}
     for name, types in ((SHOP, ()), (BILLING, ("payment.*",))):
         wanted = _endpoint(name, types, f"{address}/in/{name}", secret)
-        old = existing.get(f"demo {name}")
+        old = existing.get(wanted.name)
         if old is None:
             await gateway.store.save_endpoint(replace(wanted, id=new_id("ep", now), created_at=now), expect=None)
         else:

@@ -35,10 +35,13 @@ class AttemptFields(NamedTuple):
 
 
 def attempt_fields(settlement: Settlement) -> AttemptFields:
+    result = settlement.result
+    if isinstance(result, Answer) and isinstance(settlement.outcome, Delivered):  # by far the most
+        return AttemptFields("delivered", result.timings.total_ms, result.status, None, result.outcome, None)
     outcome = _word(settlement)
-    match settlement.result:
+    match result:
         case Answer(status=status, timings=timings, outcome=said) as answer:
-            detail = None if outcome == "delivered" else _detail(settlement, timings, answer.head, answer.body)
+            detail = _detail(settlement, timings, answer.head, answer.body)
             return AttemptFields(outcome, timings.total_ms, status, None, said, detail)
         case NoAnswer(failure=failure, timings=timings, detail=text):
             return AttemptFields(
@@ -71,6 +74,8 @@ def _detail(settlement: Settlement, timings: Timings, head: bytes = b"", body: b
         kept["reason"] = settlement.outcome.reason
     if isinstance(settlement.outcome, Retry):
         kept["next_at"] = settlement.outcome.at
+    if settlement.request:
+        kept["request_head"] = settlement.request.decode("latin-1")
     if head:
         kept["response_head"] = head.decode("latin-1")
     if body:

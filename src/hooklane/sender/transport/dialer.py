@@ -37,30 +37,36 @@ class Dialer:
         self._hub = pool.hub
         self._ca_file = ca_file
         self._context: ssl.SSLContext | None = None if ca_file is None else default_context(ca_file)
-        self._dials: dict[asyncio.Task[None], Exchange] = {}
+        self._dials: dict[asyncio.Task[None], _Dial] = {}
 
     def start(self, exchange: Exchange) -> None:
         """Make a connection for *exchange*; it holds a place in the pool."""
-        task = self._hub.loop.create_task(self._run(exchange), name="dial")
-        exchange.task = task
-        self._dials[task] = exchange
-        task.add_done_callback(self._dials.pop)
+        dial = _Dial(exchange)
+        task = exchange.task = self._hub.loop.create_task(self._run(dial), name="dial")
+        self._dials[task] = dial
+        # Not in the task itself: one that is cancelled before its first step never runs.
+        task.add_done_callback(self._ended)
 
     def abort(self) -> None:
         """Give up every dial under way, each with its request."""
-        for exchange in list(self._dials.values()):
-            exchange.abort()
+        for dial in list(self._dials.values()):
+            dial.exchange.abort()
 
     async def stopped(self) -> None:
         """Returns when no dial is under way."""
         await asyncio.gather(*self._dials, return_exceptions=True)
 
-    async def _run(self, exchange: Exchange) -> None:
-        connection: Connection | None = None
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        dial = self._dials.pop(task)
+        if dial.connection is None or not dial.connection.was_opened:
+            self._pool.not_opened()
+
+    async def _run(self, dial: _Dial) -> None:
+        exchange = dial.exchange
         try:
             address, sock = await self._reach(exchange)
-            connection = Connection(self._pool, exchange, address, sock)
-            await self._establish(connection, sock, exchange)
+            dial.connection = Connection(self._pool, exchange, address, sock)
+            await self._establish(dial.connection, sock, exchange)
         except _Failed as failed:
             exchange.task = None  # it ends by itself
             exchange.fail(failed.failure, failed.detail)
@@ -68,9 +74,6 @@ class Dialer:
             self._hub.loop.call_exception_handler({"message": "a dial failed unexpectedly", "exception": error})
             exchange.task = None
             exchange.fail(Failure.CONNECT, "the connection could not be made")
-        finally:
-            if connection is None or not connection.was_made:
-                self._pool.not_opened()
 
     async def _reach(self, exchange: Exchange) -> tuple[Address, socket.socket]:
         route = exchange.route
@@ -104,10 +107,11 @@ class Dialer:
                 route.vetted = ()
                 self._pool.forget(route)
             raise _Failed(vetted.failure, vetted.detail)
-        if route.vetted is None or set(route.vetted) != set(vetted):
-            route.vetted = vetted
-            return vetted
-        return route.vetted
+        if route.vetted is not None and set(route.vetted) == set(vetted):
+            return route.vetted
+        self._pool.forget(route)
+        route.vetted = vetted
+        return vetted
 
     async def _connect(
         self, exchange: Exchange, destination: Destination, addresses: tuple[Address, ...]
@@ -163,6 +167,14 @@ class Dialer:
         if self._context is None:
             self._context = default_context(self._ca_file)
         return self._context
+
+
+class _Dial:
+    """A connection in the making."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.connection: Connection | None = None
 
 
 class _Failed(Exception):

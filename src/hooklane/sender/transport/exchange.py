@@ -7,7 +7,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from hooklane.model.exchange import Failure, NoAnswer, Result, Timings
+from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Timings
 from hooklane.sender.transport.wheel import Expiring
 
 if TYPE_CHECKING:
@@ -99,7 +99,13 @@ class Exchange:
         hub = self._hub
         if self.slot is not None:  # disarmed by hand: this runs for every request
             self.slot.discard(self)
-        hub.ended(result)
+        hub.in_flight -= 1
+        if isinstance(result, Answer):
+            hub.counters.answers += 1
+        else:
+            hub.counters.failures[result.failure] += 1
+        if hub.in_flight == 0:
+            hub.wake_drained()
         try:
             self.done(result)
         except Exception as error:

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 
-from hooklane.model.exchange import Answer, Failure, Result
+from hooklane.model.exchange import Failure
 from hooklane.sender.transport.wheel import DeadlineWheel
 
 
@@ -35,14 +35,9 @@ class Hub:
         self.in_flight = 0
         self._drained: asyncio.Event | None = None
 
-    def ended(self, result: Result) -> None:
-        """One request less is under way."""
-        self.in_flight -= 1
-        if isinstance(result, Answer):
-            self.counters.answers += 1
-        else:
-            self.counters.failures[result.failure] += 1
-        if self._drained is not None and self.in_flight == 0:
+    def wake_drained(self) -> None:
+        """The last request has ended."""
+        if self._drained is not None:
             self._drained.set()
 
     async def drained(self) -> None:

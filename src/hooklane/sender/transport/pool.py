@@ -34,6 +34,7 @@ class Pool:
         self.hub = hub
         self.connections: set[Connection] = set()
         self.waiting: deque[Exchange] = deque()
+        self._idle: dict[Connection, None] = {}  # the one that is idle longest first
         self._max = connections_max
         self._taken = 0
         self._dial = dial
@@ -53,7 +54,7 @@ class Pool:
         idle = exchange.route.idle
         while idle:
             connection = idle.pop()  # the one used last: the others may then grow old and go
-            connection.is_idle = False
+            del self._idle[connection]
             if connection.is_fresh(now):
                 self.hub.counters.connections_reused += 1
                 connection.begin(exchange)
@@ -83,7 +84,7 @@ class Pool:
         if now >= connection.usable_until or connection.address not in (route.vetted or ()):
             connection.drop()
             return
-        connection.is_idle = True
+        self._idle[connection] = None
         route.idle.append(connection)
         if self.waiting:
             # Not from here: this runs inside the reading of an answer, before its caller was told.
@@ -102,9 +103,8 @@ class Pool:
 
     def forget(self, route: Route) -> None:
         """No idle connection of *route* is used again: its addresses are not what they were."""
-        while route.idle:
-            connection = route.idle.pop()
-            connection.is_idle = False
+        for connection in list(route.idle):
+            self._unlist(connection)
             connection.drop()
 
     async def close(self) -> None:
@@ -119,16 +119,16 @@ class Pool:
             await self._emptied.wait()
 
     def _evict(self) -> bool:
-        for connection in self.connections:
-            if connection.is_idle:
-                self.gone(connection)  # its place is free now, not only when the loop has closed it
-                connection.drop()
-                return True
-        return False
+        if not self._idle:
+            return False
+        connection = next(iter(self._idle))
+        self.gone(connection)  # its place is free now, not only when the loop has closed it
+        connection.drop()
+        return True
 
     def _unlist(self, connection: Connection) -> None:
-        if connection.is_idle:
-            connection.is_idle = False
+        if connection in self._idle:
+            del self._idle[connection]
             connection.route.idle.remove(connection)
 
     def _pump(self) -> None:
@@ -145,7 +145,7 @@ class Pool:
     def _sweep(self) -> None:
         """Once a second: what was idle too long is closed."""
         now = self.hub.clock()
-        for connection in [one for one in self.connections if one.is_idle and not one.is_fresh(now)]:
+        for connection in [one for one in self._idle if not one.is_fresh(now)]:
             self._unlist(connection)
             connection.drop()
         self._sweeper = self.hub.loop.call_later(_SWEEP_S, self._sweep) if self.connections else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hooklane.sender.transport.limits import HEAD_BYTES_KEPT, HINT_CHARS_MAX, IDLE_S_MAX
 
@@ -25,8 +25,7 @@ def could_be_http(data: bytes | bytearray) -> bool:
     return data[: len(PREFIX)] == PREFIX[: len(data)] and (line_end < 0 or data[line_end - 1] == 0x0D)
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(NamedTuple):
     """What an accepted head says to us."""
 
     status: int

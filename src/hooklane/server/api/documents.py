@@ -87,4 +87,13 @@ def _operation(route: Route) -> dict[str, Any]:
     return operation
 
 
-ROUTES = (Route(method="GET", path="/api/openapi.json", run=openapi, summary="This description.", tag="documents", needs=Access.NOTHING),)
+ROUTES = (
+    Route(
+        method="GET",
+        path="/api/openapi.json",
+        run=openapi,
+        summary="This description.",
+        tag="documents",
+        needs=Access.NOTHING,
+    ),
+)

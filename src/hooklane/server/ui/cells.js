@@ -12,7 +12,7 @@ export const WORDS = {
 };
 
 const BEFORE = 5;
-const AFTER = 9;
+const AFTER = 6;
 
 /** The cells round the head: [{seq, state}], and how many more stand in line. `settled` knows what was skipped. */
 export function cellsOf(lane, settled = new Map(), before = BEFORE, after = AFTER) {

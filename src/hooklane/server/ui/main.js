@@ -85,6 +85,7 @@ function totals(overview) {
   for (const name of TOTALS) {
     const count = name === "queued" ? (overview.ledger.queued ?? 0) + (overview.ledger.in_flight ?? 0) : overview.ledger[name] ?? 0;
     write(list.querySelector(`[data-total=${name}] dd`), count.toLocaleString("en"));
+    list.querySelector(`[data-total=${name}]`).classList.toggle("some", count > 0);
   }
 }
 

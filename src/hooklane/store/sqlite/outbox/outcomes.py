@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from hooklane.model.attempt import Cancel, Dead, Delivered, Gone, Retry, Settlement, Start, Write
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.ids import dead_letter_id
@@ -14,13 +16,20 @@ from hooklane.store.codec import attempt_fields, decode_endpoint
 from hooklane.store.outbox import CommitReport
 from hooklane.store.sqlite.outbox.endpoints import write_endpoint
 from hooklane.store.sqlite.outbox.leases import store_now
+from hooklane.store.sqlite.rows import Insert, Row
 
-_ACK = """
-INSERT INTO hooklane_lane (lane_id, tenant, head, acked, since) VALUES (:lane_id, :tenant, :seq + 1, :seq, :at)
+NO_EPOCH = -1
+_encode = msgspec.json.Encoder().encode
+
+_ACK = Insert(
+    "hooklane_lane",
+    ("lane_id", "tenant", "head", "acked", "since"),
+    """
 ON CONFLICT (lane_id) DO UPDATE SET head = excluded.head, acked = excluded.acked, state = 'active', attempts = 0,
     next_at = 0, reason = NULL, since = excluded.since
 WHERE hooklane_lane.head < excluded.head
-"""
+""",
+)
 # A repeat of the same write finds its own traces and changes nothing; a recovery in between has bumped rev.
 _HOLD = """
 INSERT INTO hooklane_lane (lane_id, tenant, head, state, attempts, next_at, reason, since)
@@ -64,33 +73,43 @@ _START_LOOSE = """
 UPDATE hooklane_loose SET attempts = :attempt WHERE n = -:lane_id AND rev = :rev AND attempts <= :attempt
     AND state IN ('queued', 'retrying') RETURNING 1
 """
-_LOG = """
-INSERT INTO hooklane_attempt
-    (lane_id, seq, started_at, attempt, tenant, took_ms, outcome, status, failure, said, detail)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+_LOG = Insert(
+    "hooklane_attempt",
+    (
+        *("lane_id", "seq", "started_at", "attempt", "tenant", "took_ms"),
+        *("outcome", "status", "failure", "said", "detail"),
+    ),
+    "ON CONFLICT DO NOTHING",
+)
+# Asked about the partitions of this commit only, and answered with those that are lost: almost always none.
+_FENCED = """
+SELECT CAST(asked.key AS INTEGER) FROM json_each(?) asked WHERE NOT EXISTS (
+    SELECT 1 FROM hooklane_part WHERE pid = CAST(asked.key AS INTEGER) AND owner = ? AND epoch = asked.value)
 """
 
 
 def commit(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
-    held = dict(conn.execute("SELECT pid, epoch FROM hooklane_part WHERE owner = ?", (worker,)).fetchall())
     touched = {_pid_of(write) for write in writes}
-    fenced = frozenset(pid for pid in touched if pid not in held or held[pid] != epochs.get(pid))
+    claimed = _encode({pid: epochs.get(pid, NO_EPOCH) for pid in touched})
+    fenced = frozenset(pid for (pid,) in conn.execute(_FENCED, (claimed, worker)).fetchall())
     stale: set[LaneId] = set()
-    acks, log = [], []
+    acks: list[Row] = []
+    log: list[Row] = []
     for write in writes:
-        if _pid_of(write) in fenced:
+        if fenced and _pid_of(write) in fenced:
             continue
         if isinstance(write, Settlement):
-            if isinstance(write.outcome, Delivered) and not write.send.is_loose:
-                acks.append(_params(write))
+            send = write.send
+            if isinstance(write.outcome, Delivered) and not send.is_loose:
+                acks.append((send.lane_id, send.event.tenant, send.seq + 1, send.seq, write.at))
             elif not _settle(conn, write):
-                stale.add(write.send.lane_id)
+                stale.add(send.lane_id)
                 continue
             log.append(_log_row(write))
         elif not (_start(conn, write) if isinstance(write, Start) else _cancel(conn, write)):
             stale.add(write.lane_id)
-    conn.executemany(_ACK, acks)
-    conn.executemany(_LOG, log)
+    _ACK.run(conn, acks)
+    _LOG.run(conn, log)
     return CommitReport(store_now(conn), fenced, frozenset(stale))
 
 
@@ -218,18 +237,8 @@ def _tenant_of(conn: sqlite3.Connection, lane_id: LaneId) -> str:
     return str(row[0])
 
 
-def _log_row(settlement: Settlement) -> tuple[object, ...]:
-    send, fields = settlement.send, attempt_fields(settlement)
-    return (
-        send.lane_id,
-        send.seq,
-        send.at,
-        send.attempt,
-        send.event.tenant,
-        fields.took_ms,
-        fields.outcome,
-        fields.status,
-        fields.failure,
-        fields.said,
-        fields.detail,
-    )
+def _log_row(settlement: Settlement) -> Row:
+    send = settlement.send
+    outcome, took_ms, status, failure, said, detail = attempt_fields(settlement)
+    where = (send.lane_id, send.seq, send.at, send.attempt, send.event.tenant)
+    return (*where, took_ms, outcome, status, failure, said, detail)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -14,8 +14,10 @@ from hooklane.model.lane import Grown, Place
 from hooklane.store.caller.flow import Flow, Rows, Statement
 from hooklane.store.codec import decode_endpoint
 from hooklane.store.outbox import Draft, Placer, Published, PublishReport, Refused, Stamp
+from hooklane.store.sqlite.rows import Insert, Row, Upsert
 
 T = TypeVar("T")
+_encode = msgspec.json.Encoder().encode
 
 _ENDPOINT_REV = Statement("SELECT value FROM hooklane_counter WHERE name = 'endpoint'")
 _ENDPOINTS = Statement("SELECT doc FROM hooklane_endpoint ORDER BY id")
@@ -27,28 +29,26 @@ VALUES (:tenant, :name, :digest, :event_n, :at) ON CONFLICT DO NOTHING RETURNING
 _FREE_NAME = "DELETE FROM hooklane_idempotency WHERE tenant = :tenant AND name = :name"
 _WHO_HAS_NAME = "SELECT digest, event_n FROM hooklane_idempotency WHERE tenant = :tenant AND name = :name"
 _EVENT = "SELECT id, type, key, created_at, stamps FROM hooklane_event WHERE n = :n"
-_GROW_LANE = """
-INSERT INTO hooklane_lane_tail (tenant, endpoint_id, key, pid, tail) VALUES (:tenant, :endpoint, :key, :pid, :many)
-ON CONFLICT (endpoint_id, key) DO UPDATE SET tail = tail + excluded.tail RETURNING lane_id, tail
-"""
-_ADD_EVENT = """
-INSERT INTO hooklane_event (n, tenant, id, type, key, data, created_at, replay_of, stamps)
-VALUES (:n, :tenant, :id, :type, :key, :data, :created_at, :replay_of, :stamps)
-"""
-_ADD_LANE_EVENT = """
-INSERT INTO hooklane_lane_event (tenant, lane_id, seq, event_n) VALUES (:tenant, :lane_id, :seq, :event_n)
-"""
-_ADD_LOOSE = """
-INSERT INTO hooklane_loose (n, tenant, endpoint_id, pid, event_n) VALUES (:n, :tenant, :endpoint, :pid, :event_n)
-"""
+_GROW = Upsert(
+    "hooklane_lane_tail",
+    ("tenant", "endpoint_id", "key", "pid", "tail"),
+    "ON CONFLICT (endpoint_id, key) DO UPDATE SET tail = tail + excluded.tail",
+    keys=("endpoint_id", "key"),
+    returning=("lane_id", "tail"),
+)
+_ADD_EVENTS = Insert(
+    "hooklane_event", ("n", "tenant", "id", "type", "key", "data", "created_at", "replay_of", "stamps")
+)
+_ADD_LANE_EVENTS = Insert("hooklane_lane_event", ("tenant", "lane_id", "seq", "event_n"))
+_ADD_LOOSE = Insert("hooklane_loose", ("n", "tenant", "endpoint_id", "pid", "event_n"))
 
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """One statement for many rows of parameters; it returns nothing."""
+    """Rows that go in together; what comes back, if anything, is a row for each."""
 
-    sql: str
-    rows: Sequence[Mapping[str, Any]]
+    insert: Insert
+    rows: Sequence[Row]
 
 
 PublishFlow = Generator[Statement | Many, Rows, T]
@@ -147,53 +147,37 @@ def _stamp(accepted: Sequence[_Accepted], next_loose: int) -> PublishFlow[list[G
             if place.key is not None:
                 many[place] = many.get(place, 0) + 1
                 tenants[place] = one.draft.event.tenant
-    heads: dict[Place, list[int]] = {}
     # In sorted order, so that two publishers never wait for each other crosswise.
-    for place in sorted(many, key=lambda place: (place.endpoint_id, place.key or "")):
-        where = {"tenant": tenants[place], "endpoint": place.endpoint_id, "key": place.key, "pid": place.pid}
-        ((lane_id, tail),) = yield Statement(_GROW_LANE, {**where, "many": many[place]})
-        heads[place] = [lane_id, tail - many[place] + 1]
+    lanes = sorted(many, key=lambda place: (place.endpoint_id, place.key or ""))
+    tails = yield Many(_GROW, [(tenants[lane], lane.endpoint_id, lane.key, lane.pid, many[lane]) for lane in lanes])
+    heads = {lane: [lane_id, tail - many[lane] + 1] for lane, (lane_id, tail) in zip(lanes, tails, strict=True)}
     grown: list[Grown] = []
-    events, lane_events, loose = [], [], []
+    events: list[Row] = []
+    lane_events: list[Row] = []
+    loose: list[Row] = []
     for one in accepted:
         event, n = one.draft.event, one.n
+        tenant = event.tenant
         for place in one.places:
             if place.key is None:
                 lane_id, seq = -next_loose, 1
                 one.stamps.append((place.endpoint_id, lane_id, None))
-                loose.append(
-                    {
-                        "n": next_loose,
-                        "tenant": event.tenant,
-                        "endpoint": place.endpoint_id,
-                        "pid": place.pid,
-                        "event_n": n,
-                    }
-                )
+                loose.append((next_loose, tenant, place.endpoint_id, place.pid, n))
                 next_loose += 1
             else:
                 head = heads[place]
                 lane_id, seq = head
                 head[1] += 1
                 one.stamps.append((place.endpoint_id, lane_id, seq))
-                lane_events.append({"tenant": event.tenant, "lane_id": lane_id, "seq": seq, "event_n": n})
+                lane_events.append((tenant, lane_id, seq, n))
             grown.append(Grown(lane_id, place.pid, place.endpoint_id, place.key, seq, event))
+        stamps = _encode(one.stamps)
         events.append(
-            {
-                "n": n,
-                "tenant": event.tenant,
-                "id": event.id,
-                "type": event.type,
-                "key": event.key,
-                "data": event.data,
-                "created_at": event.created_at,
-                "replay_of": event.replay_of,
-                "stamps": msgspec.json.encode(one.stamps),
-            }
+            (n, tenant, event.id, event.type, event.key, event.data, event.created_at, event.replay_of, stamps)
         )
-    for sql, rows in ((_ADD_EVENT, events), (_ADD_LANE_EVENT, lane_events), (_ADD_LOOSE, loose)):
-        if rows:
-            yield Many(sql, rows)
+    yield Many(_ADD_EVENTS, events)
+    yield Many(_ADD_LANE_EVENTS, lane_events)
+    yield Many(_ADD_LOOSE, loose)
     return grown
 
 
@@ -215,9 +199,11 @@ def singly(flow: PublishFlow[T]) -> Flow[T]:
         wanted = next(flow)
         while True:
             if isinstance(wanted, Many):
+                rows: list[Sequence[Any]] = []
                 for row in wanted.rows:
-                    yield Statement(wanted.sql, row)
-                wanted = flow.send(())
+                    params = dict(zip(wanted.insert.columns, row, strict=True))
+                    rows.extend((yield Statement(wanted.insert.single, params)))
+                wanted = flow.send(rows)
             else:
                 wanted = flow.send((yield wanted))
     except StopIteration as end:

@@ -243,8 +243,8 @@ def _drive(conn: sqlite3.Connection, flow: PublishFlow[T]) -> T:
             match wanted:
                 case Statement(sql=sql, params=params):
                     rows = conn.execute(sql, params).fetchall()
-                case Many(sql=sql, rows=many):
-                    conn.executemany(sql, many)
+                case Many(insert=insert, rows=many):
+                    rows = insert.run(conn, many)
             wanted = flow.send(rows)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]

@@ -1,0 +1,385 @@
+"""What must hold in every history of the sender, whoever made it: the simulator, or real processes under faults.
+
+Call one method per thing that happened, in the order in which it happened. The checker keeps its own books and shares
+no code with the engine or a store, so that it cannot make their mistakes. Numbers and names are those of the design:
+
+     1 stamp               5 durable order       9 one owner per epoch  13 bounded attempts  17 identity
+     2 accept is final     6 ack needs a 2xx    10 one in flight        14 dup has a reason  18 skip is explicit
+     3 first-ack order     7 head is monotone   11 zombies not ahead    15 late copies old   19 progress
+     4 send order          8 epoch fence        12 dead means stopped   16 backoff
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+NAMES = {
+    1: "stamp",
+    2: "accept is final",
+    3: "first-ack order",
+    4: "send order",
+    5: "durable order",
+    6: "ack needs a 2xx",
+    7: "head is monotone",
+    8: "epoch fence",
+    9: "one owner per epoch",
+    10: "one in flight",
+    11: "zombies are never ahead",
+    12: "dead means stopped",
+    13: "bounded attempts",
+    14: "duplicates need a reason",
+    15: "late copies are old",
+    16: "backoff",
+    17: "identity",
+    18: "skip is explicit",
+    19: "progress",
+    20: "isolation",
+    21: "takeover",
+    22: "recovery",
+}
+KEEP_MAX = 100
+"""So many violations are kept in words; the rest is only counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A promise that was broken."""
+
+    number: int
+    detail: str
+
+    @property
+    def name(self) -> str:
+        return NAMES[self.number]
+
+    def __str__(self) -> str:
+        return f"{self.number} {self.name}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the checker must know of a lane's endpoint."""
+
+    attempts_max: int
+    backoff_ms: int
+    backoff_cap_ms: int
+    skips_dead: bool = False
+
+
+class _Book:
+    """What is known of one lane."""
+
+    __slots__ = (
+        "blocked",
+        "digests",
+        "due",
+        "excused",
+        "failures",
+        "flying",
+        "head",
+        "ids",
+        "landed",
+        "next_at",
+        "pid",
+        "rules",
+        "settled",
+        "skipped",
+        "tried",
+    )
+
+    def __init__(self, pid: int, rules: Rules) -> None:
+        self.pid = pid
+        self.rules = rules
+        self.ids: list[str] = []
+        self.digests: dict[int, int] = {}
+        self.head = 1
+        """The durable head: everything below it is acked, skipped or cancelled."""
+        self.blocked = False
+        self.failures = self.tried = 0
+        self.next_at = 0
+        self.due = self.settled = 0.0
+        """The true times before which the next attempt would be early, and at which the last one ended."""
+        self.landed: dict[int, int] = {}
+        """By seq: the epoch under which the receiver said 2xx, until that is durable."""
+        self.excused: set[int] = set()
+        self.skipped: set[int] = set()
+        self.flying: dict[tuple[str, int], int] = {}
+
+    def advance(self, seq: int) -> None:
+        self.head = seq + 1
+        self.blocked = False
+        self.failures = self.tried = self.next_at = 0
+        self.landed.pop(seq, None)
+        self.excused.discard(seq)
+
+
+class Invariants:
+    """The books of one history and what was found wrong with it."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """*clock* shows the true time in milliseconds, which those who are watched may not know."""
+        self.violations: list[Violation] = []
+        self._clock = clock
+        self.counts: Counter[int] = Counter()
+        self._books: dict[int, _Book] = {}
+        self._owners: dict[int, tuple[str, int]] = {}
+        self._unclean: dict[int, int] = {}
+
+    def broken(self, number: int, detail: str) -> None:
+        """Take note of a violation; also for checks that are made elsewhere."""
+        self.counts[number] += 1
+        if len(self.violations) < KEEP_MAX:
+            self.violations.append(Violation(number, detail))
+
+    # --- the publisher ---
+
+    def accepted(self, lane: int, pid: int, seq: int, event_id: str, rules: Rules) -> None:
+        """The store made a publish durable."""
+        book = self._books.get(lane)
+        if book is None:
+            book = self._books[lane] = _Book(pid, rules)
+        if seq != len(book.ids) + 1:
+            self.broken(1, f"lane {lane}: seq {seq} was stamped after {len(book.ids)}")
+        book.ids.append(event_id)
+
+    # --- ownership ---
+
+    def owned(self, pid: int, worker: str, epoch: int, *, unclean: bool) -> None:
+        """A partition changed hands in the store."""
+        before = self._owners.get(pid)
+        if before is not None and epoch <= before[1]:
+            self.broken(9, f"partition {pid}: epoch {epoch} of {worker} after epoch {before[1]} of {before[0]}")
+        self._owners[pid] = (worker, epoch)
+        if unclean:
+            self._unclean[pid] = epoch
+
+    # --- the wire ---
+
+    def sent(
+        self, worker: str, epoch: int, lane: int, seq: int, attempt: int, at: int, event_id: str, digest: int
+    ) -> None:
+        """A worker sent a delivery, at its own idea of the time."""
+        book = self._books[lane]
+        who = (worker, epoch)
+        self._identify(book, lane, seq, event_id, digest)
+        flying = book.flying[who] = book.flying.get(who, 0) + 1
+        if flying > 1:
+            self.broken(10, f"lane {lane}: {worker} sent {seq} while another was in flight")
+        head = book.head
+        if self._owners.get(book.pid) != who:
+            if seq > head:
+                self.broken(11, f"lane {lane}: {worker}, who does not own it, sent {seq} at head {head}")
+            return
+        if seq > head:
+            self.broken(4, f"lane {lane}: {worker} sent {seq} at head {head}")
+        elif seq < head:
+            self.broken(5, f"lane {lane}: {worker} sent {seq} again at head {head}")
+        if book.blocked:
+            self.broken(12, f"lane {lane}: {worker} sent {seq} while the head is dead")
+        # Only what is early by both clocks is early: that of a store may have been set back meanwhile.
+        if at < book.next_at and self._clock() < book.due:
+            self.broken(16, f"lane {lane}: {worker} sent {seq} at {at}, {book.next_at - at} ms before its time")
+        landed = book.landed.get(seq)
+        if landed is not None and seq not in book.excused and self._unclean.get(book.pid, -1) <= landed:
+            self.broken(14, f"lane {lane}: {worker} sent {seq} again (attempt {attempt}) though it knew of its 2xx")
+
+    def unanswered(self, lane: int, seq: int) -> None:
+        """The sender saw no answer to an attempt, so that another one is excused."""
+        self._books[lane].excused.add(seq)
+
+    def settled(self, worker: str, epoch: int, lane: int) -> None:
+        """An attempt ended for its sender, one way or another."""
+        book = self._books[lane]
+        book.flying[worker, epoch] -= 1
+        book.settled = self._clock()
+
+    def arrived(self, lane: int, seq: int, event_id: str, digest: int) -> None:
+        """A copy reached the receiver."""
+        book = self._books[lane]
+        self._identify(book, lane, seq, event_id, digest)
+        if seq > book.head:
+            self.broken(15, f"lane {lane}: a copy of {seq} arrived at head {book.head}")
+
+    def answered(self, lane: int, seq: int, epoch: int, *, landed: bool) -> None:
+        """The receiver answered; *landed* when it has the event (2xx, or 409 "have it")."""
+        if not landed:
+            return
+        book = self._books[lane]
+        if seq < book.head:
+            return
+        if seq > book.head:
+            self.broken(3, f"lane {lane}: the receiver took {seq} at head {book.head}")
+        book.landed[seq] = epoch
+
+    def _identify(self, book: _Book, lane: int, seq: int, event_id: str, digest: int) -> None:
+        if not 0 < seq <= len(book.ids) or book.ids[seq - 1] != event_id:
+            self.broken(17, f"lane {lane}: {event_id} went out as {seq}")
+        if book.digests.setdefault(seq, digest) != digest:
+            self.broken(17, f"lane {lane}: two copies of {seq} have different bytes")
+
+    # --- what became durable ---
+
+    def acked(self, worker: str, epoch: int, lane: int, seq: int) -> None:
+        book = self._books[lane]
+        self._fence(book, lane, worker, epoch)
+        if seq not in book.landed:
+            self.broken(6, f"lane {lane}: {worker} acked {seq}, which no receiver took")
+        self._forward(book, lane, seq)
+
+    def failed(self, worker: str, epoch: int, lane: int, seq: int, attempt: int, at: int, next_at: int | None) -> None:
+        """An attempt failed durably; *next_at* says when the next one is due, None when only a person decides."""
+        book = self._books[lane]
+        self._fence(book, lane, worker, epoch)
+        if seq != book.head:
+            self.broken(7, f"lane {lane}: a failure of {seq} was written at head {book.head}")
+        if next_at is not None:
+            book.failures += 1
+            due = min(book.rules.backoff_cap_ms, book.rules.backoff_ms * 2 ** min(attempt - 1, 40))
+            if next_at - at < due:
+                self.broken(16, f"lane {lane}: attempt {attempt} of {seq} waits {next_at - at} ms, not {due}")
+            book.next_at, book.due = next_at, book.settled + 0.95 * (next_at - at)
+        if book.failures > book.rules.attempts_max:
+            self.broken(13, f"lane {lane}: {book.failures} failures of {seq}, at most {book.rules.attempts_max}")
+        if attempt < book.tried:
+            self.broken(13, f"lane {lane}: attempt {attempt} of {seq} was counted after {book.tried}")
+        book.tried = attempt
+
+    def started(self, worker: str, epoch: int, lane: int, seq: int, attempt: int) -> None:
+        """An attempt was announced durably."""
+        book = self._books[lane]
+        self._fence(book, lane, worker, epoch)
+        if seq != book.head or attempt < book.tried:
+            self.broken(13, f"lane {lane}: attempt {attempt} of {seq} was announced after {book.tried}")
+        book.tried = attempt
+
+    def died(self, worker: str, epoch: int, lane: int, seq: int) -> None:
+        book = self._books[lane]
+        self._fence(book, lane, worker, epoch)
+        if seq != book.head:
+            self.broken(7, f"lane {lane}: {seq} died at head {book.head}")
+        book.blocked = True
+
+    def given_up(self, worker: str, epoch: int, lane: int, seq: int, *, recorded: bool) -> None:
+        """An owner gave a head up by the endpoint's policy."""
+        book = self._books[lane]
+        self._fence(book, lane, worker, epoch)
+        if not book.rules.skips_dead or not recorded:
+            self.broken(18, f"lane {lane}: {worker} gave {seq} up without a policy or a record")
+        book.skipped.add(seq)
+        self._forward(book, lane, seq)
+
+    def cancelled(self, worker: str, epoch: int, lane: int, seq: int, *, deleted: bool) -> None:
+        """An owner cancelled one delivery; *deleted* when the endpoint's tombstone asks for it."""
+        book = self._books[lane]
+        self._fence(book, lane, worker, epoch)
+        if not deleted:
+            self.broken(18, f"lane {lane}: {worker} cancelled {seq} of an endpoint that was not deleted")
+        book.skipped.add(seq)
+        self._forward(book, lane, seq)
+
+    def _fence(self, book: _Book, lane: int, worker: str, epoch: int) -> None:
+        owner = self._owners.get(book.pid)
+        if owner != (worker, epoch):
+            self.broken(8, f"lane {lane}: {worker} wrote under epoch {epoch}, the owner is {owner}")
+
+    def _forward(self, book: _Book, lane: int, seq: int) -> None:
+        if seq != book.head:
+            self.broken(7, f"lane {lane}: the head moved from {book.head} over {seq}")
+        book.advance(seq)
+
+    # --- people ---
+
+    def replayed(self, lane: int, seq: int, head: int) -> None:
+        """A person revived a dead head; the store says that the head is *head* now."""
+        book = self._books[lane]
+        if head != book.head or seq != head:
+            self.broken(7, f"lane {lane}: a replay of {seq} moved the head from {book.head} to {head}")
+        book.blocked = False
+        book.failures = book.tried = book.next_at = 0
+        book.excused.add(seq)
+
+    def skipped(self, lane: int, seq: int, head: int, *, recorded: bool) -> None:
+        """A person gave a dead head up; the store says that the head is *head* now."""
+        book = self._books[lane]
+        if not recorded:
+            self.broken(18, f"lane {lane}: {seq} was skipped and nothing tells of it")
+        if seq != book.head or head != seq + 1:
+            self.broken(7, f"lane {lane}: a skip of {seq} moved the head from {book.head} to {head}")
+        book.skipped.add(seq)
+        book.advance(seq)
+
+    # --- the end ---
+
+    def head_of(self, lane: int) -> int:
+        return self._books[lane].head
+
+    def stored(self, lane: int, head: int, ids: Iterable[str]) -> None:
+        """What the store holds of a lane when everything has come to rest."""
+        book = self._books[lane]
+        if head != book.head:
+            self.broken(7, f"lane {lane}: the store says head {head}, the history says {book.head}")
+        if list(ids) != book.ids:
+            self.broken(2, f"lane {lane}: the store does not hold what it accepted")
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One delivery as a receiver logged it; *lane* is any name for (endpoint, key)."""
+
+    lane: str
+    seq: int
+    event_id: str
+    digest: int
+    took: bool
+    """Whether it was answered with 2xx."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a receiver saw, in figures, with every violation in words."""
+
+    lost: int
+    reordered: int
+    duplicates: int
+    violations: tuple[Violation, ...]
+
+
+def tally(accepted: dict[str, list[str]], arrivals: Iterable[Arrival], skipped: dict[str, set[int]]) -> Tally:
+    """Check a receiver's log against what was accepted (event ids by lane, in order of seq) and what was skipped.
+
+    For runs of real processes, where nobody sees the sender from inside.
+    """
+    found: list[Violation] = []
+    taken: dict[str, set[int]] = {lane: set() for lane in accepted}
+    first_missing = dict.fromkeys(accepted, 1)
+    digests: dict[tuple[str, int], int] = {}
+    lost = reordered = duplicates = 0
+    for one in arrivals:
+        ids = accepted.get(one.lane, [])
+        if not 0 < one.seq <= len(ids) or ids[one.seq - 1] != one.event_id:
+            found.append(Violation(17, f"lane {one.lane}: {one.event_id} arrived as {one.seq}"))
+            continue
+        if digests.setdefault((one.lane, one.seq), one.digest) != one.digest:
+            found.append(Violation(17, f"lane {one.lane}: two copies of {one.seq} have different bytes"))
+        if not one.took:
+            continue
+        mine, given_up = taken[one.lane], skipped.get(one.lane, set())
+        if one.seq in mine:
+            duplicates += 1
+            continue
+        mine.add(one.seq)
+        missing = first_missing[one.lane]
+        while missing in mine or missing in given_up:
+            missing += 1
+        first_missing[one.lane] = missing
+        if missing < one.seq:
+            reordered += 1
+            found.append(Violation(3, f"lane {one.lane}: {one.seq} was taken before {missing}"))
+    for lane, ids in accepted.items():
+        gone = [seq for seq in range(1, len(ids) + 1) if seq not in taken[lane] and seq not in skipped.get(lane, set())]
+        lost += len(gone)
+        if gone:
+            found.append(Violation(2, f"lane {lane}: {gone[:5]} never arrived"))
+    return Tally(lost, reordered, duplicates, tuple(found))

@@ -1,0 +1,136 @@
+"""Run a world from a seed and tell what happened in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from time import perf_counter
+
+from hooklane.core.engine import Engine
+from hooklane.testing.invariants import Invariants, Violation
+from hooklane.testing.sim.faults import Faults
+from hooklane.testing.sim.mutants import MUTANTS, Mutant
+from hooklane.testing.sim.network import Network
+from hooklane.testing.sim.people import Operators, Publishers, settle_in
+from hooklane.testing.sim.store import SimStore
+from hooklane.testing.sim.worker import LEASE_MS, Worker
+from hooklane.testing.sim.world import World
+
+WORKERS = 3
+CALM_MS = 60_000
+"""Within this time after the last fault everything that is owed must have been delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one seed came to."""
+
+    seed: int
+    violations: tuple[Violation, ...]
+    counts: Counter[str]
+    trace_hash: int
+    simulated_ms: int
+    took_s: float
+
+    @property
+    def delivered(self) -> int:
+        return self.counts["delivered"]
+
+    @property
+    def crashes(self) -> int:
+        return self.counts["crash"]
+
+    def __str__(self) -> str:
+        words = ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items()))
+        found = "".join(f"\n  {violation}" for violation in self.violations[:20])
+        return (
+            f"seed {self.seed}: {len(self.violations)} violations, {words}, {self.simulated_ms} ms simulated "
+            f"in {self.took_s:.2f} s, trace {self.trace_hash & 0xFFFFFFFFFFFFFFFF:016x}{found}"
+        )
+
+
+class Simulation:
+    """One world with its store, network, workers and people."""
+
+    def __init__(self, seed: int, events: int, faults: Faults, keys: int, mutant: Mutant) -> None:
+        self.world = World(seed, faults)
+        self.checker = Invariants(lambda: self.world.now)
+        self.mutant = mutant
+        self.store = mutant.store(self.world, self.checker)
+        self.network = mutant.network(self.world, self.checker)
+        settle_in(self.world, self.store, self.network)
+        self.workers: list[Worker] = []
+        self._count = 0
+        for _ in range(WORKERS):
+            self.start_worker()
+        self.publishers = Publishers(self.world, self.store, lambda: self.workers, events, keys)
+        Operators(self.world, self.store, self.network)
+        self.world.every(faults.crash_every_ms, self._crash)
+        self.world.every(faults.pause_every_ms, self._stall)
+        self.world.every(faults.leave_every_ms, self._leave)
+        self.world.every(faults.store_down_every_ms, self.store.go_down)
+        self.world.every(faults.store_clock_jump_every_ms, self.store.jump)
+        self._look_after_workers()
+
+    def start_worker(self) -> None:
+        self._count += 1
+        engine = self.mutant.engine(in_flight_max=200, lanes_max=60)
+        self.workers.append(self.mutant.worker(self.world, self.store, self.network, self.checker, self._count, engine))
+
+    def _look_after_workers(self) -> None:
+        """Whoever runs the processes starts a new one for each that ended."""
+        self.workers = [worker for worker in self.workers if worker.alive]
+        while len(self.workers) < WORKERS:
+            self.start_worker()
+        self.world.after(60.0, self._look_after_workers)
+
+    def _crash(self) -> None:
+        worker = self.world.chance.choice(self.workers)
+        if worker.alive:
+            worker.crash()
+
+    def _stall(self) -> None:
+        chance = self.world.chance
+        chance.choice(self.workers).stall(LEASE_MS * 2.5 * chance.random(), clock_stops=chance.random() < 0.5)
+
+    def _leave(self) -> None:
+        worker = self.world.chance.choice(self.workers)
+        if worker.alive and not worker.leaving:
+            worker.leave()
+
+    def run(self) -> None:
+        """Publish everything among faults, then see whether calm weather is enough to deliver it."""
+        self.world.run(lambda: self.publishers.is_done, 600_000)
+        self.world.calm()
+        if not self.world.run(lambda: self.publishers.is_done and self.store.owed == 0, CALM_MS):
+            self._name_the_stuck()
+        self._compare()
+
+    def _name_the_stuck(self) -> None:
+        if not self.publishers.is_done:
+            self.checker.broken(19, f"{self.publishers.waiting} publishes were never answered")
+        tables = self.store.tables
+        for lane in tables.lanes.values():
+            row = tables.row_of(lane)
+            if row.head <= row.tail:
+                owner = tables.parts[lane.pid].owner
+                self.checker.broken(19, f"lane {lane.id} (owner {owner}) is still at {row}")
+
+    def _compare(self) -> None:
+        tables = self.store.tables
+        for lane in tables.lanes.values():
+            self.checker.stored(lane.id, tables.head_of(lane), [event.id for event in lane.events])
+
+
+def simulate(
+    seed: int, *, events: int = 1_000, faults: Faults | None = None, keys: int = 60, mutant: str | None = None
+) -> Report:
+    """Run one seed: *events* are published among *faults*; *mutant* plants a named bug that must be noticed."""
+    before = perf_counter()
+    simulation = Simulation(seed, events, faults or Faults(), keys, MUTANTS[mutant] if mutant else Mutant())
+    simulation.run()
+    world, checker = simulation.world, simulation.checker
+    return Report(seed, tuple(checker.violations), world.counts, world.hash, int(world.now), perf_counter() - before)
+
+
+__all__ = ["Engine", "Network", "Report", "SimStore", "Simulation", "simulate"]

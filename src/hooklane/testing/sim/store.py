@@ -1,0 +1,235 @@
+"""The store of a simulated world: the memory tables behind a line that loses, delays and hides outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from hooklane.core.fanout import places
+from hooklane.model.attempt import Dead, Settlement, Start, Write
+from hooklane.model.clock import Instant
+from hooklane.model.endpoint import Endpoint, EndpointState, OnDead
+from hooklane.model.lane import LaneId, LaneRow
+from hooklane.store.memory.outbox import owning, publishing, recovering, settling
+from hooklane.store.memory.outbox.tables import Lane, Tables, row_of
+from hooklane.store.outbox import CommitReport, Draft, Lease, Load, News, PublishReport, Roster, StoreOptions, Taken
+from hooklane.testing.invariants import Invariants, Rules
+from hooklane.testing.sim.world import T0, World
+
+T = TypeVar("T")
+FOLD_EVERY_MS = 300
+
+
+class SimStore:
+    """Verbs are carried out one at a time, and everything that becomes durable is told to the checker."""
+
+    def __init__(self, world: World, checker: Invariants) -> None:
+        self.world = world
+        self.checker = checker
+        self.skew = 0
+        self.down_until = 0.0
+        self.tables = Tables(StoreOptions(placer=places), self.clock)
+        self.owed = 0
+        """Deliveries that are not over yet."""
+        self._tidy()
+
+    def clock(self) -> Instant:
+        return Instant(T0 + int(self.world.now) + self.skew)
+
+    # --- the line ---
+
+    def call(self, verb: Callable[[], T], ok: Callable[[T], None], failed: Callable[[], None]) -> None:
+        """Ask for a verb from far away; *ok* or *failed* comes later, and what failed may have been carried out."""
+        self.call_in_steps([lambda _: verb()], ok, failed)
+
+    def call_in_steps(
+        self, steps: Sequence[Callable[[Any], Any]], ok: Callable[[Any], None], failed: Callable[[], None]
+    ) -> None:
+        """The same for a verb of several reads between which others get their turn; each is handed the one before."""
+        world, faults = self.world, self.world.faults
+        lost = world.roll()
+        slow = 40.0 if world.roll() < faults.store_slow else 1.0
+        if lost < faults.store_unknown / 2:
+            world.after(20.0 + 200.0 * world.roll(), failed)
+            world.counts["store call lost"] += 1
+            return
+        if lost < faults.store_unknown:
+            world.counts["store reply lost"] += 1
+            done: Callable[[Any], None] = lambda _: failed()  # noqa: E731
+        else:
+            done = ok
+        world.after((0.2 + world.roll()) * slow, self._carry_out, steps, 0, None, slow, done, failed)
+
+    def _carry_out(
+        self,
+        steps: Sequence[Callable[[Any], Any]],
+        number: int,
+        before: Any,
+        slow: float,
+        done: Callable[[Any], None],
+        failed: Callable[[], None],
+    ) -> None:
+        world = self.world
+        if world.now < self.down_until:
+            world.after(5.0 + 20.0 * world.roll(), failed)
+            return
+        result = steps[number](before)
+        wait = (0.2 + world.roll()) * slow
+        if number + 1 < len(steps):
+            world.after(wait, self._carry_out, steps, number + 1, result, slow, done, failed)
+        else:
+            world.after(wait, done, result)
+
+    def go_down(self) -> None:
+        self.down_until = self.world.now + self.world.chance.uniform(100.0, 1_500.0)
+        self.world.counts["store down"] += 1
+
+    def jump(self) -> None:
+        """The store's clock is set by hand: leases and due times are judged by the new one."""
+        self.skew += self.world.chance.choice((-4_000, -500, 500, 4_000))
+        self.world.counts["store clock jumped"] += 1
+
+    def _tidy(self) -> None:
+        self.fold()
+        self.world.after(FOLD_EVERY_MS * (0.5 + self.world.roll()), self._tidy)
+
+    # --- verbs ---
+
+    def fold(self) -> None:
+        settling.fold(self.tables)
+
+    def publish(self, drafts: Sequence[Draft]) -> PublishReport:
+        report = publishing.publish(self.tables, drafts)
+        for one in report.grown:
+            assert one.event is not None
+            rules = _rules(self.tables.endpoints[one.endpoint_id])
+            self.checker.accepted(one.lane_id, one.pid, one.seq, one.event.id, rules)
+            self.world.trace(1, one.lane_id, one.seq)
+        self.owed += len(report.grown)
+        return report
+
+    def join(self, worker: str, lease_ms: int) -> Lease:
+        return owning.join(self.tables, worker, lease_ms)
+
+    def renew(self, worker: str, lease_ms: int) -> Lease | None:
+        return owning.renew(self.tables, worker, lease_ms)
+
+    def roster(self) -> Roster:
+        return owning.roster(self.tables)
+
+    def acquire(self, worker: str, most: int) -> Sequence[Taken]:
+        taken = owning.acquire(self.tables, worker, most)
+        for one in taken:
+            self.checker.owned(one.pid, worker, one.epoch, unclean=one.unclean)
+            self.world.trace(2, one.pid, one.epoch)
+        return taken
+
+    def release(self, worker: str, pids: Iterable[int]) -> None:
+        owning.release(self.tables, worker, pids)
+
+    def read_acks(self) -> dict[LaneId, int]:
+        """The first half of a load: what owners appended and nobody folded yet."""
+        return dict(self.tables.acks)
+
+    def load_steps(self, worker: str, epochs: Mapping[int, int]) -> list[Callable[[Any], Any]]:
+        """A load as the SQL stores make it: acks first, then lanes, and a mark from before both."""
+
+        def first(_: Any) -> tuple[owning.Mark, dict[LaneId, int]]:
+            return owning.mark_of(self.tables), self.read_acks()
+
+        def second(found: tuple[owning.Mark, dict[LaneId, int]]) -> Load:
+            mark, acks = found
+            return self.read_lanes(worker, epochs, mark, acks)
+
+        return [first, second]
+
+    def read_lanes(self, worker: str, epochs: Mapping[int, int], mark: owning.Mark, acks: Mapping[LaneId, int]) -> Load:
+        tables = self.tables
+        lanes: dict[int, Sequence[LaneRow]] = {}
+        for pid, epoch in epochs.items():
+            if owning.is_owner(tables.parts[pid], worker, epoch):
+                rows = [row_of(tables.lanes[one], acks.get(one, 0)) for one in tables.by_pid[pid]]
+                lanes[pid] = [row for row in rows if row.head <= row.tail]
+        return Load(lanes, list(tables.endpoints.values()), mark, self.clock())
+
+    def poll(self, worker: str, pids: Iterable[int], mark: owning.Mark) -> News:
+        return owning.poll(self.tables, pids, mark)
+
+    def reload(self, lane_ids: Sequence[LaneId]) -> Sequence[LaneRow]:
+        return owning.reload(self.tables, lane_ids)
+
+    def fetch(self, wants: Sequence[tuple[LaneId, int, int]]) -> Sequence[Any]:
+        return owning.fetch(self.tables, wants)
+
+    def commit(self, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
+        """Carry a commit out, and tell the checker what the tables say has changed, not what the report says."""
+        tables = self.tables
+        before = []
+        for write in writes:
+            lane_id = write.send.lane_id if isinstance(write, Settlement) else write.lane_id
+            lane = tables.lanes[lane_id]
+            before.append((lane, tables.row_of(lane)))
+        report = self.write(worker, epochs, writes)
+        for (lane, row), write in zip(before, writes, strict=True):
+            self._tell(worker, epochs.get(lane.pid, 0), lane, row, write)
+        return report
+
+    def write(self, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
+        return settling.commit(self.tables, worker, epochs, writes)
+
+    def _tell(self, worker: str, epoch: int, lane: Lane, before: LaneRow, write: Write) -> None:
+        after, checker = self.tables.row_of(lane), self.checker
+        if after == before:
+            return
+        for seq in range(before.head, after.head):
+            self.world.trace(3, lane.id, seq)
+            self.owed -= 1
+            if seq in lane.cancelled:
+                deleted = self.tables.endpoints[lane.endpoint_id].state is EndpointState.CANCELLING
+                checker.cancelled(worker, epoch, lane.id, seq, deleted=deleted)
+            elif seq in lane.skipped or (isinstance(write, Settlement) and isinstance(write.outcome, Dead)):
+                checker.given_up(worker, epoch, lane.id, seq, recorded=seq in lane.skipped)
+                self.world.counts["given up"] += 1
+            else:
+                checker.acked(worker, epoch, lane.id, seq)
+                self.world.counts["delivered"] += 1
+        if after.head != before.head:
+            return
+        if isinstance(write, Start):
+            checker.started(worker, epoch, lane.id, after.head, after.attempts)
+        elif isinstance(write, Settlement):
+            self.world.trace(4, lane.id, after.head, after.attempts)
+            due = after.next_at if after.next_at != before.next_at else None
+            checker.failed(worker, epoch, lane.id, after.head, after.attempts, write.at, due)
+            if after.state != before.state and isinstance(write.outcome, Dead):
+                checker.died(worker, epoch, lane.id, after.head)
+                self.world.counts["dead"] += 1
+
+    # --- people ---
+
+    def replay(self, dead_letter_id: str) -> None:
+        grave = self.tables.graves[dead_letter_id]
+        recovery = recovering.replay(self.tables, "default", dead_letter_id, "operator", self.clock())
+        if recovery is not None:
+            lane = self.tables.lanes[grave.lane_id]
+            self.world.trace(5, lane.id, grave.seq)
+            self.checker.replayed(lane.id, grave.seq, self.tables.head_of(lane))
+            self.world.counts["replayed"] += 1
+
+    def skip(self, dead_letter_id: str) -> None:
+        grave = self.tables.graves[dead_letter_id]
+        recovery = recovering.skip(self.tables, "default", dead_letter_id, "why not", "operator", self.clock())
+        if recovery is not None:
+            lane = self.tables.lanes[grave.lane_id]
+            self.world.trace(6, lane.id, grave.seq)
+            self.owed -= 1
+            head, recorded = self.tables.head_of(lane), grave.seq in lane.skipped
+            self.checker.skipped(lane.id, grave.seq, head, recorded=recorded)
+            self.world.counts["skipped"] += 1
+
+    def change(self, endpoint: Endpoint, expect: Endpoint | None) -> bool:
+        return publishing.save_endpoint(self.tables, endpoint, expect)
+
+
+def _rules(endpoint: Endpoint) -> Rules:
+    return Rules(endpoint.attempts_max, endpoint.backoff_ms, endpoint.backoff_cap_ms, endpoint.on_dead is OnDead.SKIP)
