@@ -19,6 +19,7 @@ SECRET = "whsec_" + "a secret of an example, long enough"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "receiver"
 SERVERS = {
     "fastapi_app": ["uvicorn", "fastapi_app:app", "--host", "127.0.0.1", "--log-level", "warning", "--port"],
+    "django_app": ["gunicorn", "django_app:app", "--workers", "2", "--threads", "4", "--bind", "127.0.0.1:{port}"],
     "flask_app": ["gunicorn", "flask_app:app", "--workers", "2", "--threads", "4", "--bind", "127.0.0.1:{port}"],
 }
 

@@ -162,7 +162,14 @@ async def test_all_faults_are_told_at_once(api: Api):
 
 @pytest.mark.parametrize(
     "body",
-    [{}, {"url": 5}, {"url": PUBLIC, "order": "sideways"}, {"url": PUBLIC, "colour": "red"}, [], {"url": PUBLIC, "types": 1}],
+    [
+        {},
+        {"url": 5},
+        {"url": PUBLIC, "order": "sideways"},
+        {"url": PUBLIC, "colour": "red"},
+        [],
+        {"url": PUBLIC, "types": 1},
+    ],
 )
 async def test_another_shape_is_refused(api: Api, body: Any):
     answer = await api.call("POST", BASE, body)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from hooklane.core.signing import Signer, new_secret
 from hooklane.model.clock import Instant, rfc3339, wall_now
 from hooklane.model.endpoint import SigningKey
+from hooklane.model.inbox import Heartbeat
 from hooklane.model.message import Reply, Request
 from hooklane.receiver import Inbox
+from hooklane.receiver.drive import transaction
+from hooklane.receiver.runner import Run
 
 SECRET = new_secret(b"0123456789abcdef0123456789abcdef")
+DAY_MS = 86_400_000
 _SIGNER = Signer([SigningKey(SECRET)])
 
 
@@ -93,4 +96,11 @@ def statuses(inbox: Inbox, **search: Any) -> list[str]:
     return [str(row.overall) for row in inbox.rows(**search)]
 
 
-Clock = Callable[[], Instant]
+def beat_through(inbox: Inbox, clock: HandClock, *, days: int) -> None:
+    """Let days pass in which the inbox was alive: its heartbeat follows without a gap."""
+
+    def plan() -> Any:
+        yield Run(transaction(inbox.store.beat(Heartbeat(Instant(clock.now)))))
+
+    clock.pass_ms(days * DAY_MS)
+    inbox.runner.run(plan())

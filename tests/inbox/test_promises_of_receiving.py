@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.inbox.conftest import World
-from tests.inbox.kit import SECRET, HandClock, github, header, outcome, own_source, sealed, signed, statuses
+from tests.inbox.kit import SECRET, beat_through, github, header, outcome, own_source, sealed, signed, statuses
 
 from hooklane.core.admission.failures import RetryPolicy
-from hooklane.core.verify.places import InBody
 from hooklane.errors import ConfigError, Reject, Retry, StoreUnavailable, TransactionMisused, UsageError
-from hooklane.model.clock import Instant, wall_now
-from hooklane.model.inbox import Heartbeat
+from hooklane.model.clock import wall_now
 from hooklane.model.message import Request, Status
-from hooklane.receiver import Inbox
-from hooklane.receiver.drive import transaction
-from hooklane.receiver.runner import Run
 from hooklane.telemetry.events import CommitHookFailed, Conflicted, Handled, Received, Refused
 from hooklane.testing.conformance_inbox import together
 
@@ -305,14 +299,41 @@ def test_a_tombstone_guards_longer_than_the_row(world: World) -> None:
 
 def test_an_event_from_before_the_dedup_window_is_quarantined(world: World) -> None:
     inbox = world.inbox()
-    source = own_source(inbox)
-    source.rules = replace(source.rules, event_age_ms_max=20 * DAY_MS)
-    source.on("*")(world.effect)
+    own_source(inbox, event_age_ms_max=20 * DAY_MS).on("*")(world.effect)
     reply = inbox.receive(signed(timestamp="2020-01-01T00:00:00Z"))
     inbox.run_once()
 
     assert (reply.status, outcome(reply)) == (200, "too_old")
     assert (statuses(inbox), world.effects()) == (["too_old"], [])
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [("eventId", "e"), ("event.hash", "h"), ("id", "i"), ("header:X-Id", "x"), (lambda event: event["a"][0], "f")],
+)
+def test_the_event_id_is_wherever_the_source_says(world: World, where: Any, expected: str) -> None:
+    inbox = world.inbox()
+    inbox.source("feed", unsafe=True, profile="standard_webhooks", event_id=where).on("*")(world.effect)
+    body = {"eventId": "e", "event": {"hash": "h"}, "id": "i", "a": ["f"], "type": "t"}
+    inbox.receive(Request.of("POST", "http://x/feed", {"X-Id": "x"}, json.dumps(body).encode()))
+    inbox.run_once()
+    assert world.effects() == [expected]
+
+
+def test_without_an_id_the_same_content_is_the_same_event(world: World) -> None:
+    inbox = world.inbox()
+    inbox.source("feed", unsafe=True, profile="standard_webhooks", dedup="derived").on("*")(world.effect)
+    for body in (b'{"type": "a", "n": 1}', b'{"n":1,"type":"a"}', b'{"type": "a", "n": 2}'):
+        inbox.receive(Request.of("POST", "http://x/feed", {}, body))
+    inbox.run_once()
+    assert len(world.effects()) == 2
+
+
+def test_a_window_in_which_an_old_copy_passes_as_new_is_refused(world: World) -> None:
+    with pytest.raises(ConfigError, match="at least 7 days"):
+        own_source(world.inbox(), retention_ms=DAY_MS)
+    with pytest.raises(ConfigError, match="less than retention_ms"):
+        own_source(world.inbox(), event_age_ms_max=31 * DAY_MS)
 
 
 def test_a_batch_is_one_row_for_each_of_its_events(world: World) -> None:
@@ -329,10 +350,8 @@ def test_a_batch_is_one_row_for_each_of_its_events(world: World) -> None:
 
 def test_tenants_do_not_shadow_each_other(world: World) -> None:
     inbox = world.inbox()
-    source = own_source(inbox)
     tenants = iter(["a", "b", "a"])
-    source.rules = replace(source.rules, tenant=lambda message: next(tenants))
-    source.on("*")(world.effect)
+    own_source(inbox, tenant=lambda message: next(tenants)).on("*")(world.effect)
     verdicts = [outcome(inbox.receive(signed())) for _ in range(3)]
 
     assert verdicts == ["stored", "stored", "duplicate"]
@@ -340,9 +359,8 @@ def test_tenants_do_not_shadow_each_other(world: World) -> None:
 
 def test_a_state_that_comes_back_is_not_lost(world: World) -> None:
     inbox = world.inbox()
-    source = inbox.source("feed", unsafe=True, profile="standard_webhooks", dedup="state_token", order="none")
-    source.on("*")(world.effect)
-    source.profile = replace(source.profile, id=(InBody("hash"),), key=(InBody("entity"),))
+    feed: dict[str, Any] = {"unsafe": True, "profile": "standard_webhooks", "order": "none"}
+    inbox.source("feed", dedup="state_token", event_id="hash", key="entity", **feed).on("*")(world.effect)
     for state in ("A", "A", "B", "A", "A"):
         body = json.dumps({"entity": "match:1", "hash": state, "type": "odds"}).encode()
         inbox.receive(Request.of("POST", "http://x/webhooks/feed", {}, body))
@@ -371,16 +389,6 @@ def test_what_is_old_is_pruned_and_what_is_owed_never(world: World) -> None:
     assert [row.message.event_id for row in inbox.rows()] == ["evt_2", "evt_3"]
 
 
-def beat_through(inbox: Inbox, clock: HandClock, *, days: int) -> None:
-    """Let days pass in which the inbox was alive: its heartbeat follows without a gap."""
-
-    def plan() -> Any:
-        yield Run(transaction(inbox.store.beat(Heartbeat(Instant(clock.now)))))
-
-    clock.pass_ms(days * DAY_MS)
-    inbox.runner.run(plan())
-
-
 def test_nothing_is_pruned_right_after_a_long_downtime_and_the_downtime_does_not_count(world: World) -> None:
     inbox = world.inbox()
     own_source(inbox).on("order.*")(world.effect)
@@ -398,9 +406,7 @@ def test_nothing_is_pruned_right_after_a_long_downtime_and_the_downtime_does_not
 
 def test_a_purged_payload_still_recognises_its_duplicate(world: World) -> None:
     inbox = world.inbox()
-    source = own_source(inbox)
-    source.rules = replace(source.rules, payload_ms=DAY_MS)
-    source.on("order.*")(world.effect)
+    own_source(inbox, payload_ms=DAY_MS).on("order.*")(world.effect)
     inbox.receive(signed())
     inbox.run_once()
     beat_through(inbox, world.clock, days=2)
@@ -588,8 +594,8 @@ def test_a_step_key_is_the_same_at_every_attempt_and_another_for_every_step(worl
             raise Retry(after=0)
 
     inbox.receive(signed())
-    while inbox.run_once():
-        pass
+    for _ in range(4):
+        inbox.run_once()
     assert len(keys) == 3
     assert len(set(keys)) == 1
     assert keys[0][0] != keys[0][1]

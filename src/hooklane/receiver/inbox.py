@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 from hooklane.core.verify import Handshake, Profile
+from hooklane.core.verify.ring import Certificates
 from hooklane.errors import ConfigError, StoreError, UsageError, VerificationError
 from hooklane.model.clock import Instant, boot_now, wall_now
 from hooklane.model.event import DEFAULT_TENANT
@@ -28,7 +29,7 @@ from hooklane.receiver.keeper import Keeper, Stats, as_search
 from hooklane.receiver.order import Order
 from hooklane.receiver.receipt import Receipt, answer, error_reply
 from hooklane.receiver.runner import Plan, Run, Runner, Store
-from hooklane.receiver.source import Rules, Source, make_source
+from hooklane.receiver.source import Source, Tenant, Where, make_source
 from hooklane.receiver.worker import Worker
 from hooklane.store.inbox import Flow, InboxStore
 from hooklane.store.open_inbox import open_inbox
@@ -91,12 +92,25 @@ class Inbox:
         profile: str | Profile | None = None,
         order: Order | str | None = None,
         unsafe: bool = False,
-        dedup: str | None = None,
+        dedup: Literal["event_id", "state_token", "derived"] | None = None,
+        event_id: Where | None = None,
+        event_type: Where | None = None,
+        key: Where | None = None,
+        tenant: Tenant | None = None,
         url: str | None = None,
-        rules: Rules | None = None,
-        **options: Any,
+        tolerance_ms: int | None = None,
+        verify_token: str | None = None,
+        certificates: Certificates | None = None,
+        roots: bytes | None = None,
+        learn: bool = False,
+        **rules: Any,
     ) -> Source:
-        """Add a provider. *profile* is the source's name unless given; secrets newest first."""
+        """Add a provider. *profile* is the one of the source's name unless given; *secrets* newest first.
+
+        *event_id*, *event_type* and *key* say where those are if not where the profile has them: a path into the
+        body, `header:name`, or a function of the parsed event. *tenant* is a name or a function of the message.
+        *rules* are the fields of `Rules`: retention_ms, payload_ms, event_age_ms_max, body_bytes_max, retry, breaker …
+        """
         if name in self.sources:
             raise UsageError(f"there is a source {name!r} already")
         self.sources[name] = make_source(
@@ -106,9 +120,16 @@ class Inbox:
             order=order,
             unsafe=unsafe,
             dedup=dedup,
-            url=url,
-            rules=rules,
-            options=options,
+            places={"id": event_id, "type": event_type, "key": key},
+            rules={"tenant": tenant, **rules},
+            keys={
+                "url": url,
+                "tolerance_ms": tolerance_ms,
+                "verify_token": verify_token,
+                "certificates": certificates,
+                "roots": roots,
+                "learn": learn,
+            },
         )
         return self.sources[name]
 

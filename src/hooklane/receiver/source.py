@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from hooklane.core.fanout import is_pattern, matches
 from hooklane.core.profiles import find_profile
 from hooklane.core.verify import Dedup, Handshake, Keyring, Messages, Profile, keyring, unseal, unsigned
 from hooklane.core.verify.messages import derived_id
+from hooklane.core.verify.places import InBody, InHeader, Place
 from hooklane.errors import ConfigError, UsageError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Message, Request
@@ -22,6 +23,7 @@ from hooklane.receiver.order import Order, as_order, order_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Tenant = str | Callable[[Message], str]
+Where = str | Place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,33 +145,39 @@ def make_source(
     profile: str | Profile | None,
     order: Order | str | None,
     unsafe: bool,
-    dedup: str | Dedup | None,
-    url: str | None,
-    rules: Rules | None,
-    options: dict[str, Any],
+    dedup: str | None,
+    places: Mapping[str, Where | None],
+    rules: Mapping[str, Any],
+    keys: Mapping[str, Any],
 ) -> Source:
     """A source, or a `ConfigError` that says what is wrong with it."""
     if not name or not all(letter.isalnum() or letter in "_.-" for letter in name) or len(name) > 64:
         raise ConfigError([f"a source is named by 1-64 letters, digits, _ . -, got {name!r}"])
     found = profile if isinstance(profile, Profile) else find_profile(profile or name)
+    given: dict[str, Any] = {field: (place_of(where),) for field, where in places.items() if where is not None}
+    found = replace(found, **given)
     secrets = [secrets] if isinstance(secrets, str) else list(secrets)
-    keys: Keyring | None = None
-    if secrets or options.get("learn"):
-        keys = keyring(found, secrets, url=url, **options)
+    ring: Keyring | None = None
+    if secrets or keys.get("learn"):
+        ring = keyring(found, secrets, **keys)
     elif not unsafe:
         raise ConfigError([f"{name}: a source needs secrets=[…]; without one anybody can send to it (unsafe=True)"])
     if dedup is not None and dedup not in list(Dedup):
         raise ConfigError([f"{name}: dedup must be one of {', '.join(Dedup)}, got {dedup!r}"])
-    kept = replace(rules or Rules(dedup=found.dedup), dedup=Dedup(dedup) if dedup is not None else found.dedup)
+    kept = Rules(dedup=Dedup(dedup or found.dedup), **rules)
     if kept.retention_ms < RETENTION_MS_MIN:
         raise ConfigError([f"{name}: retention is the dedup window, at least 7 days, got {kept.retention_ms} ms"])
-    return Source(
-        name,
-        profile=found,
-        keys=keys,
-        order=as_order(order, order_of(found.order)),
-        rules=kept,
-    )
+    if kept.event_age_ms_max is not None and kept.event_age_ms_max >= kept.retention_ms:
+        raise ConfigError([f"{name}: event_age_ms_max must be less than retention_ms, or an old copy passes as new"])
+    return Source(name, profile=found, keys=ring, order=as_order(order, order_of(found.order)), rules=kept)
+
+
+def place_of(where: Where) -> Place:
+    """A path into the body, `header:name` for a header, a function of the parsed event, or a place as it is."""
+    if not isinstance(where, str):
+        return where
+    kind, _, rest = where.partition(":")
+    return InHeader(rest.strip()) if kind == "header" else InBody(where)
 
 
 def is_async_function(fn: Callable[..., Any]) -> bool:

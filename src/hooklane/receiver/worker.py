@@ -13,7 +13,8 @@ from hooklane.model.clock import Instant, boot_now
 from hooklane.model.inbox import Claimed
 from hooklane.receiver.drive import transaction
 from hooklane.receiver.event import Event
-from hooklane.receiver.flows.handle import Settled, handle
+from hooklane.receiver.flows.handle import Settled, claim_due, handle, put_back
+from hooklane.receiver.leases import Leases
 from hooklane.receiver.runner import Plan, Run
 from hooklane.receiver.source import Handler
 from hooklane.telemetry.events import (
@@ -90,25 +91,35 @@ class Worker:
         self._inbox = inbox
         self.breakers = Breakers()
         self._stopping = threading.Event()
+        self._leases = Leases(inbox)
         self._threads: list[threading.Thread] = []
         self._task: asyncio.Task[None] | None = None
         self._pid = 0
 
     # One pass
 
-    def plan(self, limit: int) -> Plan[int]:
-        """Handle up to *limit* due handlings; how many were."""
+    def plan(self, limit: int, stopping: threading.Event | None = None) -> Plan[int]:
+        """Handle up to *limit* due handlings, fewer when *stopping* is set; how many were."""
         done = 0
-        while done < limit and not self._stopping.is_set():
+        stopping = stopping or threading.Event()
+        while done < limit and not stopping.is_set():
             # What a dead worker left behind is taken one at a time: if it kills its workers, it kills no other.
             claimed = yield from self._claim(expired=True, wanted=1)
             if not claimed:
                 claimed = yield from self._claim(expired=False, wanted=min(BATCH, limit - done))
             if not claimed:
                 break
-            for each in claimed:
-                yield from self._handle(each)
-                done += 1
+            self._leases.hold([each for _, each in claimed])
+            try:
+                while claimed and not stopping.is_set():
+                    yield from self._handle(claimed[0])
+                    self._leases.let_go(claimed.pop(0)[1])
+                    done += 1
+                for _, each in claimed:
+                    yield Run(transaction(put_back(self._inbox.context, each)))
+            finally:
+                for _, each in claimed:
+                    self._leases.let_go(each)
         return done
 
     def _claim(self, *, expired: bool, wanted: int) -> Plan[list[tuple[Handler, Claimed]]]:
@@ -121,17 +132,9 @@ class Worker:
         for group, limit in [(open_wide, wanted), *(([handler], rooms[handler]) for handler in narrow)]:
             if not group:
                 continue
-            names = [(handler.source, handler.name) for handler in group]
             claimed = yield Run(
-                transaction(
-                    inbox.store.claim(
-                        names,
-                        expired=expired,
-                        owner=inbox.owner,
-                        now=inbox.clock(),
-                        lease_ms=inbox.lease_ms,
-                        limit=limit,
-                    )
+                claim_due(
+                    inbox.context, group, expired=expired, owner=inbox.owner, lease_ms=inbox.lease_ms, limit=limit
                 )
             )
             by_name = {(handler.source, handler.name): handler for handler in group}
@@ -235,6 +238,7 @@ class Worker:
         self._inbox.arrived.set()
         for thread in self._threads:
             thread.join(timeout_s)
+        self._leases.stop()
 
     async def astop(self, timeout_s: float | None = 30.0) -> None:
         """The same from async code."""
@@ -244,13 +248,14 @@ class Worker:
             await asyncio.wait([self._task], timeout=timeout_s)
         for thread in self._threads:
             await asyncio.to_thread(thread.join, timeout_s)
+        self._leases.stop()
 
     def _work(self) -> None:
         inbox = self._inbox
         while not self._stopping.is_set():
             inbox.arrived.clear()
             try:
-                done = inbox.runner.run(self.plan(1000))
+                done = inbox.runner.run(self.plan(1000, self._stopping))
                 if not done:
                     inbox.runner.run(inbox.tend())
             except Exception as error:  # the store is away, as a rule: nothing is lost, so wait and go on
@@ -265,7 +270,7 @@ class Worker:
         while not self._stopping.is_set():
             inbox.arrived.clear()
             try:
-                done = await inbox.runner.arun(self.plan(1000))
+                done = await inbox.runner.arun(self.plan(1000, self._stopping))
                 if not done:
                     await inbox.runner.arun(inbox.tend())
             except Exception as error:  # as above

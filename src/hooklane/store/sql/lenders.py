@@ -99,7 +99,13 @@ class DjangoLoan:
         self._transaction = transaction
         # durable: inside ATOMIC_REQUESTS an answer would go out before the commit, so Django refuses it.
         self._atomic = transaction.atomic(using=alias, durable=True)
-        self._atomic.__enter__()
+        try:
+            self._atomic.__enter__()
+        except RuntimeError as error:
+            raise UsageError(
+                "hooklane commits by itself, before it answers: call it outside transaction.atomic, and mark the view"
+                f" with transaction.non_atomic_requests where ATOMIC_REQUESTS is on ({error})"
+            ) from error
         self._is_open = True
         self.tx = transaction.get_connection(alias)
         self.caller = _sync(self.tx)

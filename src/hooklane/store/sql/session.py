@@ -79,6 +79,7 @@ class SqlSession:
 
     def taking_back(self, error: BaseException | None = None) -> None:
         try:
+            refuse_ended(self._loan.tx)
             with faults_named(self._what):
                 drive(confirm(), self._loan.caller.execute)
         except UsageError as misuse:
@@ -135,6 +136,7 @@ class AsyncSqlSession:
 
     async def taking_back(self, error: BaseException | None = None) -> None:
         try:
+            refuse_ended(self._loan.tx)
             with faults_named(self._what):
                 await drive_async(confirm(), self._loan.caller.execute)
         except UsageError as misuse:
@@ -163,6 +165,13 @@ class AsyncSqlSession:
         await self.rollback()
         clean, self._state = self._state is _ENDED, _CLOSED
         await self._loan.give_back(clean=clean)
+
+
+def refuse_ended(tx: Any) -> None:
+    """SQLAlchemy lets go of its connection at a commit, so there it is known without asking the database."""
+    in_transaction = getattr(tx, "in_transaction", None)
+    if callable(in_transaction) and not in_transaction():
+        raise UsageError("the handler has committed or rolled back tx itself: hooklane does it, when it returns")
 
 
 _OPEN, _UNKNOWN, _ENDED, _CLOSED = "open", "unknown", "ended", "closed"

@@ -1,0 +1,76 @@
+"""Leases of what a worker has in hand: while it lives they are renewed, however long a handler takes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from hooklane.errors import StoreError
+from hooklane.model.inbox import Claimed
+from hooklane.receiver.drive import transaction
+from hooklane.receiver.flows.handle import renew_all
+from hooklane.receiver.runner import Plan, Run
+
+if TYPE_CHECKING:
+    from hooklane.receiver.inbox import Inbox
+
+RENEW_S_MIN = 0.05
+
+
+class Leases:
+    """A thread of its own, so that neither a blocking handler nor a busy event loop keeps a lease from being renewed.
+
+    With a single writer there is nothing to renew: nobody can take over while a handler's transaction is open.
+    """
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+        self._lock = threading.Lock()
+        self._in_hand: dict[tuple[object, str], Claimed] = {}
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._pid = 0
+
+    def hold(self, claims: Sequence[Claimed]) -> None:
+        """These were claimed."""
+        if self._inbox.store.capabilities.single_writer:
+            return
+        with self._lock:
+            if self._pid != os.getpid():
+                self._in_hand, self._thread, self._pid = {}, None, os.getpid()
+            for each in claims:
+                self._in_hand[each.id, each.handler] = each
+            if self._thread is None:
+                self._stopping = threading.Event()
+                self._thread = threading.Thread(target=self._renew, name="hooklane-leases", daemon=True)
+                self._thread.start()
+
+    def let_go(self, claimed: Claimed) -> None:
+        """This one is settled."""
+        with self._lock:
+            self._in_hand.pop((claimed.id, claimed.handler), None)
+
+    def stop(self) -> None:
+        """End the thread."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._stopping.set()
+        if thread is not None and self._pid == os.getpid():
+            thread.join()
+
+    def _renew(self) -> None:
+        stopping = self._stopping
+        # A third: one renewal may fail, and the next still comes in time.
+        while not stopping.wait(max(RENEW_S_MIN, self._inbox.lease_ms / 3000)):
+            with self._lock:
+                claims = list(self._in_hand.values())
+            if not claims:
+                continue
+            with contextlib.suppress(StoreError):  # the next round tries again, and the fence keeps the effect single
+                self._inbox.runner.run(self._plan(claims))
+
+    def _plan(self, claims: Sequence[Claimed]) -> Plan[None]:
+        yield Run(transaction(renew_all(self._inbox.context, claims, self._inbox.lease_ms)))

@@ -1,0 +1,284 @@
+"""The handler's `tx` is the application's own kind of connection, and its completion is part of that commit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+import psycopg
+import psycopg2
+import pytest
+from psycopg2.pool import ThreadedConnectionPool
+from sqlalchemy import create_engine, text
+from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
+from sqlalchemy.orm import sessionmaker
+from tests.inbox.conftest import PostgresWorld, SqliteWorld, World
+from tests.inbox.kit import outcome, own_source, signed, statuses
+
+from hooklane.errors import ConfigError, UsageError
+from hooklane.model.clock import wall_now
+from hooklane.model.message import Status
+from hooklane.receiver import Event, Inbox, latest
+
+ROOT = Path(__file__).parents[2]
+Opened = AbstractAsyncContextManager[Any]
+
+
+def alchemy(scheme: str, *, session: bool) -> Callable[[str], Opened]:
+    @asynccontextmanager
+    async def opened(url: str) -> AsyncIterator[Any]:
+        engine = create_engine(scheme + url[url.index("://") :])
+        yield sessionmaker(engine) if session else engine
+        engine.dispose()
+
+    return opened
+
+
+def async_alchemy(scheme: str, *, session: bool) -> Callable[[str], Opened]:
+    @asynccontextmanager
+    async def opened(url: str) -> AsyncIterator[Any]:
+        engine = create_async_engine(scheme + url[url.index("://") :])
+        yield async_sessionmaker(engine) if session else engine
+        await engine.dispose()
+
+    return opened
+
+
+@asynccontextmanager
+async def psycopg_factory(url: str) -> AsyncIterator[Any]:
+    yield lambda: psycopg.connect(url)
+
+
+@asynccontextmanager
+async def psycopg2_factory(url: str) -> AsyncIterator[Any]:
+    yield lambda: psycopg2.connect(url)
+
+
+@asynccontextmanager
+async def psycopg2_pool(url: str) -> AsyncIterator[Any]:
+    pool = ThreadedConnectionPool(1, 4, url)
+    yield pool
+    pool.closeall()
+
+
+@asynccontextmanager
+async def psycopg_async_factory(url: str) -> AsyncIterator[Any]:
+    async def connect() -> Any:
+        return await psycopg.AsyncConnection.connect(url)
+
+    yield connect
+
+
+@asynccontextmanager
+async def asyncpg_pool(url: str) -> AsyncIterator[Any]:
+    async with asyncpg.create_pool(url, min_size=1, max_size=4) as pool:
+        yield pool
+
+
+@asynccontextmanager
+async def by_url(url: str) -> AsyncIterator[Any]:
+    yield url
+
+
+ON_SQLITE: dict[str, Callable[[str], Opened]] = {
+    "sqlite-url": by_url,
+    "sqlalchemy-sqlite": alchemy("sqlite", session=False),
+    "sqlalchemy-sqlite-session": alchemy("sqlite", session=True),
+}
+SYNC: dict[str, Callable[[str], Opened]] = {
+    **ON_SQLITE,
+    "postgres-url": by_url,
+    "psycopg": psycopg_factory,
+    "psycopg2": psycopg2_factory,
+    "psycopg2-pool": psycopg2_pool,
+    "sqlalchemy-psycopg": alchemy("postgresql+psycopg", session=False),
+    "sqlalchemy-psycopg-session": alchemy("postgresql+psycopg", session=True),
+    "sqlalchemy-psycopg2": alchemy("postgresql+psycopg2", session=False),
+}
+ASYNC: dict[str, Callable[[str], Opened]] = {
+    "sqlite-url": by_url,
+    "postgres-url": by_url,
+    "psycopg-async": psycopg_async_factory,
+    "asyncpg-pool": asyncpg_pool,
+    "sqlalchemy-psycopg-async": async_alchemy("postgresql+psycopg", session=False),
+    "sqlalchemy-asyncpg": async_alchemy("postgresql+asyncpg", session=False),
+    "sqlalchemy-asyncpg-session": async_alchemy("postgresql+asyncpg", session=True),
+}
+
+
+def world_of(kind: str, request: pytest.FixtureRequest) -> SqliteWorld | PostgresWorld:
+    if "sqlite" in kind:
+        return SqliteWorld(request.getfixturevalue("tmp_path") / "app.db")
+    return PostgresWorld(request.getfixturevalue("postgres_url"))
+
+
+def insert(kind: str, event: Event, tx: Any) -> Any:
+    """Write one line in the way of each driver; async ones give something to await."""
+    if kind.startswith("sqlalchemy"):
+        return tx.execute(text("INSERT INTO effects (event_id) VALUES (:id)"), {"id": event.id})
+    if kind == "sqlite-url":
+        return tx.execute("INSERT INTO effects (event_id) VALUES (?)", (event.id,))
+    if "asyncpg" in kind or type(tx).__module__.startswith("asyncpg"):
+        return tx.execute("INSERT INTO effects (event_id) VALUES ($1)", event.id)
+    if kind.startswith("psycopg2"):
+        with tx.cursor() as cursor:
+            cursor.execute("INSERT INTO effects (event_id) VALUES (%s)", (event.id,))
+        return None
+    return tx.execute("INSERT INTO effects (event_id) VALUES (%s)", (event.id,))
+
+
+def where(world: World) -> str:
+    return world.path.as_uri().replace("file://", "sqlite:///") if isinstance(world, SqliteWorld) else world.where()
+
+
+@pytest.mark.parametrize("mode", ["durable", "inline"])
+@pytest.mark.parametrize("kind", SYNC)
+async def test_sync_handlers_write_on_the_applications_own_connection(
+    kind: str, mode: Any, request: pytest.FixtureRequest
+) -> None:
+    world = world_of(kind, request)
+    async with SYNC[kind](where(world)) as source:
+        inbox = Inbox(source, mode, clock=wall_now)
+        fail = [True]
+
+        @own_source(inbox).on("*")
+        def handler(event: Event, tx: Any) -> None:
+            insert(kind, event, tx)
+            if event.type == "order.fails" and fail[0]:
+                raise RuntimeError("after the write")
+
+        inbox.receive(signed("evt_1"))
+        inbox.run_once()
+        inbox.receive(signed("evt_2", type="order.fails"))
+        inbox.run_once()
+        assert (world.effects(), statuses(inbox)) == (["evt_1"], ["completed", "failed"])
+        assert outcome(inbox.receive(signed("evt_1"))) == "duplicate"
+        fail[0] = False
+        inbox.replay(event_id="evt_2")
+        inbox.run_once()
+        assert (world.effects(), statuses(inbox)) == (["evt_1", "evt_2"], ["completed", "completed"])
+        inbox.close()
+
+
+@pytest.mark.parametrize("mode", ["durable", "inline"])
+@pytest.mark.parametrize("kind", ASYNC)
+async def test_async_handlers_write_on_the_applications_own_connection(
+    kind: str, mode: Any, request: pytest.FixtureRequest
+) -> None:
+    world = world_of(kind, request)
+    async with ASYNC[kind](where(world)) as source:
+        inbox = Inbox(source, mode, clock=wall_now)
+
+        @own_source(inbox).on("*")
+        async def handler(event: Event, tx: Any) -> None:
+            written = insert(kind, event, tx)
+            if hasattr(written, "__await__"):
+                await written
+            if event.type == "order.fails":
+                raise RuntimeError("after the write")
+
+        await inbox.areceive(signed("evt_1"))
+        await inbox.arun_once()
+        await inbox.areceive(signed("evt_2", type="order.fails"))
+        await inbox.arun_once()
+        assert outcome(await inbox.areceive(signed("evt_1"))) == "duplicate"
+        assert world.effects() == ["evt_1"]
+        stats = await inbox.runner.arun(inbox.keeper.stats())
+        assert (stats.total(Status.COMPLETED), stats.total(Status.FAILED)) == (1, 1)
+        await inbox.store.aclose()
+
+
+@pytest.mark.parametrize("how", ["commit", "rollback"])
+@pytest.mark.parametrize("kind", [kind for kind in SYNC if kind != "sqlite-url"])
+async def test_a_handler_that_ends_its_transaction_is_found_out_with_every_driver(
+    kind: str, how: str, request: pytest.FixtureRequest
+) -> None:
+    world = world_of(kind, request)
+    async with SYNC[kind](where(world)) as source:
+        inbox = Inbox(source, clock=wall_now)
+
+        @own_source(inbox).on("*")
+        def meddler(event: Event, tx: Any) -> None:
+            insert(kind, event, tx)
+            getattr(tx, how)()
+
+        inbox.receive(signed())
+        inbox.run_once()
+        (row,) = inbox.rows()
+        assert (row.overall, "TransactionMisused" in str(row.handlings[0].error)) == (Status.DEAD, True)
+        inbox.close()
+
+
+@pytest.mark.parametrize("kind", SYNC)
+async def test_the_newest_value_of_a_field_wins_on_every_sync_driver(kind: str, request: pytest.FixtureRequest) -> None:
+    world = world_of(kind, request)
+    make = "CREATE TABLE signal (car text, path text, value text, at bigint, PRIMARY KEY (car, path))"
+    if isinstance(world, PostgresWorld):
+        with psycopg.connect(world.url) as conn:
+            conn.execute(make)
+    else:
+        import sqlite3
+
+        with sqlite3.connect(world.path) as conn_:
+            conn_.execute(make)
+        conn_.close()
+    async with SYNC[kind](where(world)) as source:
+        inbox = Inbox(source, clock=wall_now)
+        applied: list[bool] = []
+
+        @own_source(inbox, order="none").on("*")
+        def handler(event: Event, tx: Any) -> None:
+            applied.append(
+                latest.apply(tx, "signal", key={"car": "c", "path": "p"}, at=event.data["at"], set={"value": event.id})
+            )
+
+        for number, at in enumerate([100, 300, 200, 300, 301]):
+            inbox.receive(signed(f"evt_{number}", data={"at": at}))
+            inbox.run_once()
+        assert applied == [True, True, False, False, True]
+        inbox.close()
+
+
+async def test_an_async_handler_on_a_sync_engine_is_refused_with_the_remedy(postgres_url: str) -> None:
+    engine = create_engine(postgres_url.replace("postgresql://", "postgresql+psycopg://"))
+    inbox = Inbox(engine, "inline")
+
+    @own_source(inbox).on("*")
+    async def handler(event: Event, tx: Any) -> None: ...
+
+    with pytest.raises(UsageError, match="must be sync"):
+        await inbox.areceive(signed())
+    inbox.close()
+    engine.dispose()
+
+
+def test_what_no_inbox_can_be_kept_in_is_named() -> None:
+    for wrong in (42, "mysql://x/y", "app.db"):
+        with pytest.raises(ConfigError, match=r"sqlite:///app\.db"):
+            Inbox(wrong)
+
+
+@pytest.mark.parametrize("driver", ["sqlite3", "psycopg"])
+def test_djangos_orm_and_on_commit_work_in_handlers(driver: str, request: pytest.FixtureRequest) -> None:
+    if driver == "sqlite3":
+        arguments = ["sqlite3", str(request.getfixturevalue("tmp_path") / "django.db")]
+    else:
+        url = urlsplit(request.getfixturevalue("postgres_url"))
+        arguments = ["postgresql", url.path.strip("/"), str(url.hostname), str(url.port), str(url.username)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.inbox.django_receiver", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["ok"] * 5), done.stderr + done.stdout
