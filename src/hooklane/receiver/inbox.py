@@ -22,6 +22,7 @@ from hooklane.model.message import Reply, Request, Verdict
 from hooklane.receiver.by_hand import Claim
 from hooklane.receiver.drive import Failpoint, transaction
 from hooklane.receiver.event import Event
+from hooklane.receiver.fit import refuse_misfit
 from hooklane.receiver.flows.handle import Context
 from hooklane.receiver.flows.inline import Inline, Outcome, apply, loudest
 from hooklane.receiver.flows.receive import Arrival
@@ -45,14 +46,16 @@ BODY_BYTES_MAX = 1_048_576
 class Inbox:
     """Receives, verifies, stores and hands on.
 
-    *where*: a URL (`sqlite:///app.db`, `postgresql://…`, `memory://`), or your own engine, pool or Django alias.
+    *where*: a URL (`sqlite:///app.db`, `postgresql://…`, `redis://…`, `dynamodb://table`, `memory://`), or your own
+    engine, pool or Django alias.
     *mode*: `durable` (store, answer 200, let a worker run the handlers) or `inline` (run them before answering).
+    Durable unless given; on Redis inline, because there what was acknowledged may be lost at a failover.
     """
 
     def __init__(
         self,
         where: Any,
-        mode: Literal["durable", "inline"] = "durable",
+        mode: Literal["durable", "inline"] | None = None,
         *,
         outbox: Any = None,
         lease_ms: int = LEASE_MS,
@@ -62,12 +65,12 @@ class Inbox:
         roll: Callable[[], float] = random.random,
         failpoint: Failpoint | None = None,
     ) -> None:
-        if mode not in ("durable", "inline"):
+        if mode not in ("durable", "inline", None):
             raise ConfigError([f'mode must be "durable" or "inline", got {mode!r}'])
         self.store: InboxStore = open_inbox(where)
         if outbox is not None and not self.store.capabilities.outbox:
             raise ConfigError([f"event.send cannot be one commit with an inbox on {self.store.capabilities.name}"])
-        self.mode = mode
+        self.mode = mode or self.store.capabilities.mode
         self.sources: dict[str, Source] = {}
         self.emit = emit
         self.clock = clock
@@ -113,7 +116,7 @@ class Inbox:
         """
         if name in self.sources:
             raise UsageError(f"there is a source {name!r} already")
-        self.sources[name] = make_source(
+        made = make_source(
             name,
             secrets=secrets,
             profile=profile,
@@ -131,7 +134,10 @@ class Inbox:
                 "learn": learn,
             },
         )
-        return self.sources[name]
+        refuse_misfit(made, self.store.capabilities)
+        made.store = self.store.capabilities
+        self.sources[name] = made
+        return made
 
     # Receiving
 

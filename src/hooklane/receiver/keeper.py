@@ -126,7 +126,7 @@ class Keeper:
             yield from self.close_gaps()
         if self._pruned_at is None:
             self._pruned_at = now  # never right after the start
-        elif now - self._pruned_at >= PRUNE_MS:
+        elif now - self._pruned_at >= PRUNE_MS and self._inbox.store.capabilities.sweeps:
             self._pruned_at = now
             yield from self.prune()
 
@@ -196,6 +196,11 @@ class Keeper:
 
     def shadow(self, search: Search, handler: str | None) -> Plan[list[Shadow]]:
         """Run the handlers on the rows that match, each in a transaction that is rolled back."""
+        store = self._inbox.store.capabilities
+        if not store.atomic:
+            raise UsageError(
+                f"a shadow replay needs writes that can be rolled back, and an inbox on {store.name} has none"
+            )
         shadows: list[Shadow] = []
         pages = _Pages(self._inbox, search)
         row = yield from pages.next()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode
+from binascii import b2a_base64
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Raw, msgpack
@@ -32,20 +34,24 @@ def raw(data: bytes) -> Raw:
 
 def identity_name(identity: Identity) -> str:
     """What a row is called: 128 bits of a digest, so that a name says nothing and has always the same length."""
-    return name_of(identity.source, identity.tenant, identity.event_id, identity.variant)
+    return _name(f"{identity.source}\0{identity.tenant}\0{identity.event_id}\0{identity.variant}")
 
 
 def track_name(track: Track) -> str:
-    return name_of(track.source, track.tenant, track.handler, track.key)
-
-
-def name_of(*parts: str) -> str:
-    text = "\0".join(parts).encode("utf-8", "surrogatepass")
-    return urlsafe_b64encode(hashlib.sha256(text).digest()[:16])[:22].decode()
+    return _name(f"{track.source}\0{track.tenant}\0{track.handler}\0{track.key}")
 
 
 def digest_name(source: str, tenant: str, digest: bytes) -> str:
-    return name_of(source, tenant, digest.hex())
+    return _name(f"{source}\0{tenant}\0{digest.hex()}")
+
+
+def _name(text: str) -> str:
+    digest = _sha256(text.encode("utf-8", "surrogatepass")).digest()
+    return b2a_base64(digest[:16], newline=False)[:22].translate(_URL_SAFE).decode()
+
+
+_sha256 = partial(hashlib.sha256, usedforsecurity=False)
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 def bucket_of(name: str, buckets: int) -> int:
@@ -64,40 +70,42 @@ def member_name(member: RowId) -> str:
 
 
 def row_args(new: NewRow, name: str) -> list[Any]:
-    """A row as `insert.lua` wants it."""
+    """A row as `insert.lua` wants it: flat words."""
     message = new.message
-    meta = raw(
-        pack(
-            (
-                message.event_id,
-                message.type,
-                message.tenant,
-                new.variant,
-                message.key,
-                message.seq,
-                message.prev_seq,
-                message.event_time,
-                message.delivery_id,
-                message.attempt,
-                message.fingerprint,
-                message.id_signed,
-                new.reason,
-            )
+    head = pack(
+        (
+            message.event_id,
+            message.type,
+            message.tenant,
+            new.variant,
+            message.key,
+            message.seq,
+            message.prev_seq,
+            message.event_time,
+            message.delivery_id,
+            message.attempt,
+            message.fingerprint,
+            message.id_signed,
+            new.reason,
         )
     )
-    payload = raw(pack((message.body, new.headers)))
-    own = False if new.status is Status.PENDING else new.status.value
-    handlings = [handling_args(message.source, message.tenant, each) for each in new.handlings]
-    return [name, new.received_at * 1000, message.source, str(new.received_at), meta, payload, own, handlings]
+    words: list[Any] = [
+        name,
+        new.received_at * 1000,
+        new.received_at,
+        message.source,
+        "" if new.status is Status.PENDING else new.status.value,
+        len(head).to_bytes(4, "big") + head + pack((message.body, new.headers)),
+        len(new.handlings),
+    ]
+    for each in new.handlings:
+        line = handling_line(message.source, message.tenant, each)
+        words += (each.handler, pack(line), line[0], line[3], line[4] or "", line[6] or "", line[7] or "")
+    return words
 
 
-def handling_args(source: str, tenant: str, new: NewHandling) -> tuple[str, Raw, tuple[Any, ...]]:
-    """A handling: its handler, itself, and the part that goes into indexes."""
-    packed = handling_of_new(source, tenant, new)
-    return new.handler, raw(pack(packed)), (packed[0], packed[3], packed[4], packed[6], packed[7])
-
-
-def handling_of_new(source: str, tenant: str, new: NewHandling) -> tuple[Any, ...]:
+def handling_line(source: str, tenant: str, new: NewHandling) -> tuple[Any, ...]:
+    """A handling as it is kept."""
     track: str | bool = False
     if new.key is not None:
         track = track_name(Track(source, tenant, new.handler, new.key))
@@ -144,20 +152,20 @@ def handling_of(handler: str, packed: bytes) -> Handling:
 def known_of(name: str, answer: Sequence[bytes] | None) -> Known | None:
     if answer is None:
         return None
-    place, meta, own = answer[:3]
+    head, message, own = answer[:3]
     return Known(
-        id=f"{place.decode()}-{name}",
+        id=f"{head[:PLACE_DIGITS].decode()}-{name}",
         status=Status.PENDING if own is None else Status(own.decode()),
-        fingerprint=unpack(meta)[10],
+        fingerprint=unpack(message[4 : _payload_at(message)])[10],
         handlings=_handlings(answer[3:]),
     )
 
 
 def claimed_of(answer: Sequence[bytes]) -> tuple[Claimed, Status, Instant]:
     """What was claimed, and what it was before."""
-    member, handler, packed, was, due, meta, payload, received_at, source = answer
+    member, handler, packed, was, due, kept, received_at, source = answer
     line = unpack(packed)
-    message, variant, _, headers, _ = _message(source, meta, payload)
+    message, variant, _, headers, _ = _message(source, kept)
     claimed = Claimed(
         id=member.decode(),
         handler=handler.decode(),
@@ -176,15 +184,16 @@ def claimed_of(answer: Sequence[bytes]) -> tuple[Claimed, Status, Instant]:
 
 
 def row_of(answer: Sequence[bytes]) -> Row:
-    fields = dict(zip(answer[1::2], answer[2::2], strict=True))
-    message, variant, reason, headers, purged = _message(fields[b"S"], fields[b"m"], fields.get(b"b"))
+    fields = dict(zip(answer[2::2], answer[3::2], strict=True))
+    _, _, received_at, source = fields[b"i"].split(b"|", 3)
+    message, variant, reason, headers, purged = _message(source, answer[1])
     own = fields.get(b"s")
-    handlings = [part for name, value in sorted(fields.items()) if name[:1] == b"h" for part in (name[1:], value)]
+    handlings = [part for name, value in fields.items() if name[:1] == b"h" for part in (name[1:], value)]
     return Row(
         id=answer[0].decode(),
         message=message,
         status=Status.PENDING if own is None else Status(own.decode()),
-        received_at=Instant(int(fields[b"t"])),
+        received_at=Instant(int(received_at)),
         variant=variant,
         reason=reason,
         copies=int(fields.get(b"c", 1)),
@@ -218,12 +227,16 @@ def track_of(track: Track, answer: Sequence[bytes | None]) -> TrackState:
     )
 
 
-def _message(
-    source: bytes, meta: bytes, payload: bytes | None
-) -> tuple[Message, str, str | None, tuple[tuple[str, str], ...], bool]:
+def _payload_at(kept: bytes) -> int:
+    return 4 + int.from_bytes(kept[:4], "big")
+
+
+def _message(source: bytes, kept: bytes) -> tuple[Message, str, str | None, tuple[tuple[str, str], ...], bool]:
+    at = _payload_at(kept)
     (event_id, type_, tenant, variant, key, seq, prev_seq, event_time, delivery_id, attempt, fingerprint, signed,
-     reason) = unpack(meta)  # fmt: skip
-    body, headers = (b"", []) if payload is None else unpack(payload)
+     reason) = unpack(kept[4:at])  # fmt: skip
+    purged = len(kept) == at
+    body, headers = (b"", []) if purged else unpack(kept[at:])
     message = Message(
         source=source.decode(),
         event_id=event_id,
@@ -239,7 +252,7 @@ def _message(
         fingerprint=fingerprint,
         id_signed=signed,
     )
-    return message, variant, reason, tuple((name, value) for name, value in headers), payload is None
+    return message, variant, reason, tuple((name, value) for name, value in headers), purged
 
 
 def _handlings(parts: Sequence[bytes]) -> tuple[Handling, ...]:

@@ -29,6 +29,8 @@ class Script:
 def script(name: str) -> Script:
     """The script called *name*."""
     parts = [_file("bucket")]
+    if name != "insert":
+        parts.append(_file("arguments"))
     if name == "commit":
         parts += ["local verbs, erase = {}, nil", _file("erase"), *(_file(verb) for verb in BUFFERED)]
     elif name in NEEDS_ERASE:

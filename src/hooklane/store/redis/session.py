@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+TOGETHER_MAX = 128
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -31,6 +33,14 @@ class Call:
     script: str
     prefix: str
     args: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """A step: insert *rows*, each as flat words, into the bucket; answers a place or None for each."""
+
+    prefix: str
+    rows: list[list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +80,9 @@ class RedisSession:
         match step:
             case Call(name, prefix, args):
                 return self._call(name, prefix, args)
+            case Insert(prefix, rows):
+                words = [word for row in rows for word in row]
+                return self._call("insert", prefix, *self._store.keeping, *words)
             case State():
                 return self._buffer
             case Pause(ms):
@@ -80,13 +93,13 @@ class RedisSession:
                     return self._client.execute_command(*words)
         raise AssertionError(f"not a step of Redis: {step}")
 
-    def _call(self, name: str, prefix: str, args: bytes) -> Any:
+    def _call(self, name: str, prefix: str, *args: Any) -> Any:
         found = script(name)
         with faults_named():
             try:
-                return self._client.execute_command("EVALSHA", found.sha, 1, prefix, args)
+                return self._client.execute_command("EVALSHA", found.sha, 1, prefix, *args)
             except faults.NoScriptError:
-                return self._client.execute_command("EVAL", found.text, 1, prefix, args)
+                return self._client.execute_command("EVAL", found.text, 1, prefix, *args)
 
     def handing_over(self) -> None:
         pass  # there is nothing that a handler could commit
@@ -115,12 +128,83 @@ class RedisSession:
             return end.value  # type: ignore[no-any-return]
 
 
+async def call(client: Any, name: str, prefix: str, *args: Any) -> Any:
+    """Run a script in this event loop."""
+    found = script(name)
+    with faults_named():
+        try:
+            return await client.execute_command("EVALSHA", found.sha, 1, prefix, *args)
+        except faults.NoScriptError:
+            return await client.execute_command("EVAL", found.text, 1, prefix, *args)
+
+
+class Inserts:
+    """Rows that come while others are on their way share the next call: no delay is added, and claims get cheaper.
+
+    One for each client, and so for each event loop.
+    """
+
+    def __init__(self, client: Any, keeping: Sequence[int]) -> None:
+        self._client = client
+        self._keeping = keeping
+        self._waiting: dict[str, list[tuple[list[list[Any]], asyncio.Future[list[Any]]]]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def insert(self, prefix: str, rows: list[list[Any]]) -> list[Any]:
+        """An answer for each of *rows*."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[list[Any]] = loop.create_future()
+        self._waiting.setdefault(prefix, []).append((rows, done))
+        if prefix not in self._tasks:
+            self._tasks[prefix] = loop.create_task(self._send(prefix), name="hooklane claims")
+        return await done
+
+    async def _send(self, prefix: str) -> None:
+        try:
+            while batch := self._take(prefix):
+                await self._settle(prefix, batch)
+        finally:
+            del self._tasks[prefix]
+
+    def _take(self, prefix: str) -> list[tuple[list[list[Any]], asyncio.Future[list[Any]]]]:
+        waiting = self._waiting.get(prefix, [])
+        number = rows = 0
+        while number < len(waiting) and (number == 0 or rows + len(waiting[number][0]) <= TOGETHER_MAX):
+            rows += len(waiting[number][0])
+            number += 1
+        batch, self._waiting[prefix] = waiting[:number], waiting[number:]
+        return batch
+
+    async def _settle(self, prefix: str, batch: list[tuple[list[list[Any]], asyncio.Future[list[Any]]]]) -> None:
+        try:
+            words = [word for rows, _ in batch for row in rows for word in row]
+            answers = await call(self._client, "insert", prefix, *self._keeping, *words)
+        except BaseException as error:
+            if len(batch) > 1 and isinstance(error, StoreError) and not isinstance(error, StoreUnavailable):
+                for one in batch:  # one of them is bad; the others must not fail with it
+                    await self._settle(prefix, [one])
+                return
+            told = error if isinstance(error, Exception) else StoreUnavailable("the event loop is ending")
+            for _, done in batch:
+                if not done.done():
+                    done.set_exception(told)
+            if told is not error:
+                raise
+            return
+        at = 0
+        for rows, done in batch:
+            if not done.done():
+                done.set_result(answers[at : at + len(rows)])
+            at += len(rows)
+
+
 class AsyncRedisSession:
     """The same for event loops."""
 
-    def __init__(self, store: RedisInbox, client: Any, buffer: Buffer) -> None:
+    def __init__(self, store: RedisInbox, client: Any, inserts: Inserts, buffer: Buffer) -> None:
         self._store = store
         self._client = client
+        self._inserts = inserts
         self._buffer = buffer
         self._is_open = True
         self.tx = TX
@@ -128,7 +212,9 @@ class AsyncRedisSession:
     async def perform(self, step: Any) -> Any:
         match step:
             case Call(name, prefix, args):
-                return await self._call(name, prefix, args)
+                return await call(self._client, name, prefix, args)
+            case Insert(prefix, rows):
+                return await self._inserts.insert(prefix, rows)
             case State():
                 return self._buffer
             case Pause(ms):
@@ -137,14 +223,6 @@ class AsyncRedisSession:
                 with faults_named():
                     return await self._client.execute_command(*words)
         raise AssertionError(f"not a step of Redis: {step}")
-
-    async def _call(self, name: str, prefix: str, args: bytes) -> Any:
-        found = script(name)
-        with faults_named():
-            try:
-                return await self._client.execute_command("EVALSHA", found.sha, 1, prefix, args)
-            except faults.NoScriptError:
-                return await self._client.execute_command("EVAL", found.text, 1, prefix, args)
 
     async def handing_over(self) -> None:
         pass  # there is nothing that a handler could commit

@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from hooklane.errors import LeaseLost, StoreBusy, StoreRefused
 from hooklane.model.clock import Instant
@@ -34,7 +35,7 @@ from hooklane.store.leased.search import CLAIMABLE, matches
 from hooklane.store.leased.tracks import TrackVerbs
 from hooklane.store.redis import pack
 from hooklane.store.redis.address import Address, address_of
-from hooklane.store.redis.session import AsyncRedisSession, Call, Command, RedisSession
+from hooklane.store.redis.session import AsyncRedisSession, Call, Command, Insert, Inserts, RedisSession
 
 LAYOUT = 1
 WAIT_MS = 5_000
@@ -53,6 +54,8 @@ class RedisInbox(TrackVerbs):
         self._prefixes = [f"{self._settings.prefix}:{{{number}}}" for number in range(self._settings.buckets)]
         self._is_checked = False
         self._next_bucket = 0
+        self._inserts: WeakKeyDictionary[Any, Inserts] = WeakKeyDictionary()
+        self.keeping = (self._settings.ttl_ms, int(self._settings.drops_payload))
         one_bucket = self._settings.buckets == 1
         self.capabilities = Capabilities(
             name="redis cluster" if address.is_cluster else "redis",
@@ -78,7 +81,11 @@ class RedisInbox(TrackVerbs):
         return session
 
     async def abegin(self, *, wait_ms: int | None = None) -> AsyncRedisSession:
-        session = AsyncRedisSession(self, self._address.async_client(), _buffer(wait_ms))
+        client = self._address.async_client()
+        inserts = self._inserts.get(client)
+        if inserts is None:
+            inserts = self._inserts[client] = Inserts(client, self.keeping)
+        session = AsyncRedisSession(self, client, inserts, _buffer(wait_ms))
         if not self._is_checked:
             self._check(await session.perform(self._meta()))
         return session
@@ -160,8 +167,7 @@ class RedisInbox(TrackVerbs):
         ids: list[RowId | None] = [None] * len(rows)
         lines = [(number, pack.row_args(row, pack.identity_name(row.identity))) for number, row in enumerate(rows)]
         for prefix, group in self._by_bucket(lines, lambda line: line[1][0]):
-            args = pack.pack(([line for _, line in group], self._settings.ttl_ms, self._settings.drops_payload))
-            answers = yield Call("insert", prefix, args)
+            answers = yield Insert(prefix, [line for _, line in group])
             for (number, line), place in zip(group, answers, strict=True):
                 if place is None:
                     continue
@@ -211,7 +217,7 @@ class RedisInbox(TrackVerbs):
         taken: list[Claimed] = []
         for prefix in self._in_turn():
             args = ("lease" if expired else "due", now, now + lease_ms, limit - len(taken), owner, handlers)
-            answers = yield Call("claim", prefix, pack.pack((*args, self._settings.ttl_ms, False)))
+            answers = yield Call("claim", prefix, pack.pack(args))
             taken += [self._taken(buffer, answer) for answer in answers]
             if len(taken) >= limit:
                 break
@@ -219,7 +225,7 @@ class RedisInbox(TrackVerbs):
 
     def claim_one(self, id: RowId, handler: str, *, owner: str, now: Instant, lease_ms: int) -> Flow[Claimed | None]:
         buffer: Buffer = yield State()
-        args = (id, handler, now, now + lease_ms, owner, self._settings.ttl_ms, False)
+        args = (id, handler, now, now + lease_ms, owner)
         answer = yield Call("claim_one", self._prefix(pack.member_name(id)), pack.pack(args))
         return None if answer is None else self._taken(buffer, answer)
 
@@ -331,7 +337,7 @@ class RedisInbox(TrackVerbs):
         found = yield from self._load([str(id)])
         if found and all(each.handler != handling.handler for each in found[0].handlings):
             message = found[0].message
-            packed = pack.handling_of_new(message.source, message.tenant, handling)
+            packed = pack.handling_line(message.source, message.tenant, handling)
             yield from self._later(id, "attach", handling.handler, packed)
 
     def settle(self, id: RowId, handler: str, status: Status, note: str, now: Instant) -> Flow[bool]:

@@ -1,7 +1,7 @@
 -- claim: take up to A[4] handlings that are due at A[2]; lease until A[3].
 -- A[1] "due" (pending or to be retried) or "lease" (in progress, and the lease ran out); A[5] owner;
--- A[6] pairs of source and handler; A[7] keep_ms, A[8] drop
--- Answers {member, handler, handling as taken, status before, due before, message, payload, received at, source} for each.
+-- A[6] pairs of source and handler
+-- Answers {member, handler, handling as taken, status before, due before, message, received at, source} for each.
 local found = {}
 for _, pair in ipairs(A[6]) do
     local key = p .. ':' .. A[1] .. ':' .. pair[1] .. '\31' .. pair[2]
@@ -22,12 +22,12 @@ for at = 1, math.min(#found, A[4]) do
     local member, handler = found[at][1], found[at][3]
     local row, h = find(member, handler)
     if not h then
-        call('ZREM', found[at][4], member) -- its row was deleted by hand
+        leave(found[at][4], member) -- its row was deleted by hand
     else
         local was, due = h[STATUS], h[DUE]
-        take(row, handler, h, A[5], A[3], A[7], A[8])
-        local values = call('HMGET', row.key, 'm', 'b')
-        answers[#answers + 1] = { member, handler, cmsgpack.pack(h), was, string.format('%.0f', due), values[1], values[2], row.t, row.S }
+        take(row, handler, h, A[5], A[3])
+        answers[#answers + 1] = { member, handler, cmsgpack.pack(h), was, string.format('%.0f', due),
+            call('GET', p .. ':msg:' .. row.name), row.t, row.S }
     end
 end
 flush()

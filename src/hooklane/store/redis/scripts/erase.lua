@@ -1,13 +1,15 @@
--- erase: a row, its handlings and its counts are gone.
-function erase(row, fields, handlings)
-    for handler, h in pairs(handlings) do
+-- erase: a row, its message, its handlings and its counts are gone.
+function erase(row)
+    local own = call('HGET', row.key, 's')
+    for handler, h in pairs(handlings(row.key)) do
         count(row.S, handler, h[STATUS], -1, row.t)
         local class = CLASS[h[STATUS]]
         if class then
-            call('ZREM', p .. ':' .. class .. ':' .. row.S .. '\31' .. handler, row.member)
+            leave(p .. ':' .. class .. ':' .. row.S .. '\31' .. handler, row.member)
             if h[TRACK] then call('HDEL', p .. ':wait:' .. h[TRACK], row.member) end
         end
     end
-    if fields.s then count(row.S, '', fields.s, -1, row.t) end
-    call('DEL', row.key)
+    if own then count(row.S, '', own, -1, row.t) end
+    call('DEL', row.key, p .. ':msg:' .. row.name)
+    call('XDEL', p .. ':rows', string.sub(row.member, 1, 16) .. '-1')
 end

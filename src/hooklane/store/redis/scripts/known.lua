@@ -1,21 +1,23 @@
 -- known: what is known about each of the rows A[1] (names).
--- Answers {place, message, own status, [handler, handling]…} or false for each.
+-- Answers {head, message, own status, [handler, handling]…} or false for each.
 local answers = {}
 for n, name in ipairs(A[1]) do
-    local key = p .. ':row:' .. name
-    local fields = { 'i', 'm', 's' }
-    for _, field in ipairs(call('HKEYS', key)) do
-        if string.sub(field, 1, 1) == 'h' then fields[#fields + 1] = field end
-    end
-    local values = call('HMGET', key, unpack(fields))
+    local all = call('HGETALL', p .. ':row:' .. name)
+    local message = call('GET', p .. ':msg:' .. name)
     answers[n] = false
-    if values[1] then
-        local answer = { values[1], values[2], values[3] }
-        for at = 4, #fields do
-            answer[#answer + 1] = string.sub(fields[at], 2)
-            answer[#answer + 1] = values[at]
+    if message and #all > 0 then
+        local answer = { false, message, false }
+        for at = 1, #all, 2 do
+            if all[at] == 'i' then
+                answer[1] = all[at + 1]
+            elseif all[at] == 's' then
+                answer[3] = all[at + 1]
+            elseif string.sub(all[at], 1, 1) == 'h' then
+                answer[#answer + 1] = string.sub(all[at], 2)
+                answer[#answer + 1] = all[at + 1]
+            end
         end
-        answers[n] = answer
+        if answer[1] then answers[n] = answer end
     end
 end
 return answers

@@ -4,11 +4,10 @@ local entries = call('XRANGE', p .. ':rows', '(' .. last, A[6] .. '-1', 'COUNT',
 for _, entry in ipairs(entries) do
     if purged >= A[3] then break end
     last = entry[1]
-    local key = p .. ':row:' .. entry[2][2]
-    local found = call('HMGET', key, 't', 'S', 'o', 's')
-    if found[1] and tonumber(found[1]) < A[1] and (A[2] == '' or A[2] == found[2])
-        and tonumber(found[3] or '0') <= 0 and found[4] ~= 'dead' then
-        purged = purged + call('HDEL', key, 'b')
+    local member = string.format('%016.0f', tonumber(string.sub(last, 1, -3))) .. '-' .. entry[2][2]
+    local row = find(member, '')
+    if row and tonumber(row.t) < A[1] and (A[2] == '' or A[2] == row.S) and is_settled(row.key) then
+        purged = purged + drop_payload(row.name)
     end
 end
 return { purged, last, (#entries < A[5] and (#entries == 0 or last == entries[#entries][1])) and 1 or 0 }

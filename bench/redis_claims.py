@@ -1,0 +1,191 @@
+"""How many events a second can one Python process claim on Redis, beside the limits of the same run?
+
+`python -m bench.redis_claims [--url redis://…] [--seconds 2] [--rounds 3]`
+
+A claim is the whole thing: the row with its payload, lease, fence and indexes, deduplicated, in one script. The limits
+do less: `SET NX` in a pipeline has no fence and no payload; one script of a hundred `SET NX` is what Lua can do at most.
+Rounds interleave the variants. Without --url a Valkey of its own is started (memory only, fsync off).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import resource
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+
+import redis
+
+from hooklane.model.clock import Instant, wall_now
+from hooklane.model.inbox import NewHandling, NewRow
+from hooklane.model.message import Message, Status
+from hooklane.receiver.drive import AsyncDriver, Driver, transaction
+from hooklane.store.open_inbox import open_inbox
+from hooklane.store.redis.store import RedisInbox
+
+BATCH = 100
+IN_FLIGHT = 32
+BATCHED_MIN, SINGLE_MIN = 60_000, 5_000
+BODY = b'{"id":"evt_01hzy3v5k0x8q2m4n6p8r0s2t4","type":"order.created","data":"%b"}' % (b"x" * 200)
+NX = "for i = 1, #KEYS do redis.call('SET', KEYS[i], 1, 'NX', 'PX', 60000) end return 1"
+_numbers = count()
+
+
+def row(*, claimed: bool) -> NewRow:
+    now = wall_now()
+    handling = NewHandling(handler="book", due_at=now)
+    if claimed:
+        lease = Instant(now + 60_000)
+        handling = NewHandling(handler="book", status=Status.IN_PROGRESS, due_at=lease, attempts=1, fence=1)
+    event_id = f"evt_{next(_numbers):026d}"
+    message = Message(source="shop", event_id=event_id, type="order.created", body=BODY, fingerprint=b"f" * 32)
+    return NewRow(message=message, received_at=now, handlings=(handling,))
+
+
+class Bench:
+    def __init__(self, url: str, seconds: float) -> None:
+        self.client = redis.Redis.from_url(url)
+        store = open_inbox(url)
+        assert isinstance(store, RedisInbox)
+        self.store = store
+        self.seconds = seconds
+        self.driver = Driver(store)
+        self.nx = self.client.register_script(NX)
+
+    def rate(self, step: Callable[[], int]) -> float:
+        """Things done a second, by the clock."""
+        self.client.flushdb()
+        step()
+        began, done = time.perf_counter(), 0
+        while time.perf_counter() - began < self.seconds:
+            done += step()
+        return done / (time.perf_counter() - began)
+
+    def pipelined(self) -> int:
+        with self.client.pipeline(transaction=False) as pipeline:
+            for _ in range(BATCH):
+                pipeline.set(f"k{next(_numbers)}", 1, nx=True, px=60_000)
+            pipeline.execute()
+        return BATCH
+
+    def scripted(self) -> int:
+        self.nx(keys=[f"k{next(_numbers)}" for _ in range(BATCH)])
+        return BATCH
+
+    def batched(self) -> int:
+        ids = self.driver.run(transaction(self.store.insert([row(claimed=True) for _ in range(BATCH)])))
+        assert None not in ids
+        return BATCH
+
+    def worker(self) -> int:
+        self.driver.run(transaction(self.store.insert([row(claimed=False) for _ in range(BATCH)])))
+        return BATCH
+
+    def worker_claims(self) -> float:
+        """What a worker takes from a backlog, 100 at a time."""
+        self.client.flushdb()
+        for _ in range(300):
+            self.worker()
+        began, done = time.perf_counter(), 0
+        while True:
+            now = wall_now()
+            claim = self.store.claim(
+                [("shop", "book")], expired=False, owner="bench", now=now, lease_ms=60_000, limit=BATCH
+            )
+            taken = self.driver.run(transaction(claim))
+            done += len(taken)
+            if len(taken) < BATCH:
+                return done / (time.perf_counter() - began)
+
+    def single(self) -> float:
+        """One claim a call, so many calls in flight, in one event loop."""
+        self.client.flushdb()
+        return asyncio.run(self._single())
+
+    async def _single(self) -> float:
+        done, until = 0, 0.0
+
+        async def work() -> None:
+            nonlocal done
+            while time.perf_counter() < until:
+                await AsyncDriver(self.store).run(transaction(self.store.insert([row(claimed=True)])))
+                done += 1
+
+        for warm in (True, False):
+            done, began = 0, time.perf_counter()
+            until = began + (0.2 if warm else self.seconds)
+            await asyncio.gather(*(work() for _ in range(IN_FLIGHT)))
+            took = time.perf_counter() - began
+        await self.store.aclose()
+        return done / took
+
+    def bytes_per_id(self, *, completed: bool, rows: int = 20_000) -> float:
+        """Memory that Redis uses for each id that it remembers."""
+        self.client.flushdb()
+        self.batched()
+        before = int(self.client.info("memory")["used_memory"])
+        for _ in range(rows // BATCH):
+            batch = [row(claimed=True) for _ in range(BATCH)]
+            ids = self.driver.run(transaction(self.store.insert(batch)))
+            if completed:
+                for id in ids:
+                    assert id is not None
+                    self.driver.run(transaction(self.store.complete(id, "book", 1, Status.COMPLETED, wall_now())))
+        return (int(self.client.info("memory")["used_memory"]) - before) / rows
+
+
+@contextmanager
+def server(url: str | None) -> Iterator[str]:
+    if url is not None:
+        yield url
+        return
+    from tests.support.valkey import valkey_server
+
+    with valkey_server() as started:
+        yield started.address.url()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--url")
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    with server(options.url) as url:
+        bench = Bench(url, options.seconds)
+        variants: dict[str, Callable[[], float]] = {
+            "SET NX, pipelined by 100": lambda: bench.rate(bench.pipelined),
+            "100 SET NX in one script": lambda: bench.rate(bench.scripted),
+            "claims, 100 a call": lambda: bench.rate(bench.batched),
+            "claims of a worker, 100 a call": bench.worker_claims,
+            f"claims, one a call, {IN_FLIGHT} in flight": bench.single,
+        }
+        rates: dict[str, list[float]] = {name: [] for name in variants}
+        cpu: dict[str, list[float]] = {name: [] for name in variants}
+        for _ in range(options.rounds):
+            for name, measure in variants.items():
+                used = resource.getrusage(resource.RUSAGE_SELF)
+                began = time.perf_counter()
+                rates[name].append(measure())
+                now = resource.getrusage(resource.RUSAGE_SELF)
+                busy = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
+                cpu[name].append(busy / (time.perf_counter() - began))
+        limit = max(rates["100 SET NX in one script"])
+        for name, found in rates.items():
+            best, middle = max(found), statistics.median(found)
+            share = statistics.median(cpu[name])
+            print(f"{name:38} {middle:>9,.0f}/s  best {best:>9,.0f}/s  {best / limit:.2f} of limit  cpu {share:.0%}")
+        for completed in (False, True):
+            size = bench.bytes_per_id(completed=completed)
+            what = "completed" if completed else "claimed"
+            print(f"memory of an id, {what}: {size:,.0f} B with a payload of {len(BODY)} B")
+        batched, single = max(rates["claims, 100 a call"]), max(rates[f"claims, one a call, {IN_FLIGHT} in flight"])
+        print(f"goals: batched {batched:,.0f} of {BATCHED_MIN:,}; single {single:,.0f} of {SINGLE_MIN:,}")
+
+
+if __name__ == "__main__":
+    main()
