@@ -76,7 +76,7 @@ class Buffer:
     wait_ms: int
     later: list[Any] = field(default_factory=list)
     """Writes of the commit, each with its condition."""
-    inserted: list[RowId] = field(default_factory=list)
+    inserted: set[RowId] = field(default_factory=set)
     claims: dict[tuple[RowId, str], Claim] = field(default_factory=dict)
     tracks: dict[Track, TrackState] = field(default_factory=dict)
     digests: dict[tuple[str, str, bytes], str] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from base64 import urlsafe_b64decode
 from binascii import b2a_base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -69,8 +69,8 @@ def member_name(member: RowId) -> str:
 # Writing
 
 
-def row_args(new: NewRow, name: str) -> list[Any]:
-    """A row as `insert.lua` wants it: flat words."""
+def row_args(new: NewRow, name: str) -> tuple[str, bytes, tuple[Any, ...]]:
+    """A row for `insert.lua`: its name, its message, and its kind, which rows that come together mostly share."""
     message = new.message
     head = pack(
         (
@@ -89,19 +89,21 @@ def row_args(new: NewRow, name: str) -> list[Any]:
             new.reason,
         )
     )
-    words: list[Any] = [
-        name,
-        new.received_at * 1000,
-        new.received_at,
-        message.source,
-        "" if new.status is Status.PENDING else new.status.value,
-        len(head).to_bytes(4, "big") + head + pack((message.body, new.headers)),
-        len(new.handlings),
-    ]
+    own = "" if new.status is Status.PENDING else new.status.value
+    kind: tuple[Any, ...] = (len(new.handlings), new.received_at * 1000, new.received_at, message.source, own)
     for each in new.handlings:
         line = handling_line(message.source, message.tenant, each)
-        words += (each.handler, pack(line), line[0], line[3], line[4] or "", line[6] or "", line[7] or "")
-    return words
+        kind += (each.handler, pack(line), line[0], line[3], line[4] or "", line[6] or "", line[7] or "")
+    return name, len(head).to_bytes(4, "big") + head + pack((message.body, new.headers)), kind
+
+
+def insert_words(keeping: Iterable[int], rows: Iterable[tuple[str, bytes, tuple[Any, ...]]]) -> list[Any]:
+    """The arguments of `insert.lua` for rows made by `row_args`."""
+    kinds: dict[tuple[Any, ...], int] = {}
+    lines: list[Any] = []
+    for name, message, kind in rows:
+        lines += (name, kinds.setdefault(kind, len(kinds) + 1), message)
+    return [*keeping, len(kinds), *(word for kind in kinds for word in kind), *lines]
 
 
 def handling_line(source: str, tenant: str, new: NewHandling) -> tuple[Any, ...]:

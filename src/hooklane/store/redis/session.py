@@ -16,6 +16,7 @@ from redis import exceptions as faults
 from hooklane.errors import StoreError, StoreFull, StoreUnavailable, UsageError
 from hooklane.store.inbox import Flow
 from hooklane.store.leased.buffer import Buffer, Pause, State
+from hooklane.store.redis.pack import insert_words
 from hooklane.store.redis.scripts import script
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+Lines = list[tuple[str, bytes, tuple[Any, ...]]]
 TOGETHER_MAX = 128
 
 
@@ -37,10 +39,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """A step: insert *rows*, each as flat words, into the bucket; answers a place or None for each."""
+    """A step: insert rows, as `pack.row_args` makes them, into the bucket; answers a place or None for each."""
 
     prefix: str
-    rows: list[list[Any]]
+    rows: Lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,7 @@ class RedisSession:
             case Call(name, prefix, args):
                 return self._call(name, prefix, args)
             case Insert(prefix, rows):
-                words = [word for row in rows for word in row]
-                return self._call("insert", prefix, *self._store.keeping, *words)
+                return self._call("insert", prefix, *insert_words(self._store.keeping, rows))
             case State():
                 return self._buffer
             case Pause(ms):
@@ -147,10 +148,10 @@ class Inserts:
     def __init__(self, client: Any, keeping: Sequence[int]) -> None:
         self._client = client
         self._keeping = keeping
-        self._waiting: dict[str, list[tuple[list[list[Any]], asyncio.Future[list[Any]]]]] = {}
+        self._waiting: dict[str, list[tuple[Lines, asyncio.Future[list[Any]]]]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def insert(self, prefix: str, rows: list[list[Any]]) -> list[Any]:
+    async def insert(self, prefix: str, rows: Lines) -> list[Any]:
         """An answer for each of *rows*."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[list[Any]] = loop.create_future()
@@ -166,7 +167,7 @@ class Inserts:
         finally:
             del self._tasks[prefix]
 
-    def _take(self, prefix: str) -> list[tuple[list[list[Any]], asyncio.Future[list[Any]]]]:
+    def _take(self, prefix: str) -> list[tuple[Lines, asyncio.Future[list[Any]]]]:
         waiting = self._waiting.get(prefix, [])
         number = rows = 0
         while number < len(waiting) and (number == 0 or rows + len(waiting[number][0]) <= TOGETHER_MAX):
@@ -175,10 +176,10 @@ class Inserts:
         batch, self._waiting[prefix] = waiting[:number], waiting[number:]
         return batch
 
-    async def _settle(self, prefix: str, batch: list[tuple[list[list[Any]], asyncio.Future[list[Any]]]]) -> None:
+    async def _settle(self, prefix: str, batch: list[tuple[Lines, asyncio.Future[list[Any]]]]) -> None:
         try:
-            words = [word for rows, _ in batch for row in rows for word in row]
-            answers = await call(self._client, "insert", prefix, *self._keeping, *words)
+            words = insert_words(self._keeping, [row for rows, _ in batch for row in rows])
+            answers = await call(self._client, "insert", prefix, *words)
         except BaseException as error:
             if len(batch) > 1 and isinstance(error, StoreError) and not isinstance(error, StoreUnavailable):
                 for one in batch:  # one of them is bad; the others must not fail with it

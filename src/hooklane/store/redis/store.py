@@ -172,9 +172,9 @@ class RedisInbox(TrackVerbs):
                 if place is None:
                     continue
                 id = ids[number] = f"{place.decode()}-{line[0]}"
-                buffer.inserted.append(id)
+                buffer.inserted.add(id)
                 for handling in rows[number].handlings:
-                    if handling.status is Status.IN_PROGRESS:
+                    if handling.fence:
                         buffer.claims[id, handling.handler] = Claim(handling.fence)
         return ids
 
