@@ -28,6 +28,11 @@ def refuse_misfit(source: Source, store: Capabilities) -> None:
             f"{source.name}: retention_ms is {source.rules.retention_ms / DAY_MS:g} days, but this inbox on"
             f" {store.name} lets rows expire after {store.expires_ms / DAY_MS:g}: say ttl_days= in its URL"
         )
+    if store.payload_bytes_max is not None and source.rules.body_bytes_max > store.payload_bytes_max:
+        problems.append(
+            f"{source.name}: body_bytes_max is {source.rules.body_bytes_max}, and an inbox on {store.name} keeps at most"
+            f" {store.payload_bytes_max}"
+        )
     if problems:
         raise ConfigError(problems)
 

@@ -62,6 +62,8 @@ class Capabilities:
     """What an inbox does unless it is told."""
     expires_ms: int | None = None
     """Settled rows vanish by themselves so long after; a source cannot be kept longer."""
+    payload_bytes_max: int | None = None
+    """The longest body that it can keep; a source that takes longer ones is refused."""
     sweeps: bool = True
     """Pruning is cheap, so a worker does it every hour; where it is not, rows expire, and a person may prune."""
     caveat: str = ""

@@ -48,6 +48,12 @@ def _by_name(name: str) -> InboxStore:
         except ModuleNotFoundError as missing:
             raise MissingExtra("redis", "redis") from missing
         return redis_by_url(name)
+    if scheme == "dynamodb":
+        try:
+            from hooklane.store.dynamodb.store import by_url as dynamodb_by_url
+        except ModuleNotFoundError as missing:
+            raise MissingExtra("boto3", "dynamodb") from missing
+        return dynamodb_by_url(name)
     alias = name.removeprefix("django:") or "default"
     if scheme == "django" or (":" not in name and "django.db" in sys.modules):
         from hooklane.store.sql.lenders import DjangoLender

@@ -33,6 +33,8 @@ class Claim:
     fence: int
     status: Status = Status.PENDING
     due_at: Instant = START
+    where: Any = None
+    """Whatever else the store knows about it."""
 
 
 @dataclass(slots=True)
@@ -46,6 +48,8 @@ class Waiting:
     prev_seq: int | None
     place: int = 0
     """Where it stands among all rows, where the store counts them apart from their ids."""
+    where: str = ""
+    """Where the store keeps it, where its id does not say it."""
 
 
 @dataclass(slots=True)
@@ -76,7 +80,7 @@ class Buffer:
     wait_ms: int
     later: list[Any] = field(default_factory=list)
     """Writes of the commit, each with its condition."""
-    inserted: set[RowId] = field(default_factory=set)
+    inserted: dict[RowId, Any] = field(default_factory=dict)
     claims: dict[tuple[RowId, str], Claim] = field(default_factory=dict)
     tracks: dict[Track, TrackState] = field(default_factory=dict)
     digests: dict[tuple[str, str, bytes], str] = field(default_factory=dict)

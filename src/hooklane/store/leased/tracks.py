@@ -9,7 +9,7 @@ from typing import Any
 
 from hooklane.errors import StoreBusy
 from hooklane.model.clock import Instant
-from hooklane.model.inbox import RowId, Track
+from hooklane.model.inbox import Gap, RowId, Track
 from hooklane.model.message import Status
 from hooklane.store.inbox import Flow
 from hooklane.store.leased.buffer import Buffer, Pause, State, TrackState, Waiting
@@ -134,3 +134,14 @@ class TrackVerbs:
 
 def _bytes(tie: str) -> bytes:
     return tie.encode("utf-8", "surrogatepass")
+
+
+def gap_of(state: TrackState | None, before: Instant) -> Gap | None:
+    """The gap in a track: something was held since before *before*, and what it waits for is not in the store."""
+    if state is None or state.seq is None:
+        return None
+    held = [each for each in state.waiting.values() if each.status is Status.HELD and each.due_at <= before]
+    if not held or any(each.status is not Status.HELD for each in state.waiting.values()):
+        return None
+    first, since = min(each.prev_seq or 0 for each in held), min(each.due_at for each in held)
+    return Gap(state.track, state.seq, first, since)

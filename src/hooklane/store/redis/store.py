@@ -32,7 +32,7 @@ from hooklane.model.message import Status
 from hooklane.store.inbox import Capabilities, Flow
 from hooklane.store.leased.buffer import Buffer, Claim, State, TrackState, Waiting
 from hooklane.store.leased.search import CLAIMABLE, matches
-from hooklane.store.leased.tracks import TrackVerbs
+from hooklane.store.leased.tracks import TrackVerbs, gap_of
 from hooklane.store.redis import pack
 from hooklane.store.redis.address import Address, address_of
 from hooklane.store.redis.session import AsyncRedisSession, Call, Command, Insert, Inserts, RedisSession
@@ -172,7 +172,7 @@ class RedisInbox(TrackVerbs):
                 if place is None:
                     continue
                 id = ids[number] = f"{place.decode()}-{line[0]}"
-                buffer.inserted.add(id)
+                buffer.inserted[id] = None
                 for handling in rows[number].handlings:
                     if handling.fence:
                         buffer.claims[id, handling.handler] = Claim(handling.fence)
@@ -309,20 +309,10 @@ class RedisInbox(TrackVerbs):
                     if handling is None or handling.key is None:
                         continue
                     track = Track(row.message.source, row.message.tenant, handling.handler, handling.key)
-                    gap = None if track in found else (yield from self._gap(track, before))
+                    gap = None if track in found else gap_of((yield from self._read_track(track)), before)
                     if gap is not None:
                         found[track] = gap
         return sorted(found.values(), key=lambda gap: gap.since)[:limit]
-
-    def _gap(self, track: Track, before: Instant) -> Flow[Gap | None]:
-        state = yield from self._read_track(track)
-        if state is None or state.seq is None:
-            return None
-        held = [each for each in state.waiting.values() if each.status is Status.HELD and each.due_at <= before]
-        if not held or any(each.status is not Status.HELD for each in state.waiting.values()):
-            return None
-        first, since = min(each.prev_seq or 0 for each in held), min(each.due_at for each in held)
-        return Gap(track, state.seq, first, since)
 
     # Keeping
 

@@ -1,0 +1,17 @@
+"""The inbox on DynamoDB keeps the promises that every store keeps."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from hooklane.store.dynamodb.store import DynamoInbox, by_url
+from hooklane.testing.conformance_inbox import InboxConformance
+
+
+class TestDynamoInbox(InboxConformance):
+    @pytest.fixture
+    def store(self, dynamodb_url: str) -> Iterator[DynamoInbox]:
+        store = by_url(f"dynamodb://inbox?endpoint={dynamodb_url}")
+        assert store.create_table()
+        yield store
+        store.close()
