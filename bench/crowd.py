@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.hostile import BEHAVIOURS
-
 from hooklane.model.exchange import Answer, Result, Target
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.transport import Transport

@@ -28,9 +28,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
+
 from bench.crowd import run_crowd
 from bench.hostile import hostile_server
-
 from hooklane.model.exchange import Answer, Result, Target
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.transport import Transport
@@ -163,6 +163,8 @@ def speed(seconds: int, rounds: int, connections: int) -> None:
     ratios = []
     with nginx() as port:
         pin(0)
+        for run in LOOPS.values():  # not counted: the interpreter is still making up its mind about the types it meets
+            run(run_transport(port, connections, 1))
         for number in range(1, rounds + 1):
             wrk = run_wrk(port, connections, seconds)
             results = {"wrk": wrk}

@@ -16,6 +16,7 @@ ROLES = ("api", "deliver", "inbox")
 DEFAULT_DB = "sqlite:///.hooklane/hooklane.db"
 DEFAULT_PORT = 8787
 FILE = "hooklane.toml"
+DAY_MS = 24 * 3_600_000
 
 _BIND = re.compile(r"[A-Za-z0-9.:_-]{1,255}\Z")
 
@@ -42,6 +43,14 @@ class Settings:
     egress_allow: tuple[str, ...] = ()
     ui: bool = True
     log_level: str = "info"
+    retention: int = 30 * DAY_MS
+    """How long a delivered event is kept, in milliseconds; the same for the others below."""
+    retention_attempts: int = 30 * DAY_MS
+    retention_audit: int = 400 * DAY_MS
+    quota: int | None = None
+    """How many deliveries a tenant may have undelivered before publishes over HTTP are refused."""
+    disk_free_min: int = 256 * 2**20
+    """Publishes over HTTP are refused while fewer bytes are free where the database file is."""
 
     @property
     def is_loopback(self) -> bool:
@@ -140,6 +149,35 @@ def _level(value: Any) -> str:
     return level
 
 
+_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS}
+_UNITS_BYTES = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
+
+
+def _duration(value: Any) -> int:
+    match = re.fullmatch(r"([0-9]{1,6})([smhd])", str(value).strip())
+    if match is None or int(match[1]) == 0:
+        raise ValueError
+    return int(match[1]) * _UNITS_MS[match[2]]
+
+
+def _size(value: Any) -> int:
+    match = re.fullmatch(r"([0-9]{1,15}) ?([A-Z]{0,2})", str(value).strip().upper())
+    if match is None or match[2] not in _UNITS_BYTES:
+        raise ValueError
+    return int(match[1]) * _UNITS_BYTES[match[2]]
+
+
+def _quota(value: Any) -> int | None:
+    if str(value).strip().lower() in ("", "none"):
+        return None
+    quota = int(value)
+    if quota < 1:
+        raise ValueError
+    return quota
+
+
+_DURATION = "a duration such as 30d, 12h, 90m"
+
 SETTINGS = (
     _Setting("db", _db, "sqlite:///path/to/file.db or postgresql://host/name"),
     _Setting("host", _host, "an address or host name to listen on"),
@@ -150,6 +188,11 @@ SETTINGS = (
     _Setting("egress_allow", _networks, "networks such as 127.0.0.0/8,::1/128"),
     _Setting("ui", _switch, "true or false"),
     _Setting("log_level", _level, "debug, info, warning or error"),
+    _Setting("retention", _duration, _DURATION),
+    _Setting("retention_attempts", _duration, _DURATION),
+    _Setting("retention_audit", _duration, _DURATION),
+    _Setting("quota", _quota, "a number of deliveries, or none"),
+    _Setting("disk_free_min", _size, "a size such as 256MB, or 0"),
 )
 
 

@@ -7,22 +7,23 @@ from urllib.parse import quote
 
 import pytest
 from tests.api.conftest import Api
+from tests.support.eventually import eventually
 from tests.support.receiver import Answer, Request, Sink
 
 
 async def blocked(api: Api, sink: Sink, key: str, behind: int = 2) -> dict[str, Any]:
     """A lane whose head has died, with events behind it; the receiver is mended again."""
-    sink.react = lambda _: Answer(status=422)
+    sink.react = lambda _: Answer(status=422, body=b"unknown sku")
     for number in range(1 + behind):
         await api.publish(data={"n": number}, key=key)
-    async with asyncio.timeout(10):
-        while True:
-            lanes = (await api.get(f"/api/v1/lanes?state=blocked&q={quote(key)}"))["items"]
-            if lanes and lanes[0]["waiting"] == behind:
-                break
-            await asyncio.sleep(0.01)
+
+    async def dead() -> dict[str, Any] | None:
+        lanes = (await api.get(f"/api/v1/lanes?state=blocked&q={quote(key)}"))["items"]
+        return dict(lanes[0]) if lanes and lanes[0]["waiting"] == behind else None
+
+    lane = await eventually(dead)
     sink.react = lambda _: Answer()
-    return dict(lanes[0])
+    return lane
 
 
 def seqs(requests: list[Request]) -> list[str]:
@@ -135,11 +136,9 @@ async def test_why_says_in_one_sentence_what_is_waited_for(api: Api, sink: Sink,
     of_lane = (await api.get(f"/api/v1/lanes/{endpoint['id']}/A/why"))["why"]
     of_event = (await api.get(f"/api/v1/events/{events[0]['id']}/why"))["why"]
 
-    assert of_lane == (
-        f"#1 of A is dead after 3 tries (last: 422); nothing moves on A until you replay or skip {lane['dead_letter']}."
-        " 2 events behind it."
-    )
-    assert of_event == f"#3 waits for #1: {of_lane}"
+    assert of_lane.startswith("#1 of A died after 3 tries (last: 422 'unknown sku');")
+    assert f"until you replay or skip #1 ({lane['dead_letter']})" in of_lane
+    assert of_event == f"#3 waits for #1; {of_lane}"
 
 
 @pytest.mark.parametrize(
@@ -170,5 +169,5 @@ async def test_lanes_carry_the_deliveries_round_the_head_when_asked(api: Api, si
 
     [shown] = (await api.get("/api/v1/lanes?cells=24"))["items"]
 
-    assert [one["state"] for one in shown["deliveries"]][0] == "skipped"
+    assert shown["deliveries"][0]["state"] == "skipped"
     assert (await api.call("GET", "/api/v1/lanes?cells=41")).code == "invalid_parameter"

@@ -1,22 +1,21 @@
 """Lists: filters, pages, cursors, and what hostile parameters come to."""
 
-import asyncio
 import json
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from tests.api.conftest import Api
+from tests.support.eventually import eventually
 from tests.support.receiver import Sink
 
 
 async def settled(api: Api, event_id: str, state: str) -> dict[str, Any]:
-    async with asyncio.timeout(10):
-        while True:
-            event = await api.get(f"/api/v1/events/{event_id}")
-            if [one["state"] for one in event["deliveries"]] == [state]:
-                return dict(event)
-            await asyncio.sleep(0.01)
+    async def in_state() -> dict[str, Any] | None:
+        event = await api.get(f"/api/v1/events/{event_id}")
+        return dict(event) if [one["state"] for one in event["deliveries"]] == [state] else None
+
+    return await eventually(in_state)
 
 
 async def test_an_event_is_shown_with_its_data_deliveries_and_tries(api: Api, sink: Sink, endpoint: dict[str, Any]):

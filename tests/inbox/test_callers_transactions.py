@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -192,7 +193,7 @@ async def test_async_handlers_write_on_the_applications_own_connection(
         assert world.effects() == ["evt_1"]
         stats = await inbox.runner.arun(inbox.keeper.stats())
         assert (stats.total(Status.COMPLETED), stats.total(Status.FAILED)) == (1, 1)
-        await inbox.store.aclose()
+        await inbox.aclose()
 
 
 @pytest.mark.parametrize("how", ["commit", "rollback"])
@@ -224,8 +225,6 @@ async def test_the_newest_value_of_a_field_wins_on_every_sync_driver(kind: str, 
         with psycopg.connect(world.url) as conn:
             conn.execute(make)
     else:
-        import sqlite3
-
         with sqlite3.connect(world.path) as conn_:
             conn_.execute(make)
         conn_.close()

@@ -42,7 +42,7 @@ async def test_async_handlers_take_effect_once_too(world: World, mode: Any) -> N
 
     assert {reply.status for reply in replies} == {200}
     assert world.effects() == ["evt_1"]
-    await inbox.store.aclose()
+    await inbox.aclose()
 
 
 @pytest.mark.parametrize("mode", ["durable", "inline"])
@@ -63,7 +63,7 @@ async def test_sync_handlers_can_be_reached_from_async_code(world: World, mode: 
     await inbox.arun_once()
 
     assert world.effects() == ["evt_1"]
-    await inbox.store.aclose()
+    await inbox.aclose()
 
 
 def test_each_handler_has_its_own_status(world: World) -> None:
@@ -369,6 +369,27 @@ def test_a_state_that_comes_back_is_not_lost(world: World) -> None:
     assert world.effects() == ["A", "B", "A"]
 
 
+def test_a_state_is_applied_by_every_handler_and_after_a_failure_too(world: World) -> None:
+    inbox = world.inbox("inline")
+    feed: dict[str, Any] = {"unsafe": True, "profile": "standard_webhooks", "order": "none"}
+    source = inbox.source("feed", dedup="state_token", event_id="hash", key="entity", **feed)
+    source.on("*", name="first")(world.effect)
+    failures = [RuntimeError("down")]
+
+    @source.on("*", name="second")
+    def second(event: Any, tx: Any) -> None:
+        world.effect(event, tx)
+        if failures:
+            raise failures.pop()
+
+    body = json.dumps({"entity": "match:1", "hash": "A", "type": "odds"}).encode()
+    replies = [inbox.receive(Request.of("POST", "http://x/webhooks/feed", {}, body)) for _ in range(3)]
+
+    assert [reply.status for reply in replies] == [503, 200, 200]
+    assert [outcome(reply) for reply in replies] == ["busy", "applied", "duplicate"]
+    assert world.effects() == ["A", "A"]
+
+
 def test_what_is_old_is_pruned_and_what_is_owed_never(world: World) -> None:
     inbox = world.inbox()
     source = own_source(inbox, order="none")
@@ -512,7 +533,7 @@ async def test_an_event_can_be_claimed_by_hand_in_async_code(sql_world: World) -
                 await world.aeffect(claim.event, claim.tx)
 
     assert (seen, world.effects()) == ([True, False], ["evt_9"])
-    await inbox.store.aclose()
+    await inbox.aclose()
 
 
 @pytest.mark.parametrize("how", ["commit", "rollback", "sql"])
@@ -609,3 +630,15 @@ def test_copies_that_come_together_in_inline_mode_wait_or_are_told_to_come_back(
     assert {reply.status for reply in replies} == {200}
     assert sorted(str(outcome(reply)) for reply in replies) == ["applied"] + ["duplicate"] * 5
     assert world.effects() == ["evt_1"]
+
+
+def test_more_requests_than_a_source_takes_are_told_429(world: World) -> None:
+    inbox = world.inbox()
+    own_source(inbox, rate_limit=1.0).on("*")(world.effect)
+    replies = [inbox.receive(signed(f"evt_{number}")) for number in range(4)]
+    assert [reply.status for reply in replies] == [200, 200, 429, 429]
+    assert header(replies[2], "retry-after") == "1"
+    world.clock.pass_ms(1_000)
+    assert inbox.receive(signed("evt_2")).status == 200
+    with pytest.raises(ConfigError, match="rate_limit"):
+        own_source(world.inbox(), rate_limit=0)

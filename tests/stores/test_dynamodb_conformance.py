@@ -10,8 +10,7 @@ from hooklane.testing.conformance_inbox import InboxConformance
 
 class TestDynamoInbox(InboxConformance):
     @pytest.fixture
-    def store(self, dynamodb_url: str) -> Iterator[DynamoInbox]:
-        store = by_url(f"dynamodb://inbox?endpoint={dynamodb_url}")
-        assert store.create_table()
+    def store(self, dynamodb_inbox_url: str) -> Iterator[DynamoInbox]:
+        store = by_url(dynamodb_inbox_url)
         yield store
         store.close()

@@ -205,6 +205,36 @@ async def test_a_kept_connection_does_not_outlive_a_lookup_that_forbids_its_addr
     assert peer.accepted == 1
 
 
+class Gated(Script):
+    """Holds the second query back until the test opens the gate."""
+
+    def __init__(self, **answers: Sequence[Sequence[str] | Exception]) -> None:
+        super().__init__(**answers)
+        self.asked_twice = asyncio.Event()
+        self.gate = asyncio.Event()
+
+    async def lookup(self, host: str) -> Sequence[str]:
+        answer = await super().lookup(host)
+        if len(self.queries) == 2:
+            self.asked_twice.set()
+            await self.gate.wait()
+        return answer
+
+
+async def test_a_lookup_that_forbids_an_address_closes_the_connections_that_are_idle_just_then() -> None:
+    script = Gated(f_test=[[HERE], [CANARY]])
+    async with serving(answering(OK)) as peer, transporting(resolver=script) as transport:
+        url = peer.url(host="f.test")
+        await post(transport, url)
+        kept = asyncio.ensure_future(post(transport, url))
+        blocked = asyncio.ensure_future(post(transport, url))
+        await asyncio.wait_for(script.asked_twice.wait(), 2)
+        assert isinstance(await kept, Answer)  # so its connection is idle again
+        script.gate.set()
+        assert failure_of(await blocked) == (Failure.TARGET_NOT_ALLOWED, False)
+        await asyncio.wait_for(peer.all_ended.wait(), 2)
+
+
 @pytest.mark.parametrize("row", ["S40"])
 async def test_the_environments_proxies_and_netrc_are_not_used(
     row: str, peers: tuple[Peer, Peer], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

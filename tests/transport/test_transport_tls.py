@@ -14,6 +14,7 @@ from tests.transport.peers import HERE, OK, Script, answering, post, serving, si
 
 from hooklane.errors import ConfigError
 from hooklane.model.exchange import Answer, Failure, NoAnswer
+from hooklane.sender.transport.tls import default_context, own_context
 
 AUTHORITY = Authority("the tests' authority")
 HOST = "hooks.good.test"
@@ -97,6 +98,12 @@ async def test_a_certificate_in_doubt_is_a_tls_failure_and_no_byte_of_the_reques
     assert (result.failure, result.sent) == (Failure.TLS, False)
     assert HERE not in result.detail
     assert peer.requests == []
+
+
+def test_nothing_older_than_tls_1_2_is_spoken_and_every_certificate_is_checked() -> None:
+    for context in (default_context(None), own_context(AUTHORITY.pem)):
+        assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+        assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
 async def test_the_systems_authorities_do_not_vouch_for_a_test_server() -> None:

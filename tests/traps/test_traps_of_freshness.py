@@ -12,7 +12,7 @@ import pytest
 from tests.inbox.conftest import PostgresWorld, SqliteWorld, World
 from tests.inbox.kit import own_source, signed
 
-from hooklane.errors import Reject
+from hooklane.errors import Reject, UsageError
 from hooklane.model.clock import wall_now
 from hooklane.model.message import Request
 from hooklane.receiver import Event, insert_once, latest, ledger_entry, transition
@@ -140,14 +140,9 @@ def test_a_clock_ahead_of_time_would_freeze_a_field_and_is_refused(garage: Calla
     assert value(garage, "p") == "now"
 
 
-def test_signals_of_one_vehicle_end_in_the_newest_value_of_each(world: World) -> None:
+def test_signals_of_one_vehicle_end_in_the_newest_value_of_each(sql_world: World, garage: Callable[[], Any]) -> None:
     """A Smartcar event mixes signals of different ages: late, retried and out of order, per field the newest wins."""
-    if world.name == "memory":
-        return  # it has no tables
-    conn = sqlite3.connect(world.path) if isinstance(world, SqliteWorld) else psycopg.connect(world.url)  # type: ignore[attr-defined]
-    conn.execute(TABLE)  # type: ignore[attr-defined]
-    conn.commit()  # type: ignore[attr-defined]
-    inbox = world.inbox(clock=wall_now)
+    inbox = sql_world.inbox(clock=wall_now)
 
     @inbox.source("smartcar", unsafe=True).on("*")
     def store(event: Event, tx: Any) -> None:
@@ -176,7 +171,8 @@ def test_signals_of_one_vehicle_end_in_the_newest_value_of_each(world: World) ->
     for request in (second, first, third, first, second):
         assert inbox.receive(request).status == 200
     inbox.run_once()
-    rows = conn.execute("SELECT path, value FROM signals ORDER BY path").fetchall()  # type: ignore[attr-defined]
+    conn = garage()
+    rows = conn.execute("SELECT path, value FROM signals ORDER BY path").fetchall()
     conn.close()
     assert [tuple(row) for row in rows] == [("odometer", "105"), ("soc", "70")]
 
@@ -249,8 +245,6 @@ def test_a_row_is_inserted_once(garage: Callable[[], Any]) -> None:
 
 
 def test_names_that_are_not_names_never_reach_the_database(garage: Callable[[], Any]) -> None:
-    from hooklane.errors import UsageError
-
     conn = garage()
     for table, column in (("signals; DROP TABLE signals", "value"), ("signals", "value = 1 --")):
         with pytest.raises(UsageError):

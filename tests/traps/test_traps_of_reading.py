@@ -11,7 +11,9 @@ import pytest
 from tests.inbox.conftest import World
 from tests.inbox.kit import outcome, own_source, sealed, signed
 
+from hooklane.model.clock import wall_now
 from hooklane.model.message import Request
+from hooklane.testing.conformance_inbox import together
 
 SECRET = "a-shared-secret-of-the-stack"
 
@@ -118,9 +120,6 @@ def test_a_captured_request_is_harmless_now_and_refused_later(world: World) -> N
 
 def test_a_hundred_concurrent_deliveries_of_one_id_have_one_effect(world: World) -> None:
     """V16."""
-    from hooklane.model.clock import wall_now
-    from hooklane.testing.conformance_inbox import together
-
     inbox = world.inbox("inline", clock=wall_now, inline_wait_ms=20_000)
     own_source(inbox).on("*")(world.effect)
     request = sealed("evt_1", b'{"id": "evt_1", "type": "a", "timestamp": "2026-01-01T00:00:00Z", "data": 1}')

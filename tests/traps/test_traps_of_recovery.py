@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import psycopg
 import pytest
 from tests.inbox.conftest import World
 from tests.inbox.kit import github, header, outcome, own_source, signed
@@ -17,6 +18,7 @@ from hooklane.errors import Reject
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.message import Status
 from hooklane.receiver import Event
+from hooklane.store.sql.queries import queries_of
 from hooklane.testing.conformance_inbox import together
 
 
@@ -76,8 +78,6 @@ def test_an_event_that_is_sent_on_is_in_the_same_commit(sql_world: World) -> Non
 
 
 def test_trap_6_a_duplicate_does_not_pin_a_connection_while_its_twin_works(postgres_world: World) -> None:
-    import psycopg
-
     url = postgres_world.where()
     with psycopg.connect(url) as setup:
         setup.execute("CREATE TABLE processed (event_id text PRIMARY KEY)")
@@ -262,8 +262,6 @@ def test_trap_14_pruning_goes_by_an_index_and_in_batches(sqlite_world: World) ->
     conn = sqlite3.connect(sqlite_world.path)  # type: ignore[attr-defined]
     naive = conn.execute("EXPLAIN QUERY PLAN DELETE FROM effects WHERE event_id < '2026'").fetchall()
     assert "SCAN" in naive[0][3], "without an index every run reads everything"
-    from hooklane.store.sql.queries import queries_of
-
     prune = queries_of("hooklane.store.sqlite.inbox")["prune"]
     plan = conn.execute(f"EXPLAIN QUERY PLAN {prune}", {"before": 1, "source": None, "limit": 5}).fetchall()
     conn.close()

@@ -131,6 +131,7 @@ class _Stage:
             for name in (SHOP, BILLING):
                 self._apps[name] = self.demo.gate(name, app(self._inbox))
             await ensure_endpoints(gateway, server.address, secret)
+            gateway.features = ("demo",)
             self._producer = asyncio.create_task(self.demo.produce(gateway), name="demo producer")
 
     async def clear(self) -> None:

@@ -7,10 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from hooklane.cli import plans
 from hooklane.cli.client import Caller, calling, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Db, EndpointFilter, Json, Limit, Server, Yes
-from hooklane.cli.output import is_interactive, json_line, pairs, plain, say, show, table, talk
+from hooklane.cli.output import json_line, pairs, plain, say, show, table, talk
+from hooklane.cli.plans import Filter, PlanOnly, Rate
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/dead-letters"
@@ -64,46 +66,41 @@ def note(
 @app.command("replay")
 def replay(
     letters: Ids = None,
-    all_: Annotated[bool, typer.Option("--all", help="All of them (of --endpoint).")] = False,
+    filter_: Filter = None,
+    all_: Annotated[bool, typer.Option("--all", help="All dead letters (of --endpoint).")] = False,
     endpoint: EndpointFilter = None,
+    rate: Rate = None,
+    plan: PlanOnly = False,
     yes: Yes = False,
     server: Server = None,
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Send dead letters again, under the same id and seq."""
+    """Send dead letters again, under the same id and seq; many at once by a plan, in order inside each key."""
     with calling(server, db) as caller:
-        chosen = _chosen(caller, letters, all_, endpoint)
-        if all_ and not yes:
-            _confirm(f"Replay {len(chosen)} dead letters?")
-        _each(caller, chosen, "replay", None, as_json)
+        if letters and not (filter_ or all_ or plan or rate):
+            _each(caller, letters, "replay", None, as_json)
+            return
+        asked = plans.asked(caller, letters, filter_, all_, endpoint)
+        plans.plan_and_run(caller, "replay", asked, note="", rate=rate, plan_only=plan, yes=yes, as_json=as_json)
 
 
 @app.command("skip")
 def skip(
     letters: Ids = None,
+    filter_: Filter = None,
     note: Annotated[str | None, typer.Option("--note", help="Why; it goes on record.")] = None,
+    endpoint: EndpointFilter = None,
+    plan: PlanOnly = False,
     yes: Yes = False,
     server: Server = None,
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Give dead letters up for good, and release what waits behind them."""
+    """Give dead letters up for good, and release what waits behind them; shown first, done when confirmed."""
     with calling(server, db) as caller:
-        chosen = _chosen(caller, letters, False, None)
-        for letter in chosen:
-            found = caller.get(f"{BASE}/{segment(letter)}")
-            talk(
-                f"{letter}: #{found['seq']} {found['type']} of {found['key']} will never be delivered;"
-                f" {found['waiting']} events behind it are sent at once"
-            )
-        if note is None:
-            if not is_interactive():
-                raise CallFailed("say why with --note", Exit.USAGE)
-            note = typer.prompt("Note", err=True)
-        if not yes:
-            _confirm(f"Skip {len(chosen)} for good?")
-        _each(caller, chosen, "skip", {"note": note}, as_json)
+        asked = plans.asked(caller, letters, filter_, False, endpoint)
+        plans.plan_and_run(caller, "skip", asked, note=note, rate=None, plan_only=plan, yes=yes, as_json=as_json)
 
 
 @app.command("export")
@@ -114,28 +111,6 @@ def export(endpoint: EndpointFilter = None, server: Server = None, db: Db = None
         reply = caller.raw("GET", BASE, query={"endpoint": endpoint_id}, headers={"accept": "application/x-ndjson"})
     sys.stdout.write(reply.body.decode())
     sys.stdout.flush()
-
-
-def _chosen(caller: Caller, letters: list[str] | None, all_: bool, endpoint: str | None) -> list[str]:
-    if bool(letters) == all_:
-        raise CallFailed("name dead letters by id, or use --all", Exit.USAGE)
-    if letters:
-        return letters
-    found: list[str] = []
-    endpoint_id = caller.endpoint_id(endpoint) if endpoint else None
-    cursor = None
-    while True:
-        page = caller.get(BASE, {"endpoint": endpoint_id, "limit": 200, "cursor": cursor})
-        found += [one["id"] for one in page["items"]]
-        cursor = page["next"]
-        if cursor is None:
-            return found
-
-
-def _confirm(question: str) -> None:
-    if not is_interactive():
-        raise CallFailed("nobody can be asked here: confirm with --yes", Exit.USAGE)
-    typer.confirm(question, abort=True, err=True)
 
 
 def _each(caller: Caller, letters: list[str], action: str, body: dict[str, Any] | None, as_json: bool) -> None:

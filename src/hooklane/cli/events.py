@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
+from hooklane.cli import plans
 from hooklane.cli.client import calling, segment
-from hooklane.cli.options import Db, EndpointFilter, Json, Limit, Server
+from hooklane.cli.options import Db, EndpointFilter, Json, Limit, Server, Yes
 from hooklane.cli.output import pairs, plain, show, table
+from hooklane.cli.plans import Filter, PlanOnly, Rate
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/events"
@@ -89,3 +91,21 @@ def why(event: EventId, server: Server = None, db: Db = None, as_json: Json = Fa
     with calling(server, db) as caller:
         told = caller.get(f"{BASE}/{segment(event)}/why")
     show(told, as_json, lambda: [plain(told["why"])])
+
+
+@app.command("replay")
+def replay(
+    events: Annotated[list[str] | None, typer.Argument(metavar="EVENT…", help="Ids of events, one or more.")] = None,
+    filter_: Filter = None,
+    endpoint: EndpointFilter = None,
+    rate: Rate = None,
+    plan: PlanOnly = False,
+    yes: Yes = False,
+    server: Server = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Send events again that were delivered before: same id, seq and bytes, in order inside each key."""
+    with calling(server, db) as caller:
+        asked = plans.asked(caller, events, filter_, False, endpoint, state="delivered")
+        plans.plan_and_run(caller, "replay", asked, note="", rate=rate, plan_only=plan, yes=yes, as_json=as_json)

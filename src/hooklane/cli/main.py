@@ -7,11 +7,10 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated
 
-import click
 import typer
 
 from hooklane import __version__
-from hooklane.cli import config, dev, dlq, endpoints, events, lanes, migrate, send, serve, verify
+from hooklane.cli import audit, config, dev, dlq, doctor, endpoints, events, lanes, migrate, send, serve, verify
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Json
 from hooklane.cli.output import show, talk
@@ -28,10 +27,12 @@ serve.add_to(app)
 dev.add_to(app)
 send.add_to(app)
 verify.add_to(app)
+doctor.add_to(app)
 app.add_typer(endpoints.app, name="endpoints", help="Where deliveries go.")
 app.add_typer(events.app, name="events", help="What was published, and why it waits.")
 app.add_typer(lanes.app, name="lanes", help="Which keys wait, and for what.")
 app.add_typer(dlq.app, name="dlq", help="Dead letters: look, note, replay, skip.")
+app.add_typer(audit.app, name="audit", help="Who did what, and whether that record is whole.")
 app.add_typer(migrate.app, name="migrate", help="The schema of the database.")
 app.add_typer(config.app, name="config", help="Which settings hold, and where from.")
 
@@ -57,17 +58,21 @@ def root(
     pass
 
 
+# Typer brings its own click, or in older versions uses the installed one: this is the root of either's errors.
+_WrongUsage: type[Exception] = typer.BadParameter.__mro__[2]
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run a command; its exit code. Only a bug of ours ends in a traceback."""
     command = typer.main.get_command(app)
     try:
         code = command.main(list(arguments), prog_name="hooklane", standalone_mode=False)
         return code if isinstance(code, int) else Exit.OK
-    except click.exceptions.Abort:
+    except typer.Abort:
         talk("interrupted")
         return Exit.FAILED
-    except click.ClickException as error:
-        error.show(sys.stderr)
+    except _WrongUsage as error:
+        error.show(sys.stderr)  # type: ignore[attr-defined]
         return Exit.USAGE
     except CallFailed as failure:
         talk(str(failure))

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import uvicorn
 from starlette.types import ASGIApp
 
+from hooklane.cli.upkeep import Upkeep, jobs_for, room_for
 from hooklane.config import Settings
 from hooklane.core.fanout import places
 from hooklane.errors import UsageError
-from hooklane.model.lane import Grown
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.publisher import Publisher
 from hooklane.sender.relay import Relay
@@ -30,7 +30,7 @@ from hooklane.server.hub import Hub
 from hooklane.server.ingest import IngestProtocol, protocol_for
 from hooklane.server.metrics import Meter
 from hooklane.store.open import Outbox, outbox_store
-from hooklane.store.outbox import StoreOptions
+from hooklane.store.outbox import PublishReport, StoreOptions
 from hooklane.telemetry.deliveries import Happening
 
 DRAIN_MS = 10_000
@@ -103,19 +103,22 @@ def open_gateway(
 
     relay = Relay(store, transport, listener=tell, grace_ms=DRAIN_MS) if deliver else None
 
-    def feed(grown: Sequence[Grown]) -> None:
+    def feed(published: PublishReport) -> None:
         if relay is not None:
-            relay.feed(grown)
+            relay.feed(published)
 
+    room = room_for(settings, store)
     return Gateway(
         store=store,
-        publisher=Publisher(store, feed, meter.count_published),
+        publisher=Publisher(store, feed, meter.count_published, room.refusal),
         guard=guard,
         transport=transport,
         hub=hub,
         meter=meter,
         cursors=Cursors(settings.api_key or settings.db),
         relay=relay,
+        jobs=jobs_for(store, relay),
+        room=room,
     )
 
 
@@ -141,6 +144,8 @@ async def running(
         async with asyncio.TaskGroup() as group:
             relaying = group.create_task(gateway.relay.run(), name="relay") if gateway.relay is not None else None
             watching = group.create_task(gateway.hub.run(), name="hub")
+            upkeep = Upkeep(settings, store, gateway.jobs, gateway.room)
+            keeping = group.create_task(upkeep.run(), name="upkeep")
             server = _server(settings, gateway, routes, mounts(gateway))
             serving = group.create_task(server.serve(sockets=[sock]), name="http")
             sweeping = group.create_task(_sweep(server), name="sweep connections")
@@ -154,6 +159,8 @@ async def running(
                 one.stop()
                 await serving
                 sweeping.cancel()
+                upkeep.stop()
+                await keeping
                 await gateway.publisher.close()
                 if gateway.relay is not None and relaying is not None:
                     gateway.relay.stop()

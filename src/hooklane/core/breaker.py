@@ -29,13 +29,18 @@ class BreakerRules:
     ramp_start: int = 2
 
 
+def is_evidence(result: Result) -> bool:
+    """Whether a result says anything about the endpoint: what we gave up or refused ourselves does not."""
+    return isinstance(result, Answer) or result.failure not in (Failure.ABORTED, Failure.TARGET_NOT_ALLOWED)
+
+
 def is_fault(result: Result) -> bool:
     """Whether a result speaks against the whole endpoint."""
     match result:
         case Answer(status=status):
             return status >= 500
-        case NoAnswer(failure=failure):
-            return failure not in (Failure.ABORTED, Failure.TARGET_NOT_ALLOWED)
+        case NoAnswer():
+            return is_evidence(result)
 
 
 class Breaker:

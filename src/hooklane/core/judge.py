@@ -33,12 +33,24 @@ class RetryPolicy:
         return int(base * (1.0 + JITTER * roll))
 
 
-def judge(result: Result, *, seq: int | None, attempt: int, policy: RetryPolicy, now: Instant, roll: float) -> Outcome:
-    """The outcome of attempt number *attempt*. Only complete response headers can make it anything but a retry."""
+def judge(
+    result: Result,
+    *,
+    seq: int | None,
+    attempt: int,
+    policy: RetryPolicy,
+    now: Instant,
+    roll: float,
+    can_hold: bool = True,
+) -> Outcome:
+    """The outcome of attempt number *attempt*. Only complete response headers can make it anything but a retry.
+
+    An endpoint that is deleted already cannot be held (*can_hold*), so that its 410 is a failure like any other.
+    """
     match result:
         case Answer(status=status) if 200 <= status < 300:
             return DELIVERED
-        case Answer(status=410):
+        case Answer(status=410) if can_hold:
             return Gone("410")
         case Answer(status=409, expected_seq=expected) if expected is not None and seq is not None:
             wanted = _whole_number(expected)

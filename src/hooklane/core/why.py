@@ -82,8 +82,8 @@ def why_delivery(
             return lane
         case DeliveryState.DEAD:
             return (
-                f"{name} died{_after(attempts)} (last: {_last(reason, said)}); it is not tried again until you replay or"
-                f" skip {dead_letter_id}."
+                f"{name} died{_after(attempts)} (last: {_last(reason, said)}); it is not tried again until you"
+                f" replay or skip {dead_letter_id}."
             )
         case _ if endpoint_state in _HELD:
             return f"{name} waits: {_HELD[endpoint_state]}."

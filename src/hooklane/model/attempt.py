@@ -85,6 +85,14 @@ class Settlement:
     request: bytes = field(default=b"", repr=False)
     """The head of the request without its secrets, for the log of a failure."""
 
+    @property
+    def pid(self) -> int:
+        return self.send.pid
+
+    @property
+    def lane_id(self) -> LaneId:
+        return self.send.lane_id
+
 
 @dataclass(frozen=True, slots=True)
 class Start:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from hooklane.model.clock import START, Instant
 from hooklane.model.event import Event
@@ -52,8 +53,7 @@ class LaneRow:
     """The last seq that was really delivered: `head - 1` unless something was skipped."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where an event stands at one endpoint: in the lane of *key*, or loose when that is None."""
 
     endpoint_id: str

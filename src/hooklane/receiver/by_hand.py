@@ -52,7 +52,8 @@ class Claim:
             tenant=tenant,
             fingerprint=fingerprint(self._source.profile, body) if body else b"",
         )
-        arrival = Arrival(_handled_by_hand(self._source, self._handler(name)), message, (), inbox.clock())
+        handler = self._handler(name)
+        arrival = Arrival(_handled_by_hand(self._source, handler), message, (), inbox.clock())
         self.event = Event(
             message,
             attempt=1,
@@ -61,7 +62,7 @@ class Claim:
             data_path=self._source.profile.data,
             can_send=inbox.can_send,
         )
-        self._flow = apply(inbox.context, arrival, self._handler(name), self.event, inbox.inline)
+        self._flow = apply(inbox.context, arrival, handler, self.event, inbox.inline)
         self._driver: Driver | None = None
         self._adriver: AsyncDriver | None = None
         self.fresh = False

@@ -74,6 +74,9 @@ class Reached:
     point: str
 
 
+_OURS = frozenset((Begin, Commit, Rollback, Handle, Publish, AfterCommit, Wait, Reached))
+
+
 def transaction(body: Flow[T], *, wait_ms: int | None = None) -> Flow[T]:
     """Run *body* in one transaction: committed when it returns, rolled back when it raises."""
     yield Begin(wait_ms)
@@ -132,7 +135,13 @@ class Driver:
 
     def _perform(self, step: Any) -> Any:
         session = self._session
+        if step.__class__ not in _OURS:
+            assert session is not None, f"{step} outside a transaction"
+            return session.perform(step)
         match step:
+            case Reached(point):
+                if self._failpoint is not None:
+                    self._failpoint(point)
             case Begin(wait_ms):
                 self._session = self._store.begin(wait_ms=wait_ms)
             case Commit():
@@ -162,12 +171,6 @@ class Driver:
                 return _call_all(event)
             case Wait(ms):
                 time.sleep(ms / 1000)
-            case Reached(point):
-                if self._failpoint is not None:
-                    self._failpoint(point)
-            case _:
-                assert session is not None, f"{step} outside a transaction"
-                return session.perform(step)
         return None
 
     def _release(self) -> None:
@@ -220,7 +223,13 @@ class AsyncDriver:
 
     async def _perform(self, step: Any) -> Any:
         session = self._session
+        if step.__class__ not in _OURS:
+            assert session is not None, f"{step} outside a transaction"
+            return await session.perform(step)
         match step:
+            case Reached(point):
+                if self._failpoint is not None:
+                    self._failpoint(point)
             case Begin(wait_ms):
                 self._session = await self._store.abegin(wait_ms=wait_ms)
             case Commit():
@@ -252,12 +261,6 @@ class AsyncDriver:
                 return await _await_all(event)
             case Wait(ms):
                 await asyncio.sleep(ms / 1000)
-            case Reached(point):
-                if self._failpoint is not None:
-                    self._failpoint(point)
-            case _:
-                assert session is not None, f"{step} outside a transaction"
-                return await session.perform(step)
         return None
 
     async def _release(self) -> None:

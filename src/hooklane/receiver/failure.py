@@ -8,7 +8,7 @@ import traceback
 import msgspec
 
 from hooklane.core.admission.failures import Failure, Hopeless, Transient
-from hooklane.errors import Reject, Retry, TransactionMisused
+from hooklane.errors import Reject, Retry, TransactionMisused, UsageError
 
 TRACEBACK_CHARS_MAX = 16_384
 _UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, msgspec.DecodeError)
@@ -20,8 +20,8 @@ def failure_of(error: BaseException) -> Failure:
         return Hopeless(str(error))
     if isinstance(error, Retry):
         return Transient(error.after_ms)
-    if isinstance(error, TransactionMisused):
-        return Hopeless("transaction_misused")
+    if isinstance(error, UsageError):
+        return Hopeless("transaction_misused" if isinstance(error, TransactionMisused) else "usage")
     if isinstance(error, _UNREADABLE) or _is_validation(error):
         return Hopeless("poison")
     return Transient()

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from weakref import WeakKeyDictionary
 
-from hooklane.errors import StoreUnavailable
+from hooklane.errors import StoreBusy, StoreUnavailable
 from hooklane.receiver.flows.receive import Arrival
 from hooklane.receiver.receipt import Receipt
 
@@ -55,6 +55,11 @@ def _share(batch: list[_Ticket], receipts: list[Receipt]) -> None:
         start += len(ticket.arrivals)
 
 
+def _blame(batch: list[_Ticket], error: Exception) -> None:
+    for ticket in batch:
+        ticket.error = error
+
+
 class Gatherer:
     """For threads: the first to come leads, commits for all who wait, and hands the lead on."""
 
@@ -95,13 +100,17 @@ class Gatherer:
             if heir is not None and heir.turn is not None:
                 heir.turn.set()
 
-    def _settle(self, batch: list[_Ticket]) -> None:
+    def _settle(self, batch: list[_Ticket], *, again: bool = True) -> None:
         try:
             _share(batch, self._store([arrival for ticket in batch for arrival in ticket.arrivals]))
+        except StoreBusy as error:  # it lost a race with another process: once more
+            if again:
+                self._settle(batch, again=False)
+            else:
+                _blame(batch, error)
         except Exception as error:
             if len(batch) == 1 or isinstance(error, StoreUnavailable):
-                for ticket in batch:
-                    ticket.error = error
+                _blame(batch, error)
                 return
             for ticket in batch:  # one of them is bad; the others must not fail with it
                 self._settle([ticket])
@@ -145,13 +154,17 @@ class AsyncGatherer:
         finally:
             state.task = None
 
-    async def _settle(self, batch: list[_Ticket]) -> None:
+    async def _settle(self, batch: list[_Ticket], *, again: bool = True) -> None:
         try:
             _share(batch, await self._store([arrival for ticket in batch for arrival in ticket.arrivals]))
+        except StoreBusy as error:  # as above
+            if again:
+                await self._settle(batch, again=False)
+            else:
+                _blame(batch, error)
         except Exception as error:
             if len(batch) == 1 or isinstance(error, StoreUnavailable):
-                for ticket in batch:
-                    ticket.error = error
+                _blame(batch, error)
                 return
             for ticket in batch:  # as above
                 await self._settle([ticket])

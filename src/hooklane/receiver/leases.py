@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import threading
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from hooklane.errors import StoreError
 from hooklane.model.inbox import Claimed
 from hooklane.receiver.drive import transaction
-from hooklane.receiver.flows.handle import renew_all
+from hooklane.receiver.flows.claims import renew_all
 from hooklane.receiver.runner import Plan, Run
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Leases:
         self._in_hand: dict[tuple[object, str], Claimed] = {}
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
 
     def hold(self, claims: Sequence[Claimed]) -> None:
@@ -43,6 +45,8 @@ class Leases:
                 self._in_hand, self._thread, self._pid = {}, None, os.getpid()
             for each in claims:
                 self._in_hand[each.id, each.handler] = each
+            with contextlib.suppress(RuntimeError):  # a worker in a thread has no loop, and needs none
+                self._loop = asyncio.get_running_loop()
             if self._thread is None:
                 self._stopping = threading.Event()
                 self._thread = threading.Thread(target=self._renew, name="hooklane-leases", daemon=True)
@@ -58,8 +62,8 @@ class Leases:
         with self._lock:
             thread, self._thread = self._thread, None
             self._stopping.set()
-        if thread is not None and self._pid == os.getpid():
-            thread.join()
+        if thread is not None and self._pid == os.getpid() and self._loop is None:
+            thread.join()  # one that may be waiting for this very loop ends by itself
 
     def _renew(self) -> None:
         stopping = self._stopping
@@ -70,7 +74,14 @@ class Leases:
             if not claims:
                 continue
             with contextlib.suppress(StoreError):  # the next round tries again, and the fence keeps the effect single
-                self._inbox.runner.run(self._plan(claims))
+                self._run(claims)
+
+    def _run(self, claims: Sequence[Claimed]) -> None:
+        runner, loop = self._inbox.runner, self._loop
+        if self._inbox.store.capabilities.sync or loop is None:
+            runner.run(self._plan(claims))
+        elif not loop.is_closed():  # an async pool or engine belongs to the loop that made it
+            asyncio.run_coroutine_threadsafe(runner.arun(self._plan(claims)), loop).result()
 
     def _plan(self, claims: Sequence[Claimed]) -> Plan[None]:
         yield Run(transaction(renew_all(self._inbox.context, claims, self._inbox.lease_ms)))

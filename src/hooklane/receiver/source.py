@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from hooklane.core.admission.breaker import BreakerPolicy
 from hooklane.core.admission.failures import RetryPolicy
+from hooklane.core.admission.rate import Bucket
 from hooklane.core.admission.retention import RETENTION_MS, RETENTION_MS_MIN, TOMBSTONE_MS
 from hooklane.core.fanout import is_pattern, matches
 from hooklane.core.profiles import find_profile
@@ -39,14 +42,14 @@ class Handler:
     order: Order
     retry: RetryPolicy
     breaker: BreakerPolicy | None
-
-    @property
-    def is_async(self) -> bool:
-        return is_async_function(self.fn)
+    is_async: bool = False
 
     def wants(self, type: str) -> bool:
         """Whether an event of this type is for it."""
-        return matches(self.patterns, type)
+        return _matches(self.patterns, type)
+
+
+_matches = lru_cache(maxsize=4096)(matches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,8 @@ class Rules:
     payload_ms: int | None = None
     tombstone_ms: int = TOMBSTONE_MS
     body_bytes_max: int = 1_048_576
+    rate_limit: float | None = None
+    """Requests a second that this process takes, in bursts of twice as many; more are told 429."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     breaker: BreakerPolicy | None = field(default_factory=BreakerPolicy)
 
@@ -84,6 +89,9 @@ class Source:
         self.handlers: dict[str, Handler] = {}
         self.store: Capabilities | None = None
         """What the store of its inbox can do; handlers that ask for more are refused."""
+        rate = rules.rate_limit
+        self._bucket = None if rate is None else Bucket(rate, max(1.0, 2 * rate))
+        self._bucket_lock = threading.Lock()
         self.kept_headers = KeptHeaders(profile)
 
     @property
@@ -124,6 +132,7 @@ class Source:
                 order=asked,
                 retry=retry or self.rules.retry,
                 breaker=breaker or self.rules.breaker,
+                is_async=is_async_function(fn),
             )
             return fn
 
@@ -135,11 +144,20 @@ class Source:
             return unsigned(request, self.profile, now, source=self.name)
         return unseal(request, self.profile, self.keys, now, source=self.name)
 
+    def has_no_room_for(self, now: Instant) -> int | None:
+        """After how many seconds the source takes a request again; None when it does now."""
+        if self._bucket is None:
+            return None
+        with self._bucket_lock:
+            return self._bucket.take(now)
+
     def scoped(self, message: Message) -> Message:
         """*message* under the tenant and the id that this source's rules give it."""
         rules = self.rules
         if rules.dedup is Dedup.DERIVED:
-            message = replace(message, event_id=derived_id(self.name, message.fingerprint), id_signed=True)
+            # Hints say only that something changed: each counts, also one that says the same again.
+            id = message.event_id if self.profile.hints else derived_id(self.name, message.fingerprint)
+            message = replace(message, event_id=id, id_signed=True)
         if rules.tenant is None:
             return message
         tenant = rules.tenant if isinstance(rules.tenant, str) else rules.tenant(message)
@@ -175,6 +193,8 @@ def make_source(
     kept = Rules(dedup=Dedup(dedup or found.dedup), **rules)
     if kept.retention_ms < RETENTION_MS_MIN:
         raise ConfigError([f"{name}: retention is the dedup window, at least 7 days, got {kept.retention_ms} ms"])
+    if kept.rate_limit is not None and kept.rate_limit <= 0:
+        raise ConfigError([f"{name}: rate_limit is a positive number of requests a second, got {kept.rate_limit!r}"])
     if kept.event_age_ms_max is not None and kept.event_age_ms_max >= kept.retention_ms:
         raise ConfigError([f"{name}: event_age_ms_max must be less than retention_ms, or an old copy passes as new"])
     return Source(name, profile=found, keys=ring, order=as_order(order, order_of(found.order)), rules=kept)

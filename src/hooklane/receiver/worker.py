@@ -13,7 +13,8 @@ from hooklane.model.clock import Instant, boot_now
 from hooklane.model.inbox import Claimed
 from hooklane.receiver.drive import transaction
 from hooklane.receiver.event import Event
-from hooklane.receiver.flows.handle import Settled, claim_due, handle, put_back
+from hooklane.receiver.flows.claims import claim_due, put_back
+from hooklane.receiver.flows.handle import Settled, handle
 from hooklane.receiver.leases import Leases
 from hooklane.receiver.runner import Plan, Run
 from hooklane.receiver.source import Handler
@@ -278,11 +279,4 @@ class Worker:
                 await asyncio.sleep(POLL_S)
                 continue
             if not done:
-                await self._wait_for_arrivals()
-
-    async def _wait_for_arrivals(self) -> None:
-        # Short naps: the flag is one of threads, and may be set from any of them.
-        for _ in range(int(POLL_S / 0.02)):
-            if self._inbox.arrived.is_set() or self._stopping.is_set():
-                return
-            await asyncio.sleep(0.02)
+                await inbox.arrived.wait_async(POLL_S)

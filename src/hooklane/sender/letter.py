@@ -8,6 +8,7 @@ from hooklane.model.attempt import Send
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.exchange import Target
+from hooklane.model.redelivery import Redelivery
 
 
 class _Stationery:
@@ -34,22 +35,23 @@ class Letters:
         if kept is None or kept.endpoint is not endpoint:
             kept = self._of[endpoint.id] = _Stationery(endpoint)
         event = send.event
-        seq = None if send.is_loose else send.seq
-        body = body_of(event, endpoint.payload, key=send.key, seq=seq, prev_seq=send.prev_seq)
+        key, seq, prev_seq = _place_of(send)
+        body = body_of(event, endpoint.payload, key=key, seq=seq, prev_seq=prev_seq)
         signature = kept.signer.sign(event.id, now // 1000, body, now)
         headers = headers_of(
-            event, key=send.key, seq=seq, prev_seq=send.prev_seq, attempt=send.attempt, now=now, signature=signature
+            event, key=key, seq=seq, prev_seq=prev_seq, attempt=send.attempt, now=now, signature=signature
         )
         return kept.target, headers, body
 
     def shown(self, send: Send) -> bytes:
         """The head of an attempt's request for the log: what anybody may see, without signature and own headers."""
-        endpoint, seq = send.endpoint, None if send.is_loose else send.seq
+        endpoint = send.endpoint
+        key, seq, prev_seq = _place_of(send)
         lines = headers_of(
             send.event,
-            key=send.key,
+            key=key,
             seq=seq,
-            prev_seq=send.prev_seq,
+            prev_seq=prev_seq,
             attempt=send.attempt,
             now=send.at,
             signature=_HIDDEN,
@@ -60,3 +62,11 @@ class Letters:
 
 
 _HIDDEN = b"***"
+
+
+def _place_of(send: Send) -> tuple[str | None, int | None, int]:
+    """Key, seq and prev_seq as they stand on the wire: those of a redelivery are the same as the first time."""
+    event = send.event
+    if isinstance(event, Redelivery):
+        return event.lane_key, event.seq, event.prev_seq
+    return send.key, None if send.is_loose else send.seq, send.prev_seq

@@ -12,7 +12,7 @@ from hooklane.errors import InvalidEvent
 from hooklane.model.clock import wall_now
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.sender.draft import draft_of
-from hooklane.store.caller import Flow, adapt, undoable
+from hooklane.store.caller import Flow, Home, adapt, undoable
 from hooklane.store.letterbox import Letterbox, letterbox
 from hooklane.store.outbox import Draft, Published, PublishReport, Refused, StoreOptions
 
@@ -36,6 +36,11 @@ class Outbox:
         self.url = url
         self._tenant = tenant
         self._letterbox: Letterbox = letterbox(url, StoreOptions(places))
+
+    @property
+    def home(self) -> Home:
+        """The database in which a caller's transaction must be."""
+        return self._letterbox.home
 
     def publish(
         self,

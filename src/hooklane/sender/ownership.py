@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -15,11 +16,12 @@ from hooklane.core.share import fair_share
 from hooklane.errors import StoreError
 from hooklane.model.clock import Instant, boot_now
 from hooklane.model.lane import PARTITIONS
-from hooklane.store.outbox import Lease, News, OutboxStore, Taken
+from hooklane.store.outbox import Lease, News, OutboxStore, Span, Taken
 
 SAFE_PART = 0.95
 """We stop sending a little before the lease ends by our own clock; safety itself comes from the fence."""
 LET_GO_POLL_MS = 20
+SPANS_MAX = 1_000
 
 
 class Told(Protocol):
@@ -45,6 +47,9 @@ class Ownership:
         self.worker = _new_name()
         self.epochs: dict[int, int] = {}
         self._mark: Any = None
+        self._loading = 0
+        self._polling = False
+        self._spans: deque[Span] = deque(maxlen=SPANS_MAX)
 
     async def begin(self) -> None:
         """Join, and take the fair share of what is free."""
@@ -76,9 +81,38 @@ class Ownership:
         """News for our partitions since the last poll; None while there is nothing to poll for."""
         if self._mark is None:
             return None
-        news = await self._store.poll(self.worker, list(self.epochs), self._mark)
-        self._mark = news.mark
+        asked, worker = list(self.epochs), self.worker
+        self._polling = True
+        try:
+            news = await self._store.poll(worker, asked, self._mark)
+        finally:
+            self._polling = False
+        if self.worker != worker:
+            return None  # everything was lost and loaded anew meanwhile: this mark belongs to what was before
+        # A poll knows nothing of partitions that were being loaded meanwhile: what they grew by between their load and
+        # this poll would never be told, so the older mark stays. It reports some news twice, and misses none.
+        if not self._loading and self.epochs.keys() <= set(asked):
+            self._mark = news.mark
+            self._pass()
         return news
+
+    def fed(self, span: Span | None) -> None:
+        """The engine was told of what this process published itself: the next poll need not read it again.
+
+        Only while every partition is ours and loaded: the engine does not listen for others.
+        """
+        if span is not None and self._mark is not None and len(self.epochs) == PARTITIONS:
+            self._spans.append(span)
+            if not self._polling:
+                self._pass()
+
+    def _pass(self) -> None:
+        while self._spans:
+            mark = self._spans[0].past(self._mark)
+            if mark is None:
+                return  # somebody else published in between: the poll finds that, and goes on from there
+            self._mark = mark
+            self._spans.popleft()
 
     async def _renew(self) -> None:
         before = boot_now()
@@ -87,6 +121,7 @@ class Ownership:
             # An expired lease is never revived: others may own everything by now. Start anew under a new name.
             self._told.drop(frozenset(self.epochs))
             self.epochs, self._mark, self.worker = {}, None, _new_name()
+            self._spans.clear()
             await self.begin()
             return
         self._leased(before, lease)
@@ -113,7 +148,11 @@ class Ownership:
         """The acquire has committed; only now may the lanes be read, or a late ack of the old owner would be missed."""
         if not taken:
             return
-        load = await self._store.load(self.worker, {one.pid: one.epoch for one in taken})
+        self._loading += 1
+        try:
+            load = await self._store.load(self.worker, {one.pid: one.epoch for one in taken})
+        finally:
+            self._loading -= 1
         self.epochs.update({one.pid: one.epoch for one in taken})
         if self._mark is None:
             # Later loads keep the older mark: it reports some news twice, and misses none.

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from hooklane.errors import StoreError, StoreUnavailable
-from hooklane.model.lane import Grown
 from hooklane.store.outbox import BUSY, Draft, OutboxStore, Published, PublishReport, Refused
 
 Done = Callable[[Published | Refused | StoreError], None]
@@ -23,13 +22,18 @@ class Publisher:
     def __init__(
         self,
         store: OutboxStore,
-        feed: Callable[[Sequence[Grown]], None] | None = None,
+        feed: Callable[[PublishReport], None] | None = None,
         observe: Callable[[int], None] | None = None,
+        guard: Callable[[Draft], Refused | StoreError | None] | None = None,
     ) -> None:
-        """*feed* takes the news for the lanes of this process; *observe* counts what was published."""
+        """*feed* takes the news for the lanes of this process; *observe* counts what was published.
+
+        *guard* says why a draft may not come in, before the store is asked.
+        """
         self._store = store
         self._feed = feed
         self._observe = observe
+        self._guard = guard
         self._line: list[tuple[Draft, Done]] = []
         self._running: asyncio.Task[None] | None = None
         self._aside: list[tuple[Draft, Done, int]] = []
@@ -39,6 +43,9 @@ class Publisher:
         """Queue a draft; *done* is called once, after the commit that holds it, or with the error that refused it."""
         if len(self._line) >= QUEUE_MAX:
             done(StoreUnavailable("too many publishes are waiting for the store"))
+            return
+        if self._guard is not None and (refusal := self._guard(draft)) is not None:
+            done(refusal)
             return
         self._line.append((draft, done))
         if self._running is None:
@@ -56,6 +63,13 @@ class Publisher:
 
     async def publish_batch(self, drafts: Sequence[Draft]) -> Sequence[Published | Refused]:
         """Publish all of them in one commit of their own, or none: one refusal refuses the batch."""
+        if self._guard is not None:
+            for draft in drafts:
+                refusal = self._guard(draft)
+                if isinstance(refusal, StoreError):
+                    raise refusal
+                if refusal is not None:
+                    return [refusal] * len(drafts)
         report = await self._store.publish_all(drafts)
         self._tell(report)
         return report.results
@@ -103,6 +117,6 @@ class Publisher:
 
     def _tell(self, report: PublishReport) -> None:
         if self._feed is not None and report.grown:
-            self._feed(report.grown)
+            self._feed(report)
         if self._observe is not None:
             self._observe(sum(isinstance(one, Published) and not one.repeated for one in report.results))

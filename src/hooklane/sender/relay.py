@@ -26,13 +26,13 @@ from hooklane.errors import ConfigError, StoreError
 from hooklane.model.attempt import Delivered, Send, Settlement, Write
 from hooklane.model.clock import FOREVER, Instant, boot_now, wall_now
 from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Timings
-from hooklane.model.lane import Grown, LaneId
+from hooklane.model.lane import LaneId
 from hooklane.sender.failpoints import Failpoints
 from hooklane.sender.letter import Letters
 from hooklane.sender.ownership import Ownership
 from hooklane.sender.pump import Pump
 from hooklane.sender.transport import Transport
-from hooklane.store.outbox import CommitReport, OutboxStore
+from hooklane.store.outbox import CommitReport, OutboxStore, PublishReport
 from hooklane.telemetry.deliveries import Fenced, Listener, Queued, Recorded, Sent
 
 COMMIT_MAX = 2_000
@@ -116,11 +116,12 @@ class Relay:
     def is_ready(self) -> bool:
         return self._owns.is_set() and not self._stopping.is_set()
 
-    def feed(self, grown: Sequence[Grown]) -> None:
+    def feed(self, published: PublishReport) -> None:
         """News of this process's own publishes, straight after their commit."""
-        self.put(*grown)
+        self.put(*published.grown)
+        self._own.fed(published.span)
         if self._listener is not None:
-            self._listener(Queued(grown))
+            self._listener(Queued(published.grown))
 
     def wake(self, lane_ids: Sequence[LaneId]) -> None:
         """Lanes were recovered: look at them again."""

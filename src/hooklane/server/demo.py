@@ -176,8 +176,8 @@ def _endpoint(name: str, types: Sequence[str], url: str, secret: str) -> Endpoin
         types=tuple(types),
         keys=(SigningKey(secret),),
         attempts_max=4,
-        backoff_ms=500,
-        backoff_cap_ms=3_000,
+        backoff_ms=400,
+        backoff_cap_ms=1_500,
         timeout_ms=3_000,
     )
     assert not faults_of(endpoint)

@@ -10,7 +10,9 @@ from typing import Any
 from hooklane.model.clock import Instant, wall_now
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.publisher import Publisher
+from hooklane.sender.recovery import Jobs
 from hooklane.sender.relay import Relay
+from hooklane.sender.room import Room
 from hooklane.sender.transport import Transport
 from hooklane.server.call import Call
 from hooklane.server.cursor import Cursors
@@ -31,7 +33,11 @@ class Gateway:
     hub: Hub
     meter: Meter
     cursors: Cursors
+    jobs: Jobs
+    room: Room
     relay: Relay | None = None
+    features: tuple[str, ...] = ()
+    """What this server can do besides: the page shows controls only for these."""
     now: Callable[[], Instant] = wall_now
     chance: Callable[[int], bytes] = os.urandom
 

@@ -18,7 +18,7 @@ from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.lane import LaneState
 from hooklane.server import views
-from hooklane.server.picture import attempt_of, overview_of, shown_state
+from hooklane.server.picture import attempt_of, overview_of
 from hooklane.server.viewer import Viewer, frame
 from hooklane.store.reads import LaneView, OutboxReads
 from hooklane.telemetry.deliveries import Fenced, Happening, Queued, Recorded, Sent
@@ -32,7 +32,7 @@ FRAMES_MAX = 256
 Lane = tuple[str, str]
 """Endpoint and key."""
 
-_UNSETTLED = (LaneState.BLOCKED, LaneState.RETRYING, LaneState.ACTIVE)
+_UNSETTLED = (LaneState.BLOCKED, LaneState.RETRYING, LaneState.PAUSED, LaneState.ACTIVE)
 
 
 class Hub:
@@ -56,6 +56,11 @@ class Hub:
         self._unsettled: dict[Lane, LaneView] = {}
         self._look_at = 0.0
         self._overview: Mapping[str, Any] = {}
+
+    @property
+    def viewers(self) -> int:
+        """How many are looking."""
+        return len(self._viewers)
 
     # noting
 
@@ -171,10 +176,9 @@ class Hub:
         return None if found is None else self.shown(found, await self._all_endpoints())
 
     def shown(self, lane: LaneView, endpoints: Mapping[str, Endpoint]) -> dict[str, Any]:
-        """A lane as the page draws it: with what is in flight now, and paused when its endpoint is."""
+        """A lane as the page draws it: with its endpoint's name and whether its head is in flight now."""
         endpoint = endpoints.get(lane.endpoint_id)
         view = views.lane(lane, {lane.endpoint_id: endpoint.name if endpoint else ""})
-        view["state"] = shown_state(lane, endpoint)
         view["attempts_max"] = endpoint.attempts_max if endpoint else None
         view["in_flight"] = self._in_flight.get((lane.endpoint_id, lane.key)) == lane.head
         return view

@@ -124,6 +124,8 @@ class IngestProtocol(HttpToolsProtocol):
             self._refuse(Problem("headers_too_large", f"at most {HEADERS_MAX} headers of {HEADER_BYTES_MAX} bytes"))
         elif self.url == PATH and self.parser.get_method() == b"POST" and self._enter(dict(headers)):
             pass
+        elif self.parser.get_http_version() not in ("1.0", "1.1"):
+            self._refuse(Problem("bad_request", "this is not HTTP/1.1"))
         else:
             url = self.url
             super().on_message_begin()  # makes the scope, and forgets what has arrived
@@ -265,14 +267,26 @@ class IngestProtocol(HttpToolsProtocol):
 
     def _refuse(self, problem: Problem) -> None:
         """Answer what cannot be read any further, and read nothing more."""
-        slot = _Slot(keep_alive=False)
-        slot.reply = self._problem(slot, problem)
-        self._slot, self._ending = None, True
-        if self.cycle is None or self.cycle.response_complete or _is_slot(self.cycle):
+        self._ending = True
+        cycle, slot = self.cycle, self._slot
+        if slot is None and cycle is not None and not cycle.response_complete and not _is_slot(cycle):
+            self._cut_off(problem)
+            return
+        if slot is None:
+            slot = _Slot(keep_alive=False)
             self._slots.append(slot)
-            self._flush()
-        else:
-            self.transport.close()  # an answer of the application is being written: nothing may stand behind it
+        slot.keep_alive = False
+        slot.reply = self._problem(slot, problem)
+        self._slot = None
+        self._flush()
+
+    def _cut_off(self, problem: Problem) -> None:
+        """The same for a request that the application has begun to read: it is told that the client has gone."""
+        if self._began is not None and not self.cycle.response_started and not self.pipeline:
+            self.transport.write(problem_reply(problem, self._common(_Slot(keep_alive=False))))
+        self.cycle.disconnected = True
+        self.cycle.message_event.set()
+        self._end()
 
     def send_400_response(self, msg: str) -> None:
         if not self._ending and not self.transport.is_closing():

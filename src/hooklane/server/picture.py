@@ -7,18 +7,12 @@ from typing import Any
 
 from hooklane.model.attempt import Dead, Delivered, Gone, Retry, Settlement
 from hooklane.model.clock import rfc3339
-from hooklane.model.endpoint import Endpoint, EndpointState
+from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.exchange import Answer, NoAnswer
 from hooklane.model.lane import LaneState
 from hooklane.server import views
-from hooklane.store.reads import LaneView, OutboxReads
-
-
-def shown_state(lane: LaneView, endpoint: Endpoint | None) -> LaneState:
-    """The state to show: a lane with work whose endpoint is not sent to is paused, but a dead head stays one."""
-    held = endpoint is not None and endpoint.state in (EndpointState.PAUSED, EndpointState.DISABLED)
-    return LaneState.PAUSED if held and lane.state in (LaneState.ACTIVE, LaneState.RETRYING) else lane.state
+from hooklane.store.reads import OutboxReads
 
 
 async def overview_of(reads: OutboxReads, endpoints: Mapping[str, Endpoint]) -> dict[str, Any]:

@@ -37,11 +37,11 @@ class Viewer:
         self._ended = True
         self._news.set()
 
-    async def frames(self, heartbeat_s: float = HEARTBEAT_S) -> AsyncIterator[bytes]:
+    async def frames(self) -> AsyncIterator[bytes]:
         """What to write, as it comes; a heartbeat where nothing happens, so that a dead connection is noticed."""
         while not self._ended:
             try:
-                async with asyncio.timeout(heartbeat_s):
+                async with asyncio.timeout(HEARTBEAT_S):
                     await self._news.wait()
             except TimeoutError:
                 yield _HEARTBEAT

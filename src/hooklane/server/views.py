@@ -11,10 +11,12 @@ from hooklane.model.clock import Instant, rfc3339
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.exchange import NoAnswer, Result
+from hooklane.server.problem import Problem
 from hooklane.store.outbox import Published, Recovery
 from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, LaneView
 
 View = dict[str, Any]
+NOTE_CHARS_MAX = 10_000
 
 
 def when(at: Instant | None) -> str | None:
@@ -161,3 +163,10 @@ def exchange(result: Result) -> View:
 
 def _shown(value: object) -> object:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def checked_note(text: str) -> str:
+    """What a person wrote to go on record, within bounds."""
+    if len(text) > NOTE_CHARS_MAX or "\0" in text:
+        raise Problem("invalid_body", f"note must be at most {NOTE_CHARS_MAX} characters without NUL")
+    return text

@@ -10,9 +10,11 @@ import msgspec
 from hooklane.model.attempt import Dead, Delivered, Gone, Retry, Settlement
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.exchange import Answer, NoAnswer, Timings
+from hooklane.model.plan import Job
 
 _encoder = msgspec.json.Encoder()
 _endpoints = msgspec.json.Decoder(Endpoint)
+_jobs = msgspec.json.Decoder(Job)
 
 
 def encode_endpoint(endpoint: Endpoint) -> bytes:
@@ -21,6 +23,14 @@ def encode_endpoint(endpoint: Endpoint) -> bytes:
 
 def decode_endpoint(doc: bytes | str) -> Endpoint:
     return _endpoints.decode(doc)
+
+
+def encode_job(job: Job) -> bytes:
+    return _encoder.encode(job)
+
+
+def decode_job(doc: bytes | str) -> Job:
+    return _jobs.decode(doc)
 
 
 class AttemptFields(NamedTuple):

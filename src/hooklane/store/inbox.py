@@ -7,9 +7,9 @@ Stores decide nothing: they answer what is there and write what they are told, c
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import (
@@ -96,6 +96,15 @@ class AsyncSession(Protocol):
     async def close(self) -> None: ...
 
 
+@runtime_checkable
+class SingleWriter(Protocol):
+    """What a store with `single_writer` offers besides: a look that waits for nobody."""
+
+    @property
+    def is_busy(self) -> bool: ...
+    def look(self, identities: Sequence[Identity]) -> list[Known | None]: ...
+
+
 class InboxStore(Protocol):
     """The write path. `handing_over`/`taking_back` of a session bracket the handler: a `tx` that was committed or
     rolled back meanwhile raises `TransactionMisused`."""
@@ -131,8 +140,8 @@ class InboxStore(Protocol):
         """Leave a tombstone for *digest*; the event id of an earlier one, if there is one, and then nothing changes."""
         ...
 
-    def turn(self, track: Track, token: str) -> Flow[int | None]:
-        """Make *token* the current state of the entity: its generation, or None when it already is the current one."""
+    def turn(self, track: Track, token: str) -> Flow[tuple[int, bool]]:
+        """Make *token* the current state of the entity: its generation, and whether it was another one before."""
         ...
 
     def count_copies(self, copies: Iterable[tuple[RowId, int]]) -> Flow[None]:
@@ -182,6 +191,10 @@ class InboxStore(Protocol):
         """The last applied seq of *track*, locked against change for this transaction; begun at *baseline* if new."""
         ...
 
+    def cursors(self, tracks: Mapping[Track, int]) -> Flow[dict[Track, int]]:
+        """The same for many, each with its baseline, locked in one order that all use."""
+        ...
+
     def applied(self, track: Track) -> Flow[int | None]:
         """The last applied seq of *track*, without a lock; None for one that was never seen."""
         ...
@@ -194,8 +207,8 @@ class InboxStore(Protocol):
         """Held handlings of *track* whose predecessor is applied become pending; how many."""
         ...
 
-    def arrived(self, track: Track, seq: int) -> Flow[bool]:
-        """Whether a handling with this seq of *track* is in the store and still owed."""
+    def arrived(self, places: Sequence[tuple[Track, int]]) -> Flow[list[bool]]:
+        """Whether a handling with this seq of this track is in the store and still owed, for each."""
         ...
 
     def newer(self, track: Track, at: int, tie: str) -> Flow[bool]:

@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 from hooklane.errors import UsageError
 from hooklane.store.outbox import OutboxStore, StoreOptions
 from hooklane.store.reads import OutboxReads
+from hooklane.store.recovery import RecoveryStore
 
 
-class Outbox(OutboxStore, OutboxReads, Protocol):
+class Outbox(OutboxStore, OutboxReads, RecoveryStore, Protocol):
     """Everything that a sender's store can do."""
 
 

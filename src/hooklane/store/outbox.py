@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from hooklane.model.attempt import Write
+from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
@@ -35,15 +36,17 @@ class Draft:
     """A hash of type, key, endpoints and data: the same name with another digest is a conflict."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+# The two below are made for every event, and a frozen dataclass takes three times as long to make.
+
+
+class Stamp(NamedTuple):
     """The place that a published event got at one endpoint; a loose delivery has no seq."""
 
     endpoint_id: str
     seq: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Published:
     """The event is durable. When *repeated*, an earlier publish under the same name made it."""
 
@@ -67,12 +70,21 @@ BUSY = "busy"
 """The code of a refusal that only time can lift: a transaction elsewhere holds the lane; publish it again shortly."""
 
 
+class Span(Protocol):
+    """A piece of the store's log that one commit wrote."""
+
+    def past(self, mark: Any) -> Any:
+        """*mark*, moved behind this piece; None where something of others stands between, which a poll must read."""
+
+
 @dataclass(frozen=True, slots=True)
 class PublishReport:
     """One result per draft, in order, and the news for the lanes of this process."""
 
     results: Sequence[Published | Refused]
     grown: Sequence[Grown] = ()
+    span: Span | None = None
+    """Where a back-end numbers what is published: the numbers of this one, so that no poll need read them again."""
 
 
 class NotAll(Exception):
@@ -194,8 +206,11 @@ class OutboxStore(Protocol):
 
     # endpoints
 
-    async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None) -> bool:
-        """Create (*expect* None) or replace an endpoint that is still as *expect* says; False when it is not."""
+    async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None, act: Act | None = None) -> bool:
+        """Create (*expect* None) or replace an endpoint that is still as *expect* says; False when it is not.
+
+        *act* goes on record in the same commit.
+        """
 
     async def endpoints(self, tenant: str | None = None) -> Sequence[Endpoint]:
         """All endpoints that are not wholly deleted, oldest first."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
@@ -143,7 +144,8 @@ class OutboxReads(Protocol):
 
     async def dead_letter(self, tenant: str, dead_letter_id: str) -> DeadLetter | None: ...
 
-    async def set_note(self, tenant: str, dead_letter_id: str, note: str) -> bool: ...
+    async def set_note(self, tenant: str, dead_letter_id: str, note: str, *, act: Act | None = None) -> bool:
+        """Write on a letter that is still dead; *act* goes on record in the same commit."""
 
     async def ledger(self, tenant: str, endpoint_id: str | None = None) -> Mapping[DeliveryState | str, int]:
         """`accepted`, and how many deliveries are in each state (in flight counts as queued)."""

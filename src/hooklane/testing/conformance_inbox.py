@@ -25,6 +25,7 @@ T = TypeVar("T")
 SOURCE, HANDLER = "shop", "book"
 WORK = [(SOURCE, HANDLER)]
 TRACK = Track(SOURCE, "default", HANDLER, "order:7")
+OTHER = Track(SOURCE, "default", HANDLER, "order:8")
 LEASE_MS = 60_000
 ONE = Instant(1)
 
@@ -133,8 +134,8 @@ class InboxConformance:
         assert None is self.run(store, store.remember(SOURCE, "t2", b"d", "e2", Instant(2)))
 
     def test_a_state_that_returns_is_a_new_turn_and_one_that_stays_is_not(self, store: InboxStore) -> None:
-        tokens = ["A", "A", "B", "A", "A"]
-        assert [self.run(store, store.turn(TRACK, token)) for token in tokens] == [1, None, 2, 3, None]
+        turns = [self.run(store, store.turn(TRACK, token)) for token in ("A", "A", "B", "A", "A")]
+        assert turns == [(1, True), (1, False), (2, True), (3, True), (3, False)]
 
     def test_copies_are_counted(self, store: InboxStore) -> None:
         (id,) = self.insert(store, row("e1"))
@@ -269,6 +270,10 @@ class InboxConformance:
         assert self.run(store, store.advance(TRACK, prev_seq=3, seq=8))
         assert self.run(store, store.applied(TRACK)) == 8
 
+    def test_many_cursors_are_begun_and_read_at_once(self, store: InboxStore) -> None:
+        self.run(store, store.cursor(TRACK, 4))
+        assert self.run(store, store.cursors({OTHER: 2, TRACK: 9})) == {TRACK: 4, OTHER: 2}
+
     def test_what_waited_for_its_predecessor_is_released(self, store: InboxStore) -> None:
         for seq in (2, 3, 4):
             self.insert(store, row(f"e{seq}", held(seq)))
@@ -278,8 +283,7 @@ class InboxConformance:
 
     def test_whether_a_predecessor_is_here_can_be_asked(self, store: InboxStore) -> None:
         self.insert(store, row("e2", held(2)))
-        assert self.run(store, store.arrived(TRACK, 2))
-        assert not self.run(store, store.arrived(TRACK, 1))
+        assert self.run(store, store.arrived([(TRACK, 2), (TRACK, 1), (OTHER, 2)])) == [True, False, False]
 
     def test_the_newest_wins_and_ties_go_by_the_tie_breaker(self, store: InboxStore) -> None:
         marks = [(5, "b"), (4, "z"), (5, "b"), (5, "a"), (5, "c"), (6, "")]

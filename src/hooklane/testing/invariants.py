@@ -75,11 +75,13 @@ class _Book:
         "blocked",
         "digests",
         "due",
+        "ended",
         "excused",
         "failures",
         "flying",
         "head",
         "ids",
+        "known",
         "landed",
         "next_at",
         "pid",
@@ -93,12 +95,15 @@ class _Book:
         self.pid = pid
         self.rules = rules
         self.ids: list[str] = []
+        self.known: set[str] = set()
         self.digests: dict[int, int] = {}
         self.head = 1
         """The durable head: everything below it is acked, skipped or cancelled."""
         self.blocked = False
         self.failures = self.tried = 0
         self.next_at = 0
+        self.ended = False
+        """Whether an attempt has come to an end of which nothing is durable yet."""
         self.due = self.settled = 0.0
         """The true times before which the next attempt would be early, and at which the last one ended."""
         self.landed: dict[int, int] = {}
@@ -111,6 +116,7 @@ class _Book:
         self.head = seq + 1
         self.blocked = False
         self.failures = self.tried = self.next_at = 0
+        self.ended = False
         self.landed.pop(seq, None)
         self.excused.discard(seq)
 
@@ -142,7 +148,10 @@ class Invariants:
             book = self._books[lane] = _Book(pid, rules)
         if seq != len(book.ids) + 1:
             self.broken(1, f"lane {lane}: seq {seq} was stamped after {len(book.ids)}")
+        elif event_id in book.known:
+            self.broken(17, f"lane {lane}: {event_id} was stamped again as {seq}")
         book.ids.append(event_id)
+        book.known.add(event_id)
 
     # --- ownership ---
 
@@ -154,6 +163,11 @@ class Invariants:
         self._owners[pid] = (worker, epoch)
         if unclean:
             self._unclean[pid] = epoch
+
+    def clock_set(self) -> None:
+        """The store's clock was set by hand: by the new one, whatever waits may be due."""
+        for book in self._books.values():
+            book.due = 0.0
 
     # --- the wire ---
 
@@ -193,6 +207,7 @@ class Invariants:
         """An attempt ended for its sender, one way or another."""
         book = self._books[lane]
         book.flying[worker, epoch] -= 1
+        book.ended = True
         book.settled = self._clock()
 
     def arrived(self, lane: int, seq: int, event_id: str, digest: int) -> None:
@@ -228,10 +243,18 @@ class Invariants:
             self.broken(6, f"lane {lane}: {worker} acked {seq}, which no receiver took")
         self._forward(book, lane, seq)
 
-    def failed(self, worker: str, epoch: int, lane: int, seq: int, attempt: int, at: int, next_at: int | None) -> None:
-        """An attempt failed durably; *next_at* says when the next one is due, None when only a person decides."""
+    def failed(
+        self, worker: str, epoch: int, lane: int, seq: int, attempt: int, at: int, next_at: int | None, *, seen: bool
+    ) -> None:
+        """An attempt failed durably; *next_at* says when the next one is due, None when only a person decides.
+
+        It was *seen* to fail, unless its worker died of it.
+        """
         book = self._books[lane]
         self._fence(book, lane, worker, epoch)
+        if seen and not book.ended:
+            self.broken(13, f"lane {lane}: {worker} counted a failure of {seq} that nobody saw since the last one")
+        book.ended = False
         if seq != book.head:
             self.broken(7, f"lane {lane}: a failure of {seq} was written at head {book.head}")
         if next_at is not None:
@@ -296,7 +319,7 @@ class Invariants:
         book = self._books[lane]
         if head != book.head or seq != head:
             self.broken(7, f"lane {lane}: a replay of {seq} moved the head from {book.head} to {head}")
-        book.blocked = False
+        book.blocked = book.ended = False
         book.failures = book.tried = book.next_at = 0
         book.excused.add(seq)
 

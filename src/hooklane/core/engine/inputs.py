@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hooklane.model.attempt import Send, Write
@@ -69,6 +69,8 @@ class Reloaded:
 
     rows: Sequence[LaneRow]
     asked: Sequence[LaneId] = ()
+    epochs: Mapping[int, int] | None = None
+    """What was ours when it was asked for: rows of a partition that has changed hands since are void."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class Committed:
     writes: Sequence[Write]
     fenced: frozenset[int] = frozenset()
     stale: frozenset[LaneId] = frozenset()
+    epochs: Mapping[int, int] | None = None
+    """What was ours when it was written: of a partition that has changed hands since, it says nothing any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ class Draining:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """These partitions will be given back: start nothing more in them."""
+    """These partitions, and no others, will be given back: start nothing more in them."""
 
     pids: frozenset[int]
 

@@ -29,6 +29,7 @@ class Slot:
 
     __slots__ = (
         "acked",
+        "again",
         "attempts",
         "bodies",
         "endpoint_id",
@@ -61,6 +62,8 @@ class Slot:
         self.phase = Phase.IDLE
         self.unsure = unsure
         """The last owner may have died of this head: its next attempt is announced before it is made."""
+        self.again = False
+        """A person recovered the lane while it was in our hands: look at it again when it is not."""
         self.bodies: dict[int, Event] | None = None
 
     def has_work(self) -> bool:
@@ -72,10 +75,12 @@ class Slot:
         self.next_at, self.rev, self.acked = row.next_at, row.rev, row.acked
         self.tail = max(self.tail, row.tail)
 
+    def is_newer_than(self, row: LaneRow) -> bool:
+        """Whether *row* was read before what we know became durable."""
+        return (row.rev, row.head, row.attempts) < (self.rev, self.head, self.attempts)
+
     def advance(self, acked: int | None) -> None:
         """The head is done with: delivered when *acked*, else given up."""
-        if self.bodies is not None:
-            self.bodies.pop(self.head, None)
         if acked is not None:
             self.acked = acked
         self.head += 1

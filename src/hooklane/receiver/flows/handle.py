@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from hooklane.core.admission.failures import Transient, judge_failure
-from hooklane.core.admission.freshness import is_future
 from hooklane.core.admission.turns import OnDead, Turn, whose_turn
-from hooklane.core.verify.document import Unreadable, read_json
-from hooklane.errors import HooklaneError, LeaseLost, Reject
+from hooklane.errors import LeaseLost, Reject
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Claimed, RowId, Track
 from hooklane.model.message import Message, Status
 from hooklane.receiver.drive import AfterCommit, Handle, Publish, Reached, transaction
 from hooklane.receiver.event import Event
 from hooklane.receiver.failure import failure_of, text_of, traceback_of
-from hooklane.receiver.order import InSequence, Latest, NoOrder, Refetch
+from hooklane.receiver.flows.context import Context
+from hooklane.receiver.flows.order import OutOfTurn, after, before, resync, track_of
+from hooklane.receiver.order import InSequence, Refetch
 from hooklane.receiver.source import Handler
-from hooklane.store.inbox import Flow, InboxStore
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
-    """What a flow needs besides its message: the store, the time, and chance."""
-
-    store: InboxStore
-    clock: Callable[[], Instant]
-    roll: Callable[[], float]
-    can_send: bool = False
+from hooklane.store.inbox import Flow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,63 +32,6 @@ class Settled:
     fenced: bool = False
     """Another worker had taken the claim over: this one's work was rolled back."""
     hook_errors: tuple[Exception, ...] = ()
-
-
-class OutOfTurn(HooklaneError):
-    """The key moved on (or back) since this message was claimed; nothing was applied."""
-
-
-def claim_due(
-    context: Context, handlers: Sequence[Handler], *, expired: bool, owner: str, lease_ms: int, limit: int
-) -> Flow[list[Claimed]]:
-    """Claim what is due for *handlers*, in a transaction of its own."""
-    return (
-        yield from transaction(
-            _claim_due(context, handlers, expired=expired, owner=owner, lease_ms=lease_ms, limit=limit)
-        )
-    )
-
-
-def _claim_due(
-    context: Context, handlers: Sequence[Handler], *, expired: bool, owner: str, lease_ms: int, limit: int
-) -> Flow[list[Claimed]]:
-    names = [(handler.source, handler.name) for handler in handlers]
-    claimed = yield from context.store.claim(
-        names, expired=expired, owner=owner, now=context.clock(), lease_ms=lease_ms, limit=limit
-    )
-    # Of several hints about one key one is enough: its fetch covers the others, unless they are in somebody's hand.
-    thin = {(handler.source, handler.name) for handler in handlers if isinstance(handler.order, Refetch)}
-    kept: dict[object, Claimed] = {}
-    for each in claimed:
-        hint = (each.message.source, each.message.tenant, each.handler, each.key)
-        is_thin = hint[3] is not None and (each.message.source, each.handler) in thin
-        if not is_thin or hint not in kept:
-            kept[hint if is_thin else (each.id, each.handler)] = each
-        else:
-            yield from put_back(context, each)
-    return list(kept.values())
-
-
-def put_back(context: Context, claimed: Claimed) -> Flow[None]:
-    """Let go of a claim that was not used; no attempt is burned."""
-    now = context.clock()
-    yield from context.store.fail(
-        claimed.id,
-        claimed.handler,
-        claimed.fence,
-        status=Status.PENDING,
-        due_at=now,
-        error="",
-        traceback="",
-        now=now,
-        attempts=claimed.attempts - 1,
-    )
-
-
-def renew_all(context: Context, claims: Sequence[Claimed], lease_ms: int) -> Flow[None]:
-    """Longer leases for what is still in hand."""
-    for each in claims:
-        yield from context.store.renew(each.id, each.handler, each.fence, now=context.clock(), lease_ms=lease_ms)
 
 
 def handle(context: Context, claimed: Claimed, handler: Handler, event: Event) -> Flow[Settled]:
@@ -154,67 +85,6 @@ def run(context: Context, handler: Handler, message: Message, key: str | None, e
     if event.sent:
         yield Publish(event)
     return until
-
-
-def before(context: Context, message: Message, handler: Handler, event: Event) -> Flow[bool]:
-    """Whether the message may be applied now: False when something newer was. `OutOfTurn` when it must wait."""
-    match handler.order:
-        case InSequence():
-            return (yield from _its_turn(context, message, handler))
-        case Latest():
-            return (yield from _is_newest(context, message, handler, event))
-        case Refetch() | NoOrder():
-            return True
-
-
-def _its_turn(context: Context, message: Message, handler: Handler) -> Flow[bool]:
-    assert isinstance(handler.order, InSequence)
-    place = handler.order.place(message, lambda: document_of(message))
-    if place is None:
-        return True
-    key, seq, prev_seq = place
-    applied = yield from context.store.applied(track_of(message, handler, key))
-    match whose_turn(seq=seq, prev_seq=prev_seq, applied=prev_seq if applied is None else applied):
-        case Turn.READY:
-            return True
-        case Turn.PAST:
-            return False
-        case Turn.EARLY:
-            raise OutOfTurn(f"{message.event_id} is early: {prev_seq} of {key!r} was not applied yet")
-
-
-def _is_newest(context: Context, message: Message, handler: Handler, event: Event) -> Flow[bool]:
-    order = handler.order
-    assert isinstance(order, Latest)
-    key, at, tie = order.mark(message, lambda: document_of(message))
-    if is_future(at, context.clock(), order.skew_ms):
-        raise Reject(f"future_clock: the event's time is more than {order.skew_ms} ms ahead, and would win for ever")
-    track = track_of(message, handler, key)
-    if order.on_tie == "refetch":
-        newest = yield from context.store.mark(track)
-        if newest is not None and newest[0] == at:
-            event.tied = True
-            yield from context.store.newer(track, at, tie)
-            return True
-    return (yield from context.store.newer(track, at, tie))
-
-
-def after(
-    context: Context,
-    message: Message,
-    handler: Handler,
-    key: str | None,
-    seq: int | None,
-    prev_seq: int | None,
-    status: Status,
-) -> Flow[None]:
-    """A key that is taken in sequence moves on, and who waited for this message may be claimed."""
-    if not isinstance(handler.order, InSequence) or key is None or seq is None or prev_seq is None:
-        return
-    track = track_of(message, handler, key)
-    if status is not Status.STALE and not (yield from context.store.advance(track, prev_seq=prev_seq, seq=seq)):
-        raise OutOfTurn(f"{message.event_id}: {key!r} moved while it was handled")
-    yield from context.store.release(track, seq, context.clock())
 
 
 def _reseat(context: Context, claimed: Claimed) -> Flow[Settled]:
@@ -305,30 +175,3 @@ def after_death(context: Context, claimed: Claimed, handler: Handler) -> Flow[No
     track = track_of(claimed.message, handler, claimed.key)
     if (yield from context.store.advance(track, prev_seq=claimed.prev_seq, seq=claimed.seq)):
         yield from context.store.release(track, claimed.seq, context.clock())
-
-
-def resync(order: InSequence, message: Message | None, key: str) -> Flow[None]:
-    """Let the application fetch the state of *key*, in the transaction that then moves the cursor."""
-    assert order.resync is not None
-    fetch = order.resync
-    placeholder = Event(message or _NOBODY, attempt=1, received_at=Instant(0))
-    yield Handle(lambda _, tx: fetch(key, tx), placeholder)
-
-
-_NOBODY = Message(source="", event_id="", type="", body=b"")
-
-
-def track_of(message: Message, handler: Handler, key: str) -> Track:
-    """Where *handler* stands with *key*."""
-    return Track(message.source, message.tenant, handler.name, key[:512])
-
-
-def document_of(message: Message) -> Any:
-    """The JSON of *message*; None for a form."""
-    try:
-        return read_json(message.body)
-    except Unreadable:
-        return None
-
-
-__all__ = ["Context", "OutOfTurn", "Settled", "after", "before", "fail", "handle", "run", "track_of"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hooklane.core.admission.copies import Copy, judge_copy
 from hooklane.core.admission.turns import Turn, whose_turn
@@ -18,9 +18,11 @@ from hooklane.model.message import Status, Verdict
 from hooklane.receiver.drive import AfterCommit, Begin, Commit, Reached, Rollback, Wait, transaction
 from hooklane.receiver.event import Event
 from hooklane.receiver.failure import failure_of
-from hooklane.receiver.flows.handle import Context, OutOfTurn, Settled, after, before, fail, run, track_of
-from hooklane.receiver.flows.receive import Arrival, baseline_of, guard, judge
-from hooklane.receiver.order import InSequence, Latest, Refetch, key_of
+from hooklane.receiver.flows.context import Context
+from hooklane.receiver.flows.handle import Settled, fail, run
+from hooklane.receiver.flows.order import OutOfTurn, after, before, track_of
+from hooklane.receiver.flows.receive import Arrival, Guarded, baseline_of, guard, judge
+from hooklane.receiver.order import Latest, Refetch, key_of
 from hooklane.receiver.receipt import Receipt
 from hooklane.receiver.source import Handler
 from hooklane.store.inbox import Flow
@@ -102,17 +104,20 @@ def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, 
     leased = not store.capabilities.transactional
     if not leased:
         yield Reached("after_claim")
-    ordered = isinstance(handler.order, (InSequence, Latest))
-    if ordered or not arrival.message.id_signed:
-        # Look first: an order's guard, or a tombstone, would take a retried message for its own duplicate.
+    if isinstance(handler.order, Latest) or not arrival.message.id_signed:
+        # Look first: the mark of the newest, or a tombstone, would take a retried message for its own duplicate.
         (known,) = yield from store.known([arrival.identity])
         if known is not None:
             return (yield from _again(context, arrival, handler, event, known, rules))
-    variant = yield from guard(store, arrival, now)
-    if variant is None:
+    guarded = yield from guard(store, arrival, now)
+    if not guarded.fresh:
+        # The state that the entity is in may be the one that another handler, or another attempt, has still to apply.
+        (known,) = yield from store.known([arrival.identity_as(guarded.variant)])
+        if known is not None:
+            return (yield from _again(context, arrival, handler, event, known, rules))
         return _receipt(arrival, Verdict.DUPLICATE)
-    event.variant = variant
-    admitted = (yield from _admit(context, arrival, handler, event)) if ordered else True
+    variant = event.variant = guarded.variant
+    admitted = yield from _admit(context, arrival, handler, event)
     status = Status.COMPLETED if admitted else Status.STALE
     if not handler.wants(arrival.message.type):
         status = Status.IGNORED
@@ -223,11 +228,14 @@ def _claim_failed(
 ) -> Flow[Claimed | None]:
     store, now = context.store, context.clock()
     (known,) = yield from store.known([arrival.identity])
+    guarded = Guarded("", True)
     if known is None:
-        variant = yield from guard(store, arrival, now)
-        if variant is None:
+        guarded = yield from guard(store, arrival, now)
+        (known,) = yield from store.known([arrival.identity_as(guarded.variant)])
+    if known is None:
+        if not guarded.fresh:
             return None
-        (id,) = yield from store.insert([_row(arrival, variant, handler, Status.PENDING, now, rules)])
+        (id,) = yield from store.insert([_row(arrival, guarded.variant, handler, Status.PENDING, now, rules)])
         if id is None:
             return None
     else:
@@ -244,11 +252,9 @@ def _row(arrival: Arrival, variant: str, handler: Handler, status: Status, now: 
     The others' turn comes right after; they are due only later, so that a worker takes them only if we die.
     """
     mine = _handling(arrival, handler, status, now)
-    if status is not Status.PENDING:
-        mine = replace(mine, settled_at=now, attempts=1 if status is Status.COMPLETED else 0)
     later = Instant(now + rules.lease_ms)
     others = [
-        _handling(arrival, other, Status.PENDING, later) for other in arrival.handlers() if other.name != handler.name
+        _handling(arrival, other, Status.PENDING, later) for other in arrival.handlers if other.name != handler.name
     ]
     return NewRow(
         message=arrival.message,
@@ -268,13 +274,19 @@ def _leased(row: NewRow, now: Instant, rules: Inline) -> NewRow:
 
 def _handling(arrival: Arrival, handler: Handler, status: Status, due_at: Instant) -> NewHandling:
     place = arrival.sequence_of(handler)
-    if place is not None:
-        key, seq, prev_seq = place
-        return NewHandling(handler=handler.name, status=status, due_at=due_at, key=key, seq=seq, prev_seq=prev_seq)
-    key_ = None
+    key, seq, prev_seq = place if place is not None else (None, None, None)
     if isinstance(handler.order, Refetch):
-        key_ = key_of(handler.order.key, arrival.message, lambda: arrival.document)
-    return NewHandling(handler=handler.name, status=status, due_at=due_at, key=key_)
+        key = key_of(handler.order.key, arrival.message, lambda: arrival.document)
+    return NewHandling(
+        handler=handler.name,
+        status=status,
+        due_at=due_at,
+        attempts=1 if status is Status.COMPLETED else 0,
+        key=key,
+        seq=seq,
+        prev_seq=prev_seq,
+        settled_at=None if status is Status.PENDING else due_at,
+    )
 
 
 def _receipt(

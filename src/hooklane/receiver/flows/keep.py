@@ -14,7 +14,8 @@ from hooklane.model.message import Status
 from hooklane.receiver.drive import Begin, Handle, Rollback, transaction
 from hooklane.receiver.event import Event
 from hooklane.receiver.failure import text_of
-from hooklane.receiver.flows.handle import Context, document_of, resync, track_of
+from hooklane.receiver.flows.context import Context
+from hooklane.receiver.flows.order import document_of, resync, track_of
 from hooklane.receiver.order import InSequence
 from hooklane.receiver.source import Handler
 from hooklane.store.inbox import Flow

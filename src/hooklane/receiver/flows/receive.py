@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from hooklane.core.admission.turns import Turn, whose_turn
 from hooklane.core.verify import Dedup, Poison
 from hooklane.core.verify.document import Unreadable, read_json
 from hooklane.model.clock import Instant
-from hooklane.model.inbox import Identity, Known, NewHandling, NewRow, RowId, Track
+from hooklane.model.inbox import Identity, Known, NewHandling, NewRow, Track
 from hooklane.model.message import Message, Status, Verdict
 from hooklane.receiver.drive import transaction
 from hooklane.receiver.order import InSequence, Refetch, key_of
@@ -66,7 +66,16 @@ class Arrival:
 
     @property
     def identity(self) -> Identity:
-        return Identity(self.message.source, self.message.tenant, self.message.event_id)
+        return self.identity_as("")
+
+    def identity_as(self, variant: str) -> Identity:
+        """Its identity under *variant*."""
+        return Identity(self.message.source, self.message.tenant, self.message.event_id, variant)
+
+    @property
+    def name(self) -> tuple[str, str, str]:
+        """Source, tenant and event id."""
+        return (self.message.source, self.message.tenant, self.message.event_id)
 
     def track(self, handler: Handler, key: str) -> Track:
         """Where *handler* stands with *key*."""
@@ -81,20 +90,20 @@ class Arrival:
             return Status.TOO_OLD, "the event is older than the window in which duplicates are recognised"
         return Status.PENDING, None
 
+    @cached_property
     def handlers(self) -> list[Handler]:
         """Who must see it: those whose pattern matches, and those who count this key's events without gaps."""
-        message = self.message
+        type = self.message.type
         return [
             handler
             for handler in self.source.handlers.values()
-            if handler.wants(message.type) or self.sequence_of(handler) is not None
+            if handler.wants(type) or self.sequence_of(handler) is not None
         ]
 
     def sequence_of(self, handler: Handler) -> tuple[str, int, int] | None:
         """(key, seq, prev_seq) where *handler* takes this message in sequence."""
-        if not isinstance(handler.order, InSequence):
-            return None
-        return handler.order.place(self.message, lambda: self.document)
+        order = handler.order
+        return order.place(self.message, lambda: self.document) if isinstance(order, InSequence) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,35 +124,29 @@ def receive(store: InboxStore, arrivals: Sequence[Arrival], now: Instant) -> Flo
 
 def _receive(store: InboxStore, arrivals: Sequence[Arrival], now: Instant) -> Flow[list[Receipt]]:
     receipts: dict[int, Receipt] = {}
-    rows: dict[int, NewRow] = {}
-    verdicts: dict[int, Verdict] = {}
-    for number, arrival in enumerate(arrivals):
-        variant = yield from guard(store, arrival, now)
-        if variant is None:
-            receipts[number] = Receipt(message=arrival.message, verdict=Verdict.DUPLICATE)
-            continue
-        status, reason = arrival.standing()
-        planned: list[_Standing] = []
-        if status is Status.PENDING:
-            planned = yield from _plan(store, arrival, rows, now)
-            status = Status.PENDING if planned else Status.IGNORED
-        verdicts[number] = _VERDICT_OF_ROW.get(status) or _verdict(planned)
-        rows[number] = NewRow(
-            message=arrival.message,
-            received_at=arrival.received_at,
-            variant=variant,
-            status=status,
-            reason=reason,
-            headers=arrival.headers,
-            handlings=tuple(each.handling for each in planned),
-        )
-    ids = (yield from store.insert(list(rows.values()))) if rows else []
+    variants: dict[int, str] = {}
+    # In one order that all use: two batches with the same events would otherwise wait for each other.
+    for number in sorted(range(len(arrivals)), key=lambda number: arrivals[number].name):
+        guarded = yield from guard(store, arrivals[number], now)
+        if guarded.fresh:
+            variants[number] = guarded.variant
+        else:
+            receipts[number] = Receipt(message=arrivals[number].message, verdict=Verdict.DUPLICATE)
+    fresh = [number for number in range(len(arrivals)) if number in variants]
+    lines = yield from _lines(store, [arrivals[number] for number in fresh])
+    rows: list[NewRow] = []
+    verdicts: list[Verdict] = []
+    for number in fresh:
+        row, verdict = _row(arrivals[number], variants[number], lines, now)
+        rows.append(row)
+        verdicts.append(verdict)
+    ids = (yield from store.insert(rows)) if rows else []
     copies: list[int] = []
-    for number, id in zip(rows, ids, strict=True):
+    for number, id, verdict in zip(fresh, ids, verdicts, strict=True):
         if id is None:
             copies.append(number)
         else:
-            receipts[number] = Receipt(message=arrivals[number].message, verdict=verdicts[number], id=id)
+            receipts[number] = Receipt(message=arrivals[number].message, verdict=verdict, id=id)
     if copies:
         known = yield from store.known([arrivals[number].identity for number in copies])
         for number, first in zip(copies, known, strict=True):
@@ -151,21 +154,81 @@ def _receive(store: InboxStore, arrivals: Sequence[Arrival], now: Instant) -> Fl
     return [receipts[number] for number in range(len(arrivals))]
 
 
-def guard(store: InboxStore, arrival: Arrival, now: Instant) -> Flow[str | None]:
-    """The variant under which the message is kept, or None when it is a duplicate although its id may be new."""
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Where the keys of a batch stand: the last applied seq of each track, and which predecessors are here."""
+
+    applied: Mapping[Track, int]
+    here: frozenset[tuple[Track, int]]
+
+
+def _lines(store: InboxStore, arrivals: Sequence[Arrival]) -> Flow[_Lines]:
+    """What must be known about the keys of *arrivals* that handlers take in sequence, locked until the commit."""
+    baselines: dict[Track, int] = {}
+    places: list[tuple[Track, int, int]] = []
+    for arrival in arrivals:
+        if arrival.standing()[0] is not Status.PENDING:
+            continue
+        for handler in arrival.handlers:
+            place = arrival.sequence_of(handler)
+            if place is not None:
+                key, seq, prev_seq = place
+                track = arrival.track(handler, key)
+                places.append((track, seq, prev_seq))
+                # The first sight of a key is where it begins, and of several in a batch the earliest.
+                baseline = baseline_of(handler, prev_seq)
+                baselines[track] = min(baseline, baselines.get(track, baseline))
+    if not places:
+        return _Lines({}, frozenset())
+    applied = yield from store.cursors(baselines)
+    missing = sorted(
+        {(track, prev_seq) for track, seq, prev_seq in places if _turn(seq, prev_seq, applied[track]) is Turn.EARLY},
+        key=str,
+    )
+    arrived = (yield from store.arrived(missing)) if missing else []
+    here = {place for place, is_here in zip(missing, arrived, strict=True) if is_here}
+    return _Lines(applied, frozenset(here | {(track, seq) for track, seq, _ in places}))
+
+
+def _row(arrival: Arrival, variant: str, lines: _Lines, now: Instant) -> tuple[NewRow, Verdict]:
+    """The row to insert, and the verdict if it is new."""
+    status, reason = arrival.standing()
+    planned = _plan(arrival, lines, now) if status is Status.PENDING else []
+    if status is Status.PENDING and not planned:
+        status = Status.IGNORED
+    row = NewRow(
+        message=arrival.message,
+        received_at=arrival.received_at,
+        variant=variant,
+        status=status,
+        reason=reason,
+        headers=arrival.headers,
+        handlings=tuple([each.handling for each in planned]),
+    )
+    return row, _VERDICT_OF_ROW.get(status) or _verdict(planned)
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """Under which variant a message is kept; not *fresh*: it is a duplicate, although its id may be new."""
+
+    variant: str
+    fresh: bool
+
+
+def guard(store: InboxStore, arrival: Arrival, now: Instant) -> Flow[Guarded]:
+    """What an id alone does not tell: the bytes were here under another id, or the entity is in this state already."""
     message = arrival.message
-    by_state = arrival.source.rules.dedup is Dedup.STATE_TOKEN and message.key is not None and arrival.poison is None
-    if not message.id_signed and not by_state:  # a state that returns has the bytes that it had before
+    if arrival.source.rules.dedup is Dedup.STATE_TOKEN and message.key is not None and arrival.poison is None:
+        # No tombstone here: a state that returns has the bytes that it had before.
+        track = Track(message.source, message.tenant, STATE_HANDLER, message.key)
+        generation, turned = yield from store.turn(track, message.event_id)
+        return Guarded(state_variant(generation), turned)
+    if not message.id_signed:
         digest = digest_of(message.body)
         earlier = yield from store.remember(message.source, message.tenant, digest, message.event_id, now)
-        if earlier is not None:
-            return None
-    if by_state:
-        assert message.key is not None
-        track = Track(message.source, message.tenant, STATE_HANDLER, message.key)
-        generation = yield from store.turn(track, message.event_id)
-        return None if generation is None else state_variant(generation)
-    return ""
+        return Guarded("", earlier is None)
+    return Guarded("", True)
 
 
 def judge(store: InboxStore, arrival: Arrival, first: Known | None) -> Flow[Receipt]:
@@ -186,45 +249,40 @@ def judge(store: InboxStore, arrival: Arrival, first: Known | None) -> Flow[Rece
     return Receipt(message=message, verdict=Verdict.CONFLICT, id=kept)
 
 
-def _plan(store: InboxStore, arrival: Arrival, batch: dict[int, NewRow], now: Instant) -> Flow[list[_Standing]]:
+def _plan(arrival: Arrival, lines: _Lines, now: Instant) -> list[_Standing]:
+    """What each handler owes to the message, and since when."""
     planned: list[_Standing] = []
-    for handler in arrival.handlers():
-        wanted = handler.wants(arrival.message.type)
-        handling = NewHandling(handler=handler.name, due_at=now)
+    for handler in arrival.handlers:
         place = arrival.sequence_of(handler)
         if place is not None:
-            standing = yield from _in_sequence(store, arrival, handler, place, handling, batch, now)
+            standing = _in_sequence(arrival.track(handler, place[0]), place, handler.name, lines, now)
+            wanted = handler.wants(arrival.message.type)
             planned.append(standing if wanted else replace(standing, verdict=Verdict.IGNORED))
             continue
+        key = None
         if isinstance(handler.order, Refetch):
             key = key_of(handler.order.key, arrival.message, lambda: arrival.document)
-            handling = replace(handling, key=None if key is None else key[:KEY_CHARS_MAX])
+        handling = NewHandling(handler=handler.name, due_at=now, key=None if key is None else key[:KEY_CHARS_MAX])
         planned.append(_Standing(handling, Verdict.STORED))
     return planned
 
 
-def _in_sequence(
-    store: InboxStore,
-    arrival: Arrival,
-    handler: Handler,
-    place: tuple[str, int, int],
-    handling: NewHandling,
-    batch: dict[int, NewRow],
-    now: Instant,
-) -> Flow[_Standing]:
-    key, seq, prev_seq = place
-    track = arrival.track(handler, key)
-    applied = yield from store.cursor(track, baseline_of(handler, prev_seq))
-    handling = replace(handling, key=track.key, seq=seq, prev_seq=prev_seq)
-    match whose_turn(seq=seq, prev_seq=prev_seq, applied=applied):
+def _in_sequence(track: Track, place: tuple[str, int, int], handler: str, lines: _Lines, now: Instant) -> _Standing:
+    _, seq, prev_seq = place
+    handling = NewHandling(handler=handler, due_at=now, key=track.key, seq=seq, prev_seq=prev_seq)
+    match _turn(seq, prev_seq, lines.applied[track]):
         case Turn.READY:
             return _Standing(handling, Verdict.STORED)
         case Turn.PAST:
             return _Standing(replace(handling, status=Status.STALE, settled_at=now), Verdict.STALE)
         case Turn.EARLY:
             # Its turn comes when its predecessor is applied. Only if that is not even here is there a gap to tell of.
-            here = _in_batch(batch, track, prev_seq) or (yield from store.arrived(track, prev_seq))
+            here = (track, prev_seq) in lines.here
             return _Standing(replace(handling, status=Status.HELD), Verdict.STORED if here else Verdict.HELD)
+
+
+def _turn(seq: int, prev_seq: int, applied: int) -> Turn:
+    return whose_turn(seq=seq, prev_seq=prev_seq, applied=applied)
 
 
 def baseline_of(handler: Handler, prev_seq: int) -> int:
@@ -233,32 +291,9 @@ def baseline_of(handler: Handler, prev_seq: int) -> int:
     return prev_seq if handler.order.baseline == "any" else 0
 
 
-def _in_batch(batch: dict[int, NewRow], track: Track, seq: int) -> bool:
-    return any(
-        row.message.source == track.source
-        and row.message.tenant == track.tenant
-        and any(
-            each.handler == track.handler and each.key == track.key and each.seq == seq and each.status in _WAITING
-            for each in row.handlings
-        )
-        for row in batch.values()
-    )
-
-
-_WAITING = (Status.PENDING, Status.HELD)
-
-
 def _verdict(planned: Sequence[_Standing]) -> Verdict:
     verdicts = {each.verdict for each in planned}
     for verdict in (Verdict.HELD, Verdict.STORED, Verdict.STALE):
         if verdict in verdicts:
             return verdict
     return Verdict.IGNORED
-
-
-def seen(store: InboxStore, arrivals: Sequence[Arrival]) -> Flow[list[Known | None]]:
-    """What is known already: a look that changes nothing."""
-    return (yield from store.known([arrival.identity for arrival in arrivals]))
-
-
-__all__ = ["Arrival", "RowId", "baseline_of", "guard", "judge", "receive", "seen"]

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from hooklane.server.api import dead_letters, documents, endpoints, events, health, lanes, overview, stream, trial
+from hooklane.server.api import (
+    audit,
+    dead_letters,
+    documents,
+    endpoints,
+    events,
+    health,
+    jobs,
+    lanes,
+    overview,
+    plans,
+    stream,
+    trial,
+)
 from hooklane.server.call import Route
 
 ROUTES: tuple[Route, ...] = (
@@ -11,6 +24,9 @@ ROUTES: tuple[Route, ...] = (
     *trial.ROUTES,
     *lanes.ROUTES,
     *dead_letters.ROUTES,
+    *plans.ROUTES,
+    *jobs.ROUTES,
+    *audit.ROUTES,
     *overview.ROUTES,
     *stream.ROUTES,
     *health.ROUTES,

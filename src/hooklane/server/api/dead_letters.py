@@ -8,12 +8,11 @@ import msgspec
 
 from hooklane.sender.egress import UrlNotAllowed
 from hooklane.server import views
+from hooklane.server.acts import act_of
 from hooklane.server.call import NDJSON, PAGING, Call, Param, Response, Route, answer
 from hooklane.server.problem import Problem
 from hooklane.store.outbox import Recovery
 from hooklane.store.reads import PAGE_MAX, DeadLetter
-
-NOTE_CHARS_MAX = 10_000
 
 
 class NoteBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -65,8 +64,9 @@ async def show(call: Call) -> Response:
 
 async def note(call: Call) -> Response:
     text = call.read(NoteBody).note
-    _check_note(text)
-    if not await call.gateway.store.set_note(call.tenant, call.params["id"], text):
+    views.checked_note(text)
+    noted = act_of(call, "dead_letter.noted", call.params["id"], text)
+    if not await call.gateway.store.set_note(call.tenant, call.params["id"], text, act=noted):
         raise Problem("not_found")
     return answer(views.dead_letter(await _find(call)))
 
@@ -90,7 +90,7 @@ async def skip(call: Call) -> Response:
     text = (call.read(SkipBody).note or "").strip()
     if not text:
         raise Problem("note_required", "say in `note` why this event is given up; it goes on record")
-    _check_note(text)
+    views.checked_note(text)
     letter = await _find(call)
     recovery = await gateway.store.skip(call.tenant, letter.id, note=text, actor=call.actor, now=gateway.now())
     return _recovered(call, letter, recovery)
@@ -110,11 +110,6 @@ async def _find(call: Call) -> DeadLetter:
     if letter is None:
         raise Problem("not_found")
     return letter
-
-
-def _check_note(text: str) -> None:
-    if len(text) > NOTE_CHARS_MAX or "\0" in text:
-        raise Problem("invalid_body", f"note must be at most {NOTE_CHARS_MAX} characters without NUL")
 
 
 _SIDE = Param("side", "sender")

@@ -16,6 +16,7 @@ from hooklane.model.endpoint import Endpoint, EndpointState, OnDead, Order, Payl
 from hooklane.model.ids import new_id
 from hooklane.sender.egress import UrlNotAllowed
 from hooklane.server import views
+from hooklane.server.acts import endpoint_act
 from hooklane.server.call import Call, Param, Response, Route, answer
 from hooklane.server.problem import Problem
 
@@ -68,7 +69,7 @@ async def create(call: Call) -> Response:
     if isinstance(body.backoff_ms, int) and not isinstance(body.backoff_cap_ms, int):
         endpoint = replace(endpoint, backoff_cap_ms=max(endpoint.backoff_cap_ms, body.backoff_ms))
     _check(call, endpoint)
-    if not await gateway.store.save_endpoint(endpoint, expect=None):
+    if not await gateway.store.save_endpoint(endpoint, expect=None, act=endpoint_act(call, None, endpoint)):
         raise Problem("changed", "an endpoint with this id exists")
     gateway.endpoints_changed()
     view = {**views.endpoint(endpoint), "secret": secret}
@@ -161,7 +162,7 @@ async def _update(call: Call, changed: Callable[[Endpoint], Endpoint], *, deleti
             return old
         if not deleting:
             _check(call, new)
-        if await call.gateway.store.save_endpoint(new, expect=old):
+        if await call.gateway.store.save_endpoint(new, expect=old, act=endpoint_act(call, old, new)):
             call.gateway.endpoints_changed()
             return new
     raise Problem("changed", "the endpoint keeps changing; try again")

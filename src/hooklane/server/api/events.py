@@ -7,7 +7,6 @@ from datetime import datetime
 
 import msgspec
 
-from hooklane.core.why import why_delivery, why_lane
 from hooklane.errors import InvalidEvent
 from hooklane.model.clock import Instant
 from hooklane.model.event import Event
@@ -24,8 +23,8 @@ from hooklane.server.json_body import (
     read_batch,
     read_event,
 )
-from hooklane.server.picture import shown_state
 from hooklane.server.problem import Problem, refused
+from hooklane.server.waiting import delivery_sentence
 from hooklane.store.outbox import Draft, Refused
 from hooklane.store.reads import Delivery, EventFilter
 
@@ -69,7 +68,8 @@ async def publish_batch(call: Call) -> Response:
             raise at(refused(error.code, str(error)), position) from None
     results = await gateway.publisher.publish_batch(drafts)
     for position, result in enumerate(results):
-        if isinstance(result, Refused):
+        # The others were refused only because this one was.
+        if isinstance(result, Refused) and result.code != "batch_refused":
             raise at(refused(result.code, result.detail), position)
     return answer({"events": [views.published(result) for result in results if not isinstance(result, Refused)]}, 202)
 
@@ -110,46 +110,11 @@ async def why(call: Call) -> Response:
     if not deliveries:
         return answer({"why": "It waits for nothing: no endpoint matched when it was published.", "deliveries": []})
     sentences = [
-        {"endpoint": delivery.endpoint_id, "state": delivery.state, "why": await _sentence(call, delivery)}
+        {"endpoint": delivery.endpoint_id, "state": delivery.state, "why": await delivery_sentence(call, delivery)}
         for delivery in deliveries
     ]
     open_first = sorted(sentences, key=lambda one: one["state"] in ("delivered", "skipped", "cancelled"))
     return answer({"event": event.id, "why": open_first[0]["why"], "deliveries": sentences})
-
-
-async def _sentence(call: Call, delivery: Delivery) -> str:
-    store, now = call.gateway.store, call.gateway.now()
-    lane = None
-    if delivery.key is not None and delivery.seq is not None:
-        lane = await store.lane(call.tenant, delivery.endpoint_id, delivery.key)
-    endpoint = await store.endpoint(call.tenant, delivery.endpoint_id)
-    told = (
-        None
-        if lane is None
-        else why_lane(
-            state=shown_state(lane, endpoint),
-            key=lane.key,
-            head=lane.head,
-            waiting=lane.waiting,
-            attempts=lane.attempts,
-            attempts_max=endpoint.attempts_max if endpoint else 0,
-            next_at=lane.next_at,
-            reason=lane.reason,
-            dead_letter_id=lane.dead_letter_id,
-            now=now,
-        )
-    )
-    return why_delivery(
-        state=delivery.state,
-        seq=delivery.seq,
-        lane=told,
-        head=lane.head if lane else None,
-        attempts=delivery.attempts,
-        reason=delivery.reason,
-        next_at=delivery.next_at,
-        dead_letter_id=delivery.dead_letter_id,
-        now=now,
-    )
 
 
 async def _find(call: Call) -> tuple[Event, list[Delivery]]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from hooklane.core.why import why_lane
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.lane import LaneState
 from hooklane.server import views
 from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
-from hooklane.server.picture import shown_state
 from hooklane.server.problem import Problem
+from hooklane.server.waiting import lane_sentence
 from hooklane.store.reads import LaneView
 
 SHOWN_BEFORE_HEAD = 20
@@ -20,10 +17,9 @@ CELLS_MAX = 40
 
 async def search(call: Call) -> Response:
     gateway, query = call.gateway, call.query
-    states = _states(query.get("state"))
     page = await gateway.store.lanes(
         call.tenant,
-        states=_stored(states),
+        states=_states(query.get("state")),
         endpoint_id=query.get("endpoint"),
         text=query.get("q"),
         cursor=gateway.cursors.open("lanes", query),
@@ -34,9 +30,6 @@ async def search(call: Call) -> Response:
     items = []
     for lane in page.items:
         view = gateway.hub.shown(lane, endpoints)
-        # Paused is a state of the endpoint, so the store cannot filter by it.
-        if states is not None and view["state"] not in states:
-            continue
         if cells:
             view["deliveries"] = await _deliveries(call, lane, cells // 2, cells)
         items.append(view)
@@ -46,13 +39,13 @@ async def search(call: Call) -> Response:
 async def show(call: Call) -> Response:
     lane = await _find(call)
     view = call.gateway.hub.shown(lane, await _endpoints(call))
-    view["why"] = await _sentence(call, lane)
+    view["why"] = await lane_sentence(call, lane)
     view["deliveries"] = await _deliveries(call, lane, SHOWN_BEFORE_HEAD, SHOWN)
     return answer(view)
 
 
 async def why(call: Call) -> Response:
-    return answer({"why": await _sentence(call, await _find(call))})
+    return answer({"why": await lane_sentence(call, await _find(call))})
 
 
 async def _endpoints(call: Call) -> dict[str, Endpoint]:
@@ -62,22 +55,6 @@ async def _endpoints(call: Call) -> dict[str, Endpoint]:
 async def _deliveries(call: Call, lane: LaneView, before: int, most: int) -> list[views.View]:
     first = max(1, lane.head - before)
     return [views.delivery(one) for one in await call.gateway.store.lane_deliveries(lane.lane_id, first, most)]
-
-
-async def _sentence(call: Call, lane: LaneView) -> str:
-    endpoint = await call.gateway.store.endpoint(call.tenant, lane.endpoint_id)
-    return why_lane(
-        state=shown_state(lane, endpoint),
-        key=lane.key,
-        head=lane.head,
-        waiting=lane.waiting,
-        attempts=lane.attempts,
-        attempts_max=endpoint.attempts_max if endpoint else 0,
-        next_at=lane.next_at,
-        reason=lane.reason,
-        dead_letter_id=lane.dead_letter_id,
-        now=call.gateway.now(),
-    )
 
 
 async def _find(call: Call) -> LaneView:
@@ -94,16 +71,6 @@ def _states(text: str | None) -> list[LaneState] | None:
     if unknown := [word for word in words if word not in tuple(LaneState)]:
         raise Problem("invalid_parameter", f"state must be some of {', '.join(LaneState)}, got {unknown[0][:40]!r}")
     return [LaneState(word) for word in words]
-
-
-def _stored(states: Sequence[LaneState] | None) -> list[LaneState] | None:
-    """The states in which a store keeps lanes that are to be shown in one of *states*."""
-    if states is None:
-        return None
-    stored = {state for state in states if state is not LaneState.PAUSED}
-    if LaneState.PAUSED in states:
-        stored |= {LaneState.ACTIVE, LaneState.RETRYING}
-    return sorted(stored)
 
 
 def _cells(text: str | None) -> int:

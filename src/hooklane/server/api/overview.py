@@ -9,7 +9,7 @@ from hooklane.server.picture import overview_of
 async def overview(call: Call) -> Response:
     store = call.gateway.store
     endpoints = {endpoint.id: endpoint for endpoint in await store.endpoints(call.tenant)}
-    return answer(await overview_of(store, endpoints))
+    return answer({**await overview_of(store, endpoints), "features": call.gateway.features})
 
 
 ROUTES = (

@@ -27,7 +27,7 @@ class TestBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The event to send as a test; it is not stored."""
 
     type: str = TEST_TYPE
-    data: msgspec.Raw = msgspec.Raw(b'{"test":true}')
+    data: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b'{"test":true}'))
 
 
 async def test(call: Call) -> Response:

@@ -43,6 +43,13 @@ export class Board {
     this.place();
   }
 
+  /** Mark what was skipped or cancelled in a lane that is already shown. */
+  settle(lane) {
+    const row = this.rows.get(nameOf(lane));
+    row?.settle(lane.deliveries);
+    row?.draw();
+  }
+
   filter(text) {
     this.search = text.toLowerCase();
     this.place();

@@ -10,12 +10,7 @@ const SAYS = {
 };
 
 export async function demo(section) {
-  let state;
-  try {
-    state = await call("GET", "demo");
-  } catch {
-    return; // not a demo
-  }
+  let state = await call("GET", "demo");
   const says = h("p", { role: "status" });
   const modes = ["ok", "down", "lost_ack"].map((mode) =>
     h("button", { class: "button", type: "button", "data-mode": mode, onclick: () => set({ receiver: mode }) }),

@@ -14,26 +14,34 @@ const TOTALS = ["accepted", "delivered", "queued", "retrying", "dead", "skipped"
 
 const board = new Board($("lanes"), act);
 let paused = false;
+let loading = false;
 let held = [];
 let connection = "connecting";
 let asOf = new Date();
 
+/** Fetch everything. What the stream tells meanwhile is newer, so it is taken in afterwards. */
 async function load() {
+  if (loading) return;
+  loading = true;
   try {
     const [lanes, overview] = await Promise.all([call("GET", "lanes?limit=100&cells=24"), call("GET", "overview")]);
     $("key-form").hidden = true;
+    if (overview.features.includes("demo") && $("demo").hidden) await demo($("demo"));
     board.load(lanes.items);
     totals(overview);
     empty();
   } catch (error) {
     if (error.status === 401) $("key-form").hidden = false;
     write($("verdict"), error.message);
+  } finally {
+    loading = false;
+    release();
   }
 }
 
 function take(kind, value) {
   if (kind === "reset") return load();
-  if (paused) {
+  if (paused || loading) {
     held.push([kind, value]);
     return pill();
   }
@@ -66,10 +74,8 @@ async function act(what, lane) {
       );
       if (note) await call("POST", `dead-letters/${lane.dead_letter}/skip`, { note });
     }
-    if (what !== "why") {
-      const fresh = await call("GET", `lanes/${lane.endpoint}/${encodeURIComponent(lane.key)}`);
-      board.merge([fresh]);
-    }
+    // The stream tells how the lane goes on; only what was skipped has to be asked for.
+    if (what === "skip") board.settle(await call("GET", `lanes/${lane.endpoint}/${encodeURIComponent(lane.key)}`));
   } catch (error) {
     await tell("That did not work", error.message);
   }
@@ -136,12 +142,16 @@ function pill() {
 
 function toggle() {
   paused = !paused;
-  if (!paused) {
-    const missed = held;
-    held = [];
-    for (const [kind, value] of missed) take(kind, value);
-  }
+  release();
   pill();
+}
+
+/** Take in what was held back, unless it still is. */
+function release() {
+  if (paused || loading) return;
+  const missed = held;
+  held = [];
+  for (const [kind, value] of missed) take(kind, value);
 }
 
 $("live").addEventListener("click", toggle);
@@ -166,7 +176,6 @@ for (const state of ["queued", "in_flight", "retrying", "delivered", "waiting", 
   $("legend").append(h("li", {}, h("span", { class: "cell", "data-state": state }, icon(state)), WORDS[state]));
 }
 setInterval(() => board.tick(), 1000);
-demo($("demo"));
 load();
 follow(take, (word) => {
   connection = word;

@@ -52,7 +52,9 @@ class Change:
 
     def _update(self, words: _Words) -> str:
         clauses = []
-        sets = [f"{words.name(name)} = {words.value(value)}" for name, value in self.assign.items() if value is not None]
+        sets = [
+            f"{words.name(name)} = {words.value(value)}" for name, value in self.assign.items() if value is not None
+        ]
         sets += [
             f"{words.name(name)} = if_not_exists({words.name(name)}, {words.value(value)})"
             for name, value in self.set_if_absent.items()

@@ -17,11 +17,13 @@ from urllib.parse import parse_qsl, urlsplit
 from weakref import WeakKeyDictionary
 
 import boto3
+import botocore.session
 from botocore.config import Config
+from botocore.loaders import create_loader
 
 from hooklane.errors import ConfigError, MissingExtra
 
-TTL_DAYS = 37
+TTL_DAYS = 90
 DAY_MS = 86_400_000
 INDEX = "due"
 CONNECTIONS = 32
@@ -33,6 +35,8 @@ _PATIENCE: dict[str, Any] = {
     "read_timeout": 10,
     "max_pool_connections": CONNECTIONS,
 }
+# It keeps what it read of the SDK's large description of DynamoDB, so that only the first client takes long to make.
+_LOADER = create_loader()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,9 @@ class Table:
         with self._lock:
             if not self._sync:
                 # A session of one's own: boto3's default one must not be used by several threads at once.
-                session = boto3.session.Session()
+                inner = botocore.session.Session()
+                inner.register_component("data_loader", _LOADER)
+                session = boto3.session.Session(botocore_session=inner)
                 self._sync.append(session.client("dynamodb", config=Config(**_PATIENCE), **self._options()))
             return self._sync[0]
 
@@ -70,7 +76,9 @@ class Table:
             except ModuleNotFoundError as missing:
                 raise MissingExtra("aiobotocore", "dynamodb") from missing
             stack = AsyncExitStack()
-            making = get_session().create_client("dynamodb", config=AioConfig(**_PATIENCE), **self._options())
+            session = get_session()
+            session.register_component("data_loader", _LOADER)
+            making = session.create_client("dynamodb", config=AioConfig(**_PATIENCE), **self._options())
             client = await stack.enter_async_context(making)
             if loop in self._async:  # another task was quicker
                 await stack.aclose()

@@ -5,6 +5,7 @@ A back-end says how a track is held and read; whoever else wants it meanwhile wa
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hooklane.errors import StoreBusy
@@ -62,16 +63,24 @@ class TrackVerbs:
             return buffer.tracks[track]
         return (yield from self._read_track(track))
 
-    def turn(self, track: Track, token: str) -> Flow[int | None]:
+    def turn(self, track: Track, token: str) -> Flow[tuple[int, bool]]:
         state = yield from self._held(track)
+        generation = state.begin()
         if state.token == token:
-            return None
-        state.seq, state.token, state.is_changed = state.begin() + 1, token, True
-        return state.seq
+            return generation, False
+        state.seq, state.token, state.is_changed = generation + 1, token, True
+        return generation + 1, True
 
     def cursor(self, track: Track, baseline: int) -> Flow[int]:
         state = yield from self._held(track)
         return state.begin(baseline)
+
+    def cursors(self, tracks: Mapping[Track, int]) -> Flow[dict[Track, int]]:
+        found: dict[Track, int] = {}
+        # In one order that all use: two sessions would otherwise wait for each other.
+        for track in sorted(tracks, key=lambda each: (each.source, each.tenant, each.handler, each.key)):
+            found[track] = yield from self.cursor(track, tracks[track])
+        return found
 
     def applied(self, track: Track) -> Flow[int | None]:
         state = yield from self._seen(track)
@@ -97,9 +106,12 @@ class TrackVerbs:
             each.status, each.due_at = Status.PENDING, now
         return len(ready)
 
-    def arrived(self, track: Track, seq: int) -> Flow[bool]:
-        state = yield from self._seen(track)
-        return state is not None and any(each.seq == seq for each in state.waiting.values())
+    def arrived(self, places: Sequence[tuple[Track, int]]) -> Flow[list[bool]]:
+        answers: list[bool] = []
+        for track, seq in places:
+            state = yield from self._seen(track)
+            answers.append(state is not None and any(each.seq == seq for each in state.waiting.values()))
+        return answers
 
     def newer(self, track: Track, at: int, tie: str) -> Flow[bool]:
         state = yield from self._held(track)

@@ -151,9 +151,9 @@ class Database:
         try:
             yield connection
         finally:
-            if not connection.is_closed() and connection.is_in_transaction():
-                connection.terminate()
-            with suppress(asyncpg.InterfaceError):
+            with suppress(asyncpg.InterfaceError):  # it died, and the pool has taken it back already
+                if connection.is_in_transaction():
+                    connection.terminate()
                 await self._pool.release(connection)
 
 

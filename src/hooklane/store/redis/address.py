@@ -28,8 +28,8 @@ from hooklane.errors import ConfigError
 
 SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 BUCKETS, BUCKETS_OF_A_CLUSTER, BUCKETS_MAX = 1, 64, 16_384
-TTL_DAYS = 37
-"""30 days are the window in which duplicates are known; a week more, so that a downtime does not cut into it."""
+TTL_DAYS = 90
+"""30 days are the window in which duplicates are known; a downtime of up to 60 days does not cut into it."""
 DAY_MS = 86_400_000
 TIMEOUT_S = 5.0
 

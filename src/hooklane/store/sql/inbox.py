@@ -5,9 +5,7 @@ Each verb yields named statements (see `queries.sql` of the back-end) and return
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import (
@@ -25,11 +23,25 @@ from hooklane.model.inbox import (
     Search,
     Track,
 )
-from hooklane.model.message import Message, Status
+from hooklane.model.message import Status
 from hooklane.store.inbox import Flow
 from hooklane.store.sql.queries import Many, Sql
-
-Line = Sequence[Any]
+from hooklane.store.sql.rows import (
+    Line,
+    claimed_of,
+    handlers_params,
+    handling_of,
+    handling_params,
+    identity_params,
+    ids_params,
+    known_of,
+    row_of,
+    row_params,
+    search_params,
+    track_order,
+    track_params,
+    without_nul,
+)
 
 
 class SqlInbox:
@@ -65,9 +77,11 @@ class SqlInbox:
         lines = yield Sql("remembered", {"source": source, "tenant": tenant, "digest": digest})
         return str(lines[0][0]) if lines else None
 
-    def turn(self, track: Track, token: str) -> Flow[int | None]:
+    def turn(self, track: Track, token: str) -> Flow[tuple[int, bool]]:
         lines = yield Sql("turn", {**track_params(track), "token": token})
-        return lines[0][0] if lines else None
+        if lines:
+            return lines[0][0], True
+        return (yield Sql("applied", track_params(track)))[0][0], False
 
     def count_copies(self, copies: Iterable[tuple[RowId, int]]) -> Flow[None]:
         yield Many("count_copies", [{"id": id, "copies": number} for id, number in copies])
@@ -137,6 +151,13 @@ class SqlInbox:
         lines = yield Sql("cursor", track_params(track))
         return int(lines[0][0])
 
+    def cursors(self, tracks: Mapping[Track, int]) -> Flow[dict[Track, int]]:
+        ordered = sorted(tracks, key=track_order)
+        found: dict[Track, int] = {}
+        for track in ordered:
+            found[track] = yield from self.cursor(track, tracks[track])
+        return found
+
     def applied(self, track: Track) -> Flow[int | None]:
         lines = yield Sql("applied", track_params(track))
         return int(lines[0][0]) if lines else None
@@ -147,8 +168,9 @@ class SqlInbox:
     def release(self, track: Track, seq: int, now: Instant) -> Flow[int]:
         return len((yield Sql("release", {**track_params(track), "seq": seq, "now": now})))
 
-    def arrived(self, track: Track, seq: int) -> Flow[bool]:
-        return bool((yield Sql("arrived", {**track_params(track), "seq": seq})))
+    def arrived(self, places: Sequence[tuple[Track, int]]) -> Flow[list[bool]]:
+        answers = yield Many("arrived", [{**track_params(track), "seq": seq} for track, seq in places])
+        return [bool(lines) for lines in answers]
 
     def newer(self, track: Track, at: int, tie: str) -> Flow[bool]:
         return bool((yield Sql("newer", {**track_params(track), "at": at, "tie": tie})))
@@ -229,178 +251,3 @@ class SqlInbox:
         return [
             Count(source, handler, Status(status), rows, Instant(at)) for source, handler, status, rows, at in lines
         ]
-
-
-# Values to parameters
-
-
-def row_params(row: NewRow) -> dict[str, Any]:
-    message = row.message
-    return {
-        "tenant": message.tenant,
-        "source": message.source,
-        "event_id": message.event_id,
-        "variant": row.variant,
-        "type": message.type,
-        "key": message.key,
-        "seq": message.seq,
-        "prev_seq": message.prev_seq,
-        "event_time": message.event_time,
-        "delivery_id": message.delivery_id,
-        "attempt": message.attempt,
-        "id_signed": int(message.id_signed),
-        "fingerprint": message.fingerprint,
-        "body": message.body,
-        "headers": json.dumps(row.headers) if row.headers else "[]",
-        "status": row.status.value,
-        "reason": row.reason,
-        "received_at": row.received_at,
-    }
-
-
-def handling_params(id: RowId, row: NewRow | None, handling: NewHandling) -> dict[str, Any]:
-    scope = {} if row is None else {"tenant": row.message.tenant, "source": row.message.source}
-    return scope | {
-        "row_id": id,
-        "handler": handling.handler,
-        "status": handling.status.value,
-        "due_at": handling.due_at,
-        "attempts": handling.attempts,
-        "key": handling.key,
-        "seq": handling.seq,
-        "prev_seq": handling.prev_seq,
-        "error": None if handling.error is None else without_nul(handling.error),
-        "traceback": None if handling.traceback is None else without_nul(handling.traceback),
-        "settled_at": handling.settled_at,
-    }
-
-
-def identity_params(identity: Identity) -> dict[str, Any]:
-    return {
-        "source": identity.source,
-        "tenant": identity.tenant,
-        "event_id": identity.event_id,
-        "variant": identity.variant,
-    }
-
-
-def track_params(track: Track) -> dict[str, Any]:
-    return {"source": track.source, "tenant": track.tenant, "handler": track.handler, "key": track.key}
-
-
-def handlers_params(handlers: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    return {"handlers": json.dumps(list(handlers))}
-
-
-def ids_params(ids: Iterable[RowId]) -> dict[str, Any]:
-    return {"ids": json.dumps(list(dict.fromkeys(ids)))}
-
-
-def search_params(search: Search) -> dict[str, Any]:
-    return {
-        "ids": None if search.ids is None else json.dumps(list(search.ids)),
-        "source": search.source,
-        "tenant": search.tenant,
-        "status": None if search.status is None else search.status.value,
-        "handler": search.handler,
-        "type": search.type,
-        "key": search.key,
-        "event_id": search.event_id,
-        "received_from": search.received_from,
-        "received_until": search.received_until,
-        "after": search.after,
-        "limit": search.limit,
-    }
-
-
-def without_nul(text: str) -> str:
-    """What a handler raised is anybody's text; PostgreSQL has no NUL, and no database has lone surrogates."""
-    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
-
-
-# Lines to values
-
-
-def known_of(lines: Sequence[Line]) -> Known | None:
-    if not lines:
-        return None
-    id, status, fingerprint = lines[0][:3]
-    handlings = tuple(
-        Handling(
-            handler=handler,
-            status=Status(state),
-            attempts=attempts,
-            due_at=Instant(due_at),
-            fence=fence,
-            key=key,
-            error=error,
-        )
-        for _, _, _, handler, state, attempts, due_at, fence, key, error in lines
-        if handler is not None
-    )
-    return Known(id=id, status=Status(status), fingerprint=bytes(fingerprint), handlings=handlings)
-
-
-def handling_of(line: Line) -> Handling:
-    handler, status, attempts, due_at, fence, key, error, traceback, settled_at = line
-    return Handling(
-        handler=handler,
-        status=Status(status),
-        attempts=attempts,
-        due_at=Instant(due_at),
-        fence=fence,
-        key=key,
-        error=error,
-        traceback=traceback,
-        settled_at=None if settled_at is None else Instant(settled_at),
-    )
-
-
-def row_of(line: Line, handlings: tuple[Handling, ...]) -> Row:
-    (id, tenant, source, event_id, variant, type, key, seq, prev_seq, event_time, delivery_id, attempt, id_signed,
-     fingerprint, body, headers, status, reason, copies, received_at) = line  # fmt: skip
-    message = Message(
-        source=source,
-        event_id=event_id,
-        type=type,
-        body=b"" if body is None else bytes(body),
-        tenant=tenant,
-        key=key,
-        seq=seq,
-        prev_seq=prev_seq,
-        event_time=None if event_time is None else Instant(event_time),
-        delivery_id=delivery_id,
-        attempt=attempt,
-        fingerprint=bytes(fingerprint),
-        id_signed=bool(id_signed),
-    )
-    return Row(
-        id=id,
-        message=message,
-        status=Status(status),
-        received_at=Instant(received_at),
-        variant=variant,
-        reason=reason,
-        copies=copies,
-        purged=body is None,
-        headers=tuple((name, value) for name, value in json.loads(headers)),
-        handlings=handlings,
-    )
-
-
-def claimed_of(line: Line, row: Row) -> Claimed:
-    _, handler, fence, attempts, key, seq, prev_seq, was = line
-    return Claimed(
-        id=row.id,
-        handler=handler,
-        fence=fence,
-        attempts=attempts,
-        message=row.message,
-        received_at=row.received_at,
-        variant=row.variant,
-        key=key,
-        seq=seq,
-        prev_seq=prev_seq,
-        taken_over=was == Status.IN_PROGRESS,
-        headers=row.headers,
-    )

@@ -17,33 +17,41 @@ import msgspec
 
 Row = tuple[Any, ...]
 
-_SIZES = (64, 32, 16, 8, 4, 2, 1)
-"""Rows of one statement: few sizes, so that each is prepared once; 64 stays far below SQLite's count of parameters."""
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+"""Rows of one statement: few sizes, so that each is prepared once; 256 stays far below SQLite's count of parameters."""
 _decode = msgspec.json.Decoder(list[Any]).decode
 
 
-def _chunks(rows: Sequence[Row]) -> Iterator[tuple[int, list[Any]]]:
-    """*rows* cut into those sizes, each chunk with its parameters in one line."""
-    at, left = 0, len(rows)
-    for size in _SIZES:
-        while left >= size:
-            yield size, list(chain.from_iterable(rows[at : at + size]))
-            at, left = at + size, left - size
+def _chunks(rows: Sequence[Row]) -> Iterator[tuple[int, int, list[Any]]]:
+    """*rows* in as few chunks as can be: a size, how many rows are real, and the parameters in one line.
+
+    What is left of a size is filled with NULLs, which the statements pass over.
+    """
+    for at in range(0, len(rows), _SIZES[-1]):
+        chunk = rows[at : at + _SIZES[-1]]
+        size = next(size for size in _SIZES if size >= len(chunk))
+        values = list(chain.from_iterable(chunk))
+        if size > len(chunk):
+            values += [None] * ((size - len(chunk)) * len(rows[0]))
+        yield size, len(chunk), values
 
 
 class Insert:
-    """One INSERT for as many rows as there are; *then* is what follows the values."""
+    """One INSERT for as many rows as there are; *then* is what follows the values. The first column is never NULL."""
 
     def __init__(self, table: str, columns: Sequence[str], then: str = "") -> None:
         self.columns = columns
-        head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES"
+        head = f"INSERT INTO {table} ({', '.join(columns)})"
         marks = f"({', '.join('?' for _ in columns)})"
-        self._sql = {size: f"{head} {', '.join([marks] * size)} {then}" for size in _SIZES}
-        self.single = f"{head} ({', '.join(':' + column for column in columns)}) {then}"
+        self._sql = {
+            size: f"{head} SELECT * FROM (VALUES {', '.join([marks] * size)}) WHERE column1 IS NOT NULL {then}"
+            for size in _SIZES
+        }
+        self.single = f"{head} VALUES ({', '.join(':' + column for column in columns)}) {then}"
         """The same for one row with named parameters, for a caller's own connection."""
 
     def run(self, conn: sqlite3.Connection, rows: Sequence[Row]) -> Sequence[Row]:
-        for size, values in _chunks(rows):
+        for size, _, values in _chunks(rows):
             conn.execute(self._sql[size], values)
         return ()
 
@@ -69,9 +77,9 @@ class Upsert(Insert):
     def run(self, conn: sqlite3.Connection, rows: Sequence[Row]) -> Sequence[Row]:
         super().run(conn, rows)
         found: list[Row] = []
-        for size, keys in _chunks([self._keys_of(row) for row in rows]):
+        for size, many, keys in _chunks([self._keys_of(row) for row in rows]):
             ((places, first, second),) = conn.execute(self._ask[size], keys).fetchall()
             answers = sorted(zip(_decode(places), _decode(first), _decode(second), strict=True))
-            assert len(answers) == size
+            assert len(answers) == many
             found.extend(answer[1:] for answer in answers)
         return found

@@ -50,10 +50,17 @@ class Writer:
     """The single writer of a database file in this process."""
 
     def __init__(
-        self, conn: sqlite3.Connection, path: str, *, fatal: Callable[[BaseException], None] = exit_at_once
+        self,
+        conn: sqlite3.Connection,
+        path: str,
+        *,
+        undone: Callable[[], None] = lambda: None,
+        fatal: Callable[[BaseException], None] = exit_at_once,
     ) -> None:
+        """*undone* is told whenever work was rolled back: what was remembered of it never happened."""
         self._conn = conn
         self._path = path
+        self._undone = undone
         self._fatal = fatal
         self._jobs: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="hooklane writer", daemon=True)
@@ -99,20 +106,35 @@ class Writer:
         try:
             with errors_named(self._path):
                 conn.execute("BEGIN IMMEDIATE")
-                for job in group:
-                    self._do(job)
+                try:
+                    for job in group:
+                        job.result = job.work(conn)
+                except Exception as error:
+                    if is_sync_failure(error):
+                        raise
+                    self._undo()
+                    conn.execute("BEGIN IMMEDIATE")
+                    for job in group:
+                        self._do(job)
                 conn.execute("COMMIT")
         except Exception as error:
             if is_sync_failure(error):
                 self._fatal(error)
-            if conn.in_transaction:
-                conn.execute("ROLLBACK")
+            self._undo()
             named = error if isinstance(error, StoreError) else StoreError(f"{self._path}: {error}")
             for job in group:
                 job.error = named
 
+    def _undo(self) -> None:
+        if self._conn.in_transaction:
+            self._conn.execute("ROLLBACK")
+        self._undone()
+
     def _do(self, job: _Job[Any]) -> None:
-        """One job's work in a savepoint of its own, so that its failure is not its neighbours'."""
+        """One job's work in a savepoint of its own, so that its failure is not its neighbours'.
+
+        Only where a job has failed: nearly always none does, and the group goes without.
+        """
         conn = self._conn
         conn.execute("SAVEPOINT job")
         try:
@@ -121,6 +143,7 @@ class Writer:
             if not conn.in_transaction:
                 raise  # SQLite gave up the whole transaction (disk full, I/O error)
             conn.execute("ROLLBACK TO job")
+            self._undone()
             try:
                 with errors_named(self._path):
                     raise error
@@ -128,6 +151,7 @@ class Writer:
                 job.error = named
         except Exception as error:
             conn.execute("ROLLBACK TO job")
+            self._undone()
             job.error = error
         conn.execute("RELEASE job")
 

@@ -12,7 +12,9 @@ class Faults:
     # the store
     store_unknown: float = 0.02
     """A call whose reply is lost; half of them were carried out."""
-    store_slow: float = 0.01
+    store_slow: float = 0.04
+    store_interleaved: float = 0.3
+    """Others get their turn between two reads of one call."""
     store_down_every_ms: int = 15_000
     store_clock_jump_every_ms: int = 20_000
     # the network
@@ -30,13 +32,40 @@ class Faults:
     # the endpoints
     sick: bool = True
     """Endpoints that fail now and then, are slow, are ill for long, choke on one event, or are gone."""
+    poison: float = 0.0
+    """The part of all events on which every endpoint chokes."""
     # the people
     operate_every_ms: int = 150
 
 
+ROUGH = Faults(
+    store_unknown=0.08,
+    store_slow=0.15,
+    store_interleaved=0.8,
+    crash_every_ms=900,
+    leave_every_ms=900,
+    poison=0.05,
+    operate_every_ms=40,
+)
+"""A world in which the store is the worst part: for the races that need several things to go wrong at once."""
+
+SLOW = Faults(
+    store_unknown=0.0,
+    store_slow=0.5,
+    store_interleaved=0.8,
+    store_down_every_ms=0,
+    crash_every_ms=0,
+    pause_every_ms=0,
+    leave_every_ms=300,
+    poison=0.2,
+    operate_every_ms=40,
+)
+"""A world in which nothing breaks, but every answer of the store may be old news, and people act all the time."""
+
 NONE = Faults(
     store_unknown=0.0,
     store_slow=0.0,
+    store_interleaved=0.0,
     store_down_every_ms=0,
     store_clock_jump_every_ms=0,
     request_lost=0.0,

@@ -28,7 +28,7 @@ class Kind(Enum):
     FLAKY = auto()
     SLOW = auto()
     ILL_FOR_LONG = auto()
-    CHOKES = auto()  # on one event in forty, always
+    CHOKES = auto()  # on one event in twelve, always
     STRICT = auto()  # checks the order itself and says 409, and now and then forgets where it was
     LEAVES = auto()  # says 410 now and then
 
@@ -48,6 +48,9 @@ class Receiver:
         quick = 1.0 + 4.0 * world.roll()
         if not world.faults.sick:
             return _ANSWERS[200], quick
+        digest = crc32(event_id.encode())
+        if digest % 1_000 < world.faults.poison * 1_000:
+            return _ANSWERS[422], quick
         match self.kind:
             case Kind.FLAKY if roll < 0.2:
                 return world.chance.choice((_ANSWERS[500], _ANSWERS[502], _TOO_MANY, _BACK_SOON)), quick
@@ -58,7 +61,7 @@ class Receiver:
                     return _ANSWERS[503], quick
                 if roll < 0.002:
                     self._ill_until = world.now + 6_000.0
-            case Kind.CHOKES if crc32(event_id.encode()) % 40 == 0:
+            case Kind.CHOKES if digest % 12 == 0:
                 return _ANSWERS[422], quick
             case Kind.LEAVES if roll < 0.004:
                 return _ANSWERS[410], quick

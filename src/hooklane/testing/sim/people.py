@@ -108,10 +108,13 @@ def add_endpoint(store: SimStore, network: Network, kind: Kind, **rules: object)
 class Operators:
     """People who replay, skip, pause, resume and delete; in calm weather they only tidy up."""
 
-    def __init__(self, world: World, store: SimStore, network: Network) -> None:
+    def __init__(
+        self, world: World, store: SimStore, network: Network, workers: Callable[[], Sequence[Worker]]
+    ) -> None:
         self.world = world
         self.store = store
         self.network = network
+        self.workers = workers
         self._deleted = False
         world.after(100.0, self._act)
 
@@ -120,9 +123,9 @@ class Operators:
         self.world.after(world.faults.operate_every_ms * (0.5 + world.roll()), self._act)
         self._recover()
         self._resume()
-        if world.faults.sick and world.roll() < 0.1:
+        if world.faults.sick and world.roll() < world.faults.operate_every_ms / 1_500:
             self._pause()
-        if world.faults.sick and not self._deleted and world.roll() < 0.01:
+        if world.faults.sick and not self._deleted and world.roll() < world.faults.operate_every_ms / 15_000:
             self._delete()
 
     def _recover(self) -> None:
@@ -136,6 +139,9 @@ class Operators:
                 self.store.replay(grave.id)
             else:
                 self.store.skip(grave.id)
+            for worker in self.workers():
+                if chance.random() < 0.5:
+                    worker.wake(lane.id)
 
     def _resume(self) -> None:
         for endpoint in list(self.store.tables.endpoints.values()):

@@ -9,7 +9,8 @@ from time import perf_counter
 from hooklane.core.engine import Engine
 from hooklane.testing.invariants import Invariants, Violation
 from hooklane.testing.sim.faults import Faults
-from hooklane.testing.sim.mutants import MUTANTS, Mutant
+from hooklane.testing.sim.mutants import MUTANTS
+from hooklane.testing.sim.mutants.mutant import Mutant
 from hooklane.testing.sim.network import Network
 from hooklane.testing.sim.people import Operators, Publishers, settle_in
 from hooklane.testing.sim.store import SimStore
@@ -64,7 +65,7 @@ class Simulation:
         for _ in range(WORKERS):
             self.start_worker()
         self.publishers = Publishers(self.world, self.store, lambda: self.workers, events, keys)
-        Operators(self.world, self.store, self.network)
+        Operators(self.world, self.store, self.network, lambda: self.workers)
         self.world.every(faults.crash_every_ms, self._crash)
         self.world.every(faults.pause_every_ms, self._stall)
         self.world.every(faults.leave_every_ms, self._leave)
@@ -100,8 +101,11 @@ class Simulation:
 
     def run(self) -> None:
         """Publish everything among faults, then see whether calm weather is enough to deliver it."""
-        self.world.run(lambda: self.publishers.is_done, 600_000)
+        violations = self.checker.violations
+        self.world.run(lambda: self.publishers.is_done or bool(violations), 600_000)
         self.world.calm()
+        if violations:
+            return  # nothing after the first one can be trusted
         if not self.world.run(lambda: self.publishers.is_done and self.store.owed == 0, CALM_MS):
             self._name_the_stuck()
         self._compare()
@@ -127,7 +131,8 @@ def simulate(
 ) -> Report:
     """Run one seed: *events* are published among *faults*; *mutant* plants a named bug that must be noticed."""
     before = perf_counter()
-    simulation = Simulation(seed, events, faults or Faults(), keys, MUTANTS[mutant] if mutant else Mutant())
+    parts = MUTANTS[mutant] if mutant else Mutant(faults=Faults())
+    simulation = Simulation(seed, events, faults or parts.faults, keys, parts)
     simulation.run()
     world, checker = simulation.world, simulation.checker
     return Report(seed, tuple(checker.violations), world.counts, world.hash, int(world.now), perf_counter() - before)

@@ -48,7 +48,9 @@ class SimStore:
         """The same for a verb of several reads between which others get their turn; each is handed the one before."""
         world, faults = self.world, self.world.faults
         lost = world.roll()
-        slow = 40.0 if world.roll() < faults.store_slow else 1.0
+        slow = 1.0
+        if world.roll() < faults.store_slow:
+            slow = 1_500.0 if world.roll() < 0.1 else 40.0
         if lost < faults.store_unknown / 2:
             world.after(20.0 + 200.0 * world.roll(), failed)
             world.counts["store call lost"] += 1
@@ -76,6 +78,9 @@ class SimStore:
         result = steps[number](before)
         wait = (0.2 + world.roll()) * slow
         if number + 1 < len(steps):
+            if world.roll() < world.faults.store_interleaved:
+                self.fold()
+                wait += 15.0 * world.roll()
             world.after(wait, self._carry_out, steps, number + 1, result, slow, done, failed)
         else:
             world.after(wait, done, result)
@@ -87,6 +92,7 @@ class SimStore:
     def jump(self) -> None:
         """The store's clock is set by hand: leases and due times are judged by the new one."""
         self.skew += self.world.chance.choice((-4_000, -500, 500, 4_000))
+        self.checker.clock_set()
         self.world.counts["store clock jumped"] += 1
 
     def _tidy(self) -> None:
@@ -166,8 +172,7 @@ class SimStore:
         tables = self.tables
         before = []
         for write in writes:
-            lane_id = write.send.lane_id if isinstance(write, Settlement) else write.lane_id
-            lane = tables.lanes[lane_id]
+            lane = tables.lanes[write.lane_id]
             before.append((lane, tables.row_of(lane)))
         report = self.write(worker, epochs, writes)
         for (lane, row), write in zip(before, writes, strict=True):
@@ -200,7 +205,8 @@ class SimStore:
         elif isinstance(write, Settlement):
             self.world.trace(4, lane.id, after.head, after.attempts)
             due = after.next_at if after.next_at != before.next_at else None
-            checker.failed(worker, epoch, lane.id, after.head, after.attempts, write.at, due)
+            seen = write.result is not None
+            checker.failed(worker, epoch, lane.id, after.head, after.attempts, write.at, due, seen=seen)
             if after.state != before.state and isinstance(write.outcome, Dead):
                 checker.died(worker, epoch, lane.id, after.head)
                 self.world.counts["dead"] += 1

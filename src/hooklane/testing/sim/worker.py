@@ -22,7 +22,7 @@ from hooklane.core.engine import (
     Settled,
 )
 from hooklane.core.share import fair_share
-from hooklane.model.attempt import Send, Settlement, Write
+from hooklane.model.attempt import Send, Write
 from hooklane.model.clock import FOREVER, Instant
 from hooklane.model.exchange import Result
 from hooklane.model.lane import PARTITIONS, Grown, LaneId
@@ -189,15 +189,15 @@ class Worker:
         if not self._committing and self._commits:
             self._committing = True
             writes, self._commits = self._commits, []
-            epochs = {pid: self.epochs[pid] for pid in {_pid_of(write) for write in writes} if pid in self.epochs}
+            epochs = {pid: self.epochs[pid] for pid in {write.pid for write in writes} if pid in self.epochs}
             self._commit(self.name, epochs, writes)
 
     def _commit(self, name: str, epochs: dict[int, int], writes: list[Write]) -> None:
         """A failed commit is unknown, not "no": the same one is repeated until it is known."""
         self.call(
             lambda: self.store.commit(name, epochs, writes),
-            lambda report: self._committed(writes, report),
-            lambda: self.after(20.0, self._commit_again, name, epochs, writes),
+            lambda report: self._committed(epochs, writes, report),
+            lambda: self.after(10.0 + 300.0 * self.world.roll(), self._commit_again, name, epochs, writes),
         )
 
     def _commit_again(self, name: str, epochs: dict[int, int], writes: list[Write]) -> None:
@@ -207,11 +207,12 @@ class Worker:
             self._committing = False
             self._pump_commits()
 
-    def _committed(self, writes: list[Write], report: CommitReport) -> None:
+    def _committed(self, epochs: dict[int, int], writes: list[Write], report: CommitReport) -> None:
         self._committing = False
         for pid in report.fenced:
-            self.epochs.pop(pid, None)
-        self.put(Committed(writes, report.fenced, report.stale))
+            if self.epochs.get(pid) == epochs.get(pid):
+                self.epochs.pop(pid, None)
+        self.put(Committed(writes, report.fenced, report.stale, epochs))
         self._pump_commits()
 
     def _pump_fetches(self) -> None:
@@ -235,15 +236,14 @@ class Worker:
             self._reload(lane_ids)
 
     def _reload(self, lane_ids: list[LaneId]) -> None:
+        epochs = dict(self.epochs)
+
         def ok(rows: Sequence[Any]) -> None:
             self._reloading = False
-            self.reloaded(Reloaded(rows, lane_ids))
+            self.put(Reloaded(rows, lane_ids, epochs))
             self._pump_reloads()
 
         self.call(lambda: self.store.reload(lane_ids), ok, lambda: self.after(20.0, self._reload, lane_ids))
-
-    def reloaded(self, reloaded: Reloaded) -> None:
-        self.put(reloaded)
 
     # --- ownership ---
 
@@ -253,8 +253,7 @@ class Worker:
         self.name = f"w{self.number}.{self._lives}"
         self.epochs: dict[int, int] = {}
         self.mark: Any = None
-        self._owning = 0
-        """Counts changes of what is owned, so that a poll that was under way meanwhile is recognised."""
+        self._is_reading = self._is_balancing = False
         name, before = self.name, self.boot()
 
         def ok(lease: Lease) -> None:
@@ -291,7 +290,10 @@ class Worker:
     def _start_anew(self) -> None:
         self.world.counts["lease lost"] += 1
         self.drop(frozenset(self.epochs))
-        self._begin()
+        if self.leaving:
+            self.alive = False
+        else:
+            self._begin()
 
     def _leased(self, before: float, lease: Lease) -> None:
         self._set_time(lease.now)
@@ -299,39 +301,74 @@ class Worker:
         self.put(LeaseSet(Instant(int(self.now() + left)), max(1, len(self.epochs)) / PARTITIONS))
 
     def _balance(self, name: str) -> None:
-        self.call(self.store.roster, lambda roster: self._balanced(name, roster), lambda: None)
+        """Compare what we own with our share, one step at a time: two at once would undo each other."""
+        if not self._is_balancing:
+            self._is_balancing = True
+            self.call(self.store.roster, lambda roster: self._balanced(name, roster), lambda: self._rest(name))
+
+    def _rest(self, name: str) -> None:
+        if name == self.name:
+            self._is_balancing = False
 
     def _balanced(self, name: str, roster: Roster) -> None:
         if name != self.name or self.leaving:
             return
         share = fair_share(len(set(roster.owned) | {name}))
-        if roster.owned.get(name, 0) > len(self.epochs):
+        owned = roster.owned.get(name, 0)
+        if owned < len(self.epochs):
+            self._start_anew()  # others have taken something of ours, and we do not know what
+        elif owned > len(self.epochs):
             # An acquire whose reply was lost, or a release that was: what we do not work on, others must get.
-            strange = [pid for pid in range(PARTITIONS) if pid not in self.epochs]
-            self.call(lambda: self.store.release(name, strange), lambda _: None, lambda: None)
-        elif len(self.epochs) > share:
+            self._release(name, [pid for pid in range(PARTITIONS) if pid not in self.epochs])
+        elif owned > share:
             self._give_back(name, sorted(self.epochs)[share:])
-        elif len(self.epochs) < share and roster.free:
-            most = share - len(self.epochs)
-            self.call(lambda: self.store.acquire(name, most), lambda taken: self._take(name, taken), lambda: None)
+        elif owned < share and roster.free:
+            self.call(
+                lambda: self.store.acquire(name, share - owned),
+                lambda taken: self._take(name, taken),
+                lambda: self._rest(name),
+            )
+        else:
+            self._rest(name)
+
+    def _release(self, name: str, pids: Sequence[int]) -> None:
+        self.call(lambda: self.store.release(name, pids), lambda _: self._rest(name), lambda: self._rest(name))
 
     def _take(self, name: str, taken: Sequence[Taken]) -> None:
         """The acquire has been carried out; only now may the lanes be read."""
         if name != self.name or not taken:
+            self._rest(name)
             return
+        if not self.may_read():
+            self.after(5.0, self._take, name, taken)
+            return
+        self._is_reading = True
         epochs = {one.pid: one.epoch for one in taken}
         self.store.call_in_steps(
             self.store.load_steps(name, epochs),
             lambda load: self.do(self._loaded, name, taken, load),
-            lambda: None,
+            lambda: self.do(self._not_loaded, name),
         )
 
+    def _not_loaded(self, name: str) -> None:
+        self._read(name)
+        self._rest(name)
+
+    def may_read(self) -> bool:
+        """Loads and polls take turns. Else the older of two would be believed last about an endpoint, and a poll that
+        does not ask for partitions which are being loaded would move the mark past their news."""
+        return not self._is_reading
+
+    def _read(self, name: str) -> None:
+        if name == self.name:
+            self._is_reading = False
+
     def _loaded(self, name: str, taken: Sequence[Taken], load: Load) -> None:
+        self._not_loaded(name)
         if name != self.name:
             return
         mine = [one for one in taken if one.pid in load.lanes]
         self.epochs.update({one.pid: one.epoch for one in mine})
-        self._owning += 1
         if self.mark is None:
             self.mark = load.mark  # later loads keep the older mark: it reports some news twice, and misses none
         self.put(*(EndpointChanged(endpoint) for endpoint in load.endpoints))
@@ -344,11 +381,12 @@ class Worker:
     def _let_go(self, name: str, pids: Sequence[int], patience: float) -> None:
         if name != self.name:
             return
-        busy = self.is_busy(frozenset(pids))
+        busy = self.busy(frozenset(pids))
         if busy and self.boot() < patience:
             self.after(20.0, self._let_go, name, pids, patience)
             return
-        quiet = [pid for pid in pids if pid in self.epochs and not self.is_busy(frozenset((pid,)))]
+        quiet = [pid for pid in pids if pid in self.epochs and pid not in busy]
+        self.put(Leaving(frozenset()))  # what is still busy stays ours, and goes on
         self.drop(frozenset(quiet))
         for pid in quiet:
             self.epochs.pop(pid, None)
@@ -358,9 +396,9 @@ class Worker:
             self.store.call(lambda: self.store.release(name, quiet), lambda _: None, lambda: None)
             self.alive = False
         else:
-            self.call(lambda: self.store.release(name, quiet), lambda _: None, lambda: None)
+            self._release(name, quiet)
 
-    def is_busy(self, pids: frozenset[int]) -> bool:
+    def busy(self, pids: frozenset[int]) -> frozenset[int]:
         return self.engine.busy(pids)
 
     def leave(self) -> None:
@@ -374,7 +412,7 @@ class Worker:
 
     def drop(self, pids: frozenset[int]) -> None:
         """What was decided under an epoch that is over is not written under a later one."""
-        self._commits = [write for write in self._commits if _pid_of(write) not in pids]
+        self._commits = [write for write in self._commits if write.pid not in pids]
         self.put(Dropped(pids))
 
     # --- news ---
@@ -383,32 +421,34 @@ class Worker:
         if name != self.name:
             return
         self.after(POLL_MS * (0.5 + self.world.roll()), self._poll, name)
-        if self.mark is None:
+        if self.mark is None or not self.may_read():
             return
-        pids, mark, owning = list(self.epochs), self.mark, self._owning
+        self._is_reading = True
+        pids, mark = list(self.epochs), self.mark
         self.call(
-            lambda: self.store.poll(name, pids, mark), lambda news: self._polled(name, owning, news), lambda: None
+            lambda: self.store.poll(name, pids, mark),
+            lambda news: self._polled(name, news),
+            lambda: self._read(name),
         )
 
-    def _polled(self, name: str, owning: int, news: News) -> None:
+    def _polled(self, name: str, news: News) -> None:
+        self._read(name)
         if name != self.name:
             return
-        if self.is_newest(owning):
-            self.mark = news.mark
+        self.mark = news.mark
         self._set_time(news.now)
         self.put(*(EndpointChanged(endpoint) for endpoint in news.endpoints), *news.grown)
         if news.recovered:
-            self._reloads.extend(news.recovered)
-            self._pump_reloads()
+            self._look_again(news.recovered)
 
-    def is_newest(self, owning: int) -> bool:
-        """Whether a poll that began under *owning* asked for all that we own now; else its mark would skip some."""
-        return owning == self._owning
+    def wake(self, lane_id: LaneId) -> None:
+        """A person recovered a lane through this process."""
+        self.do(self._look_again, [lane_id])
+
+    def _look_again(self, lane_ids: Sequence[LaneId]) -> None:
+        self._reloads.extend(lane_ids)
+        self._pump_reloads()
 
     def feed(self, grown: Iterable[Grown]) -> None:
         """News of this process's own publishes."""
         self.do(self.put, *grown)
-
-
-def _pid_of(write: Write) -> int:
-    return write.send.pid if isinstance(write, Settlement) else write.pid

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hooklane.model.attempt import Write
+from hooklane.model.audit import Act
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.endpoint import Endpoint, EndpointState
 from hooklane.model.event import Event
 from hooklane.model.lane import DeliveryState, LaneId, LaneRow, LaneState
 from hooklane.store.memory.outbox import owning, publishing, reading, recovering, settling
-from hooklane.store.memory.outbox.tables import AuditLine, Tables
+from hooklane.store.memory.outbox.recovery import MemoryRecovery
+from hooklane.store.memory.outbox.tables import Tables
 from hooklane.store.outbox import (
     Capabilities,
     CommitReport,
@@ -31,7 +33,7 @@ from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, 
 _DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 
 
-class MemoryOutbox:
+class MemoryOutbox(MemoryRecovery):
     """`OutboxStore` and `OutboxReads` over plain dictionaries; *clock* judges the leases."""
 
     capabilities = Capabilities(durable=False, many_workers=True, foreign_publish=False)
@@ -53,8 +55,8 @@ class MemoryOutbox:
     async def publish_all(self, drafts: Sequence[Draft]) -> PublishReport:
         return publishing.publish_all(self.tables, drafts)
 
-    async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None) -> bool:
-        return publishing.save_endpoint(self.tables, endpoint, expect)
+    async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None, act: Act | None = None) -> bool:
+        return publishing.save_endpoint(self.tables, endpoint, expect, act)
 
     async def endpoints(self, tenant: str | None = None) -> Sequence[Endpoint]:
         mine = [one for one in self.tables.endpoints.values() if tenant in (None, one.tenant)]
@@ -104,6 +106,7 @@ class MemoryOutbox:
             owing = {lane.endpoint_id for lane in tables.owed(range(len(tables.parts)))}
             for endpoint_id in deleted - owing:
                 del tables.endpoints[endpoint_id]
+                tables.changes.append(endpoint_id)
 
     # recovering
 
@@ -112,10 +115,6 @@ class MemoryOutbox:
 
     async def skip(self, tenant: str, dead_letter_id: str, *, note: str, actor: str, now: Instant) -> Recovery | None:
         return recovering.skip(self.tables, tenant, dead_letter_id, note, actor, now)
-
-    @property
-    def audit(self) -> Sequence[AuditLine]:
-        return self.tables.audit
 
     # reading
 
@@ -177,11 +176,13 @@ class MemoryOutbox:
         grave = recovering.dead(self.tables, tenant, dead_letter_id)
         return None if grave is None else reading.dead_letter(self.tables, grave)
 
-    async def set_note(self, tenant: str, dead_letter_id: str, note: str) -> bool:
+    async def set_note(self, tenant: str, dead_letter_id: str, note: str, *, act: Act | None = None) -> bool:
         grave = recovering.dead(self.tables, tenant, dead_letter_id)
         if grave is None:
             return False
         grave.note = note
+        if act is not None:
+            self.tables.record(act)
         return True
 
     async def ledger(self, tenant: str, endpoint_id: str | None = None) -> Mapping[DeliveryState | str, int]:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from hooklane.errors import LeaseLost
 from hooklane.model.clock import START, Instant
 from hooklane.model.event import Event
-from hooklane.model.lane import Grown, LaneId, LaneRow
+from hooklane.model.lane import Grown, LaneId, LaneRow, LaneState
+from hooklane.model.redelivery import is_redelivery
 from hooklane.store.memory.outbox.tables import Part, Tables
 from hooklane.store.outbox import Lease, Load, News, Roster, Taken
 
@@ -83,7 +84,7 @@ def is_owner(part: Part, worker: str, epoch: int | None) -> bool:
 
 def load(tables: Tables, worker: str, epochs: Mapping[int, int]) -> Load:
     mine = [pid for pid, epoch in epochs.items() if is_owner(tables.parts[pid], worker, epoch)]
-    lanes = {pid: [tables.row_of(lane) for lane in tables.owed([pid])] for pid in mine}
+    lanes = {pid: [row for lane in tables.owed([pid]) if not is_over(row := tables.row_of(lane))] for pid in mine}
     return Load(lanes, list(tables.endpoints.values()), mark_of(tables), tables.clock())
 
 
@@ -106,7 +107,12 @@ def poll(tables: Tables, pids: Iterable[int], mark: Mark) -> News:
 
 def reload(tables: Tables, lane_ids: Iterable[LaneId]) -> Sequence[LaneRow]:
     rows = [tables.row_of(lane) for one in lane_ids if (lane := tables.lanes.get(one)) is not None]
-    return [row for row in rows if row.id > 0 or row.head <= row.tail]
+    return [row for row in rows if row.id > 0 or (row.head <= row.tail and not is_over(row))]
+
+
+def is_over(row: LaneRow) -> bool:
+    """A redelivery that failed is not tried again, and nobody is owed it."""
+    return row.state is LaneState.BLOCKED and is_redelivery(row.id)
 
 
 def fetch(tables: Tables, wants: Iterable[tuple[LaneId, int, int]]) -> Sequence[tuple[LaneId, int, Event]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hooklane.errors import InvalidEvent
+from hooklane.model.audit import Act
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.lane import Grown, Place
@@ -99,9 +100,11 @@ def _lane_of(tables: Tables, event: Event, place: Place) -> Lane:
     return tables.add_lane(Lane(lane_id, place.pid, event.tenant, place.endpoint_id, place.key))
 
 
-def save_endpoint(tables: Tables, endpoint: Endpoint, expect: Endpoint | None) -> bool:
+def save_endpoint(tables: Tables, endpoint: Endpoint, expect: Endpoint | None, act: Act | None = None) -> bool:
     if tables.endpoints.get(endpoint.id) != expect:
         return False
     tables.endpoints[endpoint.id] = endpoint
     tables.changes.append(endpoint.id)
+    if act is not None:
+        tables.record(act)
     return True

@@ -12,6 +12,7 @@ from hooklane.model.endpoint import EndpointState
 from hooklane.model.event import Event
 from hooklane.model.ids import attempt_id, dead_letter_id
 from hooklane.model.lane import DeliveryState, LaneRow, LaneState
+from hooklane.model.redelivery import Redelivery, is_redelivery
 from hooklane.store.codec import attempt_fields, decode_detail
 from hooklane.store.memory.outbox.tables import Ending, Grave, Lane, Tables
 from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, LaneView, Page
@@ -74,11 +75,14 @@ def delivery(tables: Tables, lane: Lane, seq: int) -> Delivery:
 def attempts(tables: Tables, tenant: str, event_id: str) -> Iterator[AttemptRow]:
     for settlement in tables.attempts.get((tenant, event_id), ()):
         send, kept = settlement.send, attempt_fields(settlement)
+        lane_id, seq = send.lane_id, send.seq
+        if isinstance(send.event, Redelivery):  # beside the first attempts of its event
+            lane_id, seq = send.event.lane_id, send.event.seq or 1
         yield AttemptRow(
-            id=attempt_id(send.lane_id, send.seq, send.attempt, send.at),
+            id=attempt_id(lane_id, seq, send.attempt, send.at),
             event_id=event_id,
             endpoint_id=send.endpoint.id,
-            seq=None if send.is_loose else send.seq,
+            seq=None if lane_id < 0 else seq,
             attempt=send.attempt,
             started_at=send.at,
             took_ms=kept.took_ms,
@@ -186,7 +190,7 @@ def ledger(tables: Tables, tenant: str, endpoint_id: str | None) -> Mapping[Deli
     counts: Counter[DeliveryState | str] = Counter(dict.fromkeys(DeliveryState, 0))
     counts["accepted"] = 0
     for lane in tables.lanes.values():
-        if lane.tenant != tenant or endpoint_id not in (None, lane.endpoint_id):
+        if lane.tenant != tenant or endpoint_id not in (None, lane.endpoint_id) or is_redelivery(lane.id):
             continue
         row = tables.row_of(lane)
         counts["accepted"] += lane.tail
@@ -198,7 +202,7 @@ def ledger(tables: Tables, tenant: str, endpoint_id: str | None) -> Mapping[Deli
 def oldest_pending_at(tables: Tables, tenant: str | None) -> Instant | None:
     oldest: Instant | None = None
     for lane in tables.lanes.values():
-        if tenant not in (None, lane.tenant):
+        if tenant not in (None, lane.tenant) or is_redelivery(lane.id):
             continue
         row = tables.row_of(lane)
         first = row.head + 1 if row.state is LaneState.BLOCKED else row.head

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from hooklane.model.clock import START, Instant
 from hooklane.model.lane import LaneState
+from hooklane.store.memory.outbox.sealing import act_of
 from hooklane.store.memory.outbox.settling import move_head
-from hooklane.store.memory.outbox.tables import AuditLine, Ending, Grave, Lane, Tables
+from hooklane.store.memory.outbox.tables import Ending, Grave, Lane, Tables
 from hooklane.store.outbox import Recovery
 
 
 def replay(tables: Tables, tenant: str, dead_letter_id: str, actor: str, now: Instant) -> Recovery | None:
+    recovery = revive(tables, tenant, dead_letter_id)
+    if recovery is not None:
+        tables.record(act_of(tenant, dead_letter_id, "replayed", "", actor, now))
+    return recovery
+
+
+def revive(tables: Tables, tenant: str, dead_letter_id: str) -> Recovery | None:
+    """A replay whose record is somebody else's business: that of the job it belongs to."""
     grave = dead(tables, tenant, dead_letter_id)
     if grave is None:
         return None
@@ -17,11 +26,11 @@ def replay(tables: Tables, tenant: str, dead_letter_id: str, actor: str, now: In
     grave.ending = Ending.REPLAYED
     lane.state, lane.attempts, lane.started, lane.next_at = LaneState.ACTIVE, 0, False, START
     lane.reason, lane.since = None, None
-    tables.audit.append(AuditLine(now, actor, "replay", grave.id))
     return _recovered(tables, lane, grave)
 
 
 def skip(tables: Tables, tenant: str, dead_letter_id: str, note: str, actor: str, now: Instant) -> Recovery | None:
+    """Move the head past the dead one; what follows knows of it by its prev_seq."""
     grave = dead(tables, tenant, dead_letter_id)
     if grave is None:
         return None
@@ -29,7 +38,7 @@ def skip(tables: Tables, tenant: str, dead_letter_id: str, note: str, actor: str
     grave.ending, grave.note = Ending.SKIPPED, note
     lane.skipped[grave.seq] = note
     move_head(lane, grave.seq + 1)
-    tables.audit.append(AuditLine(now, actor, "skip", grave.id, note))
+    tables.record(act_of(tenant, grave.id, "skipped", note, actor, now))
     return _recovered(tables, lane, grave)
 
 

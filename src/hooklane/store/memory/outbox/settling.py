@@ -10,11 +10,11 @@ from hooklane.model.clock import START
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.ids import dead_letter_id
 from hooklane.model.lane import LaneId, LaneRow, LaneState
+from hooklane.model.redelivery import is_redelivery
 from hooklane.store.memory.outbox.owning import is_owner
+from hooklane.store.memory.outbox.sealing import act_of
 from hooklane.store.memory.outbox.tables import Ending, Grave, Lane, Tables
 from hooklane.store.outbox import CommitReport
-
-POLICY_NOTE = "by the endpoint's policy"
 
 
 def commit(tables: Tables, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
@@ -91,9 +91,15 @@ def _fail(tables: Tables, lane: Lane, settlement: Settlement, outcome: Retry | D
         case Gone():
             lane.state = LaneState.RETRYING
             _disable(tables, lane.endpoint_id)
-        case Dead(skip=True):
-            lane.skipped[send.seq] = POLICY_NOTE
+        case Dead(skip=True, reason=reason):
+            note = f"policy on_dead=skip: {reason}"
+            lane.skipped[send.seq] = note
+            grave = Grave(_grave_id(lane, send.seq), lane.id, send.seq, send.attempt, reason, at, note, Ending.SKIPPED)
+            tables.graves[grave.id] = grave
+            tables.record(act_of(lane.tenant, grave.id, "skipped", note, "policy", at))
             move_head(lane, send.seq + 1)
+        case Dead() if is_redelivery(lane.id):
+            lane.state, lane.since = LaneState.BLOCKED, at
         case Dead(reason=reason):
             lane.state, lane.since = LaneState.BLOCKED, at
             _bury(tables, lane, Grave(_grave_id(lane, send.seq), lane.id, send.seq, send.attempt, reason, at))
@@ -146,7 +152,7 @@ def _cancel(tables: Tables, lane: Lane, cancel: Cancel) -> bool:
         return True  # repeated
     if row.head != cancel.seq:
         return False
-    if row.state is LaneState.BLOCKED:
+    if row.state is LaneState.BLOCKED and not is_redelivery(lane.id):
         tables.graves[_grave_id(lane, row.head)].ending = Ending.CANCELLED
     lane.cancelled.update(range(cancel.seq, cancel.tail + 1))
     move_head(lane, cancel.tail + 1)

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from hooklane.model.attempt import Settlement
+from hooklane.model.audit import GENESIS, Act, AuditLine, Link, seal_of
 from hooklane.model.clock import START, Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.lane import PARTITIONS, LaneId, LaneRow, LaneState
+from hooklane.model.plan import Job, JobMember
 from hooklane.store.outbox import Published, StoreOptions
 
 
@@ -76,15 +78,8 @@ class Grave:
     ending: Ending = Ending.DEAD
 
 
-@dataclass(frozen=True, slots=True)
-class AuditLine:
-    """Who recovered what, when and why."""
-
-    at: Instant
-    actor: str
-    what: str
-    dead_letter_id: str
-    note: str = ""
+PRUNED = Event("", "", None, b"", START)
+"""What stands where an event stood that nobody is owed any more: the places of the others stay as they are."""
 
 
 @dataclass(slots=True)
@@ -111,11 +106,27 @@ class Tables:
     attempts: dict[tuple[str, str], list[Settlement]] = field(default_factory=dict)
     """The log, by (tenant, event)."""
     audit: list[AuditLine] = field(default_factory=list)
+    audit_anchor: Link | None = None
+    """The last line that was pruned."""
+    jobs: dict[str, Job] = field(default_factory=dict)
+    members: dict[str, dict[int, JobMember]] = field(default_factory=dict)
+    """Members of a plan by their number."""
+    redeliveries: dict[tuple[str, str], LaneId] = field(default_factory=dict)
+    """Redelivery lanes by plan and line."""
+    sent_again: dict[tuple[str, int], tuple[LaneId, int]] = field(default_factory=dict)
+    """Where a member is sent again: redelivery lane and place in it, by (plan, number)."""
     growth: list[tuple[LaneId, int]] = field(default_factory=list)
     """Every stamp in commit order: a position in it is a poll's mark."""
     recoveries: list[LaneId] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
     """Endpoints in the order in which they were changed."""
+
+    def record(self, act: Act) -> Link:
+        """Append to the audit log, sealed to what stands there."""
+        last = Link(self.audit[-1].n, self.audit[-1].seal) if self.audit else self.audit_anchor or Link(0, GENESIS)
+        line = AuditLine(last.n + 1, act, seal_of(last.seal, last.n + 1, act))
+        self.audit.append(line)
+        return Link(line.n, line.seal)
 
     def add_lane(self, lane: Lane) -> Lane:
         self.lanes[lane.id] = lane

@@ -155,6 +155,20 @@ ON CONFLICT (source, tenant, handler, key) DO NOTHING;
 SELECT seq FROM hooklane.inbox_cursor
 WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key FOR SHARE;
 
+-- name: begin_cursors
+-- The same for many, in the order in which they are given.
+INSERT INTO hooklane.inbox_cursor (source, tenant, handler, key, seq)
+SELECT * FROM unnest(:sources::text[], :tenants::text[], :handlers::text[], :keys::text[], :baselines::bigint[])
+ON CONFLICT (source, tenant, handler, key) DO NOTHING;
+
+-- name: cursors
+-- The same for many.
+SELECT c.source, c.tenant, c.handler, c.key, c.seq
+FROM hooklane.inbox_cursor c
+JOIN unnest(:sources::text[], :tenants::text[], :handlers::text[], :keys::text[]) AS w (source, tenant, handler, key)
+    USING (source, tenant, handler, key)
+ORDER BY c.source, c.tenant, c.handler, c.key FOR SHARE OF c;
+
 -- name: applied
 -- The last applied seq as it is now.
 SELECT seq FROM hooklane.inbox_cursor
@@ -174,10 +188,14 @@ WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :ke
 RETURNING 1;
 
 -- name: arrived
--- Whether the one with this seq is here and owed.
-SELECT 1 FROM hooklane.inbox_handling
-WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key AND seq = :seq
-  AND status IN ('pending', 'in_progress', 'failed', 'held', 'dead') LIMIT 1;
+-- Which of these are here and owed.
+SELECT w.number
+FROM unnest(:sources::text[], :tenants::text[], :handlers::text[], :keys::text[], :seqs::bigint[])
+    WITH ORDINALITY AS w (source, tenant, handler, key, seq, number)
+WHERE EXISTS (
+    SELECT 1 FROM hooklane.inbox_handling h
+    WHERE h.source = w.source AND h.tenant = w.tenant AND h.handler = w.handler AND h.key = w.key AND h.seq = w.seq
+      AND h.key IS NOT NULL AND h.status IN ('pending', 'in_progress', 'failed', 'held', 'dead'));
 
 -- name: newer
 -- Last writer wins by (at, tie); nothing comes back when something newer, or this very one, is there.

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hooklane.model.inbox import Identity, Known, NewRow, RowId
+from hooklane.model.inbox import Identity, Known, NewRow, RowId, Track
 from hooklane.store.caller import Dialect
 from hooklane.store.inbox import Capabilities, Flow
 from hooklane.store.postgres.inbox.connections import AsyncpgLender, PsycopgLender, has_asyncpg, need_psycopg
 from hooklane.store.sql.borrowed import BorrowedInbox, Verbs
-from hooklane.store.sql.inbox import SqlInbox, handling_params, identity_params, known_of, row_params
+from hooklane.store.sql.inbox import SqlInbox
 from hooklane.store.sql.queries import Sql, queries_of
+from hooklane.store.sql.rows import (
+    handling_params,
+    identity_params,
+    known_of,
+    row_params,
+    track_order,
+    track_params,
+)
 
 _QUERIES = queries_of("hooklane.store.postgres.inbox")
 
@@ -50,6 +58,7 @@ _HANDLING_ARRAYS = {
     "settled_at": "h_settled_ats",
 }
 _IDENTITY_ARRAYS = {"source": "sources", "tenant": "tenants", "event_id": "event_ids", "variant": "variants"}
+_TRACK_ARRAYS = {"source": "sources", "tenant": "tenants", "handler": "handlers", "key": "keys"}
 
 
 class PostgresVerbs(SqlInbox):
@@ -60,7 +69,8 @@ class PostgresVerbs(SqlInbox):
         first: dict[Identity, NewRow] = {}
         for row in rows:
             first.setdefault(row.identity, row)
-        unique = list(first.values())
+        # In one order that all use: two batches with the same events would otherwise wait for each other.
+        unique = sorted(first.values(), key=lambda row: _order(row.identity))
         params = _arrays([row_params(row) for row in unique], _ROW_ARRAYS)
         owed = [(row, handling_params(0, row, handling)) for row in unique for handling in row.handlings]
         params |= _arrays([each for _, each in owed], _HANDLING_ARRAYS)
@@ -77,6 +87,18 @@ class PostgresVerbs(SqlInbox):
         for line in lines:
             groups.setdefault(int(line[0]) - 1, []).append(line[1:])
         return [known_of(groups.get(number, ())) for number in range(len(identities))]
+
+    def cursors(self, tracks: Mapping[Track, int]) -> Flow[dict[Track, int]]:
+        ordered = sorted(tracks, key=track_order)
+        params = _tracks(ordered)
+        yield Sql("begin_cursors", params | {"baselines": [tracks[track] for track in ordered]})
+        lines = yield Sql("cursors", params)
+        return {Track(source, tenant, handler, key): seq for source, tenant, handler, key, seq in lines}
+
+    def arrived(self, places: Sequence[tuple[Track, int]]) -> Flow[list[bool]]:
+        params = _tracks([track for track, _ in places]) | {"seqs": [seq for _, seq in places]}
+        here = {int(line[0]) - 1 for line in (yield Sql("arrived", params))}
+        return [number in here for number in range(len(places))]
 
     def try_lock(self, identity: Identity) -> Flow[bool]:
         name = f"hooklane\x1f{identity.source}\x1f{identity.tenant}\x1f{identity.event_id}"
@@ -121,6 +143,14 @@ def by_url(url: str) -> PostgresInbox:
 
 def _arrays(params: Sequence[dict[str, Any]], names: dict[str, str]) -> dict[str, Any]:
     return {plural: [each[name] for each in params] for name, plural in names.items()}
+
+
+def _tracks(tracks: Sequence[Track]) -> dict[str, Any]:
+    return _arrays([track_params(track) for track in tracks], _TRACK_ARRAYS)
+
+
+def _order(identity: Identity) -> tuple[str, str, str, str]:
+    return (identity.source, identity.tenant, identity.event_id, identity.variant)
 
 
 def _identities(identities: Sequence[Identity]) -> dict[str, Any]:

@@ -6,13 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hooklane.model.attempt import Cancel, Dead, Delivered, Gone, Retry, Settlement, Start, Write
+from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.model.ids import dead_letter_id
 from hooklane.model.lane import LaneId
+from hooklane.model.redelivery import REDELIVERIES, is_redelivery
 from hooklane.store.caller.flow import Flow, Rows, Statement
 from hooklane.store.codec import attempt_fields
 from hooklane.store.outbox import CommitReport
+from hooklane.store.postgres.outbox import audit, redeliveries
 from hooklane.store.postgres.outbox.endpoints import disable_endpoint
+from hooklane.store.postgres.outbox.recovery import act_of
 
 # FOR SHARE waits for a takeover that is under way and then does not find the row; FOR KEY SHARE would not wait, since a
 # takeover changes no key. The rows stay locked until this transaction ends, so no takeover comes between.
@@ -86,14 +90,16 @@ JOIN passed p USING (lane_id)
 ON CONFLICT (lane_id, seq) DO UPDATE SET upto = excluded.upto RETURNING lane_id
 """
 _BURY = """
-INSERT INTO hooklane.dead_letter (id, tenant, endpoint_id, lane_id, seq, event_n, attempts, reason, died_at, state)
-SELECT w.id, w.tenant, w.endpoint_id, w.lane_id, w.seq, e.n, w.attempts, w.reason, w.at, w.state
+INSERT INTO hooklane.dead_letter
+    (id, tenant, endpoint_id, lane_id, seq, event_n, attempts, reason, died_at, state, closed_at)
+SELECT w.id, w.tenant, w.endpoint_id, w.lane_id, w.seq, e.n, w.attempts, w.reason, w.at, w.state,
+    CASE w.state WHEN 'open' THEN NULL ELSE w.at END
 FROM unnest(:ids::text[], :tenants::text[], :endpoints::text[], :lanes::bigint[], :seqs::bigint[], :events::text[],
     :attempts::integer[], :reasons::text[], :ats::bigint[], :states::text[])
     AS w (id, tenant, endpoint_id, lane_id, seq, event_id, attempts, reason, at, state)
 JOIN hooklane.event e ON e.tenant = w.tenant AND e.id = w.event_id
 ON CONFLICT (id) DO UPDATE SET attempts = excluded.attempts, reason = excluded.reason, died_at = excluded.died_at,
-    state = excluded.state, closed_at = NULL
+    state = excluded.state, closed_at = excluded.closed_at
 """
 _CLOSE_LETTERS = """
 UPDATE hooklane.dead_letter SET state = 'cancelled', closed_at = hooklane.now_ms()
@@ -179,13 +185,20 @@ def commit(worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> F
     fenced = report_of(rows, writes).fenced
     others = [write for write in writes if pid_of(write) not in fenced and not is_ack(write)]
     ordered = [write for write in others if lane_of(write) > 0]
-    loose = [write for write in others if lane_of(write) < 0]
+    loose = [write for write in others if REDELIVERIES <= lane_of(write) < 0]
+    again = [write for write in others if is_redelivery(lane_of(write))]
     stale = (yield from _write_ordered(ordered)) | (yield from _write_loose(loose))
+    stale |= yield from redeliveries.write(again)
     written = [w for w in others if isinstance(w, Settlement) and w.send.lane_id not in stale]
-    yield from _bury([one for one in written if isinstance(one.outcome, Dead)])
+    # A redelivery that fails is a result of its job: the event itself was delivered.
+    dead = [one for one in written if isinstance(one.outcome, Dead) and not is_redelivery(one.send.lane_id)]
+    yield from _bury(dead)
     logged = yield from _log(written)
     # Only by a write that is made for the first time: a person may have resumed the endpoint since.
     yield from _disable({one.send.endpoint.id for one in logged if isinstance(one.outcome, Gone)})
+    # Last, as everywhere: whoever holds the end of the chain waits for nobody.
+    if given_up := [_act(one) for one in logged if _is_pass(one)]:
+        yield from audit.append_all(given_up)
     return report_of(rows, writes, stale)
 
 
@@ -305,6 +318,12 @@ def _bury(settlements: Sequence[Settlement]) -> Flow[None]:
     )
 
 
+def _act(settlement: Settlement) -> Act:
+    event, note = settlement.send.event, f"policy on_dead=skip: {_reason(settlement)}"
+    letter = dead_letter_id(event.id, event.created_at, settlement.send.endpoint.id)
+    return act_of(event.tenant, letter, "skipped", note, "policy", settlement.at)
+
+
 def _disable(endpoint_ids: set[str]) -> Flow[None]:
     for endpoint_id in sorted(endpoint_ids):
         yield from disable_endpoint(endpoint_id)
@@ -316,11 +335,12 @@ def _log(settlements: Sequence[Settlement]) -> Flow[list[Settlement]]:
         return []
     fields = [attempt_fields(one) for one in settlements]
     sends = [one.send for one in settlements]
+    places = [redeliveries.place_of(send) for send in sends]
     rows = yield Statement(
         _LOG,
         {
-            "lanes": [send.lane_id for send in sends],
-            "seqs": [send.seq for send in sends],
+            "lanes": [lane_id for lane_id, _ in places],
+            "seqs": [seq for _, seq in places],
             "starts": [send.at for send in sends],
             "attempts": [send.attempt for send in sends],
             "tenants": [send.event.tenant for send in sends],
@@ -333,4 +353,5 @@ def _log(settlements: Sequence[Settlement]) -> Flow[list[Settlement]]:
         },
     )
     new = {tuple(row) for row in rows}
-    return [one for one in settlements if (one.send.lane_id, one.send.seq, one.send.at, one.send.attempt) in new]
+    logged = zip(settlements, places, strict=True)
+    return [one for one, place in logged if (*place, one.send.at, one.send.attempt) in new]

@@ -20,9 +20,11 @@ FROM ({_ROWS} WHERE t.tenant = :tenant AND ({_HERE.format("t.")})) r
 _PASSED = f"""
 SELECT s.kind, sum(s.upto - s.seq + 1)::bigint FROM hooklane.skipped s JOIN hooklane.lane_tail t USING (lane_id)
 WHERE s.tenant = :tenant AND ({_HERE.format("t.")}) GROUP BY s.kind
+UNION ALL SELECT state, many FROM hooklane.past WHERE kind = 'lane' AND tenant = :tenant AND ({_HERE.format("")})
 """
 _LOOSE = f"""
 SELECT state, count(*) FROM hooklane.loose WHERE tenant = :tenant AND ({_HERE.format("")}) GROUP BY state
+UNION ALL SELECT state, many FROM hooklane.past WHERE kind = 'loose' AND tenant = :tenant AND ({_HERE.format("")})
 UNION ALL SELECT 'delivered', coalesce(sum(many), 0)::bigint FROM hooklane.loose_delivered
 WHERE tenant = :tenant AND ({_HERE.format("")})
 """

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hooklane.model.audit import Act
 from hooklane.model.endpoint import Endpoint, EndpointState
 from hooklane.store.caller.flow import Flow, Statement
 from hooklane.store.codec import decode_endpoint, encode_endpoint
+from hooklane.store.postgres.outbox import audit
 
 _READ = "SELECT doc FROM hooklane.endpoint WHERE id = :id"
 _LIST = "SELECT doc FROM hooklane.endpoint WHERE tenant = coalesce(:tenant::text, tenant)"
@@ -19,11 +21,13 @@ ON CONFLICT (id) DO UPDATE SET doc = excluded.doc, rev = excluded.rev, changed_a
 """
 
 
-def save_endpoint(endpoint: Endpoint, expect: Endpoint | None) -> Flow[bool]:
+def save_endpoint(endpoint: Endpoint, expect: Endpoint | None, act: Act | None = None) -> Flow[bool]:
     ((rev,),) = yield _NEXT_REV
     if (yield from read_endpoint(endpoint.id)) != expect:
         return False
     yield from _write(endpoint, rev)
+    if act is not None:
+        yield from audit.append(act)
     return True
 
 

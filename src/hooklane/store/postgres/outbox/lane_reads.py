@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.model.lane import LaneId, LaneState
 from hooklane.store.caller.flow import Flow, Statement
 from hooklane.store.cursors import number_of, rank_and_lane_of
+from hooklane.store.postgres.outbox import audit
 from hooklane.store.postgres.outbox.event_reads import deliveries_at
 from hooklane.store.postgres.outbox.lanes import LANE_COLUMNS, LANES
 from hooklane.store.reads import DeadLetter, Delivery, LaneView, Page
@@ -59,7 +61,9 @@ WHERE d.tenant = :tenant AND d.state = 'open'
 _LETTER_PAGE = f"""{_LETTERS} AND (:endpoint::text IS NULL OR d.endpoint_id = :endpoint)
   AND (d.died_at, d.id) > (:died_at::bigint, :letter::text) ORDER BY d.died_at, d.id LIMIT :limit::bigint
 """
-_NOTE = "UPDATE hooklane.dead_letter SET note = :note WHERE tenant = :tenant AND id = :id RETURNING 1"
+_NOTE = """
+UPDATE hooklane.dead_letter SET note = :note WHERE tenant = :tenant AND id = :id AND state = 'open' RETURNING 1
+"""
 
 
 def lane(tenant: str, endpoint_id: str, key: str) -> Flow[LaneView | None]:
@@ -135,8 +139,11 @@ def dead_letter(tenant: str, letter: str) -> Flow[DeadLetter | None]:
     return _letter(rows[0]) if rows else None
 
 
-def set_note(tenant: str, letter: str, note: str) -> Flow[bool]:
-    return bool((yield Statement(_NOTE, {"tenant": tenant, "id": letter, "note": note})))
+def set_note(tenant: str, letter: str, note: str, act: Act | None = None) -> Flow[bool]:
+    done = bool((yield Statement(_NOTE, {"tenant": tenant, "id": letter, "note": note})))
+    if done and act is not None:
+        yield from audit.append(act)
+    return done
 
 
 def _letter(row: Sequence[Any]) -> DeadLetter:

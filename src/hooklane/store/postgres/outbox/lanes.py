@@ -9,9 +9,11 @@ from typing import Any
 from hooklane.model.clock import Instant
 from hooklane.model.event import Event
 from hooklane.model.lane import Grown, LaneId, LaneRow, LaneState
+from hooklane.model.redelivery import REDELIVERIES, is_redelivery, redelivery_lane
 from hooklane.store.caller.flow import Flow, Rows, Statement
 from hooklane.store.codec import decode_endpoint
 from hooklane.store.outbox import Load, News
+from hooklane.store.postgres.outbox import redeliveries
 
 # A head comes from the acks that were not folded yet or from the lane, whichever is further on; what the lane says of
 # an older head (attempts, time, state) does not hold for a newer one.
@@ -45,12 +47,13 @@ SELECT {LANE_COLUMNS} {LANES.format(acks="WHERE pid = ANY(:pids::integer[])")}
 WHERE t.pid = ANY(:pids::integer[]) AND t.tail >= greatest(l.head, a.head, 1)
 """
 _LOAD_LOOSE = f"{_LOOSE} WHERE pid = ANY(:pids::integer[]) AND state IN ('queued', 'retrying')"
+_LOAD_REDELIVERIES = f"{redeliveries.ROWS} AND pid = ANY(:pids::integer[])"
 
 # --- poll ---
 
 # One statement, hence one snapshot, whose own description comes along: what it did not see is what the next asks for.
 # A position (a sequence, a time) would miss a transaction that commits late.
-_POLL = """
+_POLL = f"""
 WITH fresh AS (
     SELECT lane_id, seq FROM hooklane.lane_event
     WHERE xid >= :xmax::text::xid8 AND pid = ANY(:pids::integer[])
@@ -70,6 +73,14 @@ WHERE (xid >= :xmax::text::xid8 OR xid = ANY(:xip::text[]::xid8[])) AND pid = AN
 UNION ALL
 SELECT 'recovered', lane_id, pid, NULL, NULL, 0, NULL FROM hooklane.recovered
 WHERE (xid >= :xmax::text::xid8 OR xid = ANY(:xip::text[]::xid8[])) AND pid = ANY(:pids::integer[])
+  AND lane_id > {REDELIVERIES}
+UNION ALL
+SELECT 'grown', {REDELIVERIES} - d.n, d.pid, d.endpoint_id, NULL, d.tail, NULL FROM hooklane.redelivery d
+WHERE d.n IN (
+    SELECT {REDELIVERIES} - lane_id FROM hooklane.recovered
+    WHERE (xid >= :xmax::text::xid8 OR xid = ANY(:xip::text[]::xid8[])) AND pid = ANY(:pids::integer[])
+      AND lane_id < {REDELIVERIES}
+) AND {redeliveries.OPEN}
 UNION ALL
 SELECT 'endpoint', 0, 0, NULL, NULL, rev, doc FROM hooklane.endpoint WHERE rev > :rev::bigint
 """
@@ -81,6 +92,7 @@ SELECT {LANE_COLUMNS} {LANES.format(acks="WHERE lane_id = ANY(:lanes::bigint[])"
 WHERE t.lane_id = ANY(:lanes::bigint[])
 """
 _RELOAD_LOOSE = f"{_LOOSE} WHERE n = ANY(:loose::bigint[]) AND state IN ('queued', 'retrying')"
+_RELOAD_REDELIVERIES = f"{redeliveries.ROWS} AND n = ANY(:ns::bigint[])"
 _EVENT = "e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of"
 # Lane by lane through the index: never a scan of the log, which a parked endpoint makes long.
 _FETCH = f"""
@@ -118,7 +130,7 @@ def load(worker: str, epochs: Mapping[int, int]) -> Flow[Load]:
     held = yield Statement(_HELD, {"worker": worker})
     pids = [pid for pid, epoch in held if epochs.get(pid) == epoch]
     lanes: dict[int, list[LaneRow]] = {pid: [] for pid in pids}
-    for query in (_LOAD_LANES, _LOAD_LOOSE):
+    for query in (_LOAD_LANES, _LOAD_LOOSE, _LOAD_REDELIVERIES):
         for row in (yield Statement(query, {"pids": pids})):
             lanes[row[1]].append(lane_row(row))
     docs = yield _ENDPOINTS
@@ -148,7 +160,9 @@ def reload(lane_ids: Sequence[LaneId]) -> Flow[list[LaneRow]]:
     rows: list[LaneRow] = []
     if lanes := [lane_id for lane_id in lane_ids if lane_id > 0]:
         rows += [lane_row(row) for row in (yield Statement(_RELOAD, {"lanes": lanes}))]
-    if loose := [-lane_id for lane_id in lane_ids if lane_id < 0]:
+    if again := [redelivery_lane(lane_id) for lane_id in lane_ids if is_redelivery(lane_id)]:
+        rows += [lane_row(row) for row in (yield Statement(_RELOAD_REDELIVERIES, {"ns": again}))]
+    if loose := [-lane_id for lane_id in lane_ids if REDELIVERIES <= lane_id < 0]:
         rows += [lane_row(row) for row in (yield Statement(_RELOAD_LOOSE, {"loose": loose}))]
     return rows
 
@@ -165,7 +179,9 @@ def fetch(wants: Sequence[tuple[LaneId, int, int]]) -> Flow[list[tuple[LaneId, i
         ids, seqs, many = (list(column) for column in zip(*lanes, strict=True))
         rows = yield Statement(_FETCH, {"lanes": ids, "seqs": seqs, "many": many})
         found += [(row[0], row[1], Event(*row[2:])) for row in rows]
-    if loose := [-want[0] for want in wants if want[0] < 0]:
+    if again := [want for want in wants if is_redelivery(want[0])]:
+        found += yield from redeliveries.fetch(again)
+    if loose := [-want[0] for want in wants if REDELIVERIES <= want[0] < 0]:
         rows = yield Statement(_FETCH_LOOSE, {"loose": loose})
         found += [(row[0], row[1], Event(*row[2:])) for row in rows]
     found.sort(key=lambda item: item[:2])

@@ -36,6 +36,10 @@ DELETE FROM hooklane.idempotency i USING unnest(:tenants::text[], :names::text[]
 WHERE i.tenant = d.tenant AND i.name = d.name AND i.event_n = ANY(:ns::bigint[]) RETURNING 1
 """
 _EVENTS = "SELECT n, id, type, key, created_at, stamps FROM hooklane.event WHERE n = ANY(:ns::bigint[])"
+_ANSWERS = """
+SELECT DISTINCT ON (event_n) event_n, answer FROM hooklane.idempotency
+WHERE event_n = ANY(:ns::bigint[]) AND answer IS NOT NULL
+"""
 _OWN = """
 SELECT e.n, e.tenant, e.id FROM hooklane.event e
 JOIN unnest(:tenants::text[], :ids::text[]) AS d (tenant, id) USING (tenant, id)
@@ -124,8 +128,9 @@ def publish(
     accepted = [one for one in fresh if one.n not in holders]
     grown = yield from _stamp(accepted)
     before = yield from _published_before(holders.values(), {one.n for one in accepted})
-    twins = {one.n: _answer(one, repeated=True) for one in accepted}
-    return PublishReport([_reported(result, holders, {**before, **twins}) for result in results], grown)
+    first = set(holders.values())
+    earlier = before | {one.n: _answer(one, repeated=True) for one in accepted if first and one.n in first}
+    return PublishReport([_reported(result, holders, earlier) for result in results], grown)
 
 
 def _read_endpoints(rev: int, cache: EndpointCache) -> Flow[Mapping[str, Sequence[Endpoint]]]:
@@ -305,7 +310,10 @@ def _published_before(holders: Iterable[int | Refused], fresh: set[int]) -> Flow
     ns = {holder for holder in holders if isinstance(holder, int)} - fresh
     if not ns:
         return {}
-    rows = yield Statement(_EVENTS, {"ns": sorted(ns)})
+    rows = list((yield Statement(_EVENTS, {"ns": sorted(ns)})))
+    if gone := ns - {row[0] for row in rows}:  # pruned: their answers were kept with their names
+        kept = yield Statement(_ANSWERS, {"ns": sorted(gone)})
+        rows += [(n, *msgspec.json.decode(answer)) for n, answer in kept]
     return {
         n: Published(event_id, type_, key, created_at, _stamps(msgspec.json.decode(stamps)), repeated=True)
         for n, event_id, type_, key, created_at, stamps in rows
@@ -313,7 +321,7 @@ def _published_before(holders: Iterable[int | Refused], fresh: set[int]) -> Flow
 
 
 def _stamps(stamps: Iterable[Sequence[Any]]) -> tuple[Stamp, ...]:
-    return tuple(Stamp(endpoint, seq) for endpoint, _, seq in stamps)
+    return tuple([Stamp(endpoint, seq) for endpoint, _, seq in stamps])
 
 
 def _reported(

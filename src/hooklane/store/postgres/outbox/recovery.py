@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.store.caller.flow import Flow, Statement
 from hooklane.store.outbox import Recovery
+from hooklane.store.postgres.outbox import audit
 
 _FIND = """
 SELECT d.lane_id, d.endpoint_id, t.key, d.seq, coalesce(t.tail - d.seq, 0), coalesce(t.pid, o.pid)
@@ -40,24 +42,40 @@ WHERE id = :id
 """
 # A row that is polled: a notification could be missed.
 _WAKE = "INSERT INTO hooklane.recovered (tenant, lane_id, pid) VALUES (:tenant, :lane_id, :pid)"
-_AUDIT = """
-INSERT INTO hooklane.audit (tenant, at, actor, action, subject, note)
-VALUES (:tenant, :now, :actor, 'dead_letter.' || :state::text, :id, :note)
-"""
 
 
 def replay(tenant: str, letter: str, *, actor: str, now: Instant) -> Flow[Recovery | None]:
-    return _recover(tenant, letter, (_REPLAY_HEAD, _REPLAY_LOOSE), "replayed", "", actor, now)
+    recovery = yield from revive(tenant, letter, now)
+    if recovery is not None:
+        yield from audit.append(act_of(tenant, letter, "replayed", "", actor, now))
+    return recovery
 
 
 def skip(tenant: str, letter: str, *, note: str, actor: str, now: Instant) -> Flow[Recovery | None]:
+    recovery = yield from give_up(tenant, letter, note, actor, now)
+    if recovery is not None:
+        yield from audit.append(act_of(tenant, letter, "skipped", note, actor, now))
+    return recovery
+
+
+def revive(tenant: str, letter: str, now: Instant) -> Flow[Recovery | None]:
+    """A replay whose record is somebody else's business: that of the job it belongs to."""
+    return _recover(tenant, letter, (_REPLAY_HEAD, _REPLAY_LOOSE), "replayed", "", "", now)
+
+
+def give_up(tenant: str, letter: str, note: str, actor: str, now: Instant) -> Flow[Recovery | None]:
+    """A skip whose record is somebody else's business."""
     return _recover(tenant, letter, (_SKIP_HEAD, _SKIP_LOOSE), "skipped", note, actor, now)
+
+
+def act_of(tenant: str, letter: str, what: str, note: str, actor: str, now: Instant) -> Act:
+    return Act(tenant=tenant, at=now, actor=actor, action=f"dead_letter.{what}", subject=letter, note=note)
 
 
 def _recover(
     tenant: str, letter: str, update: tuple[str, str], state: str, note: str, actor: str, now: Instant
 ) -> Flow[Recovery | None]:
-    """Move the head, put the letter away, wake the owner and leave a line in the audit log: all or nothing."""
+    """Move the head, put the letter away and wake the owner: all or nothing."""
     found = yield Statement(_FIND, {"tenant": tenant, "id": letter})
     if not found:
         return None
@@ -70,6 +88,6 @@ def _recover(
     record = {"tenant": tenant, "note": note, "actor": actor, "id": letter, "state": state, "pid": pid, **lane}
     if state == "skipped" and not is_loose:
         yield Statement(_ADD_SKIPPED, record)
-    for statement in (_CLOSE, _WAKE, _AUDIT):
+    for statement in (_CLOSE, _WAKE):
         yield Statement(statement, record)
     return recovery

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hooklane.model.attempt import Write
+from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
@@ -37,6 +38,7 @@ from hooklane.store.postgres.outbox import (
     workers,
 )
 from hooklane.store.postgres.outbox.group import Group
+from hooklane.store.postgres.outbox.recovering import PostgresRecovery
 from hooklane.store.postgres.schema import migrations_of
 from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, LaneView, Page
 
@@ -45,7 +47,7 @@ MIGRATIONS = "hooklane.store.postgres.outbox.migrations"
 FOLDS_MAX = 20
 
 
-class PostgresOutbox:
+class PostgresOutbox(PostgresRecovery):
     """One database, any number of workers; partitions and epochs say who may write what."""
 
     capabilities = Capabilities(durable=True, many_workers=True, foreign_publish=True)
@@ -77,8 +79,8 @@ class PostgresOutbox:
 
     # endpoints
 
-    async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None) -> bool:
-        return await self.db.write(lambda: endpoints.save_endpoint(endpoint, expect))
+    async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None, act: Act | None = None) -> bool:
+        return await self.db.write(lambda: endpoints.save_endpoint(endpoint, expect, act))
 
     async def endpoints(self, tenant: str | None = None) -> Sequence[Endpoint]:
         return await self.db.read(lambda: endpoints.read_endpoints(tenant))
@@ -186,8 +188,8 @@ class PostgresOutbox:
     async def dead_letter(self, tenant: str, dead_letter_id: str) -> DeadLetter | None:
         return await self.db.read(lambda: lane_reads.dead_letter(tenant, dead_letter_id))
 
-    async def set_note(self, tenant: str, dead_letter_id: str, note: str) -> bool:
-        return await self.db.write(lambda: lane_reads.set_note(tenant, dead_letter_id, note))
+    async def set_note(self, tenant: str, dead_letter_id: str, note: str, *, act: Act | None = None) -> bool:
+        return await self.db.write(lambda: lane_reads.set_note(tenant, dead_letter_id, note, act))
 
     async def ledger(self, tenant: str, endpoint_id: str | None = None) -> Mapping[DeliveryState | str, int]:
         return await self.db.read(lambda: counts.ledger(tenant, endpoint_id))

@@ -64,8 +64,22 @@ WHERE convert_from(e.doc, 'UTF8')::json ->> 'state' IN ('draining', 'cancelling'
                   AND extract(epoch FROM s.xact_start) * 1000 <= e.changed_at)
   AND NOT EXISTS (SELECT 1 FROM hooklane.lane_tail t LEFT JOIN hooklane.lane l USING (lane_id)
                   WHERE t.endpoint_id = e.id AND coalesce(l.head, 1) <= t.tail)
-  AND NOT EXISTS (SELECT 1 FROM hooklane.loose o WHERE o.endpoint_id = e.id AND o.state IN ('queued', 'retrying'))
+  AND NOT EXISTS (SELECT 1 FROM hooklane.ack k JOIN hooklane.lane_tail t USING (lane_id) WHERE t.endpoint_id = e.id)
+  AND NOT EXISTS (SELECT 1 FROM hooklane.loose o
+                  WHERE o.endpoint_id = e.id AND o.state IN ('queued', 'retrying', 'dead'))
+  AND NOT EXISTS (SELECT 1 FROM hooklane.redelivery r
+                  WHERE r.endpoint_id = e.id AND r.state IN ('active', 'retrying') AND r.head <= r.tail)
 RETURNING e.id
+"""
+# Loose dead letters are in no owner's hands, so nobody else would cancel them.
+_CANCEL_DEAD = """
+WITH gone AS (
+    UPDATE hooklane.loose o SET state = 'cancelled', rev = o.rev + 1 FROM hooklane.endpoint e
+    WHERE e.id = o.endpoint_id AND o.state = 'dead'
+      AND convert_from(e.doc, 'UTF8')::json ->> 'state' = 'cancelling' RETURNING o.n
+)
+UPDATE hooklane.dead_letter d SET state = 'cancelled', closed_at = hooklane.now_ms()
+FROM gone WHERE d.lane_id = -gone.n AND d.state = 'open' RETURNING d.id
 """
 
 
@@ -87,4 +101,5 @@ def prune(idempotency_ms: int) -> Flow[None]:
     yield Statement(_PRUNE_RECOVERED, {"ms": RECOVERED_MS})
     yield Statement(_PRUNE_WORKERS, {"ms": RECOVERED_MS})
     yield Statement(_PRUNE_NAMES, {"ms": idempotency_ms, "most": PRUNE_MAX})
+    yield Statement(_CANCEL_DEAD)
     yield Statement(_PRUNE_ENDPOINTS, {"ms": TOMBSTONE_MS})

@@ -8,15 +8,16 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from hooklane.errors import StoreBusy, TransactionMisused
 from hooklane.model.inbox import Identity, Known
 from hooklane.store.inbox import Capabilities
-from hooklane.store.sql.inbox import SqlInbox, identity_params, known_of
+from hooklane.store.sql.inbox import SqlInbox
 from hooklane.store.sql.queries import Many, Sql, Step, queries_of
+from hooklane.store.sql.rows import identity_params, known_of
 from hooklane.store.sqlite.database import BUSY_WAIT_MS, connect, errors_named, migrate, migrations_of
 
 _QUERIES = queries_of("hooklane.store.sqlite.inbox")
@@ -68,12 +69,12 @@ class SqliteInbox(SqlInbox):
             guarded = self._pop_idle()
             left_ms = max(1, int((deadline - time.monotonic()) * 1000))
             try:
-                with errors_named(self.path):
-                    guarded.wait_at_most(left_ms)
-                    guarded.conn.execute(_BEGIN)
+                guarded.wait_at_most(left_ms)
+                guarded.conn.execute(_BEGIN)
             except BaseException:
                 guarded.conn.close()
-                raise
+                with errors_named(self.path):
+                    raise
         except BaseException:
             self._turn.release()
             raise
@@ -98,24 +99,26 @@ class SqliteInbox(SqlInbox):
         except IndexError:
             return Guarded(self.path)
 
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[Callable[[Step], Any]]:
-        """Perform reads outside any write transaction: they wait for nobody."""
+    def look(self, identities: Sequence[Identity]) -> list[Known | None]:
+        """What is known about each identity, outside any write transaction: for duplicates, who need not wait."""
         if self._pid != os.getpid():
             self._start_process()
         guarded = self._pop_idle()
         try:
-            with errors_named(self.path):
-                yield lambda step: perform(guarded.conn, step)
+            known = [
+                known_of(perform(guarded.conn, Sql("known", identity_params(identity)))) for identity in identities
+            ]
         except BaseException:
             guarded.conn.close()
-            raise
+            with errors_named(self.path):
+                raise
         self._idle.append(guarded)
+        return known
 
-    def look(self, identities: Sequence[Identity]) -> list[Known | None]:
-        """What is known about each identity, outside any write transaction: for duplicates, who need not wait."""
-        with self.reading() as read:
-            return [known_of(read(Sql("known", identity_params(identity)))) for identity in identities]
+    @property
+    def is_busy(self) -> bool:
+        """Whether a transaction of this process holds the pen right now."""
+        return self._turn.locked()
 
     def give_back(self, guarded: Guarded, *, clean: bool) -> None:
         """The transaction is over; the next may begin."""
@@ -142,6 +145,8 @@ class Guarded:
 
     def __init__(self, path: str) -> None:
         self.conn = connect(path)
+        # Each event dirties several pages: at SQLite's default the log would be copied back every 120 commits.
+        self.conn.execute("PRAGMA wal_autocheckpoint = 8000")
         self.handed_over = False
         self.refused = False
         self._wait_ms = -1
@@ -174,8 +179,11 @@ class SqliteSession:
         return self._guarded.conn
 
     def perform(self, step: Step) -> Any:
-        with errors_named(self._store.path):
+        try:
             return perform(self._guarded.conn, step)
+        except sqlite3.Error:
+            with errors_named(self._store.path):
+                raise
 
     def handing_over(self) -> None:
         self._guarded.handed_over = True
@@ -191,8 +199,11 @@ class SqliteSession:
             ) from error
 
     def commit(self) -> None:
-        with errors_named(self._store.path):
+        try:
             self._guarded.conn.execute(_COMMIT)
+        except sqlite3.Error:
+            with errors_named(self._store.path):
+                raise
 
     def rollback(self) -> None:
         self._guarded.handed_over = False

@@ -25,8 +25,12 @@ def ledger(conn: sqlite3.Connection, tenant: str, endpoint_id: str | None) -> Ma
     ).fetchone()
     accepted, passed, retrying, dead = row
     gone = conn.execute(
-        "SELECT s.kind, sum(s.upto - s.seq + 1) FROM hooklane_skipped s JOIN hooklane_lane_tail t USING (lane_id)"
-        " WHERE s.tenant = :tenant AND (:endpoint IS NULL OR t.endpoint_id = :endpoint) GROUP BY s.kind",
+        """
+        SELECT s.kind, sum(s.upto - s.seq + 1) FROM hooklane_skipped s JOIN hooklane_lane_tail t USING (lane_id)
+        WHERE s.tenant = :tenant AND (:endpoint IS NULL OR t.endpoint_id = :endpoint) GROUP BY s.kind
+        UNION ALL SELECT state, many FROM hooklane_past
+        WHERE kind = 'lane' AND tenant = :tenant AND (:endpoint IS NULL OR endpoint_id = :endpoint)
+        """,
         params,
     ).fetchall()
     for kind, many in gone:
@@ -36,8 +40,12 @@ def ledger(conn: sqlite3.Connection, tenant: str, endpoint_id: str | None) -> Ma
     counts[DeliveryState.DEAD] += dead
     counts[DeliveryState.QUEUED] += accepted - passed - retrying - dead
     loose = conn.execute(
-        "SELECT state, count(*) FROM hooklane_loose WHERE tenant = :tenant"
-        " AND (:endpoint IS NULL OR endpoint_id = :endpoint) GROUP BY state",
+        """
+        SELECT state, count(*) FROM hooklane_loose WHERE tenant = :tenant
+        AND (:endpoint IS NULL OR endpoint_id = :endpoint) GROUP BY state
+        UNION ALL SELECT state, many FROM hooklane_past
+        WHERE kind = 'loose' AND tenant = :tenant AND (:endpoint IS NULL OR endpoint_id = :endpoint)
+        """,
         params,
     ).fetchall()
     for state, many in loose:

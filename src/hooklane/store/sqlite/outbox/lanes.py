@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hooklane.model.event import Event
 from hooklane.model.lane import Grown, LaneId, LaneRow, LaneState
+from hooklane.model.redelivery import is_redelivery, redelivery_lane
 from hooklane.store.codec import decode_endpoint
 from hooklane.store.outbox import Load, News
+from hooklane.store.sqlite.outbox import redeliveries
 from hooklane.store.sqlite.outbox.leases import store_now
 
 _LANES = """
@@ -34,12 +36,39 @@ class Mark:
     endpoint: int
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What one publish wrote: numbers from *first* to *last*, without a gap, since nobody else writes meanwhile."""
+
+    lane_event_first: int
+    lane_event_last: int
+    loose_first: int
+    loose_last: int
+
+    def past(self, mark: Mark) -> Mark | None:
+        if self.lane_event_first > mark.lane_event + 1 or self.loose_first > mark.loose + 1:
+            return None
+        return replace(
+            mark, lane_event=max(mark.lane_event, self.lane_event_last), loose=max(mark.loose, self.loose_last)
+        )
+
+
 def load(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int]) -> Load:
+    """One snapshot for all of it: a publish between the lanes and the mark would be in neither, and never be polled."""
+    conn.execute("BEGIN")
+    try:
+        return _load(conn, worker, epochs)
+    finally:
+        conn.execute("COMMIT")
+
+
+def _load(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int]) -> Load:
     held = conn.execute("SELECT pid, epoch FROM hooklane_part WHERE owner = ?", (worker,)).fetchall()
     lanes: dict[int, list[LaneRow]] = {pid: [] for pid, epoch in held if epochs.get(pid) == epoch}
     for query in (
         f"{_LANES} WHERE coalesce(l.head, 1) <= t.tail",
         f"{_LOOSE} WHERE state IN ('queued', 'retrying')",
+        redeliveries.ROWS,
     ):
         for row in conn.execute(query):
             if row[1] in lanes:
@@ -76,6 +105,7 @@ def poll(conn: sqlite3.Connection, pids: Sequence[int], mark: Mark) -> News:
             )
             if row[1] in wanted
         ]
+        grown += [one for one in redeliveries.grown(conn, mark.recovered) if one.pid in wanted]
         recovered = conn.execute(
             """
             SELECT r.lane_id, coalesce(t.pid, l.pid) FROM hooklane_recovered r
@@ -96,6 +126,8 @@ def reload(conn: sqlite3.Connection, lane_ids: Sequence[LaneId]) -> list[LaneRow
     for lane_id in lane_ids:
         if lane_id > 0:
             row = conn.execute(f"{_LANES} WHERE t.lane_id = ?", (lane_id,)).fetchone()
+        elif is_redelivery(lane_id):
+            row = conn.execute(f"{redeliveries.ROWS} AND n = ?", (redelivery_lane(lane_id),)).fetchone()
         else:
             row = conn.execute(f"{_LOOSE} WHERE n = ? AND state IN ('queued', 'retrying')", (-lane_id,)).fetchone()
         if row is not None:
@@ -121,6 +153,8 @@ def fetch(conn: sqlite3.Connection, wants: Sequence[tuple[LaneId, int, int]]) ->
                 (lane_id, seq, many),
             ):
                 yield lane_id, row[7], Event(*row[:7])
+        elif is_redelivery(lane_id):
+            yield from redeliveries.fetch(conn, lane_id, seq, many)
         else:
             for row in conn.execute(
                 f"SELECT {_EVENT_COLUMNS} FROM hooklane_loose l JOIN hooklane_event e ON e.n = l.event_n WHERE l.n = ?",

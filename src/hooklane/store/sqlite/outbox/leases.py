@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from hooklane.model.clock import Instant
 from hooklane.store.outbox import Lease, Roster, Taken
 
-_NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+NOW = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
 
 
 def store_now(conn: sqlite3.Connection) -> Instant:
-    return Instant(conn.execute(f"SELECT {_NOW}").fetchone()[0])
+    return Instant(conn.execute(f"SELECT {NOW}").fetchone()[0])
 
 
 def join(conn: sqlite3.Connection, worker: str, lease_ms: int) -> Lease:
@@ -50,8 +50,8 @@ def acquire(conn: sqlite3.Connection, worker: str, most: int) -> list[Taken]:
     rows = conn.execute(
         f"""
         SELECT pid, epoch, owner IS NOT NULL FROM hooklane_part
-        WHERE EXISTS (SELECT 1 FROM hooklane_worker WHERE id = ? AND lease_until > {_NOW})
-          AND (owner IS NULL OR owner NOT IN (SELECT id FROM hooklane_worker WHERE lease_until > {_NOW}))
+        WHERE EXISTS (SELECT 1 FROM hooklane_worker WHERE id = ? AND lease_until > {NOW})
+          AND (owner IS NULL OR owner NOT IN (SELECT id FROM hooklane_worker WHERE lease_until > {NOW}))
         ORDER BY owner IS NOT NULL, pid LIMIT ?
         """,
         (worker, most),

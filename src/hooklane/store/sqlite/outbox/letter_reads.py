@@ -6,9 +6,11 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.store.cursors import number_of
 from hooklane.store.reads import DeadLetter, Page
+from hooklane.store.sqlite.outbox import audit
 
 _LETTERS = """
 SELECT d.id, e.id, e.type, d.endpoint_id, d.lane_id, t.key, d.seq, d.attempts, d.reason, d.died_at,
@@ -43,9 +45,13 @@ def dead_letter(conn: sqlite3.Connection, tenant: str, letter: str) -> DeadLette
     return _letter(row) if row else None
 
 
-def set_note(conn: sqlite3.Connection, tenant: str, letter: str, note: str) -> bool:
-    sql = "UPDATE hooklane_dead_letter SET note = ? WHERE tenant = ? AND id = ?"
-    return bool(conn.execute(sql, (note, tenant, letter)).rowcount)
+def set_note(conn: sqlite3.Connection, tenant: str, letter: str, note: str, act: Act | None = None) -> bool:
+    sql = "UPDATE hooklane_dead_letter SET note = ? WHERE tenant = ? AND id = ? AND state = 'open'"
+    if not conn.execute(sql, (note, tenant, letter)).rowcount:
+        return False
+    if act is not None:
+        audit.append(conn, act)
+    return True
 
 
 def _letter(row: Sequence[Any]) -> DeadLetter:

@@ -12,14 +12,18 @@ from hooklane.model.attempt import Cancel, Dead, Delivered, Gone, Retry, Settlem
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.ids import dead_letter_id
 from hooklane.model.lane import LaneId
+from hooklane.model.redelivery import is_redelivery
 from hooklane.store.codec import attempt_fields, decode_endpoint
 from hooklane.store.outbox import CommitReport
+from hooklane.store.sqlite.outbox import audit, redeliveries
 from hooklane.store.sqlite.outbox.endpoints import write_endpoint
-from hooklane.store.sqlite.outbox.leases import store_now
+from hooklane.store.sqlite.outbox.leases import NOW, store_now
+from hooklane.store.sqlite.outbox.recovery import act_of
 from hooklane.store.sqlite.rows import Insert, Row
 
 NO_EPOCH = -1
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[int]).decode
 
 _ACK = Insert(
     "hooklane_lane",
@@ -55,8 +59,10 @@ INSERT INTO hooklane_skipped (lane_id, seq, upto, tenant, kind, note, actor, at)
 VALUES (:lane_id, :seq, :upto, :tenant, :kind, :note, :actor, :at) ON CONFLICT DO NOTHING
 """
 _BURY = """
-INSERT INTO hooklane_dead_letter (id, tenant, endpoint_id, lane_id, seq, event_n, attempts, reason, died_at, state)
-SELECT :id, :tenant, :endpoint, :lane_id, :seq, n, :attempt, :reason, :at, :dead_state
+INSERT INTO hooklane_dead_letter
+    (id, tenant, endpoint_id, lane_id, seq, event_n, attempts, reason, died_at, state, closed_at)
+SELECT :id, :tenant, :endpoint, :lane_id, :seq, n, :attempt, :reason, :at, :dead_state,
+    CASE :dead_state WHEN 'open' THEN NULL ELSE :at END
 FROM hooklane_event WHERE tenant = :tenant AND id = :event_id
 ON CONFLICT (id) DO UPDATE SET attempts = excluded.attempts, reason = excluded.reason, died_at = excluded.died_at,
     state = excluded.state, closed_at = NULL
@@ -82,21 +88,30 @@ _LOG = Insert(
     "ON CONFLICT DO NOTHING",
 )
 # Asked about the partitions of this commit only, and answered with those that are lost: almost always none.
-_FENCED = """
-SELECT CAST(asked.key AS INTEGER) FROM json_each(?) asked WHERE NOT EXISTS (
-    SELECT 1 FROM hooklane_part WHERE pid = CAST(asked.key AS INTEGER) AND owner = ? AND epoch = asked.value)
+_FENCED = f"""
+SELECT {NOW}, (SELECT json_group_array(CAST(asked.key AS INTEGER)) FROM json_each(?) asked WHERE NOT EXISTS (
+    SELECT 1 FROM hooklane_part WHERE pid = CAST(asked.key AS INTEGER) AND owner = ? AND epoch = asked.value))
 """
 
 
 def commit(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
-    touched = {_pid_of(write) for write in writes}
-    claimed = _encode({pid: epochs.get(pid, NO_EPOCH) for pid in touched})
-    fenced = frozenset(pid for (pid,) in conn.execute(_FENCED, (claimed, worker)).fetchall())
+    claimed = _encode({pid: epochs.get(pid, NO_EPOCH) for pid in {_pid_of(write) for write in writes}})
+    now, lost = conn.execute(_FENCED, (claimed, worker)).fetchone()
+    fenced = frozenset(_decode(lost))
     stale: set[LaneId] = set()
     acks: list[Row] = []
     log: list[Row] = []
     for write in writes:
         if fenced and _pid_of(write) in fenced:
+            continue
+        lane_id = write.send.lane_id if isinstance(write, Settlement) else write.lane_id
+        if is_redelivery(lane_id):
+            if not redeliveries.write(conn, write):
+                stale.add(lane_id)
+            elif isinstance(write, Settlement):
+                if isinstance(write.outcome, Gone) and not _is_logged(conn, write):
+                    _disable(conn, write.send.endpoint.id)
+                log.append(_log_row(write))
             continue
         if isinstance(write, Settlement):
             send = write.send
@@ -110,7 +125,7 @@ def commit(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int], wri
             stale.add(write.lane_id)
     _ACK.run(conn, acks)
     _LOG.run(conn, log)
-    return CommitReport(store_now(conn), fenced, frozenset(stale))
+    return CommitReport(now, fenced, frozenset(stale))
 
 
 def _pid_of(write: Write) -> int:
@@ -163,12 +178,17 @@ def _settle(conn: sqlite3.Connection, settlement: Settlement) -> bool:
 
 def _bury(conn: sqlite3.Connection, settlement: Settlement, params: dict[str, object]) -> None:
     send, skipped = settlement.send, params["state"] == "skipped"
+    is_new = not (skipped and _is_logged(conn, settlement))
     params["id"] = dead_letter_id(send.event.id, send.event.created_at, send.endpoint.id)
     params["dead_state"] = "skipped" if skipped else "open"
     conn.execute(_BURY, params)
-    if skipped and not send.is_loose:
-        note = f"policy on_dead=skip: {params['reason']}"
+    if not skipped:
+        return
+    note = f"policy on_dead=skip: {params['reason']}"
+    if not send.is_loose:
         conn.execute(_ADD_SKIPPED, {**params, "kind": "skipped", "note": note, "actor": "policy"})
+    if is_new:
+        audit.append(conn, act_of(send.event.tenant, str(params["id"]), "skipped", note, "policy", settlement.at))
 
 
 def _is_logged(conn: sqlite3.Connection, settlement: Settlement) -> bool:
@@ -176,7 +196,7 @@ def _is_logged(conn: sqlite3.Connection, settlement: Settlement) -> bool:
     send = settlement.send
     found = conn.execute(
         "SELECT 1 FROM hooklane_attempt WHERE lane_id = ? AND seq = ? AND started_at = ? AND attempt = ?",
-        (send.lane_id, send.seq, send.at, send.attempt),
+        (*redeliveries.place_of(send.lane_id, send.seq, send.event), send.at, send.attempt),
     )
     return found.fetchone() is not None
 
@@ -191,13 +211,8 @@ def _disable(conn: sqlite3.Connection, endpoint_id: str) -> None:
 
 def _start(conn: sqlite3.Connection, start: Start) -> bool:
     if start.lane_id < 0:
-        sql = (
-            "UPDATE hooklane_loose SET attempts = :attempt WHERE n = -:lane_id AND rev = :rev AND attempts <= :attempt"
-            " AND state IN ('queued', 'retrying') RETURNING 1"
-        )
-        return bool(
-            conn.execute(sql, {"lane_id": start.lane_id, "rev": start.rev, "attempt": start.attempt}).fetchone()
-        )
+        loose = {"lane_id": start.lane_id, "rev": start.rev, "attempt": start.attempt}
+        return bool(conn.execute(_START_LOOSE, loose).fetchone())
     params = {
         "lane_id": start.lane_id,
         "tenant": _tenant_of(conn, start.lane_id),
@@ -215,7 +230,10 @@ def _start(conn: sqlite3.Connection, start: Start) -> bool:
 def _cancel(conn: sqlite3.Connection, cancel: Cancel) -> bool:
     if cancel.lane_id < 0:
         sql = "UPDATE hooklane_loose SET state = 'cancelled' WHERE n = -? AND state <> 'delivered' RETURNING 1"
-        return bool(conn.execute(sql, (cancel.lane_id,)).fetchone())
+        done = conn.execute(sql, (cancel.lane_id,)).fetchone()
+        if done:
+            conn.execute(_CANCEL_LETTERS, {"lane_id": cancel.lane_id, "at": store_now(conn)})
+        return bool(done)
     row = conn.execute("SELECT tail, tenant FROM hooklane_lane_tail WHERE lane_id = ?", (cancel.lane_id,)).fetchone()
     params = {
         "lane_id": cancel.lane_id,
@@ -240,5 +258,6 @@ def _tenant_of(conn: sqlite3.Connection, lane_id: LaneId) -> str:
 def _log_row(settlement: Settlement) -> Row:
     send = settlement.send
     outcome, took_ms, status, failure, said, detail = attempt_fields(settlement)
-    where = (send.lane_id, send.seq, send.at, send.attempt, send.event.tenant)
+    lane_id, seq = redeliveries.place_of(send.lane_id, send.seq, send.event)
+    where = (lane_id, seq, send.at, send.attempt, send.event.tenant)
     return (*where, took_ms, outcome, status, failure, said, detail)

@@ -14,14 +14,19 @@ from hooklane.model.lane import Grown, Place
 from hooklane.store.caller.flow import Flow, Rows, Statement
 from hooklane.store.codec import decode_endpoint
 from hooklane.store.outbox import Draft, Placer, Published, PublishReport, Refused, Stamp
+from hooklane.store.sqlite.outbox.lanes import Span
 from hooklane.store.sqlite.rows import Insert, Row, Upsert
 
 T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 
-_ENDPOINT_REV = Statement("SELECT value FROM hooklane_counter WHERE name = 'endpoint'")
+_NUMBERS = Statement(
+    "SELECT (SELECT value FROM hooklane_counter WHERE name = 'endpoint'),"
+    " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_event'), 0),"
+    " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_lane_event'), 0),"
+    " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_loose'), 0)"
+)
 _ENDPOINTS = Statement("SELECT doc FROM hooklane_endpoint ORDER BY id")
-_LAST_NUMBERS = Statement("SELECT name, seq FROM sqlite_sequence WHERE name IN ('hooklane_event', 'hooklane_loose')")
 _CLAIM_NAME = """
 INSERT INTO hooklane_idempotency (tenant, name, digest, event_n, created_at)
 VALUES (:tenant, :name, :digest, :event_n, :at) ON CONFLICT DO NOTHING RETURNING 1
@@ -29,6 +34,7 @@ VALUES (:tenant, :name, :digest, :event_n, :at) ON CONFLICT DO NOTHING RETURNING
 _FREE_NAME = "DELETE FROM hooklane_idempotency WHERE tenant = :tenant AND name = :name"
 _WHO_HAS_NAME = "SELECT digest, event_n FROM hooklane_idempotency WHERE tenant = :tenant AND name = :name"
 _EVENT = "SELECT id, type, key, created_at, stamps FROM hooklane_event WHERE n = :n"
+_ANSWER = "SELECT answer FROM hooklane_idempotency WHERE event_n = :n AND answer IS NOT NULL LIMIT 1"
 _GROW = Upsert(
     "hooklane_lane_tail",
     ("tenant", "endpoint_id", "key", "pid", "tail"),
@@ -39,7 +45,7 @@ _GROW = Upsert(
 _ADD_EVENTS = Insert(
     "hooklane_event", ("n", "tenant", "id", "type", "key", "data", "created_at", "replay_of", "stamps")
 )
-_ADD_LANE_EVENTS = Insert("hooklane_lane_event", ("tenant", "lane_id", "seq", "event_n"))
+_ADD_LANE_EVENTS = Insert("hooklane_lane_event", ("n", "tenant", "lane_id", "seq", "event_n"))
 _ADD_LOOSE = Insert("hooklane_loose", ("n", "tenant", "endpoint_id", "pid", "event_n"))
 
 
@@ -60,6 +66,17 @@ class EndpointCache:
 
     rev: int = -1
     endpoints: Sequence[Endpoint] = ()
+    by_tenant: dict[str, list[Endpoint]] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """A transaction was rolled back, and perhaps an endpoint with it whose revision another will get."""
+        self.rev = -1
+
+    def of(self, tenant: str) -> Sequence[Endpoint]:
+        found = self.by_tenant.get(tenant)
+        if found is None:
+            found = self.by_tenant[tenant] = [one for one in self.endpoints if one.tenant == tenant]
+        return found
 
 
 @dataclass(slots=True)
@@ -75,20 +92,23 @@ class _Accepted:
 
 def publish(drafts: Sequence[Draft], placer: Placer, cache: EndpointCache | None = None) -> PublishFlow[PublishReport]:
     """Stamp and store *drafts* in order; one that is refused leaves no trace and stops no other."""
-    endpoints = yield from _read_endpoints(cache or EndpointCache())
-    rows = yield _LAST_NUMBERS
-    last: dict[str, int] = {row[0]: row[1] for row in rows}
-    next_n = last.get("hooklane_event", 0) + 1
+    cache = cache or EndpointCache()
+    ((rev, last_n, last_lane_event, last_loose),) = yield _NUMBERS
+    if rev != cache.rev:
+        # Read inside the publishing transaction: an endpoint whose creation was answered must not be missed.
+        cache.endpoints = [decode_endpoint(doc) for (doc,) in (yield _ENDPOINTS)]
+        cache.by_tenant = {}
+        cache.rev = rev
+    next_n = last_n + 1
     results: list[Published | Refused | _Accepted] = []
     by_n: dict[int, _Accepted] = {}
     for draft in drafts:
-        tenant = draft.event.tenant
         try:
-            places = placer(draft.event, draft.asked, [e for e in endpoints if e.tenant == tenant])
+            places = placer(draft.event, draft.asked, cache.of(draft.event.tenant))
         except InvalidEvent as error:
             results.append(Refused(error.code, str(error)))
             continue
-        holder = yield from _claim_names(draft, next_n)
+        holder = (yield from _claim_names(draft, next_n)) if draft.names else None
         if isinstance(holder, Refused):
             results.append(holder)
         elif holder in by_n:
@@ -99,17 +119,11 @@ def publish(drafts: Sequence[Draft], placer: Placer, cache: EndpointCache | None
             accepted = by_n[next_n] = _Accepted(draft, next_n, places)
             results.append(accepted)
             next_n += 1
-    grown = yield from _stamp(list(by_n.values()), last.get("hooklane_loose", 0) + 1)
-    return PublishReport(list(_reported(results)), grown)
-
-
-def _read_endpoints(cache: EndpointCache) -> PublishFlow[Sequence[Endpoint]]:
-    """Read inside the publishing transaction: an endpoint whose creation was answered must not be missed."""
-    ((rev,),) = yield _ENDPOINT_REV
-    if rev != cache.rev:
-        cache.endpoints = [decode_endpoint(doc) for (doc,) in (yield _ENDPOINTS)]
-        cache.rev = rev
-    return cache.endpoints
+    grown = yield from _stamp(list(by_n.values()), last_lane_event + 1, last_loose + 1)
+    loose = sum(one.lane_id < 0 for one in grown)
+    last = last_lane_event + len(grown) - loose
+    span = Span(last_lane_event + 1, last, last_loose + 1, last_loose + loose)
+    return PublishReport(list(_reported(results)), grown, span)
 
 
 def _claim_names(draft: Draft, n: int) -> PublishFlow[int | Refused | None]:
@@ -133,12 +147,16 @@ def _claim_names(draft: Draft, n: int) -> PublishFlow[int | Refused | None]:
 
 
 def _published_before(n: int) -> PublishFlow[Published]:
-    ((event_id, type_, key, created_at, stamps),) = yield Statement(_EVENT, {"n": n})
+    rows = yield Statement(_EVENT, {"n": n})
+    if not rows:  # the event was pruned; its answer was kept with its name
+        ((kept,),) = yield Statement(_ANSWER, {"n": n})
+        rows = (msgspec.json.decode(kept),)
+    ((event_id, type_, key, created_at, stamps),) = rows
     places = tuple(Stamp(endpoint, seq) for endpoint, _, seq in msgspec.json.decode(stamps))
     return Published(event_id, type_, key, created_at, places, repeated=True)
 
 
-def _stamp(accepted: Sequence[_Accepted], next_loose: int) -> PublishFlow[list[Grown]]:
+def _stamp(accepted: Sequence[_Accepted], next_lane_event: int, next_loose: int) -> PublishFlow[list[Grown]]:
     """Give every accepted event its places: each lane's counter moves once, by as many as it takes."""
     many: dict[Place, int] = {}
     tenants: dict[Place, str] = {}
@@ -148,8 +166,8 @@ def _stamp(accepted: Sequence[_Accepted], next_loose: int) -> PublishFlow[list[G
                 many[place] = many.get(place, 0) + 1
                 tenants[place] = one.draft.event.tenant
     # In sorted order, so that two publishers never wait for each other crosswise.
-    lanes = sorted(many, key=lambda place: (place.endpoint_id, place.key or ""))
-    tails = yield Many(_GROW, [(tenants[lane], lane.endpoint_id, lane.key, lane.pid, many[lane]) for lane in lanes])
+    lanes = sorted(many)
+    tails = yield Many(_GROW, [(tenants[lane], *lane, many[lane]) for lane in lanes])
     heads = {lane: [lane_id, tail - many[lane] + 1] for lane, (lane_id, tail) in zip(lanes, tails, strict=True)}
     grown: list[Grown] = []
     events: list[Row] = []
@@ -169,7 +187,8 @@ def _stamp(accepted: Sequence[_Accepted], next_loose: int) -> PublishFlow[list[G
                 lane_id, seq = head
                 head[1] += 1
                 one.stamps.append((place.endpoint_id, lane_id, seq))
-                lane_events.append((tenant, lane_id, seq, n))
+                lane_events.append((next_lane_event, tenant, lane_id, seq, n))
+                next_lane_event += 1
             grown.append(Grown(lane_id, place.pid, place.endpoint_id, place.key, seq, event))
         stamps = _encode(one.stamps)
         events.append(

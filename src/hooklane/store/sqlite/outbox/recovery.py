@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 
+from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.store.outbox import Recovery
+from hooklane.store.sqlite.outbox import audit
 
 _FIND = """
 SELECT d.lane_id, d.endpoint_id, t.key, d.seq, coalesce(t.tail - d.seq, 0)
@@ -36,19 +38,35 @@ _CLOSE = """
 UPDATE hooklane_dead_letter SET state = :state, closed_at = :now, note = CASE :note WHEN '' THEN note ELSE :note END
 WHERE id = :id
 """
-_WAKE = "INSERT INTO hooklane_recovered (tenant, lane_id) VALUES (:tenant, :lane_id)"
-_AUDIT = """
-INSERT INTO hooklane_audit (tenant, at, actor, action, subject, note)
-VALUES (:tenant, :now, :actor, 'dead_letter.' || :state, :id, :note)
-"""
+_WAKE = "INSERT INTO hooklane_recovered (tenant, lane_id, at) VALUES (:tenant, :lane_id, :now)"
 
 
 def replay(conn: sqlite3.Connection, tenant: str, letter: str, *, actor: str, now: Instant) -> Recovery | None:
-    return _recover(conn, tenant, letter, (_REPLAY_HEAD, _REPLAY_LOOSE), "replayed", "", actor, now)
+    recovery = revive(conn, tenant, letter, now)
+    if recovery is not None:
+        audit.append(conn, act_of(tenant, letter, "replayed", "", actor, now))
+    return recovery
 
 
 def skip(conn: sqlite3.Connection, tenant: str, letter: str, *, note: str, actor: str, now: Instant) -> Recovery | None:
+    recovery = give_up(conn, tenant, letter, note, actor, now)
+    if recovery is not None:
+        audit.append(conn, act_of(tenant, letter, "skipped", note, actor, now))
+    return recovery
+
+
+def give_up(conn: sqlite3.Connection, tenant: str, letter: str, note: str, actor: str, now: Instant) -> Recovery | None:
+    """A skip whose record is somebody else's business."""
     return _recover(conn, tenant, letter, (_SKIP_HEAD, _SKIP_LOOSE), "skipped", note, actor, now)
+
+
+def revive(conn: sqlite3.Connection, tenant: str, letter: str, now: Instant) -> Recovery | None:
+    """A replay whose record is somebody else's business: that of the job it belongs to."""
+    return _recover(conn, tenant, letter, (_REPLAY_HEAD, _REPLAY_LOOSE), "replayed", "", "", now)
+
+
+def act_of(tenant: str, letter: str, what: str, note: str, actor: str, now: Instant) -> Act:
+    return Act(tenant=tenant, at=now, actor=actor, action=f"dead_letter.{what}", subject=letter, note=note)
 
 
 def _recover(
@@ -61,7 +79,7 @@ def _recover(
     actor: str,
     now: Instant,
 ) -> Recovery | None:
-    """Move the head, put the letter away, wake the owner and leave a line in the audit log: all or nothing."""
+    """Move the head, put the letter away and wake the owner: all or nothing."""
     found = conn.execute(_FIND, (tenant, letter)).fetchone()
     if found is None:
         return None
@@ -81,6 +99,6 @@ def _recover(
         return None  # it is not dead any more: somebody else was quicker
     if state == "skipped" and not is_loose:
         conn.execute(_ADD_SKIPPED, params)
-    for statement in (_CLOSE, _WAKE, _AUDIT):
+    for statement in (_CLOSE, _WAKE):
         conn.execute(statement, params)
     return recovery

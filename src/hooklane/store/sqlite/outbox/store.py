@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from hooklane.errors import StoreRefused
 from hooklane.model.attempt import Write
+from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
@@ -46,6 +47,7 @@ from hooklane.store.sqlite.outbox import (
     recovery,
 )
 from hooklane.store.sqlite.outbox.publish import EndpointCache, Many, PublishFlow, publish
+from hooklane.store.sqlite.outbox.recovering import SqliteRecovery
 from hooklane.store.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -53,7 +55,7 @@ COMPONENT = "outbox"
 MIGRATIONS = "hooklane.store.sqlite.outbox.migrations"
 
 
-class SqliteOutbox:
+class SqliteOutbox(SqliteRecovery):
     """One file, one writing thread, one reading thread; other processes may publish, only one may deliver."""
 
     capabilities = Capabilities(durable=True, many_workers=False, foreign_publish=True)
@@ -76,7 +78,7 @@ class SqliteOutbox:
         except BaseException:
             conn.close()
             raise
-        self._writer = Writer(conn, self.path)
+        self._writer = Writer(conn, self.path, undone=self._cache.forget)
         self._reader = database.connect(self.path, busy_wait_ms=self._options.busy_wait_ms)
         self._readers = ThreadPoolExecutor(1, "hooklane reader")
 
@@ -121,8 +123,8 @@ class SqliteOutbox:
 
     # endpoints
 
-    async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None) -> bool:
-        return await self._write(endpoints.save_endpoint, endpoint, expect)
+    async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None, act: Act | None = None) -> bool:
+        return await self._write(endpoints.save_endpoint, endpoint, expect, act)
 
     async def endpoints(self, tenant: str | None = None) -> Sequence[Endpoint]:
         return await self._read(endpoints.read_endpoints, tenant)
@@ -167,7 +169,9 @@ class SqliteOutbox:
         return await self._write(outcomes.commit, worker, epochs, writes)
 
     async def tidy(self) -> None:
-        """Nothing to fold: one process delivers, so it writes the heads themselves."""
+        """Nothing to fold: one process delivers, so it writes the heads themselves. Deletions are finished."""
+        if await self._read(endpoints.any_deleted):
+            await self._write(endpoints.finish_deletions)
 
     # recovering
 
@@ -221,8 +225,8 @@ class SqliteOutbox:
     async def dead_letter(self, tenant: str, dead_letter_id: str) -> DeadLetter | None:
         return await self._read(letter_reads.dead_letter, tenant, dead_letter_id)
 
-    async def set_note(self, tenant: str, dead_letter_id: str, note: str) -> bool:
-        return await self._write(letter_reads.set_note, tenant, dead_letter_id, note)
+    async def set_note(self, tenant: str, dead_letter_id: str, note: str, *, act: Act | None = None) -> bool:
+        return await self._write(letter_reads.set_note, tenant, dead_letter_id, note, act)
 
     async def ledger(self, tenant: str, endpoint_id: str | None = None) -> Mapping[DeliveryState | str, int]:
         return await self._read(counts.ledger, tenant, endpoint_id)

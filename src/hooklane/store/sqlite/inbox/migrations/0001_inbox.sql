@@ -1,6 +1,6 @@
 -- One row per event of a source: the raw bytes that were verified. Only a purge and the copy count touch it again.
 CREATE TABLE hooklane_inbox_row (
-    id          INTEGER PRIMARY KEY AUTOINCREMENT, -- never used twice: later rows have larger ids, also after pruning
+    id          INTEGER PRIMARY KEY AUTOINCREMENT, -- never used twice, also after pruning: a zombie must not meet it
     tenant      TEXT    NOT NULL,
     source      TEXT    NOT NULL,
     event_id    TEXT    NOT NULL,

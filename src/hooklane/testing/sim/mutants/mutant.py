@@ -1,4 +1,4 @@
-"""Planted bugs: each a small, plausible mistake that the simulator must notice, or it proves nothing."""
+"""What a world is made of, so that one part of it can be exchanged for a wrong one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hooklane.core.engine import Engine
+from hooklane.testing.sim.faults import ROUGH, Faults
 from hooklane.testing.sim.network import Network
 from hooklane.testing.sim.store import SimStore
 from hooklane.testing.sim.worker import Worker
@@ -19,6 +20,5 @@ class Mutant:
     store: Callable[..., SimStore] = SimStore
     network: Callable[..., Network] = Network
     worker: Callable[..., Worker] = Worker
-
-
-MUTANTS: dict[str, Mutant] = {}
+    faults: Faults = ROUGH
+    """The weather in which the bug shows soonest."""

@@ -1,0 +1,53 @@
+"""`python -m bench [NAME …] [--store sqlite] [--seconds 4] [--rounds 3]`: run scenarios, print and keep a report."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import ExitStack
+
+from bench import report, stores
+from bench.machine import described, load_average, require_tools, scratch
+from bench.nginx import limit_server
+from bench.report import Figure, Goal
+from bench.rounds import Bench
+from bench.scenarios import SCENARIOS
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(SCENARIOS)}; all by default")
+    parser.add_argument("--store", action="append", choices=("sqlite", "postgres"), help="both by default")
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each slice of load")
+    parser.add_argument("--rounds", type=int, default=3)
+    asked = parser.parse_args()
+    unknown = [name for name in asked.names if name not in SCENARIOS]
+    if unknown:
+        parser.error(f"no scenario {', '.join(unknown)}: expected some of {', '.join(SCENARIOS)}")
+    require_tools()
+    machine = f"{described()}, load average {load_average():.1f} before"
+    figures: list[Figure] = []
+    goals: list[Goal] = []
+    with ExitStack() as stack:
+        folder = stack.enter_context(scratch())
+        wanted = asked.store or ["sqlite", "postgres"]
+        bench = Bench(
+            folder,
+            [stack.enter_context(getattr(stores, name)(folder)) for name in wanted],
+            stack.enter_context(limit_server(folder / "limit")),
+            asked.seconds,
+            asked.rounds,
+            lambda line: print(line, file=sys.stderr, flush=True),
+        )
+        for name in asked.names or SCENARIOS:
+            mine, reached = SCENARIOS[name](bench)
+            figures += mine
+            goals += reached
+    print(report.table(figures, goals, machine))
+    print(f"\nkept in {report.write(figures, goals, machine).parent.name}/ of the bench folder", file=sys.stderr)
+    if any(one.check is not None and not one.check.is_right for one in figures):
+        sys.exit("the sink saw what it must not see")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""`hooklane serve` with its shipped defaults, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.machine import Cost, cost_of, free_port, peak_rss_mb
+
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_OWED = ("queued", "in_flight", "retrying")
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    port: int
+    pid: int
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}", data, {"content-type": "application/json"}, method=method
+        )
+        with _OPENER.open(request, timeout=120) as answer:
+            return json.loads(answer.read())
+
+    def add_endpoint(self, url: str, **options: Any) -> str:
+        made: str = self.call("POST", "/api/v1/endpoints", {"url": url, **options})["id"]
+        return made
+
+    def ledger(self) -> dict[str, int]:
+        found: dict[str, int] = self.call("GET", "/api/v1/overview")["ledger"]
+        return found
+
+    def drain(self, owed_max: int = 0, within_s: float = 120.0) -> dict[str, int]:
+        """The ledger, once no more than *owed_max* deliveries are owed."""
+        deadline = time.monotonic() + within_s
+        while True:
+            ledger = self.ledger()
+            owed = sum(ledger[state] for state in _OWED)
+            if owed <= owed_max:
+                return ledger
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{owed} deliveries are still owed after {within_s:g} s")
+            time.sleep(min(1.0, 0.02 + owed / 100_000))
+
+    @property
+    def cost(self) -> Cost:
+        return cost_of(self.pid)
+
+    @property
+    def peak_rss_mb(self) -> float:
+        return peak_rss_mb(self.pid)
+
+
+@contextmanager
+def gateway(db: str, folder: Path, *, role: str | None = None) -> Iterator[Gateway]:
+    """A server on *db* that is ready."""
+    port = free_port()
+    command = [sys.executable, "-m", "hooklane", "serve", "--db", db, "--port", str(port), "--no-auth"]
+    if role is not None:
+        command += ["--role", role]
+    env = {**os.environ, "HOOKLANE_EGRESS_ALLOW": "127.0.0.0/8"}
+    with (folder / f"gateway-{port}.log").open("wb") as log:
+        process = subprocess.Popen(command, env=env, stdout=log, stderr=log)
+        try:
+            one = Gateway(port, process.pid)
+            wait_for(one, process, Path(log.name))
+            yield one
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def wait_for(one: Gateway, process: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(1_200):
+        try:
+            _OPENER.open(f"http://127.0.0.1:{one.port}/readyz", timeout=5).close()
+        except urllib.error.HTTPError as error:
+            error.close()  # it answers, and is not ready yet
+        except OSError:
+            if process.poll() is not None:
+                raise SystemExit(f"hooklane did not start:\n{log.read_text()}") from None
+        else:
+            return
+        time.sleep(0.05)
+    raise SystemExit("hooklane was not ready within 60 s")

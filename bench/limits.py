@@ -1,0 +1,47 @@
+"""The limits of this machine, measured in the same run: requests per second, and commits per second."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+
+from bench import wrk
+from bench.nginx import Nginx
+
+
+def requests_per_second(server: Nginx, seconds: float = 1.0, *, keys: int = 1_000) -> float:
+    """H: wrk → nginx, with the very requests of the benchmark."""
+    return wrk.run(server.port, seconds, keys=keys).rate
+
+
+def sqlite_commits_per_second(folder: Path, seconds: float = 1.0) -> float:
+    """One row, one commit, each on the disk before the next."""
+    conn = sqlite3.connect(folder / "limit.db", isolation_level=None)
+    conn.execute("PRAGMA journal_mode = WAL")
+    conn.execute("PRAGMA synchronous = FULL")
+    conn.execute("CREATE TABLE t (n INTEGER PRIMARY KEY, data BLOB)")
+    return _rate(lambda: conn.execute("INSERT INTO t (data) VALUES (zeroblob(200))"), conn.close, seconds)
+
+
+def postgres_commits_per_second(url: str, seconds: float = 1.0) -> float:
+    """The same on one connection to PostgreSQL."""
+    import psycopg
+
+    conn = psycopg.connect(url, autocommit=True)
+    conn.execute("CREATE TABLE IF NOT EXISTS bench_limit (n bigserial PRIMARY KEY, data bytea)")
+    return _rate(
+        lambda: conn.execute("INSERT INTO bench_limit (data) VALUES (decode(repeat('00', 200), 'hex'))"),
+        conn.close,
+        seconds,
+    )
+
+
+def _rate(commit, close, seconds: float) -> float:  # type: ignore[no-untyped-def]
+    began, count = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        commit()
+        count += 1
+    took = time.perf_counter() - began
+    close()
+    return count / took

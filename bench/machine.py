@@ -1,0 +1,107 @@
+"""What does this machine have, and what did a process cost it?"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+PROGRAMS = ("wrk", "nginx")
+
+
+def tool(name: str) -> str:
+    path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin:/usr/local/sbin")
+    assert path is not None, f"{name} is missing: `require_tools` comes first"
+    return path
+
+
+def require_tools() -> None:
+    """wrk and nginx: installed when we may, else asked for in one line."""
+    missing = [name for name in PROGRAMS if not (shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin"))]
+    if not missing:
+        return
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        print(f"installing {' and '.join(missing)}", file=sys.stderr)
+        for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", *missing]):
+            subprocess.run(
+                command, check=False, stdout=subprocess.DEVNULL, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+            )
+        missing = [name for name in missing if not (shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin"))]
+    if missing:
+        sys.exit(f"the benchmarks need {' and '.join(missing)}: apt-get install {' '.join(missing)}")
+
+
+def described() -> str:
+    """The machine in a few words."""
+    gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    system = f"Linux {platform.release().split('-')[0]}, CPython {platform.python_version()}"
+    return f"{len(os.sched_getaffinity(0))} cores, {gib:.0f} GiB, {system}"
+
+
+def load_average() -> float:
+    return os.getloadavg()[0]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder on a real disk, where fsync costs what it costs; BENCH_DIR says where, else the current folder."""
+    with tempfile.TemporaryDirectory(prefix=".bench-", dir=os.environ.get("BENCH_DIR", ".")) as folder:
+        yield Path(folder).absolute()
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """CPU seconds of processes since they began."""
+
+    user_s: float
+    system_s: float
+
+    @property
+    def total_s(self) -> float:
+        return self.user_s + self.system_s
+
+    def __sub__(self, other: Cost) -> Cost:
+        return Cost(self.user_s - other.user_s, self.system_s - other.system_s)
+
+
+def cost_of(*pids: int) -> Cost:
+    """What *pids* and the children that they have now have cost so far."""
+    user = system = 0
+    for pid in {one for root in pids for one in (root, *_children(root))}:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended meanwhile
+        user, system = user + int(fields[11]), system + int(fields[12])
+    return Cost(user * TICK_S, system * TICK_S)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        mine = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+    return [*mine, *(deeper for child in mine for deeper in _children(child))]
+
+
+def peak_rss_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError("no VmHWM in the status of a process")

@@ -1,0 +1,21 @@
+"""The scenarios by name, each a function of a `Bench` that returns figures and goals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench.report import Figure, Goal
+from bench.rounds import Bench
+from bench.scenarios import backlog, delivering, end_to_end, held_transaction, keys, publishing
+
+Outcome = tuple[list[Figure], list[Goal]]
+
+SCENARIOS: dict[str, Callable[[Bench], Outcome]] = {
+    "end-to-end": end_to_end.run,
+    "publish": publishing.run,
+    "deliver": delivering.run,
+    "hot-key": delivering.run_hot_key,
+    "keys": keys.run,
+    "backlog": backlog.run,
+    "held-transaction": held_transaction.run,
+}

@@ -1,0 +1,82 @@
+"""HTTP publish, one event per request → 202 → ordered, signed delivery → durable ack; beside the naive design."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from bench.gateway import Gateway, gateway, wait_for
+from bench.machine import free_port
+from bench.nginx import sink_server
+from bench.report import Figure, Goal, median
+from bench.rounds import Bench, Contender, interleave, stage
+
+WANTED = {"sqlite": 0.10, "postgres": 0.12}
+TIMES_NAIVE = 25.0
+
+
+def run(bench: Bench) -> tuple[list[Figure], list[Goal]]:
+    with stage(bench, "end to end") as folder, ExitStack() as stack:
+        contenders: list[Contender] = []
+        for store in bench.stores:
+            sink = stack.enter_context(sink_server(folder / f"{store.name}-sink"))
+            one = stack.enter_context(gateway(store.fresh(), folder))
+            one.add_endpoint(f"http://127.0.0.1:{sink.port}/")
+            contenders.append(Contender(store.name, one, sink, store))
+            named_sink = stack.enter_context(sink_server(folder / f"{store.name}-named-sink"))
+            named = stack.enter_context(gateway(store.fresh(), folder))
+            named.add_endpoint(f"http://127.0.0.1:{named_sink.port}/")
+            contenders.append(Contender(f"{store.name}, Idempotency-Key", named, named_sink, store, names="n"))
+        naive_sink = stack.enter_context(sink_server(folder / "naive-sink"))
+        naive = stack.enter_context(naive_server(folder, naive_sink.port))
+        contenders.append(Contender("naive, sqlite", naive, naive_sink))
+        interleave(bench, contenders)
+        figures = [one.figure("end to end") for one in contenders]
+    return figures, _goals(figures)
+
+
+def _goals(figures: list[Figure]) -> list[Goal]:
+    by_name = {one.variant: one for one in figures}
+    goals = []
+    for name, wanted in WANTED.items():
+        if name in by_name:
+            one = by_name[name]
+            found = median(one.ratios)
+            goals.append(
+                Goal(
+                    what=f"end to end on {name}",
+                    wanted=f">= {wanted:.2f} x H",
+                    found=f"{found:.3f} ({min(one.ratios):.3f}-{max(one.ratios):.3f})",
+                    is_reached=found >= wanted,
+                )
+            )
+    naive = by_name["naive, sqlite"].rate
+    best = by_name.get("sqlite") or figures[0]
+    goals.append(
+        Goal(
+            what="end to end beside the naive design",
+            wanted=f">= {TIMES_NAIVE:g} x",
+            found=f"{best.rate / naive:.0f} x",
+            is_reached=best.rate >= TIMES_NAIVE * naive,
+        )
+    )
+    return goals
+
+
+@contextmanager
+def naive_server(folder: Path, sink_port: int) -> Iterator[Gateway]:
+    port = free_port()
+    sink = f"http://127.0.0.1:{sink_port}/"
+    command = [sys.executable, "-m", "bench.naive", f"sqlite:///{folder}/naive.db", str(port), sink]
+    with (folder / "naive.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            one = Gateway(port, process.pid)
+            wait_for(one, process, folder / "naive.log")
+            yield one
+        finally:
+            process.kill()
+            process.wait()

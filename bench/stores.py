@@ -1,0 +1,90 @@
+"""The databases to measure on, and how to fill one before a run."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from hooklane.core.fanout import places
+from hooklane.core.signing import new_secret
+from hooklane.model.clock import wall_now
+from hooklane.model.endpoint import Endpoint, SigningKey
+from hooklane.model.event import Event
+from hooklane.model.ids import new_id
+from hooklane.store.open import outbox_store
+from hooklane.store.outbox import Draft, StoreOptions
+
+BATCH = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """One kind of database, which gives new and empty ones; *pids* are the processes that are its cost."""
+
+    name: str
+    fresh: Callable[[], str]
+    pids: tuple[int, ...] = ()
+
+
+@contextmanager
+def sqlite(folder: Path) -> Iterator[Store]:
+    numbers = count(1)
+    yield Store("sqlite", lambda: f"sqlite:///{folder}/bench-{next(numbers)}.db")
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[Store]:
+    """A PostgreSQL of our own with fsync on, from the package that the tests use."""
+    from tests.support.postgres import PostgresMissing, PostgresServer, installation
+
+    numbers = count(1)
+    (folder / "postgres").mkdir()
+    try:
+        server = PostgresServer(installation(), folder / "postgres", durable=True)
+    except PostgresMissing as error:
+        sys.exit(str(error))
+    try:
+        address = server.start()
+        yield Store("postgres", lambda: address.create_database(f"bench{next(numbers)}"), (server.pid,))
+    finally:
+        server.close()
+
+
+def fill(
+    db: str, url: str, events: int, keys: int, *, type_: str = "order.created", types: tuple[str, ...] = ()
+) -> str:
+    """Publish *events* over *keys* to a new endpoint at *url*, without a server; the endpoint's id."""
+    return asyncio.run(_fill(db, url, events, keys, type_, types))
+
+
+async def _fill(db: str, url: str, events: int, keys: int, type_: str, types: tuple[str, ...]) -> str:
+    store = outbox_store(db, StoreOptions(placer=places))
+    await store.open()
+    now = wall_now()
+    key = (SigningKey(new_secret(b"a secret of thirty-two bytes....")),)
+    endpoint = Endpoint(id=new_id("ep", now), url=url, created_at=now, keys=key, types=types)
+    assert await store.save_endpoint(endpoint, expect=None)
+    for start in range(0, events, BATCH):
+        await store.publish(
+            [
+                Draft(
+                    Event(new_id("evt", now), type_, f"customer:{n % keys}", b'{"order":%d,"total":"19.90"}' % n, now)
+                )
+                for n in range(start, min(events, start + BATCH))
+            ]
+        )
+    await store.close()
+    return endpoint.id
+
+
+def size_mb(db: str) -> float:
+    """How large a SQLite file has become."""
+    with sqlite3.connect(db.removeprefix("sqlite:///")) as conn:
+        pages, size = (conn.execute(f"PRAGMA {what}").fetchone()[0] for what in ("page_count", "page_size"))
+    return float(pages * size / 2**20)

@@ -1,0 +1,50 @@
+"""`hooklane audit …`: who did what, and whether that record is whole."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hooklane.cli.client import calling
+from hooklane.cli.exits import CallFailed, Exit
+from hooklane.cli.options import Db, Json, Limit, Server
+from hooklane.cli.output import show, table
+
+app = typer.Typer(no_args_is_help=True)
+BASE = "/api/v1/audit"
+
+
+@app.command("ls")
+def ls(
+    limit: Limit = 50,
+    cursor: Annotated[str | None, typer.Option(help="`next` of the page before.")] = None,
+    server: Server = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """List acts, newest first."""
+    with calling(server, db) as caller:
+        page = caller.get(BASE, {"limit": limit, "cursor": cursor})
+    fields = ("n", "at", "actor", "action", "subject", "note")
+    rows = [[one[name] for name in fields] for one in page["items"]]
+    show(page, as_json, lambda: table(("N", "AT", "WHO", "WHAT", "SUBJECT", "NOTE"), rows))
+
+
+@app.command("verify")
+def verify(
+    expect: Annotated[
+        str | None, typer.Option(metavar="N:SEAL", help="`last` of an earlier check, kept elsewhere.")
+    ] = None,
+    server: Server = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Check that no line was edited or removed; names the first that was. Ends with 7 when the log is broken."""
+    with calling(server, db) as caller:
+        found = caller.get(f"{BASE}/verify", {"expect": expect})
+    last = found["last"] or "nothing is on record yet"
+    pruned = f", {found['pruned_to']} older ones removed by retention" if found["pruned_to"] else ""
+    show(found, as_json, lambda: [f"whole: {found['lines']} lines{pruned}", f"last  {last}"] if found["whole"] else [])
+    if not found["whole"]:
+        raise CallFailed(f"the audit log is broken: {found['broken']['why']}", Exit.UNHEALTHY)

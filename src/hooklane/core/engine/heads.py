@@ -1,0 +1,327 @@
+"""What becomes of the head of a lane? From its turn to its outcome, and only a durable outcome moves it on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hooklane.core.breaker import is_evidence, is_fault
+from hooklane.core.engine.alarms import Alarms
+from hooklane.core.engine.desk import Desk, Turns
+from hooklane.core.engine.effects import Effects, Fetch
+from hooklane.core.engine.inputs import Committed, Dropped, Fetched, Settled
+from hooklane.core.engine.slot import Phase, Slot
+from hooklane.core.engine.window import Window
+from hooklane.core.judge import judge
+from hooklane.core.machine import Move, after
+from hooklane.model.attempt import Cancel, Dead, Delivered, Gone, Retry, Send, Settlement, Start
+from hooklane.model.clock import FOREVER, START, Instant
+from hooklane.model.endpoint import EndpointState
+from hooklane.model.event import Event
+from hooklane.model.lane import LaneId, LaneState
+from hooklane.model.redelivery import is_redelivery
+
+FETCH_MAX = 16
+"""How many events of a lane are read at once: enough to keep it busy, few enough to hold for thousands of lanes."""
+KEEP_BODY_MS = 5_000
+"""A head that waits longer than this for its next try does not keep its event in memory."""
+
+
+class Heads:
+    """The lanes with work of one worker's partitions, in memory, and the attempts at their heads."""
+
+    def __init__(self, in_flight_max: int, window_bytes_max: int) -> None:
+        self.in_flight = 0
+        self._in_flight_max = in_flight_max
+        self._epochs: dict[int, int] = {}
+        self._lanes: dict[LaneId, Slot] = {}
+        self._idle: dict[LaneId, Instant] = {}  # since when, in that order
+        self._desks: dict[str, Desk] = {}
+        self._turns = Turns()
+        self._alarms = Alarms()
+        self._window = Window(window_bytes_max)
+        self._lease_until: Instant = START
+        self._draining = False
+        self._leaving: frozenset[int] = frozenset()
+        self._effects = Effects()
+
+    # --- where a lane belongs ---
+
+    def _place(self, now: Instant, slot: Slot) -> None:
+        """Put a lane that is in nobody's hands where it belongs."""
+        if not slot.has_work():
+            slot.phase = Phase.IDLE
+            slot.state = LaneState.IDLE
+            self._idle[slot.id] = now
+            return
+        self._idle.pop(slot.id, None)
+        if slot.state is LaneState.IDLE:
+            slot.state = after(slot.state, Move.GROW)
+        desk = self._desks.get(slot.endpoint_id)
+        if desk is None:
+            slot.phase = Phase.IDLE  # its endpoint is not known yet; the news of it will place the lane
+        elif desk.endpoint.state is EndpointState.CANCELLING:
+            self._cancel(slot)
+        elif slot.state is LaneState.BLOCKED:
+            slot.phase = Phase.STOPPED
+            self._window.drop(slot)
+        elif slot.next_at > now:
+            slot.phase = Phase.WAITING
+            if slot.next_at - now > KEEP_BODY_MS:
+                self._window.drop(slot)
+            self._alarms.set(slot.next_at, slot)
+        else:
+            slot.phase = Phase.READY
+            desk.ready.append(slot)
+            self._turns.push(desk)
+
+    def _cancel(self, slot: Slot) -> None:
+        slot.phase = Phase.SETTLING
+        self._effects.writes.append(Cancel(slot.id, slot.pid, slot.head, slot.tail, slot.rev))
+
+    def _reload(self, slot: Slot) -> None:
+        self._let_go(slot)
+        slot.phase, slot.again = Phase.LOADING, False
+        self._effects.reloads.append(slot.id)
+
+    def _let_go(self, slot: Slot) -> None:
+        """Take a lane out of wherever it waits; a stale place in a line or on the clock is passed over by phase."""
+        if slot.phase is Phase.FETCHING:
+            self._end_fetch(slot)
+        self._idle.pop(slot.id, None)
+        self._window.drop(slot)
+        slot.phase = Phase.IDLE
+
+    def _forget(self, slot: Slot) -> None:
+        self._let_go(slot)
+        self._lanes.pop(slot.id, None)
+
+    def _dropped(self, now: Instant, dropped: Dropped) -> None:
+        self._leaving -= dropped.pids
+        # What this very step has decided for them so far is void as well.
+        self._effects.writes = [write for write in self._effects.writes if write.pid not in dropped.pids]
+        for pid in dropped.pids:
+            self._epochs.pop(pid, None)
+        for slot in [slot for slot in self._lanes.values() if slot.pid in dropped.pids]:
+            self._forget(slot)
+
+    # --- whose turn it is ---
+
+    def _ring(self, now: Instant) -> None:
+        for what in self._alarms.ring(now):
+            if isinstance(what, Desk):
+                what.alarm_at = START
+                self._turns.push(what)
+            elif what.phase is Phase.WAITING and what.next_at <= now:
+                self._place(now, what)
+
+    def _dispatch(self, now: Instant) -> None:
+        if self._draining or now >= self._lease_until:
+            return
+        turns, leaving = self._turns, self._leaving
+        while turns and self.in_flight < self._in_flight_max:
+            desk = turns.pop()
+            if not desk.has_room(now):
+                self._set_alarm(now, desk)
+                continue
+            slot = desk.ready.popleft()
+            if slot.phase is Phase.READY:  # else it has moved on since it took its place in the line
+                if slot.pid in leaving:
+                    slot.phase = Phase.PARKED
+                elif not self._start(now, desk, slot):
+                    desk.ready.appendleft(slot)
+                    continue
+            turns.push(desk)
+
+    def _set_alarm(self, now: Instant, desk: Desk) -> None:
+        at = desk.opens_at(now)
+        if now < at < FOREVER and desk.ready and desk.alarm_at != at:
+            desk.alarm_at = at
+            self._alarms.set(at, desk)
+
+    def _start(self, now: Instant, desk: Desk, slot: Slot) -> bool:
+        """Take the next step towards an attempt; False when the lane must stay where it is for now."""
+        event = slot.bodies.get(slot.head) if slot.bodies is not None else None
+        if event is None:
+            return self._fetch(desk, slot)
+        if not slot.unsure:
+            self._fly(now, desk, slot, event)
+        elif slot.attempts >= desk.policy.attempts_max:
+            died = Dead("worker_died", skip=self._skips_dead(desk, slot))
+            # Nobody will try again: it died of the last attempt that was announced.
+            last = replace(self._send_of(now, desk, slot, event), attempt=slot.attempts)
+            self._settle(slot, Settlement(last, died, now, None))
+        else:
+            # Made durable first, so that a head that kills its workers runs out of attempts like any other.
+            slot.phase = Phase.STARTING
+            self._effects.writes.append(Start(slot.id, slot.pid, slot.head, slot.attempts + 1, slot.rev))
+        return True
+
+    def _fly(self, now: Instant, desk: Desk, slot: Slot, event: Event) -> None:
+        slot.phase = Phase.FLYING
+        self.in_flight += 1
+        desk.take_off(now)
+        self._effects.sends.append(self._send_of(now, desk, slot, event))
+
+    def _send_of(self, now: Instant, desk: Desk, slot: Slot, event: Event) -> Send:
+        return Send(
+            slot.id,
+            slot.pid,
+            slot.epoch,
+            slot.rev,
+            slot.key,
+            slot.head,
+            slot.acked,
+            slot.attempts + 1,
+            event,
+            desk.endpoint,
+            now,
+        )
+
+    # --- reading what is due ---
+
+    def _fetch(self, desk: Desk, slot: Slot) -> bool:
+        if desk.fetching >= 4 * desk.endpoint.in_flight_max:
+            return False  # enough is being read for this endpoint; what arrives brings the next turn
+        desk.fetching += 1
+        slot.phase = Phase.FETCHING
+        self._effects.fetches.append(Fetch(slot.id, slot.head, min(FETCH_MAX, slot.tail - slot.head + 1)))
+        return True
+
+    def _end_fetch(self, slot: Slot) -> None:
+        slot.phase = Phase.IDLE
+        desk = self._desks[slot.endpoint_id]
+        desk.fetching -= 1
+        self._turns.push(desk)
+
+    def _fetched(self, now: Instant, fetched: Fetched) -> None:
+        for lane_id, seq, event in fetched.items:
+            slot = self._lanes.get(lane_id)
+            if slot is not None and slot.phase is Phase.FETCHING and seq >= slot.head:
+                self._window.keep(slot, seq, event, always=seq == slot.head)
+        for lane_id in reversed(fetched.asked):
+            slot = self._lanes.get(lane_id)
+            if slot is None or slot.phase is not Phase.FETCHING:
+                continue
+            self._end_fetch(slot)
+            desk = self._desks[slot.endpoint_id]
+            if slot.bodies is None or slot.head not in slot.bodies:
+                self._reload(slot)  # what we believed of the lane is not what the store holds
+            elif desk.endpoint.state is EndpointState.CANCELLING:
+                self._cancel(slot)
+            else:
+                # To the front, the last one first: they have waited for their turn once already.
+                slot.phase = Phase.READY
+                desk.ready.appendleft(slot)
+                self._turns.push(desk)
+
+    # --- outcomes ---
+
+    def _settled(self, now: Instant, settled: Settled) -> None:
+        send, result = settled.send, settled.result
+        self.in_flight -= 1
+        desk = self._desks[send.endpoint.id]
+        desk.in_flight -= 1
+        if is_evidence(result):
+            desk.breaker.record(is_fault(result), now, settled.roll, desk.endpoint.in_flight_max)
+        self._turns.push(desk)
+        slot = self._lanes.get(send.lane_id)
+        if slot is None or slot.epoch != send.epoch or slot.phase is not Phase.FLYING or slot.head != send.seq:
+            return  # the lane was lost meanwhile: whoever owns it now will try again
+        outcome = judge(
+            result,
+            seq=None if send.is_loose else send.seq,
+            attempt=send.attempt,
+            policy=desk.policy,
+            now=now,
+            roll=settled.roll,
+            can_hold=desk.endpoint.state is not EndpointState.DRAINING,
+        )
+        match outcome:
+            case Dead(gap=False) if self._skips_dead(desk, slot):
+                outcome = Dead(outcome.reason, skip=True)
+            case Gone() if desk.is_open:
+                # Now, not when it is durable: by then a person may have resumed the endpoint, and a poll have said so.
+                desk.change(replace(desk.endpoint, state=EndpointState.DISABLED))
+        self._settle(slot, Settlement(send, outcome, now, result))
+
+    def _skips_dead(self, desk: Desk, slot: Slot) -> bool:
+        # A redelivery is not owed: where it fails its line stops, whatever the policy for what is.
+        return desk.skips_dead and not is_redelivery(slot.id)
+
+    def _settle(self, slot: Slot, settlement: Settlement) -> None:
+        slot.phase = Phase.SETTLING
+        self._effects.writes.append(settlement)
+
+    def _committed(self, now: Instant, committed: Committed) -> None:
+        writes, fenced = committed.writes, committed.fenced
+        if committed.epochs is not None and committed.epochs != self._epochs:
+            # A report that comes late must not take away what is ours again under a newer epoch.
+            mine = {pid for pid, epoch in committed.epochs.items() if self._epochs.get(pid) == epoch}
+            writes, fenced = [write for write in writes if write.pid in mine], fenced & mine
+        if fenced:
+            self._dropped(now, Dropped(fenced))
+        for write in writes:
+            match write:
+                case Settlement(send=send, outcome=outcome):
+                    if isinstance(outcome, Gone) and (send.pid in fenced or send.lane_id in committed.stale):
+                        self._not_gone(send)
+                    slot = self._lanes.get(send.lane_id)
+                    if slot is None or slot.epoch != send.epoch or slot.phase is not Phase.SETTLING:
+                        continue
+                    if slot.again or slot.id in committed.stale:
+                        self._reload(slot)
+                    else:
+                        self._apply(now, slot, write)
+                case Start() | Cancel():
+                    slot = self._lanes.get(write.lane_id)
+                    if slot is None or write.seq != slot.head or write.rev != slot.rev:
+                        continue
+                    if slot.phase is not (Phase.STARTING if isinstance(write, Start) else Phase.SETTLING):
+                        continue
+                    if slot.again or slot.id in committed.stale:
+                        self._reload(slot)
+                    elif isinstance(write, Start):
+                        self._started(now, slot)
+                    else:
+                        self._cancelled(now, slot, write)
+
+    def _not_gone(self, send: Send) -> None:
+        """A 410 that did not become durable: whoever owns the lane now will hear it again, if it is still true."""
+        desk = self._desks[send.endpoint.id]
+        if desk.endpoint.state is EndpointState.DISABLED:
+            desk.change(replace(desk.endpoint, state=send.endpoint.state))
+            self._turns.push(desk)
+
+    def _apply(self, now: Instant, slot: Slot, settlement: Settlement) -> None:
+        """The outcome is durable: only now does anything follow from it."""
+        outcome = settlement.outcome
+        more = slot.head < slot.tail
+        match outcome:
+            case Delivered():
+                slot.state = after(slot.state, Move.ACK if more else Move.ACK_LAST)
+                self._window.drop_head(slot)
+                slot.advance(slot.head)
+            case Retry(at=at):
+                slot.state = after(slot.state, Move.FAIL)
+                slot.attempts, slot.next_at, slot.unsure = settlement.send.attempt, at, False
+            case Gone():
+                slot.state = after(slot.state, Move.FAIL)
+                slot.attempts, slot.unsure = settlement.send.attempt, False
+            case Dead(skip=True):
+                slot.state = after(slot.state, Move.SKIP if more else Move.SKIP_LAST)
+                self._window.drop_head(slot)
+                slot.advance(None)
+            case Dead():
+                slot.state = after(slot.state, Move.DIE)
+                slot.attempts = settlement.send.attempt
+        self._place(now, slot)
+
+    def _started(self, now: Instant, slot: Slot) -> None:
+        # The store counts the attempt already; ours has the same number, so it is not counted twice.
+        slot.unsure = False
+        self._place(now, slot)
+
+    def _cancelled(self, now: Instant, slot: Slot, cancel: Cancel) -> None:
+        self._window.drop(slot)
+        slot.head, slot.state, slot.attempts = cancel.tail + 1, LaneState.IDLE, 0
+        self._place(now, slot)

@@ -1,0 +1,108 @@
+"""Is it this message's turn, and who may come next? The orders of `receiver.order`, inside a transaction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hooklane.core.admission.freshness import is_future
+from hooklane.core.admission.turns import Turn, whose_turn
+from hooklane.core.verify.document import Unreadable, read_json
+from hooklane.errors import HooklaneError, Reject
+from hooklane.model.clock import START
+from hooklane.model.inbox import Track
+from hooklane.model.message import Message, Status
+from hooklane.receiver.drive import Handle
+from hooklane.receiver.event import Event
+from hooklane.receiver.flows.context import Context
+from hooklane.receiver.order import InSequence, Latest, NoOrder, Refetch
+from hooklane.receiver.source import Handler
+from hooklane.store.inbox import Flow
+
+
+class OutOfTurn(HooklaneError):
+    """The key moved on (or back) since this message was claimed; nothing was applied."""
+
+
+def before(context: Context, message: Message, handler: Handler, event: Event) -> Flow[bool]:
+    """Whether the message may be applied now: False when something newer was. `OutOfTurn` when it must wait."""
+    match handler.order:
+        case InSequence():
+            return (yield from _its_turn(context, message, handler))
+        case Latest():
+            return (yield from _is_newest(context, message, handler, event))
+        case Refetch() | NoOrder():
+            return True
+
+
+def _its_turn(context: Context, message: Message, handler: Handler) -> Flow[bool]:
+    assert isinstance(handler.order, InSequence)
+    place = handler.order.place(message, lambda: document_of(message))
+    if place is None:
+        return True
+    key, seq, prev_seq = place
+    applied = yield from context.store.applied(track_of(message, handler, key))
+    match whose_turn(seq=seq, prev_seq=prev_seq, applied=prev_seq if applied is None else applied):
+        case Turn.READY:
+            return True
+        case Turn.PAST:
+            return False
+        case Turn.EARLY:
+            raise OutOfTurn(f"{message.event_id} is early: {prev_seq} of {key!r} was not applied yet")
+
+
+def _is_newest(context: Context, message: Message, handler: Handler, event: Event) -> Flow[bool]:
+    order = handler.order
+    assert isinstance(order, Latest)
+    key, at, tie = order.mark(message, lambda: document_of(message))
+    if is_future(at, context.clock(), order.skew_ms):
+        raise Reject(f"future_clock: the event's time is more than {order.skew_ms} ms ahead, and would win for ever")
+    track = track_of(message, handler, key)
+    if order.on_tie == "refetch":
+        newest = yield from context.store.mark(track)
+        if newest is not None and newest[0] == at:
+            event.tied = True
+            yield from context.store.newer(track, at, tie)
+            return True
+    return (yield from context.store.newer(track, at, tie))
+
+
+def after(
+    context: Context,
+    message: Message,
+    handler: Handler,
+    key: str | None,
+    seq: int | None,
+    prev_seq: int | None,
+    status: Status,
+) -> Flow[None]:
+    """A key that is taken in sequence moves on, and who waited for this message may be claimed."""
+    if not isinstance(handler.order, InSequence) or key is None or seq is None or prev_seq is None:
+        return
+    track = track_of(message, handler, key)
+    if status is not Status.STALE and not (yield from context.store.advance(track, prev_seq=prev_seq, seq=seq)):
+        raise OutOfTurn(f"{message.event_id}: {key!r} moved while it was handled")
+    yield from context.store.release(track, seq, context.clock())
+
+
+def resync(order: InSequence, message: Message | None, key: str) -> Flow[None]:
+    """Let the application fetch the state of *key*, in the transaction that then moves the cursor."""
+    assert order.resync is not None
+    fetch = order.resync
+    placeholder = Event(message or _NOBODY, attempt=1, received_at=START)
+    yield Handle(lambda _, tx: fetch(key, tx), placeholder)
+
+
+_NOBODY = Message(source="", event_id="", type="", body=b"")
+
+
+def track_of(message: Message, handler: Handler, key: str) -> Track:
+    """Where *handler* stands with *key*."""
+    return Track(message.source, message.tenant, handler.name, key[:512])
+
+
+def document_of(message: Message) -> Any:
+    """The JSON of *message*; None for a form."""
+    try:
+        return read_json(message.body)
+    except Unreadable:
+        return None

@@ -1,0 +1,165 @@
+"""The reception: what is asked of a request before it is stored, and what is answered after."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING
+
+from hooklane.core.verify import Handshake
+from hooklane.errors import StoreError, VerificationError
+from hooklane.model.clock import boot_now
+from hooklane.model.inbox import SETTLED
+from hooklane.model.message import Reply, Request, Verdict
+from hooklane.receiver.event import Event
+from hooklane.receiver.flows.inline import Outcome, apply, loudest
+from hooklane.receiver.flows.receive import Arrival
+from hooklane.receiver.receipt import Receipt, answer, error_reply
+from hooklane.receiver.recent import Recent
+from hooklane.receiver.runner import Plan, Run, Store
+from hooklane.receiver.source import Source
+from hooklane.store.inbox import SingleWriter
+from hooklane.telemetry.events import Conflicted, Received, Refused
+
+if TYPE_CHECKING:
+    from hooklane.receiver.inbox import Inbox
+
+
+class Reception:
+    """One inbox's reception."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+        self._recent = Recent()
+        self._single_writer = inbox.store if isinstance(inbox.store, SingleWriter) else None
+
+    def open(self, request: Request, source: str | None) -> Reply | tuple[Source, list[Arrival]]:
+        name = source if source is not None else request.url.partition("?")[0].rstrip("/").rpartition("/")[2]
+        found = self._inbox.sources.get(name)
+        if found is None:
+            return self._refuse(name[:64], "unknown_source", 404, "not found")
+        if len(request.body) > found.rules.body_bytes_max:
+            return self._refuse(name, "too_large", 413, "too large")
+        is_post = request.method == "POST"
+        if not is_post and not found.profile.handshakes:
+            return self._refuse(name, "method", 405, "method not allowed", ("allow", "POST"))
+        now = self._inbox.clock()
+        wait_s = found.has_no_room_for(now)
+        if wait_s is not None:
+            return self._refuse(name, "rate", 429, "too many requests", ("retry-after", str(wait_s)))
+        try:
+            unsealed = found.unseal(request, now)
+        except VerificationError as error:
+            if is_post:
+                return self._refuse(name, error.reason, 401, "unauthorized")
+            return self._refuse(name, "method", 405, "method not allowed", ("allow", "POST"))
+        if isinstance(unsealed, Handshake):
+            return unsealed.reply
+        if not is_post:
+            return self._refuse(name, "method", 405, "method not allowed", ("allow", "POST"))
+        headers = found.kept_headers.of(request)
+        return found, [Arrival.of(found, item, headers, now) for item in unsealed.items]
+
+    def receive(self, source: Source, arrivals: list[Arrival]) -> Plan[Reply]:
+        began = time.perf_counter()
+        yield from self._inbox.keeper.beat()
+        try:
+            receipts = self._seen(arrivals)
+            if receipts is None and self._inbox.mode == "durable":
+                receipts = yield Store(arrivals)
+            elif receipts is None:
+                receipts = []
+                for arrival in arrivals:
+                    receipts.append((yield from self._apply(arrival)))
+        except StoreError:
+            return self._unavailable(source)
+        return self._answer(source, receipts, (time.perf_counter() - began) * 1000)
+
+    def _seen(self, arrivals: list[Arrival]) -> list[Receipt] | None:
+        """Receipts when all of it is known and done: with a single writer a duplicate need not wait for its turn.
+
+        A look, when it may be worth it, and not the truth: what it does not find is decided by the insert.
+        """
+        store = self._single_writer
+        if store is None:
+            return None
+        lately = self._recent.note([arrival.name for arrival in arrivals])
+        if not lately and not store.is_busy:
+            return None
+        receipts: list[Receipt] = []
+        for arrival, known in zip(arrivals, store.look([each.identity for each in arrivals]), strict=True):
+            done = known is not None and (
+                self._inbox.mode == "durable" or all(each.status in SETTLED for each in known.handlings)
+            )
+            if known is None or not done or known.fingerprint != arrival.message.fingerprint:
+                return None
+            receipts.append(Receipt(message=arrival.message, verdict=Verdict.DUPLICATE, id=known.id))
+        return receipts
+
+    def _apply(self, arrival: Arrival) -> Plan[Receipt]:
+        """Inline: one handler after the other, each in a transaction of its own."""
+        handlers = [] if arrival.standing()[1] is not None else arrival.handlers
+        if not any(handler.wants(arrival.message.type) for handler in handlers):
+            (receipt,) = yield Store([arrival])
+            return receipt  # type: ignore[no-any-return]
+        paused_ms = max(self._inbox.worker.breakers.open_left_ms(handler) for handler in handlers)
+        if paused_ms:
+            return (yield from self._postpone(arrival, paused_ms))
+        outcomes: list[Outcome] = []
+        for handler in handlers:
+            event = Event(
+                arrival.message,
+                attempt=1,
+                received_at=arrival.received_at,
+                handler=handler.name,
+                headers=arrival.headers,
+                data_path=arrival.source.profile.data,
+                can_send=self._inbox.can_send,
+            )
+            began = boot_now()
+            outcome: Outcome = yield Run(
+                apply(self._inbox.context, arrival, handler, event, self._inbox.inline), handler.is_async
+            )
+            if outcome.settled is not None:
+                self._inbox.worker.note(handler, event, outcome.settled, boot_now() - began)
+            outcomes.append(outcome)
+        return loudest(outcomes)
+
+    def _postpone(self, arrival: Arrival, paused_ms: int) -> Plan[Receipt]:
+        """A breaker is open: the sender comes back, or, if it gives up sooner, the event is kept for later."""
+        budget = arrival.source.profile.budget
+        if not budget.retries or budget.window_ms is None or budget.window_ms < paused_ms:
+            (receipt,) = yield Store([arrival])
+            return receipt  # type: ignore[no-any-return]
+        seconds = math.ceil(paused_ms / 1000)
+        return Receipt(message=arrival.message, verdict=Verdict.BUSY, retry_after_s=seconds)
+
+    def _answer(self, source: Source, receipts: list[Receipt], took_ms: float) -> Reply:
+        for receipt in receipts:
+            message = receipt.message
+            self._inbox.emit(
+                Received(
+                    source=message.source,
+                    tenant=message.tenant,
+                    event_id=message.event_id,
+                    type=message.type,
+                    verdict=receipt.verdict,
+                    took_ms=took_ms,
+                    delivery_id=message.delivery_id,
+                    attempt=message.attempt,
+                )
+            )
+            if receipt.verdict is Verdict.DUPLICATE:
+                self._inbox.keeper.note_copy(receipt.id)
+            if receipt.verdict is Verdict.CONFLICT:
+                self._inbox.emit(Conflicted(source=message.source, tenant=message.tenant, event_id=message.event_id))
+        self._inbox.arrived.set()
+        return answer(receipts, own_sender=source.profile.own_sender, ok_status=source.profile.ok_status)
+
+    def _refuse(self, source: str, reason: str, status: int, error: str, *headers: tuple[str, str]) -> Reply:
+        self._inbox.emit(Refused(source=source, reason=reason, status=status))
+        return error_reply(status, error, Verdict.REJECTED, *headers)
+
+    def _unavailable(self, source: Source) -> Reply:
+        self._inbox.emit(Refused(source=source.name, reason="store_unavailable", status=503))
+        return error_reply(503, "try again", Verdict.BUSY, ("retry-after", "5"))

@@ -1,0 +1,221 @@
+"""How does a plan come about, and when may it be run? Frozen and shown first; run only while nothing has changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from hooklane.core.plan import MEMBERS_MAX, PLAN_MS, REFUSED_SHOWN_MAX, SKIPS_MAX, Frozen, Release, freeze, warnings
+from hooklane.model.audit import Act
+from hooklane.model.clock import Instant
+from hooklane.model.ids import new_id
+from hooklane.model.lane import DeliveryState
+from hooklane.model.plan import Job, JobState, Member, Op, Progress
+from hooklane.store.outbox import OutboxStore
+from hooklane.store.reads import OutboxReads
+from hooklane.store.recovery import Mark, RecoveryStore, Wanted
+
+PAGE = 1_000
+KEYS_SHOWN_MAX = 50
+RELEASES_SHOWN_MAX = 20
+EVENTS_SHOWN_MAX = 10
+RATE_MAX = 100_000.0
+
+
+class Store(OutboxStore, OutboxReads, RecoveryStore, Protocol):
+    """What recovery works on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be done, for a person to look at. Nothing has been changed."""
+
+    job: Job
+    by_key: Sequence[tuple[str, str | None, int]]
+    """(endpoint, key, members) of the keys with most members."""
+    releases: Sequence[Release]
+    warnings: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TooMany:
+    """More than may be done at once: narrow the filter."""
+
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Some members are not any more as the plan saw them: look again. *names* are the first of them."""
+
+    count: int
+    names: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class NotRun:
+    """The plan was not run; *code* says why (`expired`, `digest_differs`, `note_required`, `not_found`, …)."""
+
+    code: str
+    detail: str
+
+
+async def make_plan(
+    store: Store, tenant: str, op: Op, wanted: Wanted, *, asked: Mapping[str, str], now: Instant
+) -> Plan | TooMany:
+    """Find, freeze and keep the members; tell what running it would do."""
+    endpoints = {endpoint.id: endpoint for endpoint in await store.endpoints(tenant)}
+    most = SKIPS_MAX if op is Op.SKIP else MEMBERS_MAX
+    found: list[Member] = []
+    cursor: str | None = None
+    while True:
+        page = await store.select(tenant, wanted, cursor, PAGE)
+        found += page.items
+        cursor = page.next
+        if len(found) > most:
+            return TooMany(most)
+        if cursor is None:
+            break
+    frozen = freeze(op, found, endpoints, wanted.ids)
+    job = Job(
+        id=new_id("pln", now),
+        tenant=tenant,
+        op=op,
+        created_at=now,
+        expires_at=Instant(now + PLAN_MS),
+        digest=frozen.digest,
+        members=len(frozen.members),
+        keys=frozen.keys,
+        asked=dict(asked),
+        refused=tuple(frozen.refused[:REFUSED_SHOWN_MAX]),
+        refused_count=len(frozen.refused),
+        counts={Progress.PLANNED: len(frozen.members)},
+    )
+    for first in range(0, len(frozen.members), PAGE):
+        await store.add_members(job.id, tenant, first + 1, frozen.members[first : first + PAGE])
+    # Last: a plan exists when all of its members are kept.
+    await store.save_job(job, expect=None)
+    releases = await _releases(store, job, frozen)
+    return Plan(job, _by_key(frozen), releases, warnings(op, frozen.members, endpoints))
+
+
+def _by_key(frozen: Frozen) -> list[tuple[str, str | None, int]]:
+    many = Counter((member.endpoint_id, member.key) for member in frozen.members)
+    return [(endpoint_id, key, count) for (endpoint_id, key), count in many.most_common(KEYS_SHOWN_MAX)]
+
+
+async def _releases(store: Store, job: Job, frozen: Frozen) -> list[Release]:
+    """What a skip sets free, lane by lane: what will be sent, in order, and the jump that the receiver sees."""
+    if job.op is not Op.SKIP:
+        return []
+    shown = [member for member in frozen.members if member.seq is not None][:RELEASES_SHOWN_MAX]
+    rows = {row.id: row for row in await store.reload([member.lane_id for member in shown])}
+    found: list[Release] = []
+    for member in shown:
+        seq, row = member.seq or 0, rows[member.lane_id]
+        events: list[tuple[int, str, str]] = []
+        for one in await store.lane_deliveries(member.lane_id, seq + 1, EVENTS_SHOWN_MAX):
+            event = await store.event(job.tenant, one.event_id)
+            events.append((one.seq or 0, one.event_id, event.type if event else ""))
+        left = max(0, row.tail - seq - len(events))
+        found.append(Release(member.endpoint_id, member.key or "", seq, row.acked, events, left))
+    return found
+
+
+async def run_plan(
+    store: Store,
+    tenant: str,
+    plan_id: str,
+    *,
+    actor: str,
+    now: Instant,
+    note: str = "",
+    rate: float | None = None,
+    digest: str | None = None,
+) -> Job | Changed | NotRun:
+    """Make a job of a plan, on record, unless a member changed meanwhile. Running it twice is running it once."""
+    plan = await store.job(tenant, plan_id)
+    if plan is None:
+        return NotRun("not_found", "there is no such plan")
+    if digest is not None and digest != plan.digest:
+        return NotRun("digest_differs", "the plan is not the one that was shown: its digest differs")
+    if plan.state is not JobState.PLANNED:
+        return plan
+    if now >= plan.expires_at:
+        return NotRun("expired", "the plan is older than five minutes: make it again")
+    if plan.op is Op.SKIP and not note.strip():
+        return NotRun("note_required", "say in `note` why these events are given up; it goes on record")
+    if rate is not None and not 0 < rate <= RATE_MAX:
+        return NotRun("invalid_rate", f"rate must be more than 0 and at most {RATE_MAX:.0f} a second, got {rate}")
+    changed = await store.changed(plan.id)
+    if changed:
+        return Changed(len(changed), await _names(store, plan.id, changed[:20]))
+    job = replace(
+        plan,
+        state=JobState.RUNNING,
+        job_id=new_id("job", now),
+        actor=actor,
+        note=note.strip(),
+        rate=rate,
+        started_at=now,
+    )
+    about = f"{plan.op} of {plan.members} events on {plan.keys} keys, set {plan.digest[:16]}"
+    act = Act(
+        tenant=tenant,
+        at=now,
+        actor=actor,
+        action="job.started",
+        subject=job.job_id or "",
+        note=f"{about}: {job.note}" if job.note else about,
+    )
+    if await store.save_job(job, expect=plan, act=act):
+        return job
+    return await store.job(tenant, plan_id) or NotRun("not_found", "there is no such plan")
+
+
+async def _names(store: Store, plan_id: str, numbers: Sequence[int]) -> list[str]:
+    return [
+        one.member.name for n in numbers for one in await store.members(plan_id, after=n - 1, limit=1) if one.n == n
+    ]
+
+
+async def stop_job(store: Store, tenant: str, job_id: str, *, actor: str, now: Instant) -> Job | None:
+    """Release nothing more; what is on its way goes on. None when there is no such job."""
+    while True:
+        job = await store.job(tenant, job_id)
+        if job is None or job.state is not JobState.RUNNING:
+            return job
+        act = Act(tenant=tenant, at=now, actor=actor, action="job.stopped", subject=job.job_id or "")
+        if await store.save_job(replace(job, state=JobState.STOPPED, ended_at=now), expect=job, act=act):
+            break
+    cancelled = 0
+    while left := await store.members(job.id, after=0, limit=PAGE, progress=[Progress.PLANNED]):
+        await store.mark(job.id, [Mark(one.n, Progress.CANCELLED) for one in left])
+        cancelled += len(left)
+    stopped = await store.job(tenant, job_id)
+    if stopped is None or not cancelled:
+        return stopped
+    counts = {**stopped.counts, Progress.PLANNED: 0, Progress.CANCELLED: cancelled}
+    told = replace(stopped, counts=counts)
+    return told if await store.save_job(told, expect=stopped) else stopped
+
+
+async def job_now(store: Store, tenant: str, job_id: str) -> Job | None:
+    """A job as it stands. One that was stopped has no runner: what was on its way then is looked up here."""
+    job = await store.job(tenant, job_id)
+    if job is None or job.state is not JobState.STOPPED or not job.counts.get(Progress.RELEASED):
+        return job
+    counts = Counter(job.counts)
+    for mark in await store.sweep(job.id):
+        counts[Progress.RELEASED] -= 1
+        counts[mark.progress] += 1
+    told = replace(job, counts=dict(counts))
+    return told if told == job or await store.save_job(told, expect=job) else await store.job(tenant, job_id)
+
+
+def wanted_state(text: str | None) -> DeliveryState | None:
+    """The state that a filter may name; None when it is none of them."""
+    states = {str(one): one for one in (DeliveryState.DEAD, DeliveryState.DELIVERED, DeliveryState.SKIPPED)}
+    return states.get(text or DeliveryState.DEAD)

@@ -1,0 +1,122 @@
+"""Who tidies up? A loop that folds, finishes deletions and prunes what is settled and old, a little at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from hooklane.errors import StoreError
+from hooklane.model.clock import Instant, wall_now
+from hooklane.store.outbox import OutboxStore
+from hooklane.store.recovery import Cutoffs, RecoveryStore
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+STEP_ROWS = 500
+TIDY_MS = 2_000
+ROUND_MS = 30_000
+FULL_ROUND_MS = HOUR_MS
+REST_MS_MIN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long what is settled is kept. What is owed, paused, dead or held stays as long as it takes."""
+
+    events_ms: int = 30 * DAY_MS
+    attempts_ms: int = 30 * DAY_MS
+    idempotency_ms: int = 7 * DAY_MS
+    audit_ms: int = 400 * DAY_MS
+    jobs_ms: int = 30 * DAY_MS
+
+    def cutoffs(self, now: Instant) -> Cutoffs:
+        """What is older than these may go at *now*."""
+        return Cutoffs(
+            events=Instant(now - self.events_ms),
+            attempts=Instant(now - self.attempts_ms),
+            idempotency=Instant(now - self.idempotency_ms),
+            audit=Instant(now - self.audit_ms),
+            jobs=Instant(now - self.jobs_ms),
+            # An owner that has not polled for an hour has lost its lease, and will load everything anew.
+            wakeups=Instant(now - HOUR_MS),
+        )
+
+
+class Store(OutboxStore, RecoveryStore, Protocol):
+    """What is tidied."""
+
+
+class Housekeeping:
+    """The loop of one process. Several may run on one store: each step is atomic, and leaves work that others do."""
+
+    def __init__(
+        self,
+        store: Store,
+        retention: Retention | None = None,
+        *,
+        now: Callable[[], Instant] = wall_now,
+        tidy_ms: int = TIDY_MS,
+        round_ms: int = ROUND_MS,
+    ) -> None:
+        self._store = store
+        self._retention = retention or Retention()
+        self._now = now
+        self._tidy_ms = tidy_ms
+        self._round_ms = round_ms
+        self._stopping = asyncio.Event()
+        self._reached: str | None = None
+        self.pruned: Counter[str] = Counter()
+        """What was removed since the start, by table."""
+
+    async def run(self) -> None:
+        """Until `stop`; the store being away is no reason to end."""
+        loop = asyncio.get_running_loop()
+        next_round = next_full = loop.time()
+        while not self._stopping.is_set():
+            try:
+                await self._store.tidy()
+                if loop.time() >= next_round:
+                    is_full = loop.time() >= next_full
+                    await self.prune(full=is_full)
+                    next_round = loop.time() + self._round_ms / 1000
+                    if is_full:
+                        next_full = loop.time() + FULL_ROUND_MS / 1000
+            except StoreError:
+                pass  # it is tried again in a moment
+            await self._rest(self._tidy_ms / 1000)
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def prune(self, *, full: bool = True) -> Counter[str]:
+        """One round, in small steps with rests as long as the steps, so that nobody waits long for the writer.
+
+        A round that is not *full* goes on where the last one met events that were too young: what stays behind because
+        it is owed is looked at once an hour only.
+        """
+        loop = asyncio.get_running_loop()
+        cutoffs = self._retention.cutoffs(self._now())
+        removed: Counter[str] = Counter()
+        cursor = None if full else self._reached
+        while not self._stopping.is_set():
+            began = loop.time()
+            step = await self._store.prune(cutoffs, cursor, STEP_ROWS)
+            removed.update(step.rows)
+            cursor = step.next
+            if cursor is None:
+                break
+            if cursor.startswith("events."):
+                self._reached = cursor
+            await self._rest(max(REST_MS_MIN / 1000, loop.time() - began))
+        self.pruned.update(removed)
+        return removed
+
+    async def _rest(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass  # rested

@@ -1,0 +1,123 @@
+"""The audit log and the books: who did what, whether that record is whole, and whether the ledger adds up."""
+
+from __future__ import annotations
+
+import re
+
+from hooklane.core.audit import ChainCheck
+from hooklane.model.audit import AuditLine, Link
+from hooklane.model.clock import rfc3339
+from hooklane.server import views
+from hooklane.server.acts import act_of
+from hooklane.server.api.endpoints import find
+from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
+from hooklane.server.problem import Problem
+
+CHAIN_PAGE = 2_000
+
+_LINK = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})\Z")
+
+
+async def search(call: Call) -> Response:
+    gateway = call.gateway
+    cursor = gateway.cursors.open("audit", call.query)
+    page = await gateway.store.audit(call.tenant, cursor, call.limit())
+    return answer(gateway.sealed(call, "audit", page, [_line(line) for line in page.items]))
+
+
+async def verify(call: Call) -> Response:
+    """Check the whole chain; the first line that does not fit is named."""
+    store = call.gateway.store
+    chain = await store.audit_chain(0, CHAIN_PAGE)
+    check = ChainCheck(chain.anchor, _link(call.query.get("expect")))
+    while chain.lines and check.broken is None:
+        check.take(chain.lines)
+        chain = await store.audit_chain(chain.lines[-1].n, CHAIN_PAGE)
+    broken = check.finish(chain.head)
+    return answer(
+        {
+            "whole": broken is None,
+            "lines": check.lines,
+            "pruned_to": None if check.anchor is None else check.anchor.n,
+            "last": None if check.last.n == 0 else f"{check.last.n}:{check.last.seal.hex()}",
+            "broken": None if broken is None else {"line": broken.n, "why": broken.why},
+        }
+    )
+
+
+async def reveal(call: Call) -> Response:
+    """Show the secret of an endpoint once more; that somebody looked is on record before it is answered."""
+    endpoint = await find(call)
+    await call.gateway.store.record(act_of(call, "secret.shown", endpoint.id))
+    return answer({"id": endpoint.id, "secrets": [key.secret for key in endpoint.keys]})
+
+
+async def books(call: Call) -> Response:
+    """The ledger of every endpoint, counted from the rows: accepted = delivered + queued + … + cancelled."""
+    lines = [line for line in await call.gateway.store.check_ledger() if line.tenant == call.tenant]
+    return answer(
+        {
+            "balanced": all(line.is_balanced for line in lines),
+            "items": [
+                {
+                    "endpoint": line.endpoint_id,
+                    "accepted": line.accepted,
+                    "counts": {str(state): many for state, many in line.counts.items()},
+                    "balanced": line.is_balanced,
+                    "faults": list(line.faults),
+                }
+                for line in lines
+            ],
+        }
+    )
+
+
+def _line(line: AuditLine) -> views.View:
+    act = line.act
+    return {
+        "n": line.n,
+        "at": rfc3339(act.at),
+        "actor": act.actor,
+        "action": act.action,
+        "subject": act.subject,
+        "note": act.note,
+        "seal": line.seal.hex(),
+    }
+
+
+def _link(text: str | None) -> Link | None:
+    if text is None:
+        return None
+    found = _LINK.match(text)
+    if found is None:
+        raise Problem("invalid_parameter", "expect must be a line and its seal, as `last` of an earlier check says")
+    return Link(int(found[1]), bytes.fromhex(found[2]))
+
+
+ROUTES = (
+    Route(
+        method="GET", path="/api/v1/audit", run=search, query=PAGING, summary="Who did what, newest first.", tag="audit"
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/audit/verify",
+        run=verify,
+        query=(Param("expect", "`last` of an earlier check, kept elsewhere"),),
+        summary="Whether the log is as it was written; the first broken line otherwise.",
+        tag="audit",
+    ),
+    Route(
+        method="POST",
+        path="/api/v1/endpoints/{id}/reveal",
+        run=reveal,
+        summary="Show the endpoint's secrets once more; this is on record.",
+        tag="endpoints",
+    ),
+    Route(
+        method="GET",
+        path="/api/v1/ledger",
+        run=books,
+        summary="Every endpoint's ledger, counted from the rows and compared with the counters.",
+        tag="audit",
+    ),
+)

@@ -1,0 +1,105 @@
+"""Jobs: how far a bulk replay or skip has come, member by member; and stopping one."""
+
+from __future__ import annotations
+
+from hooklane.model.clock import rfc3339
+from hooklane.model.plan import Job, JobMember, Progress
+from hooklane.sender.plans import job_now, stop_job
+from hooklane.server import views
+from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
+from hooklane.server.problem import Problem
+from hooklane.store.reads import Page
+
+
+async def show(call: Call) -> Response:
+    return answer(job_view(await _find(call)))
+
+
+async def members(call: Call) -> Response:
+    job = await _find(call)
+    words = call.query.get("progress")
+    progress = None
+    if words is not None:
+        if unknown := [word for word in words.split(",") if word not in tuple(Progress)]:
+            raise Problem(
+                "invalid_parameter", f"progress must be some of {', '.join(Progress)}, got {unknown[0][:40]!r}"
+            )
+        progress = [Progress(word) for word in words.split(",")]
+    limit = call.limit()
+    after = call.gateway.cursors.open("members", call.query)
+    found = await call.gateway.store.members(job.id, after=int(after or 0), limit=limit + 1, progress=progress)
+    page = Page(found[:limit], str(found[limit - 1].n) if len(found) > limit else None)
+    return answer(call.gateway.sealed(call, "members", page, [_member(one) for one in page.items]))
+
+
+async def stop(call: Call) -> Response:
+    await _find(call)
+    gateway = call.gateway
+    job = await stop_job(gateway.store, call.tenant, call.params["id"], actor=call.actor, now=gateway.now())
+    if job is None:
+        raise Problem("not_found")
+    return answer(job_view(job))
+
+
+async def _find(call: Call) -> Job:
+    job = await job_now(call.gateway.store, call.tenant, call.params["id"])
+    if job is None or job.job_id is None:
+        raise Problem("not_found")
+    return job
+
+
+def job_view(job: Job) -> views.View:
+    counts = {str(progress): job.counts.get(progress, 0) for progress in Progress}
+    settled = job.members - counts[Progress.PLANNED] - counts[Progress.RELEASED]
+    return {
+        "id": job.job_id,
+        "plan": job.id,
+        "op": job.op,
+        "state": job.state,
+        "members": job.members,
+        "keys": job.keys,
+        "settled": settled,
+        "counts": counts,
+        "rate": job.rate,
+        "note": job.note,
+        "actor": job.actor,
+        "started_at": None if job.started_at is None else rfc3339(job.started_at),
+        "ended_at": None if job.ended_at is None else rfc3339(job.ended_at),
+        "filter": dict(job.asked),
+    }
+
+
+def _member(one: JobMember) -> views.View:
+    member = one.member
+    return {
+        "n": one.n,
+        "event": member.event_id,
+        "type": member.type,
+        "endpoint": member.endpoint_id,
+        "key": member.key,
+        "seq": member.seq,
+        "was": member.state,
+        "dead_letter": member.dead_letter_id,
+        "progress": one.progress,
+        "result": one.result,
+    }
+
+
+ROUTES = (
+    Route(method="GET", path="/api/v1/jobs/{id}", run=show, summary="How far a job has come.", tag="jobs"),
+    Route(
+        method="GET",
+        path="/api/v1/jobs/{id}/members",
+        run=members,
+        query=(Param("progress", f"some of {', '.join(Progress)}, with commas"), *PAGING),
+        summary="What became of each member.",
+        tag="jobs",
+    ),
+    Route(
+        method="DELETE",
+        path="/api/v1/jobs/{id}",
+        run=stop,
+        summary="Release nothing more; what is on its way goes on.",
+        tag="jobs",
+    ),
+)

@@ -1,0 +1,201 @@
+"""Plans: what a bulk replay or skip would do, frozen and shown; and running exactly that."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+import msgspec
+
+from hooklane.model.clock import Instant, rfc3339
+from hooklane.model.plan import Job, Op
+from hooklane.sender.plans import Changed, NotRun, Plan, TooMany, make_plan, run_plan, wanted_state
+from hooklane.server import views
+from hooklane.server.api.jobs import job_view
+from hooklane.server.call import Call, Response, Route, answer
+from hooklane.server.problem import Problem
+from hooklane.store.recovery import Wanted
+
+IDS_MAX = 1_000
+
+_AGO = re.compile(r"-([0-9]{1,6})([smhd])\Z")
+_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_HTTP = re.compile(r"[1-5]([0-9]{2}|xx)\Z")
+
+
+class PlanFilter(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which deliveries: all that fit. Times as RFC 3339, or `-2h` for two hours ago."""
+
+    state: str | None = None
+    endpoint: str | None = None
+    key: str | None = None
+    type: str | None = None
+    reason: str | None = None
+    http: str | None = None
+    after: str | None = None
+    before: str | None = None
+
+
+class PlanBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What to do, with dead letters or events by id, or with all that a filter finds."""
+
+    op: Op
+    ids: list[str] | None = None
+    filter: PlanFilter | None = None
+
+
+class RunBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """How to run a plan. `digest` makes sure that it is the plan that was shown."""
+
+    note: str = ""
+    rate: float | None = None
+    digest: str | None = None
+
+
+async def create(call: Call) -> Response:
+    body = call.read(PlanBody)
+    if (body.ids is None) == (body.filter is None):
+        raise Problem("invalid_body", "give either ids or filter")
+    now = call.gateway.now()
+    wanted = Wanted(ids=_ids(body.ids)) if body.ids is not None else _wanted(body.filter or PlanFilter(), now)
+    asked = {"ids": str(len(wanted.ids))} if wanted.ids else _asked(body.filter or PlanFilter())
+    plan = await make_plan(call.gateway.store, call.tenant, body.op, wanted, asked=asked, now=now)
+    if isinstance(plan, TooMany):
+        raise Problem("too_many_members", f"more than {plan.most} fit, which is the most for a {body.op}: narrow it")
+    return answer(plan_view(plan), 201, headers=[("location", f"/api/v1/plans/{plan.job.id}")])
+
+
+async def show(call: Call) -> Response:
+    """The plan as it was kept; what it would release is worked out when it is made."""
+    job = await call.gateway.store.job(call.tenant, call.params["id"])
+    if job is None:
+        raise Problem("not_found")
+    return answer(_kept(job))
+
+
+async def run(call: Call) -> Response:
+    body = call.read(RunBody) if call.body else RunBody()
+    gateway = call.gateway
+    done = await run_plan(
+        gateway.store,
+        call.tenant,
+        call.params["id"],
+        actor=call.actor,
+        now=gateway.now(),
+        note=views.checked_note(body.note),
+        rate=body.rate,
+        digest=body.digest,
+    )
+    match done:
+        case Changed(count=count, names=names):
+            errors = [{"id": name} for name in names]
+            raise Problem("plan_changed", f"{count} changed since: review", errors=errors)
+        case NotRun(code="not_found"):
+            raise Problem("not_found")
+        case NotRun(code=code, detail=detail):
+            codes = {"expired": "plan_expired", "digest_differs": "plan_changed", "note_required": "note_required"}
+            raise Problem(codes.get(code, "invalid_body"), detail)
+        case Job():
+            gateway.jobs.wake()
+            return answer(job_view(done), 202, headers=[("location", f"/api/v1/jobs/{done.job_id}")])
+
+
+def plan_view(plan: Plan) -> views.View:
+    return {
+        **_kept(plan.job),
+        "by_key": [{"endpoint": at, "key": key, "members": many} for at, key, many in plan.by_key],
+        "releases": [
+            {
+                "endpoint": one.endpoint_id,
+                "key": one.key,
+                "skips": one.skipped,
+                "sees": one.sees,
+                "released": [{"seq": seq, "event": event, "type": type_} for seq, event, type_ in one.released],
+                "more": one.more,
+            }
+            for one in plan.releases
+        ],
+        "warnings": list(plan.warnings),
+    }
+
+
+def _kept(job: Job) -> views.View:
+    return {
+        "id": job.id,
+        "op": job.op,
+        "state": job.state,
+        "job": job.job_id,
+        "digest": job.digest,
+        "created_at": rfc3339(job.created_at),
+        "expires_at": rfc3339(job.expires_at),
+        "filter": dict(job.asked),
+        "counts": {"members": job.members, "keys": job.keys, "refused": job.refused_count},
+        "refused": [{"id": id, "why": why} for id, why in job.refused],
+    }
+
+
+def _ids(ids: list[str]) -> list[str]:
+    if not 1 <= len(ids) <= IDS_MAX:
+        raise Problem("invalid_body", f"ids must be 1 to {IDS_MAX}, got {len(ids)}; use a filter for more")
+    return list(dict.fromkeys(ids))
+
+
+def _wanted(asked: PlanFilter, now: Instant) -> Wanted:
+    state = wanted_state(asked.state)
+    if state is None:
+        raise Problem("invalid_body", f"state must be dead, delivered or skipped, got {str(asked.state)[:40]!r}")
+    reason = asked.reason
+    if asked.http is not None:
+        if reason is not None or not _HTTP.match(asked.http):
+            raise Problem("invalid_body", "http must be a status such as 422 or 5xx, without reason beside it")
+        reason = asked.http.replace("x", "?")
+    return Wanted(
+        state=state,
+        endpoint_id=asked.endpoint,
+        key=asked.key,
+        type=asked.type,
+        reason=reason,
+        after=_instant(asked.after, "after", now),
+        before=_instant(asked.before, "before", now),
+    )
+
+
+def _asked(asked: PlanFilter) -> dict[str, str]:
+    return {name: value for name in asked.__struct_fields__ if (value := getattr(asked, name)) is not None}
+
+
+def _instant(text: str | None, name: str, now: Instant) -> Instant | None:
+    if text is None:
+        return None
+    if ago := _AGO.match(text):
+        return Instant(now - int(ago[1]) * _UNITS_MS[ago[2]])
+    try:
+        at = msgspec.convert(text, datetime)
+        if at.tzinfo is None:
+            raise ValueError
+        return Instant(int(at.timestamp() * 1000))
+    except (msgspec.ValidationError, ValueError, OverflowError):
+        raise Problem("invalid_body", f"{name} must be a time such as 2026-03-01T12:00:00Z or -2h") from None
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/api/v1/plans",
+        run=create,
+        status=201,
+        takes=PlanBody,
+        summary="What a bulk replay or skip would do; nothing is changed. Valid for five minutes.",
+        tag="plans",
+    ),
+    Route(method="GET", path="/api/v1/plans/{id}", run=show, summary="A plan as it was kept.", tag="plans"),
+    Route(
+        method="POST",
+        path="/api/v1/plans/{id}/run",
+        run=run,
+        status=202,
+        takes=RunBody,
+        summary="Do exactly that, as a job; 409 when a member changed since. Running it twice runs it once.",
+        tag="plans",
+    ),
+)

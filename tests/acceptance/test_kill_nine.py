@@ -1,0 +1,110 @@
+"""`kill -9` of the server at random moments: nothing that was accepted is lost, and each key keeps its order."""
+
+import http.client
+import json
+import random
+import threading
+import urllib.error
+from collections import defaultdict
+from collections.abc import Callable
+
+from tests.acceptance.conftest import Client
+from tests.support.processes import Child, until
+from tests.support.receiver import Answer, Request, Sink
+
+KILLS = 5
+KEYS = [f"key:{number}" for number in range(6)]
+SEED = 20260301
+
+
+def test_nothing_accepted_is_lost_and_order_holds_through_kill_nine(
+    serve: Callable[..., tuple[Child, Client]], sink: Sink
+):
+    chance = random.Random(SEED)
+    # A receiver with bad moments of its own, so that deaths find attempts in flight, failed and waiting.
+    sink.react = lambda _: Answer(
+        status=chance.choice([200, 200, 200, 200, 503]), after_s=chance.choice([0, 0, 0.01, 0.05])
+    )
+    child, client = serve()
+    client.call("POST", "/api/v1/endpoints", {"url": sink.url(), "backoff_ms": 20, "backoff_cap_ms": 100})
+    publisher = Publisher(client)
+    threads = [threading.Thread(target=publisher.run, args=(key,), name=key) for key in KEYS]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(KILLS):
+            so_far = len(publisher.accepted)
+            more = chance.randrange(5, 60)
+            until(lambda least=so_far + more: len(publisher.accepted) >= least, what="more events to be accepted")
+            child.kill()
+            child, client = serve()
+    finally:
+        publisher.stopping.set()
+        for thread in threads:
+            thread.join()
+
+    accepted = publisher.accepted
+    until(lambda: arrived(sink) >= set(accepted), what="every accepted event to arrive", within_s=30)
+
+    def settled() -> bool:
+        ledger = client.get("/api/v1/overview")["ledger"]
+        return bool(ledger["accepted"] == ledger["delivered"])
+
+    until(settled, what="every delivery to be acked")
+
+    assert len(accepted) > 5 * KILLS
+    check_order(sink.requests, accepted)
+    assert client.get("/api/v1/overview")["ledger"]["delivered"] == len(accepted)
+    assert child.stop() == 0
+
+
+class Publisher:
+    """Publishes to each key one event after the other, and repeats what it has no answer for, under the same id."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.accepted: dict[str, tuple[str, int]] = {}
+        self.stopping = threading.Event()
+
+    def run(self, key: str) -> None:
+        number = 0
+        while not self.stopping.is_set():
+            number += 1
+            event_id = f"{key.replace(':', '-')}-{number}"
+            answer = self._until_known(event_id, key, number)
+            self.accepted[event_id] = (key, answer["lanes"][0]["seq"])
+
+    def _until_known(self, event_id: str, key: str, number: int) -> dict:  # type: ignore[type-arg]
+        while True:
+            try:
+                return self._client.publish("tick", key, {"number": number}, id=event_id)
+            except (urllib.error.URLError, OSError, http.client.HTTPException):
+                self.stopping.wait(0.02)  # unknown: repeating it can never count twice
+
+
+def arrived(sink: Sink) -> set[str]:
+    return {request.headers["webhook-id"] for request in sink.requests}
+
+
+def check_order(requests: list[Request], accepted: dict[str, tuple[str, int]]) -> None:
+    """Per key: seqs without a gap, first seen in order, each after its predecessor was answered; copies are equal."""
+    by_key: dict[str, list[Request]] = defaultdict(list)
+    for request in requests:
+        by_key[request.headers["x-key"]].append(request)
+    for key, mine in by_key.items():
+        first_seen: dict[int, Request] = {}
+        for request in mine:
+            seq = int(request.headers["x-seq"])
+            if seq not in first_seen:
+                assert seq == len(first_seen) + 1, f"{key}: {seq} arrived before {len(first_seen) + 1}"
+                first_seen[seq] = request
+            first = first_seen[seq]
+            assert (request.headers["webhook-id"], request.body) == (first.headers["webhook-id"], first.body)
+            assert json.loads(request.body)["seq"] == seq
+        numbers = [json.loads(first_seen[seq].body)["data"]["number"] for seq in sorted(first_seen)]
+        assert numbers == list(range(1, len(numbers) + 1)), f"{key} was not published in order"
+    for event_id, (key, seq) in accepted.items():
+        assert any(
+            request.headers["webhook-id"] == event_id and int(request.headers["x-seq"]) == seq
+            for request in by_key[key]
+        )

@@ -1,0 +1,173 @@
+"""The receiver's decisions, alone: properties that hold for every input."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hooklane.core.admission.breaker import Breaker, BreakerPolicy, BreakerState
+from hooklane.core.admission.copies import Copy, is_too_old, judge_copy
+from hooklane.core.admission.failures import Hopeless, RetryPolicy, Transient, judge_failure
+from hooklane.core.admission.freshness import microseconds, pick, rank, tie
+from hooklane.core.admission.retention import STILL_MS, beat, cutoff
+from hooklane.core.admission.turns import Turn, whose_turn
+from hooklane.model.clock import Instant
+from hooklane.model.inbox import Heartbeat
+from hooklane.model.message import Status
+
+NOW = Instant(1_800_000_000_000)
+DAY_MS = 86_400_000
+seqs = st.integers(0, 50)
+rolls = st.floats(0, 1, exclude_max=True)
+
+
+@given(seqs, seqs, seqs)
+def test_a_message_is_ready_only_when_it_is_new_and_its_predecessor_is_applied(seq: int, back: int, done: int) -> None:
+    prev_seq = max(0, seq - 1 - back)
+    turn = whose_turn(seq=seq, prev_seq=prev_seq, applied=done)
+    assert (turn is Turn.PAST) == (seq <= done)
+    assert (turn is Turn.READY) == (prev_seq <= done < seq)
+
+
+@given(st.permutations(list(range(1, 8))))
+def test_taken_by_turns_every_order_of_arrival_applies_in_sequence(arrivals: list[int]) -> None:
+    applied: list[int] = []
+    waiting: list[int] = []
+    for arrival in arrivals:
+        waiting.append(arrival)
+        for _ in range(len(waiting)):
+            done = applied[-1] if applied else 0
+            ready = [seq for seq in waiting if whose_turn(seq=seq, prev_seq=seq - 1, applied=done) is Turn.READY]
+            applied += ready
+            waiting = [seq for seq in waiting if seq not in ready]
+    assert applied == list(range(1, 8))
+
+
+@given(st.integers(1, 50), rolls, st.integers(0, 10 * DAY_MS))
+def test_a_failure_is_retried_within_the_policy_or_dies(attempts: int, roll: float, age_ms: int) -> None:
+    policy = RetryPolicy()
+    sentence = judge_failure(
+        Transient(), attempts=attempts, received_at=Instant(NOW - age_ms), now=NOW, policy=policy, roll=roll
+    )
+    if sentence.status is Status.FAILED:
+        assert attempts < policy.attempts_max
+        assert 0 < sentence.due_at - NOW <= policy.backoff_cap_ms
+        assert sentence.due_at - (NOW - age_ms) <= policy.age_ms_max
+    else:
+        assert attempts >= policy.attempts_max or age_ms + policy.backoff_cap_ms > policy.age_ms_max
+
+
+@given(st.integers(1, 7), rolls)
+def test_full_jitter_spreads_over_the_whole_step(attempts: int, roll: float) -> None:
+    sentence = judge_failure(Transient(), attempts=attempts, received_at=NOW, now=NOW, policy=RetryPolicy(), roll=roll)
+    step = min(3_600_000, 5_000 * 2 ** (attempts - 1))
+    assert max(500, int(step * roll)) == sentence.due_at - NOW
+
+
+def test_what_cannot_get_better_dies_at_once_and_a_wish_is_kept() -> None:
+    options = {"attempts": 1, "received_at": NOW, "now": NOW, "policy": RetryPolicy(), "roll": 0.5}
+    assert judge_failure(Hopeless("poison"), **options).status is Status.DEAD  # type: ignore[arg-type]
+    assert judge_failure(Transient(90_000), **options).due_at == NOW + 90_000  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [{"attempts_max": 0}, {"backoff_ms": 0}, {"age_ms_max": 0}, {"backoff_cap_ms": 1}])
+def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong)).removesuffix("_cap_ms")):
+        RetryPolicy(**wrong)
+
+
+def test_fingerprints_decide_between_a_copy_and_a_conflict() -> None:
+    assert judge_copy(first=b"a", second=b"a") is Copy.DUPLICATE
+    assert judge_copy(first=b"a", second=b"b") is Copy.CONFLICT
+    assert judge_copy(first=b"", second=b"b") is Copy.DUPLICATE
+
+
+def test_only_a_known_time_can_be_too_old() -> None:
+    assert is_too_old(Instant(0), now=NOW, age_ms_max=1)
+    assert not is_too_old(None, now=NOW, age_ms_max=1)
+    assert not is_too_old(Instant(0), now=NOW, age_ms_max=None)
+
+
+@given(st.datetimes(datetime(1971, 1, 1), datetime(2200, 1, 1)), st.integers(-14, 14))  # noqa: DTZ001
+def test_one_instant_has_one_number_however_it_is_written(naive: datetime, hours: int) -> None:
+    at = naive.replace(tzinfo=UTC)
+    elsewhere = at.astimezone(timezone(timedelta(hours=hours)))
+    expected = microseconds(at)
+    assert expected == microseconds(at.isoformat()) == microseconds(elsewhere.isoformat()) == microseconds(elsewhere)
+    assert expected == microseconds(at.isoformat().replace("+00:00", "Z"))
+    seconds = expected // 1_000_000
+    assert seconds * 1_000_000 == microseconds(seconds) == microseconds(str(seconds))
+    if seconds >= 100_000_000:  # smaller ones are seconds; nobody sends milliseconds of 1970
+        assert seconds * 1_000_000 == microseconds(seconds * 1000) == microseconds(seconds * 1_000_000)
+
+
+@given(st.lists(st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1)), min_size=2, max_size=2))  # noqa: DTZ001
+def test_times_compare_as_times(pair: list[datetime]) -> None:
+    first, second = (each.replace(tzinfo=UTC) for each in pair)
+    assert (first < second) == (microseconds(first.isoformat()) < microseconds(second.isoformat()))
+
+
+@pytest.mark.parametrize("wrong", [None, True, "", "yesterday", [], float("nan"), "9" * 30, datetime(2026, 1, 1)])  # noqa: DTZ001
+def test_what_is_no_time_is_refused(wrong: object) -> None:
+    with pytest.raises(ValueError):
+        microseconds(wrong)
+
+
+@given(st.integers(-(2**62), 2**62), st.integers(-(2**62), 2**62))
+def test_versions_compare_as_numbers_inside_a_tie(first: int, second: int) -> None:
+    ties = [tie(version=each, type="t", ranks=(), event_id="e") for each in (first, second)]
+    assert (first < second) == (ties[0] < ties[1])
+
+
+def test_types_rank_in_the_order_of_a_life() -> None:
+    ranks = ("*created*", "*updated*", "*deleted*")
+    assert [rank(f"order.{word}", ranks) for word in ("created", "updated", "deleted", "seen")] == [1, 2, 3, 0]
+
+
+def test_values_are_picked_by_path_and_missing_ones_are_none() -> None:
+    document = {"a": [{"b": 1}], "c": {"d": None}}
+    assert 1 == pick(document, "a.0.b") == pick(document, "a[0].b") == pick(document, lambda each: each["a"][0]["b"])
+    assert [pick(document, path) for path in ("a.1.b", "c.d.e", "x", "a.b")] == [None] * 4
+    assert pick(None, "a") is None
+
+
+@given(st.lists(st.tuples(st.integers(1, 5 * DAY_MS), st.booleans()), max_size=20))
+def test_a_cutoff_never_reaches_what_lived_less_than_the_retention(steps: list[tuple[int, bool]]) -> None:
+    """Rows live through the retention in time during which the inbox was up; downtime does not count."""
+    retention_ms = 7 * DAY_MS
+    now, heart = NOW, Heartbeat(NOW)
+    alive_ms = 0
+    for step_ms, lies_still in steps:
+        if lies_still:
+            now = Instant(now + STILL_MS + step_ms)
+        else:
+            now = Instant(now + step_ms)
+            heart = Heartbeat(now, heart.down_ms, heart.down_until)  # beaten all the while
+            alive_ms += step_ms
+        heart = beat(heart, now, retention_ms=retention_ms)
+        if alive_ms < retention_ms:
+            limit = cutoff(heart, now, retention_ms=retention_ms, settle_ms=3_600_000)
+            assert limit is None or limit < NOW
+
+
+def test_a_breaker_opens_by_rate_with_a_minimum_and_forgets_what_is_long_ago() -> None:
+    breaker = Breaker(BreakerPolicy(window_ms=1_000, calls_min=4, failure_rate=0.5))
+    for at, ok in enumerate([False, False, False]):
+        breaker.record(ok, Instant(at))
+    assert breaker.state is BreakerState.CLOSED, "too few to say"
+    for at in range(2_000, 2_006):
+        breaker.record(True, Instant(at))
+    breaker.record(False, Instant(2_007))
+    assert breaker.state is BreakerState.CLOSED, "the old failures are out of the window"
+    for at in range(2_010, 2_015):
+        breaker.record(False, Instant(at))
+    assert breaker.state is BreakerState.OPEN
+
+
+@pytest.mark.parametrize("wrong", [{"failure_rate": 0.0}, {"failure_rate": 1.1}, {"probes": 0}, {"calls_min": 0}])
+def test_a_breaker_policy_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError):
+        BreakerPolicy(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,51 @@
+"""Each planted bug is noticed within a few seeds, or the simulator proves nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from hooklane.testing.sim import simulate
+from hooklane.testing.sim.mutants import MUTANTS
+
+SEEDS = range(1, 31)
+NOTICED_BY: dict[str, set[int]] = {
+    "no_fence": {8},
+    "zombie_acks_accepted": {8},
+    "epoch_not_bumped": {9},
+    "repeated_publish_stamps_twice": {17},
+    "ack_before_durable": {4},
+    "dead_letter_advances_the_key": {4},
+    "backoff_ignored": {16},
+    "two_in_flight": {10},
+    "growth_unblocks": {12},
+    "timeout_counted_as_delivered": {6},
+    "client_error_counted_as_delivered": {6},
+    "every_death_is_skipped": {18},
+    "skip_without_record": {18},
+    "attempts_never_end": {13},
+    "attempts_reset_on_takeover": {13},
+    "next_at_lost_on_takeover": {16},
+    "handover_in_flight": {14},
+    "failed_commit_counted_as_no": {14},
+    "body_changes_with_the_attempt": {17},
+    "lost_acquire_is_forgotten": {19},
+    "mark_after_load": {19},
+}
+"""Where one promise in particular must be the one that is broken."""
+
+
+@pytest.mark.parametrize("bug", MUTANTS)
+def test_the_simulator_notices(bug: str) -> None:
+    for seed in SEEDS:
+        violations = simulate(seed, events=500, keys=40, mutant=bug).violations
+        if violations:
+            break
+    else:
+        pytest.fail(f"{bug} went unnoticed in {len(SEEDS)} seeds")
+
+    assert violations[0].number in NOTICED_BY.get(bug, {violations[0].number}), violations[0]
+
+
+def test_there_are_at_least_twelve_planted_bugs() -> None:
+    assert len(MUTANTS) >= 12
+    assert set(NOTICED_BY) <= set(MUTANTS)
