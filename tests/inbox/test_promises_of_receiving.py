@@ -410,6 +410,32 @@ def test_what_is_old_is_pruned_and_what_is_owed_never(world: World) -> None:
     assert [row.message.event_id for row in inbox.rows()] == ["evt_2", "evt_3"]
 
 
+def test_a_process_without_the_handlers_can_replay_skip_and_prune(world: World) -> None:
+    """As the command line does."""
+    inbox = world.inbox()
+
+    @own_source(inbox).on("*")
+    def fail(event: Any, tx: Any) -> None:
+        if event.seq == 1 and event.attempt == 1:
+            raise Reject("no")
+        world.effect(event, tx)
+
+    for seq in (1, 2):
+        inbox.receive(signed(f"a_{seq}", key="a", seq=seq))
+        inbox.receive(signed(f"b_{seq}", key="b", seq=seq))
+    inbox.run_once()
+    desk = world.inbox()
+    assert desk.skip(event_id="a_1", note="known") == 1
+    assert desk.skip(event_id="b_1", note="known") == 1
+    inbox.run_once()
+    assert sorted(world.effects()) == ["a_2", "b_2"]
+    assert desk.replay(event_id="a_2") == 1
+    inbox.run_once()
+    assert statuses(inbox, event_id="a_2") == ["stale"], "an applied seq is not applied again"
+    beat_through(desk, world.clock, days=31)
+    assert desk.prune().rows == 4
+
+
 def test_nothing_is_pruned_right_after_a_long_downtime_and_the_downtime_does_not_count(world: World) -> None:
     inbox = world.inbox()
     own_source(inbox).on("order.*")(world.effect)

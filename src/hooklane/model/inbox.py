@@ -88,6 +88,8 @@ class Handling:
     """When it may be claimed (again): the retry time of a failed one, the end of the lease of one in progress."""
     fence: int = 0
     key: str | None = None
+    seq: int | None = None
+    prev_seq: int | None = None
     error: str | None = None
     traceback: str | None = None
     settled_at: Instant | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hooklane.core.admission.breaker import BreakerState
 from hooklane.core.admission.retention import RETENTION_MS
+from hooklane.core.verify import Dedup
 from hooklane.errors import StoreError, UsageError
 from hooklane.model.clock import START, Instant
 from hooklane.model.inbox import Count, Heartbeat, Row, RowId, Search
@@ -19,7 +20,7 @@ from hooklane.receiver.event import Event
 from hooklane.receiver.flows.keep import Shadow, close_gap, heartbeat, prune_before, reopen, shadow, skip
 from hooklane.receiver.order import InSequence
 from hooklane.receiver.runner import Plan, Run
-from hooklane.receiver.source import Handler, Source
+from hooklane.receiver.source import Handler, Rules
 from hooklane.telemetry.events import GapClosed, Pruned
 
 if TYPE_CHECKING:
@@ -89,8 +90,9 @@ class Keeper:
         seen: Heartbeat = yield Run(heartbeat(inbox.context, self._retention_ms()))
         now = inbox.clock()
         removed: Counter[str] = Counter()
-        for source in inbox.sources.values():
-            rules, name = source.rules, source.name
+        kept: list[tuple[str | None, Rules]] = [(source.name, source.rules) for source in inbox.sources.values()]
+        # Without sources, as on the command line, the defaults are meant for all that is there.
+        for name, rules in kept or [(None, Rules(dedup=Dedup.EVENT_ID))]:
 
             def up_to(kept_ms: int) -> Instant | None:
                 return prune_before(seen, now, retention_ms=kept_ms, settle_ms=SETTLE_MS)
@@ -188,8 +190,7 @@ class Keeper:
         pages = _Pages(self._inbox, search)
         row = yield from pages.next()
         while row is not None:
-            source = self._source(row)
-            reopened += yield Run(reopen(self._inbox.context, row, list(source.handlers.values()), handler))
+            reopened += yield Run(reopen(self._inbox.context, row, self._handlers_of(row), handler))
             row = yield from pages.next()
         self._inbox.arrived.set()
         return reopened
@@ -205,7 +206,7 @@ class Keeper:
         pages = _Pages(self._inbox, search)
         row = yield from pages.next()
         while row is not None:
-            for each in self._source(row).handlers.values():
+            for each in self._handlers_of(row):
                 if each.wants(row.message.type) and handler in (None, each.name) and not row.purged:
                     flow = shadow(self._inbox.context, row, each, self._event(row, each))
                     shadows.append((yield Run(flow, each.is_async)))
@@ -218,20 +219,17 @@ class Keeper:
         pages = _Pages(self._inbox, search)
         row = yield from pages.next()
         while row is not None:
-            handlers = self._source(row).handlers
             for handling in row.handlings:
                 if handler in (None, handling.handler):
-                    flow = skip(self._inbox.context, row, handling, handlers.get(handling.handler), note)
-                    skipped += yield Run(flow)
+                    skipped += yield Run(skip(self._inbox.context, row, handling, note))
             row = yield from pages.next()
         self._inbox.arrived.set()
         return skipped
 
-    def _source(self, row: Row) -> Source:
+    def _handlers_of(self, row: Row) -> list[Handler]:
+        """The handlers of the row's source; none in a process that does not have them, such as the command line."""
         source = self._inbox.sources.get(row.message.source)
-        if source is None:
-            raise UsageError(f"row {row.id} is of the source {row.message.source!r}, which this inbox does not have")
-        return source
+        return [] if source is None else list(source.handlers.values())
 
     def _event(self, row: Row, handler: Handler) -> Event:
         return Event(
@@ -241,7 +239,7 @@ class Keeper:
             handler=handler.name,
             variant=row.variant,
             headers=row.headers,
-            data_path=self._source(row).profile.data,
+            data_path=self._inbox.sources[handler.source].profile.data,
             can_send=self._inbox.can_send,
         )
 

@@ -9,13 +9,13 @@ from hooklane.core.admission.retention import beat, cutoff
 from hooklane.core.admission.turns import OnGap
 from hooklane.errors import UsageError
 from hooklane.model.clock import Instant
-from hooklane.model.inbox import Gap, Handling, Heartbeat, NewHandling, Row, RowId
+from hooklane.model.inbox import Gap, Handling, Heartbeat, NewHandling, Row, RowId, Track
 from hooklane.model.message import Status
 from hooklane.receiver.drive import Begin, Handle, Rollback, transaction
 from hooklane.receiver.event import Event
 from hooklane.receiver.failure import text_of
 from hooklane.receiver.flows.context import Context
-from hooklane.receiver.flows.order import document_of, resync, track_of
+from hooklane.receiver.flows.order import resync
 from hooklane.receiver.order import InSequence
 from hooklane.receiver.source import Handler
 from hooklane.store.inbox import Flow
@@ -42,12 +42,12 @@ def reopen(context: Context, row: Row, handlers: Sequence[Handler], only: str | 
 def _reopen(context: Context, row: Row, handlers: Sequence[Handler], only: str | None) -> Flow[int]:
     now = context.clock()
     reopened = 0
+    there = {each.handler for each in row.handlings}
+    for name in sorted(there):
+        if only in (None, name):
+            reopened += yield from context.store.reopen(row.id, name, now=now)
     for handler in handlers:
-        if only not in (None, handler.name):
-            continue
-        if any(each.handler == handler.name for each in row.handlings):
-            reopened += yield from context.store.reopen(row.id, handler.name, now=now)
-        elif handler.wants(row.message.type):
+        if handler.name not in there and only in (None, handler.name) and handler.wants(row.message.type):
             yield from context.store.attach(row.id, NewHandling(handler=handler.name, due_at=now))
             reopened += 1
     return reopened
@@ -66,21 +66,18 @@ def shadow(context: Context, row: Row, handler: Handler, event: Event) -> Flow[S
     return Shadow(row.id, row.message.event_id, handler.name, error, len(event.sent))
 
 
-def skip(context: Context, row: Row, handling: Handling, handler: Handler | None, note: str) -> Flow[bool]:
+def skip(context: Context, row: Row, handling: Handling, note: str) -> Flow[bool]:
     """Give a handling up by hand; a key that waited behind it moves on."""
-    return (yield from transaction(_skip(context, row, handling, handler, note)))
+    return (yield from transaction(_skip(context, row, handling, note)))
 
 
-def _skip(context: Context, row: Row, handling: Handling, handler: Handler | None, note: str) -> Flow[bool]:
+def _skip(context: Context, row: Row, handling: Handling, note: str) -> Flow[bool]:
     now = context.clock()
     done = yield from context.store.settle(row.id, handling.handler, Status.IGNORED, f"skipped: {note}", now)
-    if done and handler is not None and isinstance(handler.order, InSequence):
-        place = handler.order.place(row.message, lambda: document_of(row.message))
-        if place is not None:
-            key, seq, prev_seq = place
-            track = track_of(row.message, handler, key)
-            if (yield from context.store.advance(track, prev_seq=prev_seq, seq=seq)):
-                yield from context.store.release(track, seq, now)
+    if done and handling.key is not None and handling.seq is not None and handling.prev_seq is not None:
+        track = Track(row.message.source, row.message.tenant, handling.handler, handling.key)
+        if (yield from context.store.advance(track, prev_seq=handling.prev_seq, seq=handling.seq)):
+            yield from context.store.release(track, handling.seq, now)
     return done
 
 

@@ -132,7 +132,7 @@ def known_of(lines: Sequence[Line]) -> Known | None:
 
 
 def handling_of(line: Line) -> Handling:
-    handler, status, attempts, due_at, fence, key, error, traceback, settled_at = line
+    handler, status, attempts, due_at, fence, key, seq, prev_seq, error, traceback, settled_at = line
     return Handling(
         handler=handler,
         status=Status(status),
@@ -140,6 +140,8 @@ def handling_of(line: Line) -> Handling:
         due_at=Instant(due_at),
         fence=fence,
         key=key,
+        seq=seq,
+        prev_seq=prev_seq,
         error=error,
         traceback=traceback,
         settled_at=None if settled_at is None else Instant(settled_at),

@@ -132,6 +132,8 @@ class Memory:
                 due_at=entry.due_at,
                 fence=entry.fence,
                 key=entry.new.key,
+                seq=entry.new.seq,
+                prev_seq=entry.new.prev_seq,
                 error=entry.error,
                 traceback=entry.traceback,
                 settled_at=entry.settled_at,

@@ -324,7 +324,7 @@ ORDER BY r.id LIMIT :limit::bigint;
 
 -- name: handlings
 -- All handlings of some rows.
-SELECT row_id, handler, status, attempts, due_at, fence, key, error, traceback, settled_at
+SELECT row_id, handler, status, attempts, due_at, fence, key, seq, prev_seq, error, traceback, settled_at
 FROM hooklane.inbox_handling
 WHERE row_id IN (SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb)) ORDER BY row_id, handler;
 

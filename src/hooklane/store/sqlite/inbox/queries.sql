@@ -258,7 +258,7 @@ ORDER BY r.id LIMIT :limit;
 
 -- name: handlings
 -- All handlings of some rows.
-SELECT row_id, handler, status, attempts, due_at, fence, key, error, traceback, settled_at
+SELECT row_id, handler, status, attempts, due_at, fence, key, seq, prev_seq, error, traceback, settled_at
 FROM hooklane_inbox_handling WHERE row_id IN (SELECT value FROM json_each(:ids)) ORDER BY row_id, handler;
 
 -- name: counts
