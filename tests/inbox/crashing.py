@@ -26,6 +26,11 @@ def die(point: str) -> None:
 
 
 def effect(event: Event, tx: Any) -> None:
+    if URL.startswith(("redis:", "dynamodb:")):
+        from tests.stores.worlds import write_effect
+
+        write_effect(URL, event, tx)
+        return
     mark = "?" if URL.startswith("sqlite") else "%s"
     tx.execute(f"INSERT INTO effects (event_id) VALUES ({mark})", (event.id,))
 

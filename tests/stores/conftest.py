@@ -1,80 +1,18 @@
-"""Worlds on Redis and DynamoDB: the receiver's promises run on them as they do on the SQL stores.
-
-On Redis the effects are in a database of the application's own, here a list in Redis, which the inbox cannot join.
-"""
+"""Fixtures of the stores without interactive transactions: the receiver's promises run on them as on the SQL stores."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from itertools import count
-from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-import redis
 from tests.inbox.conftest import World
+from tests.stores.worlds import DynamoWorld, RedisWorld
 from tests.support.dynamodb import DynamoDB
 from tests.support.shared import shared
 
-from hooklane.receiver import Event
 from hooklane.store.dynamodb.store import by_url
-
-
-class RedisWorld(World):
-    name = "redis"
-
-    def __init__(self, url: str) -> None:
-        super().__init__()
-        self.url = url
-        self.client = redis.Redis.from_url(url)
-
-    def where(self) -> Any:
-        return self.url
-
-    def effect(self, event: Event, tx: Any) -> None:
-        self.client.rpush("effects", event.id)
-
-    def effects(self) -> list[str]:
-        return [each.decode() for each in self.client.lrange("effects", 0, -1)]
-
-    def close(self) -> None:
-        super().close()
-        self.client.close()
-
-
-class DynamoWorld(World):
-    """The effects are one list in an item of the application's own table, appended in the handler's transaction."""
-
-    name = "dynamodb"
-
-    def __init__(self, url: str) -> None:
-        super().__init__()
-        self.url = url
-        self.table = f"effects-{urlsplit(url).netloc}"
-        self.client = by_url(url)._table.client()
-        self.client.create_table(
-            TableName=self.table,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-        )
-
-    def where(self) -> Any:
-        return self.url
-
-    def effect(self, event: Event, tx: Any) -> None:
-        append = "SET ids = list_append(if_not_exists(ids, :none), :one)"
-        tx.update(self.table, {"id": "all"}, append, values={"none": [], "one": [event.id]})
-
-    def effects(self) -> list[str]:
-        found = self.client.get_item(TableName=self.table, Key={"id": {"S": "all"}}, ConsistentRead=True)
-        return [each["S"] for each in found.get("Item", {}).get("ids", {"L": []})["L"]]
-
-    def close(self) -> None:
-        super().close()
-        self.client.delete_table(TableName=self.table)
-        self.client.close()
 
 
 def make_world(name: str, request: pytest.FixtureRequest) -> World:
@@ -111,6 +49,11 @@ NEEDS_ATOMIC = {
     "test_a_failing_handler_is_retried_with_growing_full_jitter_and_dies_with_its_story",
     "test_a_shadow_replay_runs_new_code_and_leaves_no_trace",
     "test_a_block_that_raises_undoes_its_claim",
+    "test_a_state_is_applied_by_every_handler_and_after_a_failure_too",
+    "test_killed_at_any_point_and_delivered_again_there_is_one_effect",
+    "test_a_zombies_work_is_rolled_back",
+    "test_a_message_that_kills_its_workers_ends_as_a_dead_letter",
+    "test_a_commit_that_fails_is_answered_503_and_leaves_nothing",
 }
 
 
@@ -118,9 +61,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     stores = ["redis", "dynamodb"]
     if metafunc.function.__name__ in NEEDS_ATOMIC:
         stores.remove("redis")
-    for name in ("world", "sql_world"):
-        if name in metafunc.fixturenames:
-            metafunc.parametrize(name, stores, indirect=True)
+    if "world" in metafunc.fixturenames:
+        metafunc.parametrize("world", stores, indirect=True)
 
 
 @pytest.fixture
@@ -132,8 +74,12 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 
 @pytest.fixture
-def sql_world(request: pytest.FixtureRequest) -> Iterator[World]:
-    """For tests that are written for stores which an application shares with us."""
-    world = make_world(request.param, request)
-    yield world
-    world.close()
+def sql_world(world: World) -> World:
+    """For tests that need a store which an application can share with us, or another process."""
+    return world
+
+
+@pytest.fixture
+def postgres_world(world: World) -> World:
+    """For tests that need a store with many writers."""
+    return world

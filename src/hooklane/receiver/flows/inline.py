@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hooklane.core.admission.copies import Copy, judge_copy
 from hooklane.core.admission.turns import Turn, whose_turn

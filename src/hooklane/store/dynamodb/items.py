@@ -200,6 +200,8 @@ def handling_of(item: Item) -> Handling:
         due_at=Instant(item["hd"]),
         fence=item["hf"],
         key=item.get("hk"),
+        seq=item.get("hq"),
+        prev_seq=item.get("hp"),
         error=item.get("he"),
         traceback=item.get("hb"),
         settled_at=item.get("ht"),

@@ -199,7 +199,7 @@ class Keeping:
 
     def _all_rows(self) -> Flow[list[list[Item]]]:
         """Every row of the table as its items, without payloads: a scan, for people and for pruning by hand."""
-        fields = "pk, sk, id, src, t, m, st, c, n, pb, hh, hs, hf, ha, hd, hk, he, hb, ht"
+        fields = "pk, sk, id, src, t, m, st, c, n, pb, hh, hs, hf, ha, hd, hk, hq, hp, he, hb, ht"
         values = {":r": typed("r#"), ":b": typed("b#")}
         found = yield from self._scan("begins_with(pk, :r) AND NOT begins_with(sk, :b)", values, fields)
         rows: dict[str, list[Item]] = {}

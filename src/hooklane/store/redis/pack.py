@@ -145,6 +145,8 @@ def handling_of(handler: str, packed: bytes) -> Handling:
         due_at=Instant(line[3]),
         fence=line[1],
         key=line[5] or None,
+        seq=None if line[6] is False else int(line[6]),
+        prev_seq=None if line[7] is False else int(line[7]),
         error=_or_none(line[8]),
         traceback=_or_none(line[9]),
         settled_at=Instant(line[10]) if line[10] is not False else None,
