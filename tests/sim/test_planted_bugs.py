@@ -7,7 +7,7 @@ import pytest
 from hooklane.testing.sim import simulate
 from hooklane.testing.sim.mutants import MUTANTS
 
-SEEDS = range(1, 31)
+SEEDS = range(1, 41)
 NOTICED_BY: dict[str, set[int]] = {
     "no_fence": {8},
     "zombie_acks_accepted": {8},
@@ -37,7 +37,7 @@ NOTICED_BY: dict[str, set[int]] = {
 @pytest.mark.parametrize("bug", MUTANTS)
 def test_the_simulator_notices(bug: str) -> None:
     for seed in SEEDS:
-        violations = simulate(seed, events=500, keys=40, mutant=bug).violations
+        violations = simulate(seed, events=500, mutant=bug).violations
         if violations:
             break
     else:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from hooklane.model.attempt import DELIVERED, Dead, Gone, Outcome, Retry
 from hooklane.model.clock import Instant
-from hooklane.model.exchange import Answer, NoAnswer, Result
+from hooklane.model.exchange import Answer, Failure, NoAnswer, Result
 
 JITTER = 0.25
 HINT_MS_MAX = 24 * 3_600_000
 
-_SECONDS = re.compile(r"[0-9]{1,15}\Z")
+HINT_CHARS_MAX = 64
+
+_DIGITS = re.compile(r"[0-9]+\Z")
+_WHOLE = re.compile(r"[0-9]{1,15}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,11 @@ class RetryPolicy:
         # Beyond 2**40 the cap rules anyway; the bound keeps a hostile setting from building huge numbers.
         base = min(self.backoff_cap_ms, self.backoff_ms << min(attempt - 1, 40))
         return int(base * (1.0 + JITTER * roll))
+
+
+def never_happened(result: Result) -> bool:
+    """Whether the attempt was given up by ourselves before anything was sent: then it was none, and counts as none."""
+    return isinstance(result, NoAnswer) and result.failure is Failure.ABORTED and not result.sent
 
 
 def judge(
@@ -77,13 +86,18 @@ def _wait_ms(delay_ms: int, hint: str | None, now: Instant) -> int:
 def hint_ms(retry_after: str, now: Instant) -> int | None:
     """How long a `Retry-After` asks to wait, in seconds or as a date; None for nonsense."""
     text = retry_after.strip()
-    if _SECONDS.match(text):
-        return int(text) * 1000
+    if len(text) > HINT_CHARS_MAX:
+        return None
+    if _DIGITS.match(text):
+        return HINT_MS_MAX if len(text) > 12 else int(text) * 1000
     try:
-        return max(0, int(parsedate_to_datetime(text).timestamp() * 1000) - now)
+        date = parsedate_to_datetime(text)
+        # HTTP dates are in GMT; one that leaves its zone out would else be taken for the zone of this host.
+        at = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
+        return max(0, int(at.timestamp() * 1000) - now)
     except (ValueError, TypeError, OverflowError, IndexError):
         return None
 
 
 def _whole_number(text: str) -> int | None:
-    return int(text) if _SECONDS.match(text.strip()) else None
+    return int(text) if _WHOLE.match(text.strip()) else None

@@ -7,10 +7,10 @@ import contextlib
 import os
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from hooklane.core.engine import EndpointChanged, Engine, Leaving, Loaded
+from hooklane.core.engine import EndpointChanged, Engine, HealthSeen, Leaving, Loaded
 from hooklane.core.engine.inputs import Input
 from hooklane.core.share import fair_share
 from hooklane.errors import StoreError
@@ -32,7 +32,7 @@ class Told(Protocol):
     def set_time(self, store_now: Instant) -> None: ...
     def now(self) -> Instant: ...
     def put(self, *inputs: Input) -> None: ...
-    def loaded(self, inputs: Sequence[Loaded | EndpointChanged]) -> None: ...
+    def loaded(self, inputs: Sequence[Input]) -> None: ...
     def lease(self, until: Instant, share: float) -> None: ...
     def drop(self, pids: frozenset[int]) -> None: ...
 
@@ -49,6 +49,8 @@ class Ownership:
         self._mark: Any = None
         self._loading = 0
         self._polling = False
+        # Loads and polls take turns, or the older of two reads would be believed last about an endpoint.
+        self._reading = asyncio.Lock()
         self._spans: deque[Span] = deque(maxlen=SPANS_MAX)
 
     async def begin(self) -> None:
@@ -72,21 +74,23 @@ class Ownership:
         with contextlib.suppress(StoreError):  # then the lease expires, and the next owner is careful
             await self._store.leave(self.worker)
 
-    def fenced(self, pids: frozenset[int]) -> None:
-        """The store says that these are not ours any more."""
+    def fenced(self, pids: frozenset[int], epochs: Mapping[int, int]) -> None:
+        """The store says that these are not ours any more; unless they are again, under a newer epoch than *epochs*."""
         for pid in pids:
-            self.epochs.pop(pid, None)
+            if self.epochs.get(pid) == epochs.get(pid):
+                self.epochs.pop(pid, None)
 
     async def poll(self) -> News | None:
-        """News for our partitions since the last poll; None while there is nothing to poll for."""
-        if self._mark is None:
+        """News for our partitions since the last poll; None while there is nothing to poll for, or a load runs."""
+        if self._mark is None or self._reading.locked():
             return None
-        asked, worker = list(self.epochs), self.worker
-        self._polling = True
-        try:
-            news = await self._store.poll(worker, asked, self._mark)
-        finally:
-            self._polling = False
+        async with self._reading:
+            asked, worker = list(self.epochs), self.worker
+            self._polling = True
+            try:
+                news = await self._store.poll(worker, asked, self._mark)
+            finally:
+                self._polling = False
         if self.worker != worker:
             return None  # everything was lost and loaded anew meanwhile: this mark belongs to what was before
         # A poll knows nothing of partitions that were being loaded meanwhile: what they grew by between their load and
@@ -118,15 +122,19 @@ class Ownership:
         before = boot_now()
         lease = await self._store.renew(self.worker, self._lease_ms)
         if lease is None:
-            # An expired lease is never revived: others may own everything by now. Start anew under a new name.
-            self._told.drop(frozenset(self.epochs))
-            self.epochs, self._mark, self.worker = {}, None, _new_name()
-            self._spans.clear()
-            await self.begin()
+            # An expired lease is never revived: others may own everything by now.
+            await self._start_anew()
             return
         self._leased(before, lease)
         await self._balance()
         self._set_lease(before)
+
+    async def _start_anew(self) -> None:
+        """Forget everything and come back under a new name."""
+        self._told.drop(frozenset(self.epochs))
+        self.epochs, self._mark, self.worker = {}, None, _new_name()
+        self._spans.clear()
+        await self.begin()
 
     def _leased(self, before: Instant, lease: Lease) -> None:
         self._told.set_time(lease.now)
@@ -139,7 +147,14 @@ class Ownership:
     async def _balance(self) -> None:
         roster = await self._store.roster()
         share = fair_share(len(set(roster.owned) | {self.worker}))
-        if len(self.epochs) > share:
+        owned = roster.owned.get(self.worker, 0)
+        if owned < len(self.epochs):
+            # Others took something of ours and we did not notice (their clock said that our lease was over).
+            await self._start_anew()
+        elif owned > len(self.epochs):
+            # An acquire or a release whose reply was lost: what we do not work on, others must get.
+            await self._store.release(self.worker, [pid for pid in range(PARTITIONS) if pid not in self.epochs])
+        elif len(self.epochs) > share:
             await self._give_back(sorted(self.epochs)[share:])
         elif len(self.epochs) < share and roster.free:
             await self._take(await self._store.acquire(self.worker, share - len(self.epochs)))
@@ -148,18 +163,19 @@ class Ownership:
         """The acquire has committed; only now may the lanes be read, or a late ack of the old owner would be missed."""
         if not taken:
             return
-        self._loading += 1
-        try:
-            load = await self._store.load(self.worker, {one.pid: one.epoch for one in taken})
-        finally:
-            self._loading -= 1
-        self.epochs.update({one.pid: one.epoch for one in taken})
-        if self._mark is None:
-            # Later loads keep the older mark: it reports some news twice, and misses none.
-            self._mark = load.mark
-        changed = [EndpointChanged(endpoint) for endpoint in load.endpoints]
-        lanes = [Loaded(one.pid, one.epoch, load.lanes.get(one.pid, ()), one.unclean) for one in taken]
-        self._told.loaded([*changed, *lanes])
+        async with self._reading:
+            self._loading += 1
+            try:
+                load = await self._store.load(self.worker, {one.pid: one.epoch for one in taken})
+            finally:
+                self._loading -= 1
+            self.epochs.update({one.pid: one.epoch for one in taken})
+            if self._mark is None:
+                # Later loads keep the older mark: it reports some news twice, and misses none.
+                self._mark = load.mark
+            changed = [EndpointChanged(endpoint) for endpoint in load.endpoints]
+            lanes = [Loaded(one.pid, one.epoch, load.lanes.get(one.pid, ()), one.unclean) for one in taken]
+            self._told.loaded([*changed, HealthSeen(load.health), *lanes])
 
     async def _give_back(self, pids: Sequence[int]) -> None:
         """Start nothing more there, wait for what is in flight, and only then let others have it: no duplicates."""
@@ -170,7 +186,9 @@ class Ownership:
             await asyncio.sleep(LET_GO_POLL_MS / 1000)
             if not self._told.engine.busy(leaving):
                 break
-        quiet = [pid for pid in pids if not self._told.engine.busy(frozenset((pid,)))]
+        busy = self._told.engine.busy(leaving)
+        quiet = [pid for pid in pids if pid not in busy]
+        self._told.put(Leaving(frozenset()))  # what is still busy stays ours, and goes on
         self._told.drop(frozenset(quiet))
         for pid in quiet:
             self.epochs.pop(pid, None)

@@ -23,9 +23,9 @@ class Pump(Generic[T]):
         self._line.extend(items)
         self._filled.set()
 
-    def clear(self) -> None:
-        """Forget what has not started."""
-        self._line.clear()
+    def discard(self, is_void: Callable[[T], bool]) -> None:
+        """Forget those of what has not started that are void by now."""
+        self._line = [item for item in self._line if not is_void(item)]
 
     @property
     def is_idle(self) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from hooklane.core.engine import (
@@ -16,9 +18,9 @@ from hooklane.core.engine import (
     Engine,
     Fetch,
     Fetched,
+    HealthSeen,
     Input,
     LeaseSet,
-    Loaded,
     Reloaded,
     Settled,
 )
@@ -26,6 +28,7 @@ from hooklane.errors import ConfigError, StoreError
 from hooklane.model.attempt import Delivered, Send, Settlement, Write
 from hooklane.model.clock import FOREVER, Instant, boot_now, wall_now
 from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Timings
+from hooklane.model.health import Health
 from hooklane.model.lane import LaneId
 from hooklane.sender.failpoints import Failpoints
 from hooklane.sender.letter import Letters
@@ -35,6 +38,9 @@ from hooklane.sender.transport import Transport
 from hooklane.store.outbox import CommitReport, OutboxStore, PublishReport
 from hooklane.telemetry.deliveries import Fenced, Listener, Queued, Recorded, Sent
 
+log = logging.getLogger("hooklane.relay")
+
+IN_FLIGHT_MAX = 2_048
 COMMIT_MAX = 2_000
 FETCH_LANES_MAX = 256
 RETRY_MS_MAX = 2_000
@@ -64,7 +70,8 @@ class Relay:
         self._grace_ms = grace_ms
         self._roll = roll
         self._hit = (failpoints or Failpoints.from_environment()).hit
-        self.engine = engine or Engine()
+        # No more than there are connections: what waits for one inside the transport waits behind whoever is slow.
+        self.engine = engine or Engine(in_flight_max=min(IN_FLIGHT_MAX, transport.connections_max))
         self._letters = Letters()
         self._inputs: list[Input] = []
         self._turn_is_set = False
@@ -74,6 +81,8 @@ class Relay:
         self._commits: Pump[Write] = Pump(self._commit, COMMIT_MAX)
         self._fetches: Pump[Fetch] = Pump(self._fetch, FETCH_LANES_MAX)
         self._reloads: Pump[LaneId] = Pump(self._reload, FETCH_LANES_MAX)
+        self._turned: Pump[Health] = Pump(self._note_health, FETCH_LANES_MAX)
+        self._unsigned: set[str] = set()
         self._stopping = asyncio.Event()
         self._nudged = asyncio.Event()
         self._quiet = asyncio.Event()
@@ -93,6 +102,7 @@ class Relay:
                     group.create_task(self._commits.run(), name="group commit of outcomes"),
                     group.create_task(self._fetches.run(), name="fetch events"),
                     group.create_task(self._reloads.run(), name="reload lanes"),
+                    group.create_task(self._turned.run(), name="share breakers"),
                 ]
                 self._owns.set()
                 await self._stopping.wait()
@@ -165,6 +175,8 @@ class Relay:
             self._fetches.add(effects.fetches)
         if effects.reloads:
             self._reloads.add(effects.reloads)
+        if effects.health:
+            self._turned.add(effects.health)
         if effects.sends:
             self._send(effects.sends)
         self._set_timer(effects.wake_at)
@@ -185,6 +197,9 @@ class Relay:
                 target, headers, body = self._letters.write(send, now)
             except ConfigError as error:
                 # One endpoint whose key cannot sign must not stop the others.
+                if send.endpoint.id not in self._unsigned:
+                    self._unsigned.add(send.endpoint.id)
+                    log.error("nothing can be sent to endpoint %s, all of it is held: %s", send.endpoint.id, error)
                 failed = NoAnswer(Failure.ABORTED, Timings(0.0), str(error))
                 self._loop.call_soon(self._done, send, failed)
                 continue
@@ -209,22 +224,23 @@ class Relay:
         for write in writes:
             if isinstance(write, Settlement) and not isinstance(write.outcome, Delivered):
                 write.request = self._letters.shown(write.send)
-        report = await self._repeat(writes)
+        epochs = dict(self._own.epochs)
+        report = await self._repeat(epochs, writes)
         if self._hit is not None:
             self._hit("after_commit")
         if report is None:
             return
-        self._own.fenced(report.fenced)
-        self.put(Committed(writes, report.fenced, report.stale))
+        self._own.fenced(report.fenced, epochs)
+        self.put(Committed(writes, report.fenced, report.stale, epochs))
         if self._listener is not None:
             self._tell(writes, report)
 
-    async def _repeat(self, writes: list[Write]) -> CommitReport | None:
+    async def _repeat(self, epochs: dict[int, int], writes: list[Write]) -> CommitReport | None:
         wait_ms = 50
         worker = self._own.worker
         while True:
             try:
-                return await self._store.commit(worker, self._own.epochs, writes)
+                return await self._store.commit(worker, epochs, writes)
             except StoreError:
                 if self._own.worker != worker:
                     return None  # the lease is lost: whoever owns the lanes now will settle them
@@ -255,13 +271,25 @@ class Relay:
         self.put(Fetched(items, [want.lane_id for want in wants]))
 
     async def _reload(self, lane_ids: list[LaneId]) -> None:
+        epochs = dict(self._own.epochs)
         try:
             rows = await self._store.reload(lane_ids)
         except StoreError:
             await asyncio.sleep(RETRY_MS_MAX / 2000)
             self._reloads.add(lane_ids)
             return
-        self.put(Reloaded(rows, lane_ids))
+        self.put(Reloaded(rows, lane_ids, epochs))
+
+    async def _note_health(self, turns: list[Health]) -> None:
+        """Ask for turns of breakers. Repeating it is safe: a turn that was ours is still found to be ours."""
+        worker = self._own.worker
+        try:
+            found = await self._store.note_health([replace(turn, by=worker) for turn in turns])
+        except StoreError:
+            await asyncio.sleep(RETRY_MS_MAX / 2000)
+            self._turned.add(turns)
+            return
+        self.put(HealthSeen(found, worker, [turn.endpoint_id for turn in turns]))
 
     async def _poll(self) -> None:
         while True:
@@ -279,18 +307,22 @@ class Relay:
                 continue
             self.set_time(news.now)
             self.put(*(EndpointChanged(endpoint) for endpoint in news.endpoints), *news.grown)
+            if news.health:
+                self.put(HealthSeen(news.health))
             if news.recovered:
                 self._reloads.add(news.recovered)
 
     # --- what ownership tells ---
 
-    def loaded(self, inputs: Sequence[Loaded | EndpointChanged]) -> None:
+    def loaded(self, inputs: Sequence[Input]) -> None:
         self.put(*inputs)
 
     def lease(self, until: Instant, share: float) -> None:
         self.put(LeaseSet(until, share))
 
     def drop(self, pids: frozenset[int]) -> None:
+        # What was decided under an epoch that is over is not written under a later one.
+        self._commits.discard(lambda write: write.pid in pids)
         self.put(Dropped(pids))
 
     async def _drain(self) -> None:

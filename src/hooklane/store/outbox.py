@@ -15,6 +15,7 @@ from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
+from hooklane.model.health import Health
 from hooklane.model.lane import Grown, LaneId, LaneRow, Place
 
 Placer = Callable[[Event, Sequence[str] | None, Sequence[Endpoint]], list[Place]]
@@ -140,17 +141,19 @@ class Load:
     endpoints: Sequence[Endpoint]
     mark: Any
     now: Instant
+    health: Sequence[Health] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What happened since a mark: lanes that grew, lanes that a person recovered, endpoints that changed."""
+    """What happened since a mark: lanes that grew or were recovered by a person, endpoints and breakers that turned."""
 
     grown: Sequence[Grown]
     recovered: Sequence[LaneId]
     endpoints: Sequence[Endpoint]
     mark: Any
     now: Instant
+    health: Sequence[Health] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +252,12 @@ class OutboxStore(Protocol):
 
     async def commit(self, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
         """Make an owner's writes durable, fenced by (worker, epoch); repeating it changes nothing."""
+
+    async def note_health(self, turns: Sequence[Health]) -> Sequence[Health]:
+        """Write each turn of a breaker whose predecessor is the last one written; else somebody was first.
+
+        Answers how each of these breakers stands now; one whose endpoint is gone is left out.
+        """
 
     async def tidy(self) -> None:
         """Fold, prune and whatever else the back-end needs every few seconds."""

@@ -10,6 +10,7 @@ from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
+from hooklane.model.health import Health
 from hooklane.model.lane import DeliveryState, LaneId, LaneState
 
 PAGE_MAX = 200
@@ -114,6 +115,9 @@ class OutboxReads(Protocol):
     """Questions that people ask. Cursors are opaque text made by the store."""
 
     async def endpoint(self, tenant: str, endpoint_id: str) -> Endpoint | None: ...
+
+    async def health(self, tenant: str | None = None) -> Mapping[str, Health]:
+        """Breakers by endpoint; one that never turned is left out."""
 
     async def event(self, tenant: str, event_id: str) -> Event | None: ...
 

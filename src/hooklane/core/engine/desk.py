@@ -8,7 +8,12 @@ from hooklane.core.breaker import Breaker
 from hooklane.core.engine.slot import Slot
 from hooklane.core.judge import RetryPolicy
 from hooklane.model.clock import FOREVER, START, Instant
-from hooklane.model.endpoint import Endpoint, EndpointState, OnDead
+from hooklane.model.endpoint import Endpoint, EndpointState, OnDead, Order
+
+FREE_PART = 0.25
+"""How much of the free places of the process a desk may hold: many that never answer still leave some for others."""
+LATE_MS = 20.0
+"""How far a busy desk that comes late to its turn may catch up: a fiftieth of a second is within the limit's bounds."""
 
 _SENDABLE = (EndpointState.ACTIVE, EndpointState.DRAINING)
 
@@ -17,34 +22,53 @@ class Desk:
     """The lanes of one endpoint that are ready, and how many of them may go at once."""
 
     __slots__ = (
+        "_gap_ms",
+        "_share",
         "_spaced_at",
         "alarm_at",
         "breaker",
+        "cap",
         "endpoint",
         "fetching",
         "in_flight",
         "policy",
         "queued",
         "ready",
-        "share",
+        "starting",
     )
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, share: float = 1.0) -> None:
         self.ready: deque[Slot] = deque()
         self.in_flight = 0
         self.fetching = 0
+        self.starting = 0
+        """Attempts that are being announced: they will fly next."""
         self.queued = False
         """Whether the desk stands in line for its turn."""
-        self.breaker = Breaker()
-        self.share = 1.0
+        self.breaker = Breaker(endpoint.id)
         self.alarm_at: Instant = START
         """The last time for which the desk asked to be looked at again."""
-        self._spaced_at: Instant = START
+        self._share = share
+        self._spaced_at = 0.0
         self.change(endpoint)
 
     def change(self, endpoint: Endpoint) -> None:
+        """The endpoint has other rules from now on."""
         self.endpoint = endpoint
         self.policy = RetryPolicy(endpoint.attempts_max, endpoint.backoff_ms, endpoint.backoff_cap_ms)
+        self._set_limits()
+
+    def share(self, share: float) -> None:
+        """Our part of the whole work has changed, and with it our part of what all workers may do together."""
+        self._share = share
+        self._set_limits()
+
+    def _set_limits(self) -> None:
+        endpoint = self.endpoint
+        # An endpoint that is one lane has one owner, who may use the whole of its limits.
+        share = 1.0 if endpoint.order is Order.GLOBAL else self._share
+        self.cap = max(1, int(endpoint.in_flight_max * share))
+        self._gap_ms = None if endpoint.rate_limit is None else 1000.0 / (endpoint.rate_limit * share)
 
     @property
     def is_open(self) -> bool:
@@ -54,31 +78,38 @@ class Desk:
     def skips_dead(self) -> bool:
         return self.endpoint.on_dead is OnDead.SKIP
 
-    def has_room(self, now: Instant) -> bool:
-        """Whether one more delivery may start at *now*."""
+    def has_room(self, now: Instant, free: int) -> bool:
+        """Whether one more delivery may start at *now*, when the process has *free* places."""
+        busy = self.in_flight + self.starting
         return (
             self.is_open
-            and self.in_flight < self.breaker.room(now, self.endpoint.in_flight_max)
-            and (self.endpoint.rate_limit is None or self._spaced_at <= now)
+            and busy < self.breaker.room(now, self.cap)
+            and (busy == 0 or busy < free * FREE_PART)
+            and (self._gap_ms is None or self._spaced_at < now + 1)
         )
+
+    def wants_probe(self, now: Instant) -> bool:
+        """Whether the endpoint is held and it is time to try it with one of our lanes."""
+        return self.is_open and bool(self.ready) and self.breaker.wants_probe(now)
 
     def opens_at(self, now: Instant) -> Instant:
         """When to look again, where time alone will make room; FOREVER where an event must."""
         if not self.is_open:
             return FOREVER
-        if self.breaker.room(now, self.endpoint.in_flight_max) == 0:
+        if self.breaker.room(now, self.cap) == 0:
             return self.breaker.until
-        if self.endpoint.rate_limit is not None and self._spaced_at > now:
-            return self._spaced_at
+        if self._gap_ms is not None and self._spaced_at >= now + 1:
+            return Instant(int(self._spaced_at))
         return FOREVER
 
     def take_off(self, now: Instant) -> None:
         """One delivery starts: it takes a place, and its share of the rate limit."""
         self.in_flight += 1
-        if self.endpoint.rate_limit is not None:
+        gap_ms = self._gap_ms
+        if gap_ms is not None:
             # Evenly spaced, no burst: a limit is a promise to the endpoint, also right after a pause.
-            gap_ms = 1000.0 / (self.endpoint.rate_limit * self.share)
-            self._spaced_at = Instant(max(now, self._spaced_at) + max(1, round(gap_ms)))
+            late_ms = LATE_MS if gap_ms <= 50.0 else 0.0
+            self._spaced_at = max(self._spaced_at, now - late_ms) + gap_ms
 
 
 class Turns:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from hooklane.model.attempt import Send, Write
 from hooklane.model.clock import FOREVER, Instant
+from hooklane.model.health import Health
 from hooklane.model.lane import LaneId
 
 
@@ -26,5 +27,7 @@ class Effects:
     writes: list[Write] = field(default_factory=list)
     fetches: list[Fetch] = field(default_factory=list)
     reloads: list[LaneId] = field(default_factory=list)
+    health: list[Health] = field(default_factory=list)
+    """Turns of breakers to be written, unless another worker was first; the answer comes as `HealthSeen`."""
     wake_at: Instant = FOREVER
     """When to step again though nothing has happened."""

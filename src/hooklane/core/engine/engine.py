@@ -17,6 +17,7 @@ from hooklane.core.engine.inputs import (
     Dropped,
     EndpointChanged,
     Fetched,
+    HealthSeen,
     Input,
     LeaseSet,
     Leaving,
@@ -43,7 +44,7 @@ class Engine(Heads):
     """What the shell tells of ownership, endpoints and new work, and what is to be done about it."""
 
     def __init__(
-        self, *, in_flight_max: int = 512, lanes_max: int = 100_000, window_bytes_max: int = 64 * 1024 * 1024
+        self, *, in_flight_max: int = 2_048, lanes_max: int = 100_000, window_bytes_max: int = 64 * 1024 * 1024
     ) -> None:
         super().__init__(in_flight_max, window_bytes_max)
         self._lanes_max = lanes_max
@@ -54,6 +55,7 @@ class Engine(Heads):
             Loaded: self._loaded,
             Dropped: self._dropped,
             EndpointChanged: self._endpoint_changed,
+            HealthSeen: self._health_seen,
             LeaseSet: self._lease_set,
             Grown: self._grown,
             Settled: self._settled,
@@ -116,7 +118,7 @@ class Engine(Heads):
         if lease.share != self._share:
             self._share = lease.share
             for desk in self._desks.values():
-                desk.share = lease.share
+                desk.share(lease.share)
         for desk in self._desks.values():
             self._turns.push(desk)
 
@@ -135,8 +137,7 @@ class Engine(Heads):
         endpoint = changed.endpoint
         desk = self._desks.get(endpoint.id)
         if desk is None:
-            desk = self._desks[endpoint.id] = Desk(endpoint)
-            desk.share = self._share
+            desk = self._desks[endpoint.id] = Desk(endpoint, self._share)
             for slot in self._lanes.values():
                 if slot.endpoint_id == endpoint.id and slot.phase is Phase.IDLE:
                     self._place(now, slot)
@@ -145,6 +146,21 @@ class Engine(Heads):
         if endpoint.state is EndpointState.CANCELLING:
             self._cancel_all(endpoint)
         self._turns.push(desk)
+
+    def _health_seen(self, now: Instant, seen: HealthSeen) -> None:
+        found = {health.endpoint_id: health for health in seen.found}
+        for endpoint_id in seen.asked:
+            desk = self._desks.get(endpoint_id)
+            if desk is not None:
+                turned = desk.breaker.answered(found.get(endpoint_id), seen.worker, now)
+                if turned is not None:
+                    self._effects.health.append(turned)
+                self._turns.push(desk)
+        for health in seen.found:
+            desk = self._desks.get(health.endpoint_id)
+            if desk is not None:
+                desk.breaker.see(health, now)
+                self._turns.push(desk)
 
     def _cancel_all(self, endpoint: Endpoint) -> None:
         """Cancel what nobody has in hands; the rest follows when it comes back."""

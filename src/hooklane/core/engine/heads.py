@@ -11,7 +11,7 @@ from hooklane.core.engine.effects import Effects, Fetch
 from hooklane.core.engine.inputs import Committed, Dropped, Fetched, Settled
 from hooklane.core.engine.slot import Phase, Slot
 from hooklane.core.engine.window import Window
-from hooklane.core.judge import judge
+from hooklane.core.judge import judge, never_happened
 from hooklane.core.machine import Move, after
 from hooklane.model.attempt import Cancel, Dead, Delivered, Gone, Retry, Send, Settlement, Start
 from hooklane.model.clock import FOREVER, START, Instant
@@ -22,6 +22,8 @@ from hooklane.model.redelivery import is_redelivery
 
 FETCH_MAX = 16
 """How many events of a lane are read at once: enough to keep it busy, few enough to hold for thousands of lanes."""
+FLYING_BYTES_MAX = 64 * 1024 * 1024
+"""How many bytes of events may be in flight: each is held twice, by us and by the transport."""
 KEEP_BODY_MS = 5_000
 """A head that waits longer than this for its next try does not keep its event in memory."""
 
@@ -32,6 +34,7 @@ class Heads:
     def __init__(self, in_flight_max: int, window_bytes_max: int) -> None:
         self.in_flight = 0
         self._in_flight_max = in_flight_max
+        self._flying_bytes = 0
         self._epochs: dict[int, int] = {}
         self._lanes: dict[LaneId, Slot] = {}
         self._idle: dict[LaneId, Instant] = {}  # since when, in that order
@@ -87,6 +90,8 @@ class Heads:
         """Take a lane out of wherever it waits; a stale place in a line or on the clock is passed over by phase."""
         if slot.phase is Phase.FETCHING:
             self._end_fetch(slot)
+        elif slot.phase is Phase.STARTING:
+            self._end_start(slot)
         self._idle.pop(slot.id, None)
         self._window.drop(slot)
         slot.phase = Phase.IDLE
@@ -118,10 +123,13 @@ class Heads:
         if self._draining or now >= self._lease_until:
             return
         turns, leaving = self._turns, self._leaving
-        while turns and self.in_flight < self._in_flight_max:
+        while turns and self.in_flight < self._in_flight_max and self._flying_bytes < FLYING_BYTES_MAX:
             desk = turns.pop()
-            if not desk.has_room(now):
-                self._set_alarm(now, desk)
+            if not desk.has_room(now, self._in_flight_max - self.in_flight):
+                if desk.wants_probe(now):
+                    self._effects.health.append(desk.breaker.claim(now, desk.endpoint.timeout_ms))
+                else:
+                    self._set_alarm(now, desk)
                 continue
             slot = desk.ready.popleft()
             if slot.phase is Phase.READY:  # else it has moved on since it took its place in the line
@@ -153,12 +161,14 @@ class Heads:
         else:
             # Made durable first, so that a head that kills its workers runs out of attempts like any other.
             slot.phase = Phase.STARTING
+            desk.starting += 1
             self._effects.writes.append(Start(slot.id, slot.pid, slot.head, slot.attempts + 1, slot.rev))
         return True
 
     def _fly(self, now: Instant, desk: Desk, slot: Slot, event: Event) -> None:
         slot.phase = Phase.FLYING
         self.in_flight += 1
+        self._flying_bytes += len(event.data)
         desk.take_off(now)
         self._effects.sends.append(self._send_of(now, desk, slot, event))
 
@@ -209,24 +219,39 @@ class Heads:
             elif desk.endpoint.state is EndpointState.CANCELLING:
                 self._cancel(slot)
             else:
-                # To the front, the last one first: they have waited for their turn once already.
-                slot.phase = Phase.READY
-                desk.ready.appendleft(slot)
-                self._turns.push(desk)
+                self._to_front(desk, slot)
+
+    def _end_start(self, slot: Slot) -> None:
+        slot.phase = Phase.IDLE
+        desk = self._desks[slot.endpoint_id]
+        desk.starting -= 1
+        self._turns.push(desk)
+
+    def _to_front(self, desk: Desk, slot: Slot) -> None:
+        """It has waited for its turn once already."""
+        slot.phase = Phase.READY
+        desk.ready.appendleft(slot)
+        self._turns.push(desk)
 
     # --- outcomes ---
 
     def _settled(self, now: Instant, settled: Settled) -> None:
         send, result = settled.send, settled.result
         self.in_flight -= 1
+        self._flying_bytes -= len(send.event.data)
         desk = self._desks[send.endpoint.id]
         desk.in_flight -= 1
         if is_evidence(result):
-            desk.breaker.record(is_fault(result), now, settled.roll, desk.endpoint.in_flight_max)
+            turned = desk.breaker.record(is_fault(result), now, settled.roll, desk.cap, send.at)
+            if turned is not None:
+                self._effects.health.append(turned)
         self._turns.push(desk)
         slot = self._lanes.get(send.lane_id)
         if slot is None or slot.epoch != send.epoch or slot.phase is not Phase.FLYING or slot.head != send.seq:
             return  # the lane was lost meanwhile: whoever owns it now will try again
+        if never_happened(result):
+            self._put_off(now, desk, slot, settled.roll)
+            return
         outcome = judge(
             result,
             seq=None if send.is_loose else send.seq,
@@ -247,6 +272,14 @@ class Heads:
     def _skips_dead(self, desk: Desk, slot: Slot) -> bool:
         # A redelivery is not owed: where it fails its line stops, whatever the policy for what is.
         return desk.skips_dead and not is_redelivery(slot.id)
+
+    def _put_off(self, now: Instant, desk: Desk, slot: Slot, roll: float) -> None:
+        """There was no attempt, for want of room on our side: nothing is counted or written, and soon it is tried."""
+        slot.next_at = Instant(now + desk.policy.delay_ms(1, roll))
+        if slot.again:
+            self._reload(slot)
+        else:
+            self._place(now, slot)
 
     def _settle(self, slot: Slot, settlement: Settlement) -> None:
         slot.phase = Phase.SETTLING
@@ -281,7 +314,7 @@ class Heads:
                     if slot.again or slot.id in committed.stale:
                         self._reload(slot)
                     elif isinstance(write, Start):
-                        self._started(now, slot)
+                        self._started(slot)
                     else:
                         self._cancelled(now, slot, write)
 
@@ -316,10 +349,15 @@ class Heads:
                 slot.attempts = settlement.send.attempt
         self._place(now, slot)
 
-    def _started(self, now: Instant, slot: Slot) -> None:
+    def _started(self, slot: Slot) -> None:
         # The store counts the attempt already; ours has the same number, so it is not counted twice.
         slot.unsure = False
-        self._place(now, slot)
+        self._end_start(slot)
+        desk = self._desks[slot.endpoint_id]
+        if desk.endpoint.state is EndpointState.CANCELLING:
+            self._cancel(slot)
+        else:
+            self._to_front(desk, slot)
 
     def _cancelled(self, now: Instant, slot: Slot, cancel: Cancel) -> None:
         self._window.drop(slot)

@@ -10,6 +10,7 @@ from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.exchange import Result
+from hooklane.model.health import Health
 from hooklane.model.lane import Grown, LaneId, LaneRow
 
 
@@ -36,6 +37,16 @@ class EndpointChanged:
     """An endpoint was created or changed; the new rules hold from the next attempt."""
 
     endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class HealthSeen:
+    """Breakers as the store knows them now; *asked* are the endpoints for which this answers what we asked."""
+
+    found: Sequence[Health]
+    worker: str = ""
+    """The name under which we asked."""
+    asked: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +111,7 @@ Input = (
     Loaded
     | Dropped
     | EndpointChanged
+    | HealthSeen
     | LeaseSet
     | Grown
     | Settled

@@ -35,7 +35,7 @@ class Pool:
         self.connections: set[Connection] = set()
         self.waiting: deque[Exchange] = deque()
         self._idle: dict[Connection, None] = {}  # the one that is idle longest first
-        self._max = connections_max
+        self.connections_max = connections_max
         self._taken = 0
         self._dial = dial
         self._emptied = asyncio.Event()
@@ -60,7 +60,7 @@ class Pool:
                 connection.begin(exchange)
                 return
             connection.drop()
-        if self._taken < self._max or self._evict():
+        if self._taken < self.connections_max or self._evict():
             self._taken += 1
             self._dial(exchange)
         else:

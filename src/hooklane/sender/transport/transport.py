@@ -55,6 +55,11 @@ class Transport:
         """How many requests were sent and have not ended."""
         return self._hub.in_flight
 
+    @property
+    def connections_max(self) -> int:
+        """How many requests can be under way at once; what is more waits in line, behind whoever is slow."""
+        return self._pool.connections_max
+
     def check(self, url: str) -> None:
         """UrlNotAllowed when deliveries may not go to *url*, by its spelling or its literal address; asks no DNS."""
         self._guard.check(url)

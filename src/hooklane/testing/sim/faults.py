@@ -18,6 +18,8 @@ class Faults:
     store_down_every_ms: int = 15_000
     store_clock_jump_every_ms: int = 20_000
     # the network
+    no_room: float = 0.005
+    """The sender's own host has no connection to spare, so that nothing is sent."""
     request_lost: float = 0.01
     request_late: float = 0.005
     request_doubled: float = 0.01
@@ -68,6 +70,7 @@ NONE = Faults(
     store_interleaved=0.0,
     store_down_every_ms=0,
     store_clock_jump_every_ms=0,
+    no_room=0.0,
     request_lost=0.0,
     request_late=0.0,
     request_doubled=0.0,

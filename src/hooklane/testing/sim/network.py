@@ -19,6 +19,7 @@ _BACK_SOON = Answer(503, _TIMINGS, retry_after="1")
 TIMED_OUT = NoAnswer(Failure.TIMEOUT, _TIMINGS, sent=True)
 RESET = NoAnswer(Failure.RESET, _TIMINGS, sent=True)
 REFUSED = NoAnswer(Failure.CONNECT, _TIMINGS)
+NO_ROOM = NoAnswer(Failure.ABORTED, _TIMINGS)
 
 
 class Kind(Enum):
@@ -102,6 +103,10 @@ class Network:
         self.checker.sent(worker, send.epoch, send.lane_id, send.seq, send.attempt, send.at, send.event.id, digest)
         world.trace(7, send.lane_id, send.seq, send.attempt)
         world.counts["sent"] += 1
+        if world.roll() < faults.no_room:
+            world.counts["no room"] += 1
+            world.after(endpoint.timeout_ms * world.roll(), done, send, NO_ROOM)
+            return
         roll = world.roll()
         deadline = world.now + endpoint.timeout_ms
         if roll < faults.request_lost:

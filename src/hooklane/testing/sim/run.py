@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from time import perf_counter
+from time import process_time
 
 from hooklane.core.engine import Engine
 from hooklane.testing.invariants import Invariants, Violation
@@ -32,6 +32,7 @@ class Report:
     trace_hash: int
     simulated_ms: int
     took_s: float
+    """Seconds of processor time."""
 
     @property
     def delivered(self) -> int:
@@ -127,15 +128,15 @@ class Simulation:
 
 
 def simulate(
-    seed: int, *, events: int = 1_000, faults: Faults | None = None, keys: int = 60, mutant: str | None = None
+    seed: int, *, events: int = 1_000, faults: Faults | None = None, keys: int | None = None, mutant: str | None = None
 ) -> Report:
     """Run one seed: *events* are published among *faults*; *mutant* plants a named bug that must be noticed."""
-    before = perf_counter()
-    parts = MUTANTS[mutant] if mutant else Mutant(faults=Faults())
-    simulation = Simulation(seed, events, faults or parts.faults, keys, parts)
+    before = process_time()
+    parts = MUTANTS[mutant] if mutant else Mutant(faults=Faults(), keys=60)
+    simulation = Simulation(seed, events, faults or parts.faults, keys or parts.keys, parts)
     simulation.run()
     world, checker = simulation.world, simulation.checker
-    return Report(seed, tuple(checker.violations), world.counts, world.hash, int(world.now), perf_counter() - before)
+    return Report(seed, tuple(checker.violations), world.counts, world.hash, int(world.now), process_time() - before)
 
 
 __all__ = ["Engine", "Network", "Report", "SimStore", "Simulation", "simulate"]

@@ -9,8 +9,9 @@ from hooklane.core.fanout import places
 from hooklane.model.attempt import Dead, Settlement, Start, Write
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint, EndpointState, OnDead
+from hooklane.model.health import Health
 from hooklane.model.lane import LaneId, LaneRow
-from hooklane.store.memory.outbox import owning, publishing, recovering, settling
+from hooklane.store.memory.outbox import health, owning, publishing, recovering, settling
 from hooklane.store.memory.outbox.tables import Lane, Tables, row_of
 from hooklane.store.outbox import CommitReport, Draft, Lease, Load, News, PublishReport, Roster, StoreOptions, Taken
 from hooklane.testing.invariants import Invariants, Rules
@@ -156,7 +157,7 @@ class SimStore:
             if owning.is_owner(tables.parts[pid], worker, epoch):
                 rows = [row_of(tables.lanes[one], acks.get(one, 0)) for one in tables.by_pid[pid]]
                 lanes[pid] = [row for row in rows if row.head <= row.tail]
-        return Load(lanes, list(tables.endpoints.values()), mark, self.clock())
+        return Load(lanes, list(tables.endpoints.values()), mark, self.clock(), list(tables.health.values()))
 
     def poll(self, worker: str, pids: Iterable[int], mark: owning.Mark) -> News:
         return owning.poll(self.tables, pids, mark)
@@ -178,6 +179,9 @@ class SimStore:
         for (lane, row), write in zip(before, writes, strict=True):
             self._tell(worker, epochs.get(lane.pid, 0), lane, row, write)
         return report
+
+    def note_health(self, turns: Sequence[Health]) -> Sequence[Health]:
+        return health.note_health(self.tables, turns)
 
     def write(self, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
         return settling.commit(self.tables, worker, epochs, writes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from hooklane.core.engine import (
     Engine,
     Fetch,
     Fetched,
+    HealthSeen,
     Input,
     LeaseSet,
     Leaving,
@@ -25,6 +27,7 @@ from hooklane.core.share import fair_share
 from hooklane.model.attempt import Send, Write
 from hooklane.model.clock import FOREVER, Instant
 from hooklane.model.exchange import Result
+from hooklane.model.health import Health
 from hooklane.model.lane import PARTITIONS, Grown, LaneId
 from hooklane.store.outbox import CommitReport, Lease, Load, News, Roster, Taken
 from hooklane.testing.invariants import Invariants
@@ -147,13 +150,20 @@ class Worker:
         if effects.reloads:
             self._reloads.extend(effects.reloads)
             self._pump_reloads()
+        if effects.health:
+            self._note_health(self.name, effects.health)
         for send in effects.sends:
             self.network.send(self.name, send, partial(self.do, self._settled, self.name))
 
     def _break(self, effects: Effects) -> None:
         """Do some of what the engine asked for, then crash or stall, and do the rest after waking up."""
         parts = [Effects(sends=[send]) for send in effects.sends]
-        parts += [Effects(writes=effects.writes), Effects(fetches=effects.fetches), Effects(reloads=effects.reloads)]
+        parts += [
+            Effects(health=effects.health),
+            Effects(writes=effects.writes),
+            Effects(fetches=effects.fetches),
+            Effects(reloads=effects.reloads),
+        ]
         self.world.chance.shuffle(parts)
         cut = self.world.chance.randrange(len(parts) + 1)
         for part in parts[:cut]:
@@ -244,6 +254,14 @@ class Worker:
             self._pump_reloads()
 
         self.call(lambda: self.store.reload(lane_ids), ok, lambda: self.after(20.0, self._reload, lane_ids))
+
+    def _note_health(self, name: str, turns: list[Health]) -> None:
+        asked = [replace(turn, by=name) for turn in turns]
+
+        def ok(found: Sequence[Health]) -> None:
+            self.put(HealthSeen(found, name, [turn.endpoint_id for turn in turns]))
+
+        self.call(lambda: self.store.note_health(asked), ok, lambda: self.after(20.0, self._note_health, name, turns))
 
     # --- ownership ---
 
@@ -371,7 +389,7 @@ class Worker:
         self.epochs.update({one.pid: one.epoch for one in mine})
         if self.mark is None:
             self.mark = load.mark  # later loads keep the older mark: it reports some news twice, and misses none
-        self.put(*(EndpointChanged(endpoint) for endpoint in load.endpoints))
+        self.put(*(EndpointChanged(endpoint) for endpoint in load.endpoints), HealthSeen(load.health))
         self.put(*(Loaded(one.pid, one.epoch, load.lanes[one.pid], one.unclean) for one in mine))
 
     def _give_back(self, name: str, pids: Sequence[int]) -> None:
@@ -437,7 +455,7 @@ class Worker:
             return
         self.mark = news.mark
         self._set_time(news.now)
-        self.put(*(EndpointChanged(endpoint) for endpoint in news.endpoints), *news.grown)
+        self.put(*(EndpointChanged(endpoint) for endpoint in news.endpoints), *news.grown, HealthSeen(news.health))
         if news.recovered:
             self._look_again(news.recovered)
 

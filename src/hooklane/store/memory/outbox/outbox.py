@@ -11,8 +11,9 @@ from hooklane.model.audit import Act
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.endpoint import Endpoint, EndpointState
 from hooklane.model.event import Event
+from hooklane.model.health import Health
 from hooklane.model.lane import DeliveryState, LaneId, LaneRow, LaneState
-from hooklane.store.memory.outbox import owning, publishing, reading, recovering, settling
+from hooklane.store.memory.outbox import health, owning, publishing, reading, recovering, settling
 from hooklane.store.memory.outbox.recovery import MemoryRecovery
 from hooklane.store.memory.outbox.tables import Tables
 from hooklane.store.outbox import (
@@ -97,6 +98,9 @@ class MemoryOutbox(MemoryRecovery):
     async def commit(self, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
         return settling.commit(self.tables, worker, epochs, writes)
 
+    async def note_health(self, turns: Sequence[Health]) -> Sequence[Health]:
+        return health.note_health(self.tables, turns)
+
     async def tidy(self) -> None:
         """Fold the acks, and forget deleted endpoints that are owed nothing."""
         tables = self.tables
@@ -106,6 +110,7 @@ class MemoryOutbox(MemoryRecovery):
             owing = {lane.endpoint_id for lane in tables.owed(range(len(tables.parts)))}
             for endpoint_id in deleted - owing:
                 del tables.endpoints[endpoint_id]
+                tables.health.pop(endpoint_id, None)
                 tables.changes.append(endpoint_id)
 
     # recovering
@@ -121,6 +126,9 @@ class MemoryOutbox(MemoryRecovery):
     async def endpoint(self, tenant: str, endpoint_id: str) -> Endpoint | None:
         found = self.tables.endpoints.get(endpoint_id)
         return found if found is not None and found.tenant == tenant else None
+
+    async def health(self, tenant: str | None = None) -> Mapping[str, Health]:
+        return health.health(self.tables, tenant)
 
     async def event(self, tenant: str, event_id: str) -> Event | None:
         return self.tables.events.get((tenant, event_id))

@@ -11,16 +11,18 @@ from hooklane.model.clock import START, Instant
 from hooklane.model.event import Event
 from hooklane.model.lane import Grown, LaneId, LaneRow, LaneState
 from hooklane.model.redelivery import is_redelivery
+from hooklane.store.memory.outbox.health import turned_since
 from hooklane.store.memory.outbox.tables import Part, Tables
 from hooklane.store.outbox import Lease, Load, News, Roster, Taken
 
 
 class Mark(NamedTuple):
-    """Up to where an owner has read the three logs."""
+    """Up to where an owner has read the logs."""
 
     growth: int
     recoveries: int
     changes: int
+    turns: int
 
 
 def join(tables: Tables, worker: str, lease_ms: int) -> Lease:
@@ -85,11 +87,12 @@ def is_owner(part: Part, worker: str, epoch: int | None) -> bool:
 def load(tables: Tables, worker: str, epochs: Mapping[int, int]) -> Load:
     mine = [pid for pid, epoch in epochs.items() if is_owner(tables.parts[pid], worker, epoch)]
     lanes = {pid: [row for lane in tables.owed([pid]) if not is_over(row := tables.row_of(lane))] for pid in mine}
-    return Load(lanes, list(tables.endpoints.values()), mark_of(tables), tables.clock())
+    health = list(tables.health.values())
+    return Load(lanes, list(tables.endpoints.values()), mark_of(tables), tables.clock(), health)
 
 
 def mark_of(tables: Tables) -> Mark:
-    return Mark(len(tables.growth), len(tables.recoveries), len(tables.changes))
+    return Mark(len(tables.growth), len(tables.recoveries), len(tables.changes), len(tables.turns))
 
 
 def poll(tables: Tables, pids: Iterable[int], mark: Mark) -> News:
@@ -102,7 +105,8 @@ def poll(tables: Tables, pids: Iterable[int], mark: Mark) -> News:
     recovered = [one for one in tables.recoveries[mark.recoveries :] if tables.lanes[one].pid in wanted]
     changed = dict.fromkeys(tables.changes[mark.changes :])
     endpoints = [tables.endpoints[one] for one in changed if one in tables.endpoints]
-    return News(grown, recovered, endpoints, mark_of(tables), tables.clock())
+    turned = turned_since(tables, mark.turns)
+    return News(grown, recovered, endpoints, mark_of(tables), tables.clock(), turned)
 
 
 def reload(tables: Tables, lane_ids: Iterable[LaneId]) -> Sequence[LaneRow]:

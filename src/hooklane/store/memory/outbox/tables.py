@@ -11,6 +11,7 @@ from hooklane.model.audit import GENESIS, Act, AuditLine, Link, seal_of
 from hooklane.model.clock import START, Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
+from hooklane.model.health import Health
 from hooklane.model.lane import PARTITIONS, LaneId, LaneRow, LaneState
 from hooklane.model.plan import Job, JobMember
 from hooklane.store.outbox import Published, StoreOptions
@@ -118,6 +119,9 @@ class Tables:
     growth: list[tuple[LaneId, int]] = field(default_factory=list)
     """Every stamp in commit order: a position in it is a poll's mark."""
     recoveries: list[LaneId] = field(default_factory=list)
+    health: dict[str, Health] = field(default_factory=dict)
+    turns: list[str] = field(default_factory=list)
+    """Endpoints in the order in which their breakers turned."""
     changes: list[str] = field(default_factory=list)
     """Endpoints in the order in which they were changed."""
 

@@ -14,6 +14,7 @@ from hooklane.store.caller.flow import Flow, Rows, Statement
 from hooklane.store.codec import decode_endpoint
 from hooklane.store.outbox import Load, News
 from hooklane.store.postgres.outbox import redeliveries
+from hooklane.store.postgres.outbox.health import health_of, read_health
 
 # A head comes from the acks that were not folded yet or from the lane, whichever is further on; what the lane says of
 # an older head (attempts, time, state) does not hold for a newer one.
@@ -83,6 +84,9 @@ WHERE d.n IN (
 ) AND {redeliveries.OPEN}
 UNION ALL
 SELECT 'endpoint', 0, 0, NULL, NULL, rev, doc FROM hooklane.endpoint WHERE rev > :rev::bigint
+UNION ALL
+SELECT 'health', until, probes, endpoint_id, state, turn, convert_to(by, 'UTF8') FROM hooklane.health
+WHERE xid >= :xmax::text::xid8 OR xid = ANY(:xip::text[]::xid8[])
 """
 
 # --- reload and fetch ---
@@ -134,7 +138,9 @@ def load(worker: str, epochs: Mapping[int, int]) -> Flow[Load]:
         for row in (yield Statement(query, {"pids": pids})):
             lanes[row[1]].append(lane_row(row))
     docs = yield _ENDPOINTS
-    return Load(lanes, [decode_endpoint(doc) for (doc,) in docs], Mark.of(snapshot, rev), Instant(now))
+    turns = yield from read_health(None)
+    endpoints = [decode_endpoint(doc) for (doc,) in docs]
+    return Load(lanes, endpoints, Mark.of(snapshot, rev), Instant(now), list(turns.values()))
 
 
 def poll_statement(pids: Sequence[int], mark: Mark) -> Statement:
@@ -142,7 +148,7 @@ def poll_statement(pids: Sequence[int], mark: Mark) -> Statement:
 
 
 def news_of(rows: Rows) -> News:
-    by_kind: dict[str, list[Sequence[Any]]] = {"mark": [], "grown": [], "recovered": [], "endpoint": []}
+    by_kind: dict[str, list[Sequence[Any]]] = {"mark": [], "grown": [], "recovered": [], "endpoint": [], "health": []}
     for row in rows:
         by_kind[row[0]].append(row)
     ((_, now, _, snapshot, _, rev, _),) = by_kind["mark"]
@@ -153,6 +159,7 @@ def news_of(rows: Rows) -> News:
         [decode_endpoint(row[6]) for row in docs],
         Mark.of(snapshot, rev),
         Instant(now),
+        [health_of((row[3], row[5], row[4], row[1], row[2], row[6].decode())) for row in by_kind["health"]],
     )
 
 

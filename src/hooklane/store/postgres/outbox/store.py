@@ -10,6 +10,7 @@ from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
+from hooklane.model.health import Health
 from hooklane.model.lane import DeliveryState, LaneId, LaneRow, LaneState
 from hooklane.store.caller.flow import Statement
 from hooklane.store.outbox import (
@@ -31,6 +32,7 @@ from hooklane.store.postgres.outbox import (
     counts,
     endpoints,
     event_reads,
+    health,
     lane_reads,
     lanes,
     recovery,
@@ -130,6 +132,9 @@ class PostgresOutbox(PostgresRecovery):
             return commit.report_of(await self.db.once(statement), writes)
         return await self.db.write(lambda: commit.commit(worker, epochs, writes))
 
+    async def note_health(self, turns: Sequence[Health]) -> Sequence[Health]:
+        return await self.db.write(lambda: health.note_health(turns))
+
     async def tidy(self) -> None:
         for _ in range(FOLDS_MAX):
             if await self.db.write(tidy.fold) < tidy.FOLD_MAX:
@@ -149,6 +154,9 @@ class PostgresOutbox(PostgresRecovery):
     async def endpoint(self, tenant: str, endpoint_id: str) -> Endpoint | None:
         found = await self.db.read(lambda: endpoints.read_endpoint(endpoint_id))
         return found if found is not None and found.tenant == tenant else None
+
+    async def health(self, tenant: str | None = None) -> Mapping[str, Health]:
+        return await self.db.read(lambda: health.read_health(tenant))
 
     async def event(self, tenant: str, event_id: str) -> Event | None:
         return await self.db.read(lambda: event_reads.event(tenant, event_id))

@@ -11,7 +11,7 @@ from hooklane.model.lane import Grown, LaneId, LaneRow, LaneState
 from hooklane.model.redelivery import is_redelivery, redelivery_lane
 from hooklane.store.codec import decode_endpoint
 from hooklane.store.outbox import Load, News
-from hooklane.store.sqlite.outbox import redeliveries
+from hooklane.store.sqlite.outbox import health, redeliveries
 from hooklane.store.sqlite.outbox.leases import store_now
 
 _LANES = """
@@ -34,6 +34,7 @@ class Mark:
     loose: int
     recovered: int
     endpoint: int
+    health: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +75,19 @@ def _load(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int]) -> L
             if row[1] in lanes:
                 lanes[row[1]].append(_lane_row(row))
     docs = conn.execute("SELECT doc FROM hooklane_endpoint ORDER BY id").fetchall()
-    return Load(lanes, [decode_endpoint(doc) for (doc,) in docs], _mark(conn), store_now(conn))
+    endpoints = [decode_endpoint(doc) for (doc,) in docs]
+    return Load(lanes, endpoints, _mark(conn), store_now(conn), health.turned_since(conn, 0))
 
 
 def _mark(conn: sqlite3.Connection) -> Mark:
     last = dict(conn.execute("SELECT name, seq FROM sqlite_sequence"))
-    ((rev,),) = conn.execute("SELECT value FROM hooklane_counter WHERE name = 'endpoint'").fetchall()
+    counters = dict(conn.execute("SELECT name, value FROM hooklane_counter"))
     return Mark(
-        last.get("hooklane_lane_event", 0), last.get("hooklane_loose", 0), last.get("hooklane_recovered", 0), rev
+        lane_event=last.get("hooklane_lane_event", 0),
+        loose=last.get("hooklane_loose", 0),
+        recovered=last.get("hooklane_recovered", 0),
+        endpoint=counters["endpoint"],
+        health=counters["health"],
     )
 
 
@@ -116,7 +122,8 @@ def poll(conn: sqlite3.Connection, pids: Sequence[int], mark: Mark) -> News:
         ).fetchall()
         docs = conn.execute("SELECT doc FROM hooklane_endpoint WHERE rev > ? ORDER BY rev", (mark.endpoint,)).fetchall()
         lane_ids = [lane_id for lane_id, pid in recovered if pid in wanted]
-        return News(grown, lane_ids, [decode_endpoint(doc) for (doc,) in docs], new_mark, now)
+        turned = health.turned_since(conn, mark.health) if new_mark.health != mark.health else ()
+        return News(grown, lane_ids, [decode_endpoint(doc) for (doc,) in docs], new_mark, now, turned)
     finally:
         conn.execute("COMMIT")
 

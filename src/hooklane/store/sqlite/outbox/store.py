@@ -16,6 +16,7 @@ from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
+from hooklane.model.health import Health
 from hooklane.model.lane import DeliveryState, LaneId, LaneRow, LaneState
 from hooklane.store.caller.flow import Rows, Statement
 from hooklane.store.outbox import (
@@ -39,6 +40,7 @@ from hooklane.store.sqlite.outbox import (
     counts,
     endpoints,
     event_reads,
+    health,
     lane_reads,
     lanes,
     leases,
@@ -168,6 +170,9 @@ class SqliteOutbox(SqliteRecovery):
     async def commit(self, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
         return await self._write(outcomes.commit, worker, epochs, writes)
 
+    async def note_health(self, turns: Sequence[Health]) -> Sequence[Health]:
+        return await self._write(health.note_health, turns)
+
     async def tidy(self) -> None:
         """Nothing to fold: one process delivers, so it writes the heads themselves. Deletions are finished."""
         if await self._read(endpoints.any_deleted):
@@ -186,6 +191,9 @@ class SqliteOutbox(SqliteRecovery):
     async def endpoint(self, tenant: str, endpoint_id: str) -> Endpoint | None:
         found = await self._read(endpoints.read_endpoint, endpoint_id)
         return found if found is not None and found.tenant == tenant else None
+
+    async def health(self, tenant: str | None = None) -> Mapping[str, Health]:
+        return await self._read(health.health, tenant)
 
     async def event(self, tenant: str, event_id: str) -> Event | None:
         return await self._read(event_reads.event, tenant, event_id)

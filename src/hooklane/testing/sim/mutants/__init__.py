@@ -13,7 +13,9 @@ MUTANTS: dict[str, Mutant] = {
     "rev_ignored": Mutant(store=stores.RevIgnored),
     "lanes_read_before_acks": Mutant(store=stores.LanesReadBeforeAcks),
     "load_before_acquire": Mutant(store=stores.LoadBeforeAcquire),
-    "mark_after_load": Mutant(store=stores.MarkAfterLoad, faults=SLOW),
+    "mark_after_load": Mutant(
+        store=stores.MarkAfterLoad, faults=replace(SLOW, poison=0.0, crash_every_ms=400), keys=1_000
+    ),
     "attempts_reset_on_takeover": Mutant(store=stores.AttemptsResetOnTakeover),
     "next_at_lost_on_takeover": Mutant(store=stores.NextAtLostOnTakeover),
     "fold_lowers_the_head": Mutant(store=stores.FoldLowersTheHead),
@@ -34,7 +36,7 @@ MUTANTS: dict[str, Mutant] = {
     "unknown_commit_counted_as_ok": Mutant(worker=shells.UnknownCommitCountedAsOk),
     "failed_commit_counted_as_no": Mutant(worker=shells.FailedCommitCountedAsNo),
     "handover_in_flight": Mutant(worker=shells.HandoverInFlight),
-    "reads_overlap": Mutant(worker=shells.ReadsOverlap, faults=SLOW),
+    "reads_overlap": Mutant(worker=shells.ReadsOverlap, faults=SLOW, keys=1_000),
     "lost_acquire_is_forgotten": Mutant(worker=shells.LostAcquireIsForgotten),
     "body_changes_with_the_attempt": Mutant(network=shells.BodyChangesWithTheAttempt),
 }

@@ -22,3 +22,5 @@ class Mutant:
     worker: Callable[..., Worker] = Worker
     faults: Faults = ROUGH
     """The weather in which the bug shows soonest."""
+    keys: int = 40
+    """Few, so that lanes are long; or many, so that what is missed once is not made up for by the next event."""
