@@ -3,7 +3,7 @@
 `python -m bench.redis_claims [--url redis://…] [--seconds 2] [--rounds 3]`
 
 A claim is the whole thing: the row with its payload, lease, fence and indexes, deduplicated, in one script. The limits
-do less: `SET NX` in a pipeline has no fence and no payload; one script of a hundred `SET NX` is what Lua can do at most.
+do less: `SET NX` in a pipeline has no fence and no payload; one script of a hundred `SET NX` is the most Lua can do.
 Rounds interleave the variants. Without --url a Valkey of its own is started (memory only, fsync off).
 """
 

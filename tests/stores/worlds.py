@@ -1,7 +1,7 @@
 """Worlds on Redis and DynamoDB: an application's effects beside the inbox.
 
-On Redis they are a list of the application's own, which the inbox cannot join. On DynamoDB they are a list in an item of
-the application's own table, appended in the handler's transaction.
+On Redis they are a list of the application's own, which the inbox cannot join. On DynamoDB they are a list in an item
+of the application's own table, appended in the handler's transaction.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Does what a source asks for fit the store? What a store cannot do is refused when it is asked for, never in silence."""
+"""Does what a source asks for fit the store? What it cannot do is refused when it is asked for, never in silence."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def refuse_misfit(source: Source, store: Capabilities) -> None:
         )
     if store.payload_bytes_max is not None and source.rules.body_bytes_max > store.payload_bytes_max:
         problems.append(
-            f"{source.name}: body_bytes_max is {source.rules.body_bytes_max}, and an inbox on {store.name} keeps at most"
-            f" {store.payload_bytes_max}"
+            f"{source.name}: body_bytes_max is {source.rules.body_bytes_max}, and an inbox on {store.name} keeps"
+            f" at most {store.payload_bytes_max}"
         )
     if problems:
         raise ConfigError(problems)

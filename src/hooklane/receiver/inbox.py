@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
+from hooklane.core.admission.retention import RETENTION_MS
 from hooklane.core.verify import Profile
 from hooklane.core.verify.ring import Certificates
 from hooklane.errors import ConfigError, UsageError
@@ -206,9 +207,17 @@ class Inbox:
 
     # Keeping
 
-    def prune(self) -> Pruned:
-        """Remove what is older than its source's retention; never what is owed, dead, or not old enough yet."""
-        return self.runner.run(self.keeper.prune())
+    def prune(self, *, retention_ms: int = RETENTION_MS) -> Pruned:
+        """Remove what is older than its source's retention; never what is owed, dead, or not old enough yet.
+
+        *retention_ms* counts only where this inbox has no sources, as on the command line.
+        """
+        return self.runner.run(self.keeper.prune(retention_ms))
+
+    def examine(self) -> list[str]:
+        """What an operator should mend about the store, in words; nothing where the store has nothing to say."""
+        examine = getattr(self.store, "examine", None)
+        return [] if examine is None else self.runner.run(_one(transaction(examine())))
 
     def replay(self, ids: Any = None, *, handler: str | None = None, shadow: bool = False, **search: Any) -> Any:
         """Run stored events again: one id, several, or all that match a filter; how many handlings are owed now.

@@ -84,7 +84,7 @@ class Keeper:
         except StoreError:
             self._beaten_at = START  # receiving goes on; whoever comes next tries again
 
-    def prune(self) -> Plan[Pruned]:
+    def prune(self, retention_ms: int = RETENTION_MS) -> Plan[Pruned]:
         """Remove what is older than its source's retention, in batches; see `core.admission.retention`."""
         inbox, store = self._inbox, self._inbox.store
         seen: Heartbeat = yield Run(heartbeat(inbox.context, self._retention_ms()))
@@ -92,7 +92,7 @@ class Keeper:
         removed: Counter[str] = Counter()
         kept: list[tuple[str | None, Rules]] = [(source.name, source.rules) for source in inbox.sources.values()]
         # Without sources, as on the command line, the defaults are meant for all that is there.
-        for name, rules in kept or [(None, Rules(dedup=Dedup.EVENT_ID))]:
+        for name, rules in kept or [(None, Rules(dedup=Dedup.EVENT_ID, retention_ms=retention_ms))]:
 
             def up_to(kept_ms: int) -> Instant | None:
                 return prune_before(seen, now, retention_ms=kept_ms, settle_ms=SETTLE_MS)

@@ -12,8 +12,9 @@ from hooklane.store.inbox import InboxStore
 from hooklane.store.sql.session import AsyncLender, Lender
 
 EXPECTED = (
-    "a URL (sqlite:///app.db, postgresql://…, redis://…, dynamodb://table, memory://), a SQLAlchemy engine or sessionmaker (sync or async), an"
-    " asyncpg, psycopg or psycopg2 pool, a function that makes connections, or an alias of Django's DATABASES"
+    "a URL (sqlite:///app.db, postgresql://…, redis://…, dynamodb://table, memory://), a SQLAlchemy engine or"
+    " sessionmaker (sync or async), an asyncpg, psycopg or psycopg2 pool, a function that makes connections, or an alias"
+    " of Django's DATABASES"
 )
 
 

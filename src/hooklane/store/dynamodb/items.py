@@ -2,20 +2,21 @@
 
 One table with keys `pk`, `sk`, one sparse index `due` on `ipk`, `isk`, and the TTL attribute `ttl` (seconds):
 
-    pk r#<name>   sk row          a row: id, src, t received at, m message head, b payload (or n chunks of it; pb while there is one), st own
-                                  status unless pending, c copies, k a copy was answered, x the session that wrote it, hm it
-                                  was given to more handlers later; its handling if it has one only
-    pk r#<name>   sk h#<handler>  a handling of a row that has several: hh handler, hs status, hf fence, ha attempts, hd
-                                  due at, hk key, hq seq, hp prev_seq, hg place among thin events, he error, hb traceback,
-                                  ht settled at, ho owner, pn name of its track
+    pk r#<name>   sk row          a row: id, src, t received at, m message head, b payload (or n chunks of it; pb while
+                                  there is one), st own status unless pending, c copies, k a copy was answered, x the
+                                  session that wrote it, hm it was given to more handlers later; and its handling, if
+                                  it has one only
+    pk r#<name>   sk h#<handler>  a handling of a row that has several: hh handler, hs status, hw status before, hf
+                                  fence, ha attempts, hd due at, hk key, hq seq, hp prev_seq, hg place among thin
+                                  events, he error, hb traceback, ht settled at, ho owner, pn name of its track
     pk r#<name>   sk b#<n>        a chunk of a payload that is too large for one item
-    pk t#<name>   sk track        a track: n its names, q seq, a at, e tie, k state token, v version, lk holder, lu until
-                                  when, and w#<row id> for each row that is owed to it: held|open, due, seq, prev_seq,
-                                  place, item
+    pk t#<name>   sk track        a track: n its names, q seq, a at, e tie, k state token, v version, lk holder, lu
+                                  until when, and w#<row id> for each row that is owed to it: held|open, due, seq,
+                                  prev_seq, place, item
     pk d#<name>   sk digest       a tombstone: e event id, src, t seen at
     pk meta       sk beat|counter|pairs    heartbeat; counter of thin events; which sources and handlers there are
 
-    ipk  due|lease|held|dead#<source>\\x1f<handler>   isk  due_at in 19 digits, then the row id; settled ones are not there
+    ipk  due|lease|held|dead#<source>\\x1f<handler>   isk  due_at in 19 digits, then the row id; not when it is settled
     ipk  gap                                          isk  since when a track waits
 """
 

@@ -1,4 +1,4 @@
-"""Keeping and reading: replay, pruning, searches. People and maintenance use these; most of them read the whole table."""
+"""Keeping and reading: replay, pruning, searches. They are for people and maintenance; most read the whole table."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hooklane.store.dynamodb.session import Api, Many
 from hooklane.store.dynamodb.table import INDEX, Table
 from hooklane.store.inbox import Flow
 from hooklane.store.leased.buffer import Buffer, State
+from hooklane.store.leased.names import text_of, track_name
 from hooklane.store.leased.search import matches
-from hooklane.store.redis.pack import text_of, track_name
 
 TOGETHER = 25
 _BEAT = {"pk": "meta", "sk": "beat"}

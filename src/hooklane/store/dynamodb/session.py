@@ -52,7 +52,7 @@ class Many:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A condition did not hold. *item* is what is there, where that was asked for; *codes* tells each write's reason."""
+    """A condition did not hold. *item* is what is there, where that was asked for; *codes* has each write's reason."""
 
     item: dict[str, Any]
     codes: tuple[str, ...] = ()
@@ -200,7 +200,7 @@ def judged(error: Exception, tried: int, table: str, roll: Callable[[], float] =
         if code in _THROTTLED:
             if tried == TRIES_MAX - 1:
                 raise StoreUnavailable(f"DynamoDB is throttling us: {message or code}") from error
-            return roll() * min(BACKOFF_S_MAX, BACKOFF_S * 2**tried)
+            return float(roll() * min(BACKOFF_S_MAX, BACKOFF_S * 2**tried))
         if code == "ResourceNotFoundException":
             raise StoreRefused(
                 f"there is no table {table!r} (or one that a handler names is missing): create ours with"

@@ -1,4 +1,4 @@
-"""The inbox in DynamoDB: claims are conditional writes, and a handler's own writes are one transaction with its completion.
+"""The inbox in DynamoDB: claims are conditional writes; a handler's own writes are one transaction with its completion.
 
 Rows and claims are written at once; what settles them waits for the commit. See `items.py` for the shapes.
 """
@@ -16,16 +16,12 @@ from hooklane.errors import LeaseLost, StoreBusy, UsageError
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.inbox import (
     Claimed,
-    Count,
     Gap,
-    Heartbeat,
     Identity,
     Known,
     NewHandling,
     NewRow,
-    Row,
     RowId,
-    Search,
     Track,
 )
 from hooklane.model.message import Status
@@ -38,8 +34,8 @@ from hooklane.store.dynamodb.table import INDEX, Table, table_of
 from hooklane.store.dynamodb.tx import ACTIONS_MAX, ConditionFailed, Writes
 from hooklane.store.inbox import Capabilities, Flow
 from hooklane.store.leased.buffer import Buffer, Claim, State, TrackState, Waiting
+from hooklane.store.leased.names import digest_name, identity_name, text_of, track_name
 from hooklane.store.leased.tracks import TrackVerbs, gap_of
-from hooklane.store.redis.pack import digest_name, identity_name, text_of, track_name
 
 WAIT_MS = 5_000
 LOCK_MS = 60_000
@@ -131,7 +127,7 @@ class DynamoInbox(Keeping, TrackVerbs):
         if not actions and len(ours) == 1:
             kind, params = ours[0]
             answer = yield Api(f"{kind.lower()}_item", params)
-            codes = ("ConditionalCheckFailed",)
+            codes: tuple[str, ...] = ("ConditionalCheckFailed",)
         else:
             written = actions + [{kind: params} for kind, params in ours]
             answer = yield Api("transact_write_items", {"TransactItems": written})
@@ -258,7 +254,8 @@ class DynamoInbox(Keeping, TrackVerbs):
             return {}
         params = Change(_META | {"sk": "counter"}, add={"n": 1}).params(self.table)[1] | {"ReturnValues": "UPDATED_NEW"}
         answer = yield Api("update_item", params)
-        return dict.fromkeys(thin, plain(answer["Attributes"])["n"])
+        place = int(plain(answer["Attributes"])["n"])
+        return dict.fromkeys(thin, place)
 
     def _new_id(self, received_at: Instant, name: str) -> str:
         # Time first, so that ids sort by age; within a process each is larger than the one before.
@@ -328,7 +325,8 @@ class DynamoInbox(Keeping, TrackVerbs):
                 missed += sum(isinstance(answer, Refused) for answer in claims)
                 for answer in claims:
                     if not isinstance(answer, Refused):
-                        taken.append((yield from self._taken(plain(answer["Attributes"]), now, lease_ms)))
+                        claimed = yield from self._taken(plain(answer["Attributes"]), now, lease_ms)
+                        taken.append(claimed)
             lost += missed
             if len(taken) >= limit or not missed or (missed and len(taken) == before and lost > 10 * limit):
                 break
@@ -607,6 +605,21 @@ class DynamoInbox(Keeping, TrackVerbs):
                 found.append(gap)
         return sorted(found, key=lambda gap: gap.since)[:limit]
 
+    def examine(self) -> Flow[list[str]]:
+        """What an operator should mend about this table."""
+        warnings: list[str] = []
+        described = yield Api("describe_table", {"TableName": self.table})
+        indexes = {each["IndexName"] for each in described["Table"].get("GlobalSecondaryIndexes", [])}
+        if INDEX not in indexes:
+            warnings.append(
+                f"the table has no index {INDEX!r}: workers find nothing; create the table with create-table"
+            )
+        ttl = yield Api("describe_time_to_live", {"TableName": self.table})
+        told = ttl.get("TimeToLiveDescription", {})
+        if told.get("TimeToLiveStatus") not in ("ENABLED", "ENABLING") or told.get("AttributeName") != "ttl":
+            warnings.append("time to live is not on for the attribute ttl: settled rows are never removed")
+        return warnings
+
     # Finding things
 
     def _get(self, key: Item) -> Flow[Item | None]:
@@ -695,6 +708,3 @@ def _known(parts: list[Item]) -> Known | None:
         fingerprint=shapes.head_of(row)[10],
         handlings=shapes.handlings_of(parts),
     )
-
-
-__all__ = ["Count", "DynamoInbox", "Heartbeat", "Row", "Search", "by_url"]

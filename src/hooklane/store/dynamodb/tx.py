@@ -15,7 +15,7 @@ OURS_MAX = 20
 
 
 class ConditionFailed(HooklaneError):
-    """A condition of the handler's own write did not hold, so nothing of its transaction was written. *write* says which."""
+    """The condition of a write of the handler's own did not hold; nothing was written. *write* says which."""
 
     def __init__(self, write: str) -> None:
         super().__init__(f"the condition of {write} did not hold; nothing was written")

@@ -1,1 +1,1 @@
-"""What stores without interactive transactions share (Redis, DynamoDB): claims are leased, the rest waits for the commit."""
+"""What stores without interactive transactions share (Redis, DynamoDB): leased claims, a buffered rest."""

@@ -1,4 +1,4 @@
-"""The verbs of order, for stores that lease: a track is held, looked at and changed in memory, and written by the commit.
+"""The verbs of order, for stores that lease: a track is held, changed in memory, and written by the commit.
 
 A back-end says how a track is held and read; whoever else wants it meanwhile waits, and then is told that it is busy.
 """

@@ -32,6 +32,10 @@ TTL_DAYS = 90
 """30 days are the window in which duplicates are known; a downtime of up to 60 days does not cut into it."""
 DAY_MS = 86_400_000
 TIMEOUT_S = 5.0
+# These parts of redis-py have no types.
+_cluster: Any = redis.cluster
+_sentinel: Any = redis.sentinel
+_async_sentinel: Any = redis.asyncio.sentinel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,16 +91,16 @@ class Address:
 
     def _make(self) -> Any:
         if self.scheme.endswith("+sentinel"):
-            sentinel = redis.sentinel.Sentinel(list(self.hosts), **_plain(self.options))
+            sentinel = _sentinel.Sentinel(list(self.hosts), **_plain(self.options))
             return sentinel.master_for(self.service, db=self.database, **self.options)
         if self.is_cluster:
-            nodes = [redis.cluster.ClusterNode(*host) for host in self.hosts]
+            nodes = [_cluster.ClusterNode(*host) for host in self.hosts]
             return redis.cluster.RedisCluster(startup_nodes=nodes, **self.options)
         return redis.Redis.from_url(self.url, **_patience())
 
     def _make_async(self) -> Any:
         if self.scheme.endswith("+sentinel"):
-            sentinel = redis.asyncio.sentinel.Sentinel(list(self.hosts), **_plain(self.options))
+            sentinel = _async_sentinel.Sentinel(list(self.hosts), **_plain(self.options))
             return sentinel.master_for(self.service, db=self.database, **self.options)
         if self.is_cluster:
             nodes = [redis.asyncio.cluster.ClusterNode(*host) for host in self.hosts]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from base64 import urlsafe_b64decode
-from binascii import b2a_base64
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import Any
 
 from msgspec import Raw, msgpack
 
 from hooklane.model.clock import Instant
-from hooklane.model.inbox import Claimed, Handling, Identity, Known, NewHandling, NewRow, Row, RowId, Track
+from hooklane.model.inbox import Claimed, Handling, Known, NewHandling, NewRow, Row, RowId, Track
 from hooklane.model.message import Message, Status
 from hooklane.store.leased.buffer import TrackState, Waiting
+from hooklane.store.leased.names import text_of, track_name
 
 PLACE_DIGITS = 16
 LATEST = "~"
@@ -25,33 +23,11 @@ unpack = msgpack.Decoder().decode
 
 
 def raw(data: bytes) -> Raw:
-    """*data* inside of a script's arguments. Redis's own MessagePack knows no binary type, but its text is any bytes."""
+    """*data* inside of a script's arguments. Redis's MessagePack knows no binary type, but its text is any bytes."""
     return Raw(b"\xdb" + len(data).to_bytes(4, "big") + data)
 
 
 # Names
-
-
-def identity_name(identity: Identity) -> str:
-    """What a row is called: 128 bits of a digest, so that a name says nothing and has always the same length."""
-    return _name(f"{identity.source}\0{identity.tenant}\0{identity.event_id}\0{identity.variant}")
-
-
-def track_name(track: Track) -> str:
-    return _name(f"{track.source}\0{track.tenant}\0{track.handler}\0{track.key}")
-
-
-def digest_name(source: str, tenant: str, digest: bytes) -> str:
-    return _name(f"{source}\0{tenant}\0{digest.hex()}")
-
-
-def _name(text: str) -> str:
-    digest = _sha256(text.encode("utf-8", "surrogatepass")).digest()
-    return b2a_base64(digest[:16], newline=False)[:22].translate(_URL_SAFE).decode()
-
-
-_sha256 = partial(hashlib.sha256, usedforsecurity=False)
-_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 def bucket_of(name: str, buckets: int) -> int:
@@ -126,11 +102,6 @@ def handling_line(source: str, tenant: str, new: NewHandling) -> tuple[Any, ...]
         False if new.settled_at is None else new.settled_at,
         False,
     )
-
-
-def text_of(text: str) -> str:
-    """*text* as any store can keep it: half a surrogate pair is not text."""
-    return text.encode("utf-8", "replace").decode()
 
 
 # Reading

@@ -1,4 +1,4 @@
-"""A session on Redis: calls of scripts, and a commit that is one script per bucket. Sync and async differ in the wait."""
+"""A session on Redis: calls of scripts, and a commit that is one script per bucket."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import redis
-import redis.asyncio
 from redis import exceptions as faults
 
 from hooklane.errors import StoreError, StoreFull, StoreUnavailable, UsageError

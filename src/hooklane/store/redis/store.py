@@ -31,10 +31,12 @@ from hooklane.model.inbox import (
 from hooklane.model.message import Status
 from hooklane.store.inbox import Capabilities, Flow
 from hooklane.store.leased.buffer import Buffer, Claim, State, TrackState, Waiting
+from hooklane.store.leased.names import digest_name, identity_name, text_of, track_name
 from hooklane.store.leased.search import CLAIMABLE, matches
 from hooklane.store.leased.tracks import TrackVerbs, gap_of
 from hooklane.store.redis import pack
 from hooklane.store.redis.address import Address, address_of
+from hooklane.store.redis.doctor import examine
 from hooklane.store.redis.session import AsyncRedisSession, Call, Command, Insert, Inserts, RedisSession
 
 LAYOUT = 1
@@ -117,7 +119,7 @@ class RedisInbox(TrackVerbs):
         """Write what was buffered: one script per bucket, so all or nothing where there is one."""
         writes = list(buffer.later)
         for state in buffer.tracks.values():
-            name = pack.track_name(state.track)
+            name = track_name(state.track)
             if state.is_changed:
                 track = state.track
                 writes.append(
@@ -144,15 +146,13 @@ class RedisInbox(TrackVerbs):
 
     def roll_back(self, buffer: Buffer) -> Flow[None]:
         """Give back what this session took; what it buffered was never there."""
-        writes: list[tuple[Any, ...]] = []
-        for id in buffer.inserted:
-            writes.append((pack.member_name(id), "retract", id))
+        writes: list[tuple[Any, ...]] = [(pack.member_name(id), "retract", id) for id in buffer.inserted]
         for (id, handler), claim in buffer.claims.items():
             if id not in buffer.inserted:
                 again = (claim.fence, claim.status.value, claim.due_at)
                 writes.append((pack.member_name(id), "unclaim", id, handler, *again))
         for track in buffer.tracks:
-            name = pack.track_name(track)
+            name = track_name(track)
             writes.append((name, "unlock", name, buffer.token))
         for prefix, group in self._by_bucket(writes, lambda write: write[0]):
             yield self._write(prefix, [write[1:] for write in group])
@@ -165,7 +165,7 @@ class RedisInbox(TrackVerbs):
     def insert(self, rows: Sequence[NewRow]) -> Flow[list[RowId | None]]:
         buffer: Buffer = yield State()
         ids: list[RowId | None] = [None] * len(rows)
-        lines = [(number, pack.row_args(row, pack.identity_name(row.identity))) for number, row in enumerate(rows)]
+        lines = [(number, pack.row_args(row, identity_name(row.identity))) for number, row in enumerate(rows)]
         for prefix, group in self._by_bucket(lines, lambda line: line[1][0]):
             answers = yield Insert(prefix, [line for _, line in group])
             for (number, line), place in zip(group, answers, strict=True):
@@ -180,7 +180,7 @@ class RedisInbox(TrackVerbs):
 
     def known(self, identities: Sequence[Identity]) -> Flow[list[Known | None]]:
         found: list[Known | None] = [None] * len(identities)
-        names = [(number, pack.identity_name(identity)) for number, identity in enumerate(identities)]
+        names = [(number, identity_name(identity)) for number, identity in enumerate(identities)]
         for prefix, group in self._by_bucket(names, lambda each: each[1]):
             answers = yield Call("known", prefix, pack.pack(([name for _, name in group],)))
             for (number, name), answer in zip(group, answers, strict=True):
@@ -195,7 +195,7 @@ class RedisInbox(TrackVerbs):
         buffer: Buffer = yield State()
         if (source, tenant, digest) in buffer.digests:
             return buffer.digests[source, tenant, digest]
-        name = pack.digest_name(source, tenant, digest)
+        name = digest_name(source, tenant, digest)
         earlier = yield Command(("GET", f"{self._prefix(name)}:digest:{name}"))
         if earlier is not None:
             return str(pack.unpack(earlier)[0])
@@ -255,7 +255,7 @@ class RedisInbox(TrackVerbs):
         now: Instant,
         attempts: int | None = None,
     ) -> Flow[bool]:
-        story = (pack.text_of(error), pack.text_of(traceback), now, False if attempts is None else attempts)
+        story = (text_of(error), text_of(traceback), now, False if attempts is None else attempts)
         write = ("fail", id, handler, fence, status.value, due_at, *story)
         return (yield from self._settle_claim(id, handler, fence, write))
 
@@ -275,7 +275,7 @@ class RedisInbox(TrackVerbs):
     # Order; see TrackVerbs
 
     def _take_track(self, track: Track, token: str) -> Flow[TrackState | None]:
-        name = pack.track_name(track)
+        name = track_name(track)
         answer = yield Call("hold", self._prefix(name), pack.pack((name, token, LOCK_MS)))
         return None if answer is None else pack.track_of(track, answer)
 
@@ -292,10 +292,10 @@ class RedisInbox(TrackVerbs):
         return str(waiting.id) <= str(until)
 
     def latest_row(self) -> Flow[RowId]:
-        places = []
+        last = 0
         for prefix in self._prefixes:
-            places.append(int((yield Command(("GET", f"{prefix}:clock"))) or 0))
-        return f"{max(places):0{pack.PLACE_DIGITS}d}-{pack.LATEST}"
+            last = max(last, int((yield Command(("GET", f"{prefix}:clock"))) or 0))
+        return f"{last:0{pack.PLACE_DIGITS}d}-{pack.LATEST}"
 
     def gaps(self, before: Instant, limit: int) -> Flow[list[Gap]]:
         found: dict[Track, Gap] = {}
@@ -334,7 +334,7 @@ class RedisInbox(TrackVerbs):
         found = yield from self._handling(id, handler)
         if found is None or found.status not in (*CLAIMABLE, Status.DEAD, Status.HELD):
             return False
-        yield from self._later(id, "settle", handler, status.value, pack.text_of(note), now)
+        yield from self._later(id, "settle", handler, status.value, text_of(note), now)
         return True
 
     def _later(self, id: RowId, verb: str, *args: Any) -> Flow[None]:
@@ -443,6 +443,10 @@ class RedisInbox(TrackVerbs):
                 rows, since = groups.get(name, (0, Instant(int(oldest))))
                 groups[name] = (rows + int(number), Instant(min(since, int(oldest))))
         return [Count(*name, rows, since) for name, (rows, since) in sorted(groups.items(), key=str)]
+
+    def examine(self) -> Flow[list[str]]:
+        """What an operator should mend about this server."""
+        return examine(self.capabilities.name)
 
     # Buckets
 
