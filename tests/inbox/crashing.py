@@ -35,7 +35,7 @@ def effect(event: Event, tx: Any) -> None:
     tx.execute(f"INSERT INTO effects (event_id) VALUES ({mark})", (event.id,))
 
 
-inbox = Inbox(URL, MODE, failpoint=die, lease_ms=1)  # type: ignore[arg-type]
+inbox = Inbox(URL, MODE, failpoint=die, lease_ms=int(os.environ.get("LEASE_MS", "1")))  # type: ignore[arg-type]
 own_source(inbox, order="none").on("*")(effect)
 print("ready", flush=True)
 if len(sys.argv) > 6:  # a crowd starts together: when this file is there

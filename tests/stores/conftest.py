@@ -50,6 +50,7 @@ NEEDS_ATOMIC = {
     "test_a_shadow_replay_runs_new_code_and_leaves_no_trace",
     "test_a_block_that_raises_undoes_its_claim",
     "test_a_state_is_applied_by_every_handler_and_after_a_failure_too",
+    "test_twenty_events_in_four_processes_have_twenty_effects",
     "test_killed_at_any_point_and_delivered_again_there_is_one_effect",
     "test_a_zombies_work_is_rolled_back",
     "test_a_message_that_kills_its_workers_ends_as_a_dead_letter",

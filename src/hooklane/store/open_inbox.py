@@ -13,8 +13,8 @@ from hooklane.store.sql.session import AsyncLender, Lender
 
 EXPECTED = (
     "a URL (sqlite:///app.db, postgresql://…, redis://…, dynamodb://table, memory://), a SQLAlchemy engine or"
-    " sessionmaker (sync or async), an asyncpg, psycopg or psycopg2 pool, a function that makes connections, or an alias"
-    " of Django's DATABASES"
+    " sessionmaker (sync or async), an asyncpg, psycopg or psycopg2 pool, a function that makes connections, or an"
+    " alias of Django's DATABASES"
 )
 
 
