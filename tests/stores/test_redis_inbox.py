@@ -413,7 +413,7 @@ def test_a_bad_row_does_not_fail_those_that_share_its_call(redis_url: str) -> No
     async def insert_some() -> list[Any]:
         store = by_url(redis_url)
         session = await store.abegin()
-        inserts = store._inserts[store._address.async_client()]
+        inserts = store._inserts[await store._address.async_client()]
         good = ("n" * 22, b"\0\0\0\0", (0, 1000, 1, SOURCE, "ignored"))
         bad = ("m" * 22, b"\0\0\0\0", ("x", 1000, 1, SOURCE, "ignored"))
         answers = await asyncio.gather(

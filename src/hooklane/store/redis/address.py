@@ -61,7 +61,7 @@ class Address:
     database: int = 0
     options: dict[str, Any] = field(default_factory=dict)
     _sync: list[Any] = field(default_factory=list)
-    _async: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = field(default_factory=WeakKeyDictionary)
+    _async: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Future[Any]] = field(default_factory=WeakKeyDictionary)
 
     @property
     def is_cluster(self) -> bool:
@@ -73,21 +73,34 @@ class Address:
             self._sync.append(self._make())
         return self._sync[0]
 
-    def async_client(self) -> Any:
+    async def async_client(self) -> Any:
         """The client of the running event loop."""
         loop = asyncio.get_running_loop()
-        if loop not in self._async:
-            self._async[loop] = self._make_async()
-        return self._async[loop]
+        making = self._async.get(loop)
+        if making is None:
+            making = self._async[loop] = loop.create_future()
+            try:
+                client = self._make_async()
+                if self.is_cluster:
+                    # Learn the nodes before anybody uses it: redis-py closes connections that are in use otherwise.
+                    await client.initialize()
+            except BaseException as error:
+                del self._async[loop]
+                told = error if isinstance(error, Exception) else ConnectionError("the event loop is ending")
+                making.set_exception(told)
+                making.exception()  # whoever else waits hears it too; nobody need
+                raise
+            making.set_result(client)
+        return making.result() if making.done() else await making
 
     def close(self) -> None:
         while self._sync:
             self._sync.pop().close()
 
     async def aclose(self) -> None:
-        client = self._async.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.aclose()
+        making = self._async.pop(asyncio.get_running_loop(), None)
+        if making is not None and making.done() and making.exception() is None:
+            await making.result().aclose()
 
     def _make(self) -> Any:
         if self.scheme.endswith("+sentinel"):

@@ -37,7 +37,7 @@ from hooklane.store.leased.tracks import TrackVerbs, gap_of
 from hooklane.store.redis import pack
 from hooklane.store.redis.address import Address, address_of
 from hooklane.store.redis.doctor import examine
-from hooklane.store.redis.session import AsyncRedisSession, Call, Command, Insert, Inserts, RedisSession
+from hooklane.store.redis.session import AsyncRedisSession, Call, Command, Insert, Inserts, RedisSession, faults_named
 
 LAYOUT = 1
 WAIT_MS = 5_000
@@ -77,13 +77,16 @@ class RedisInbox(TrackVerbs):
     # Sessions
 
     def begin(self, *, wait_ms: int | None = None) -> RedisSession:
-        session = RedisSession(self, self._address.client(), _buffer(wait_ms))
+        with faults_named():
+            client = self._address.client()
+        session = RedisSession(self, client, _buffer(wait_ms))
         if not self._is_checked:
             self._check(session.perform(self._meta()))
         return session
 
     async def abegin(self, *, wait_ms: int | None = None) -> AsyncRedisSession:
-        client = self._address.async_client()
+        with faults_named():
+            client = await self._address.async_client()
         inserts = self._inserts.get(client)
         if inserts is None:
             inserts = self._inserts[client] = Inserts(client, self.keeping)
