@@ -30,7 +30,7 @@ from hooklane.store.redis.address import address_of
 from hooklane.store.redis.scripts import BUFFERED, script
 from hooklane.store.redis.store import RedisInbox, by_url
 from hooklane.telemetry.events import FenceRejected
-from hooklane.testing.conformance_inbox import HANDLER, SOURCE, WORK, owed, row, together
+from hooklane.testing.conformance_inbox import HANDLER, SOURCE, WORK, owed, perform, row, together
 
 ROOT = Path(__file__).parents[2]
 EVENTS, COPIES = 20, 4
@@ -192,13 +192,7 @@ def test_a_copy_that_waits_is_told_how_long_the_lease_lasts(redis_world: RedisWo
 def test_a_row_that_another_copy_relies_on_is_not_taken_back(store: RedisInbox) -> None:
     """The first session rolls back after a copy was answered: the copy was told that the event is ours."""
     first = store.begin()
-    flow = store.insert([row("e1", owed())])
-    try:
-        step = next(flow)
-        while True:
-            step = flow.send(first.perform(step))
-    except StopIteration as end:
-        (id,) = end.value
+    (id,) = perform(first, store.insert([row("e1", owed())]))
     assert run(store, store.insert([row("e1", owed())])) == [None]
     first.rollback()
 

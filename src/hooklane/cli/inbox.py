@@ -18,7 +18,7 @@ import typer
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Json, Yes
 from hooklane.cli.output import is_interactive, pairs, say, show, table, talk
-from hooklane.errors import StoreUnavailable
+from hooklane.errors import StoreError, StoreUnavailable
 from hooklane.model.clock import Instant, rfc3339
 from hooklane.model.inbox import Row
 from hooklane.model.message import Status
@@ -81,7 +81,12 @@ def ls(
 def show_one(row_id: Annotated[str, typer.Argument(metavar="ID")], store: Store, as_json: Json = False) -> None:
     """Show one row with its payload, and what became of it at each handler."""
     with _opened(store) as inbox:
-        rows = inbox.rows(ids=(_id(row_id),))
+        try:
+            rows = inbox.rows(ids=(_id(row_id),))
+        except StoreUnavailable:
+            raise
+        except StoreError:  # a database that numbers its rows does not even take such an id
+            rows = []
     if not rows:
         raise CallFailed(f"there is no row {row_id}", Exit.NOT_FOUND)
     value = _whole(rows[0])

@@ -235,7 +235,9 @@ class Inbox:
 
     def rows(self, **search: Any) -> list[Row]:
         """Rows that match, oldest first: `source=`, `status=`, `type=`, `key=`, `event_id=`, `handler=`, `limit=` …"""
-        return self.runner.run(_one(transaction(self.store.rows(as_search(None, {"limit": 100} | search)))))
+        return self.runner.run(
+            _one(transaction(self.store.rows(as_search(search.pop("ids", None), {"limit": 100} | search))))
+        )
 
     def stats(self) -> Stats:
         """How many events are in which status, how old the oldest owed one is, what the breakers say."""

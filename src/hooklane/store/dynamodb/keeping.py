@@ -29,8 +29,7 @@ class Keeping:
     _table: Table
     _find: Callable[[RowId, str], Flow[Item | None]]
     _get: Callable[[Item], Flow[Item | None]]
-    _query: Any
-    _belonging: Callable[[Iterable[Any]], list[Item]]
+    _parts: Any
     _moved: Any
     _settled: Any
     _await: Any
@@ -55,8 +54,7 @@ class Keeping:
 
     def attach(self, id: RowId, handling: NewHandling) -> Flow[None]:
         buffer: Buffer = yield State()
-        answer = yield self._query(shapes.row_name(id), payload=False)
-        parts = self._belonging(answer["Items"])
+        (parts,) = yield from self._parts([shapes.row_name(id)], payload=False)
         row = next((part for part in parts if part["sk"] == "row"), None)
         if row is None or row["id"] != str(id) or any(part.get("hh") == handling.handler for part in parts):
             return
@@ -106,8 +104,7 @@ class Keeping:
 
     def _tidy(self, name: str, ttl: int) -> Flow[None]:
         """A row of several items may expire when the last of its handlings is settled."""
-        answer = yield self._query(name, payload=True)
-        parts = self._belonging(answer["Items"])
+        (parts,) = yield from self._parts([name], payload=True)
         if not parts or not _is_settled(parts):
             return
         changes = []
@@ -122,8 +119,8 @@ class Keeping:
 
     def _keep(self, name: str) -> Flow[None]:
         """A row that is owed again does not expire, nor does any part of it."""
-        answer = yield self._query(name, payload=True)
-        parts = [part for part in self._belonging(answer["Items"]) if "ttl" in part]
+        (found,) = yield from self._parts([name], payload=True)
+        parts = [part for part in found if "ttl" in part]
         if parts:
             yield Many(
                 [
@@ -151,8 +148,8 @@ class Keeping:
         return gone
 
     def _erase_parts(self, row: Item) -> Flow[None]:
-        answer = yield self._query(row["pk"][2:], payload=True)
-        parts = [part for part in (plain(item) for item in answer["Items"]) if part.get("id") == row["id"]]
+        (found,) = yield from self._parts([row["pk"][2:]], payload=True, stale=True)
+        parts = [part for part in found if part.get("id") == row["id"]]
         if parts:
             yield Many([self._alone(Change({"pk": part["pk"], "sk": part["sk"]}, delete=True)) for part in parts])
 
@@ -167,8 +164,8 @@ class Keeping:
             change = Change({"pk": row["pk"], "sk": "row"}, remove={"b", "n", "pb"}).when("{id} = :id", id=row["id"])
             if isinstance((yield self._alone(change)), dict):
                 purged += 1
-                answer = yield self._query(row["pk"][2:], payload=True)
-                chunks = [plain(item) for item in answer["Items"] if plain(item)["sk"].startswith("b#")]
+                (parts,) = yield from self._parts([row["pk"][2:]], payload=True)
+                chunks = [part for part in parts if part["sk"].startswith("b#")]
                 if chunks:
                     yield Many([self._alone(Change({"pk": c["pk"], "sk": c["sk"]}, delete=True)) for c in chunks])
         return purged
@@ -258,9 +255,7 @@ class Keeping:
             names = [shapes.row_name(row.id) for row in chosen[: search.limit]]
         rows: list[Row] = []
         for start in range(0, len(names), TOGETHER):
-            answers = yield Many([self._query(name, payload=True) for name in names[start : start + TOGETHER]])
-            for answer in answers:
-                parts = self._belonging(answer["Items"])
+            for parts in (yield from self._parts(names[start : start + TOGETHER], payload=True)):
                 if parts:
                     row = shapes.row_of(parts)
                     if matches(row, search):

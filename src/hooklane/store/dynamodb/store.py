@@ -10,7 +10,6 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 from hooklane.errors import LeaseLost, StoreBusy, UsageError
 from hooklane.model.clock import Instant, wall_now
@@ -264,9 +263,8 @@ class DynamoInbox(Keeping, TrackVerbs):
             return f"{self._last_place:0{shapes.PLACE_DIGITS}d}-{name}"
 
     def known(self, identities: Sequence[Identity]) -> Flow[list[Known | None]]:
-        names = [identity_name(identity) for identity in identities]
-        answers = yield Many([self._query(name, payload=False) for name in names])
-        return [_known(self._belonging(answer["Items"])) for answer in answers]
+        found = yield from self._parts([identity_name(identity) for identity in identities], payload=False)
+        return [_known(parts) for parts in found]
 
     def try_lock(self, identity: Identity) -> Flow[bool]:
         yield from ()
@@ -399,8 +397,7 @@ class DynamoInbox(Keeping, TrackVerbs):
         if item["sk"] == "row" and "b" in item:
             row, payload = item, item["b"]
         else:
-            answer = yield self._query(item["pk"][2:], payload=True)
-            parts = self._belonging(answer["Items"])
+            (parts,) = yield from self._parts([item["pk"][2:]], payload=True)
             row, payload = next(part for part in parts if part["sk"] == "row"), shapes.payload_of(parts)
         claimed = shapes.claimed_of(row, item, payload, was=was)
         before = Instant(now if due_at is None else due_at)
@@ -626,28 +623,35 @@ class DynamoInbox(Keeping, TrackVerbs):
         answer = yield Api("get_item", {"TableName": self.table, "Key": typed_item(key), "ConsistentRead": True})
         return plain(answer["Item"]) if "Item" in answer else None
 
-    def _query(self, name: str, *, payload: bool) -> Api:
-        """The items of a row; its chunks sort first, so that they can be left out."""
-        return Api(
-            "query",
+    def _parts(self, names: Sequence[str], *, payload: bool, stale: bool = False) -> Flow[list[list[Item]]]:
+        """The items of rows. Chunks of a payload sort first, so that they can be left out.
+
+        Only those of the row as it is now, not of an expired one of the same name, unless *stale* are wanted.
+        """
+        queries = [
             {
                 "TableName": self.table,
                 "KeyConditionExpression": "pk = :pk AND sk >= :from",
                 "ExpressionAttributeValues": {":pk": typed(f"r#{name}"), ":from": typed("b#" if payload else "h#")},
                 "ConsistentRead": True,
-            },
-        )
-
-    def _belonging(self, found: Iterable[Any]) -> list[Item]:
-        """Items of the row as it is now, not of an expired one of the same name."""
-        parts = [plain(item) for item in found]
-        row = next((part for part in parts if part["sk"] == "row"), None)
-        return [] if row is None else [part for part in parts if part.get("id") == row["id"]]
+            }
+            for name in names
+        ]
+        answers = yield Many([Api("query", params) for params in queries])
+        found: list[list[Item]] = []
+        for params, answer in zip(queries, answers, strict=True):
+            parts = [plain(item) for item in answer["Items"]]
+            while "LastEvaluatedKey" in answer:  # an answer holds a megabyte
+                answer = yield Api("query", params | {"ExclusiveStartKey": answer["LastEvaluatedKey"]})
+                parts += [plain(item) for item in answer["Items"]]
+            row = next((part for part in parts if part["sk"] == "row"), None)
+            ours = [part for part in parts if row is not None and part.get("id") == row["id"]]
+            found.append(parts if stale else ours)
+        return found
 
     def _find(self, id: RowId, handler: str) -> Flow[Item | None]:
         """The item of a handling, with what is needed to move it."""
-        answer = yield self._query(shapes.row_name(id), payload=False)
-        parts = self._belonging(answer["Items"])
+        (parts,) = yield from self._parts([shapes.row_name(id)], payload=False)
         row = next((part for part in parts if part["sk"] == "row"), None)
         if row is None or row["id"] != str(id):
             return None

@@ -417,7 +417,7 @@ class RedisInbox(TrackVerbs):
         """Rows in the order of their arrival."""
         rows: list[Row] = []
         for prefix in self._prefixes:
-            begin = "0-0" if search.after is None else f"{int(str(search.after)[: pack.PLACE_DIGITS])}-1"
+            begin = "0-0" if search.after is None else f"{int(str(search.after)[: pack.PLACE_DIGITS])}-0"
             found = 0
             while found < search.limit:
                 entries = yield Command(("XRANGE", f"{prefix}:rows", f"({begin}", "+", "COUNT", PAGE))

@@ -6,7 +6,7 @@
 --     s  status of the row itself, unless pending          c  copies, unless 1
 --     k  1: a copy was answered, so the row is relied on   h<handler>  a handling, MessagePack, in the order below
 --   p:msg:<name>            string  the message: length of its head (4 bytes), head, payload; without payload once purged
---   p:rows                  stream  every row in order of arrival: <place>-1 -> n <name>, g source and handlers
+--   p:rows                  stream  every row in order of arrival: <place>-0 -> n <name>, g source and handlers
 --   p:due|lease|held|dead:<source>\31<handler>   zset  handlings in that state; member <place>-<name>, score due_at
 --   p:count                 hash    <source>\31<status>\31<handler> -> how many
 --   p:since                 hash    the same -> received at, of the first one counted

@@ -11,5 +11,5 @@ function erase(row)
     end
     if own then count(row.S, '', own, -1, row.t) end
     call('DEL', row.key, p .. ':msg:' .. row.name)
-    call('XDEL', p .. ':rows', string.sub(row.member, 1, 16) .. '-1')
+    call('XDEL', p .. ':rows', string.sub(row.member, 1, 16) .. '-0')
 end

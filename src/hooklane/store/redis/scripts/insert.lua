@@ -19,7 +19,7 @@ for k = 1, tonumber(ARGV[3]) do
         table.insert(kind.counts, { source, handler, status })
         if class then
             kind.is_open = true
-            table.insert(kind.enters, { p .. ':' .. class .. ':' .. source .. '\31' .. handler, due })
+            table.insert(kind.enters, { p .. ':' .. class .. ':' .. source .. '\31' .. handler, due, {}, 0 })
             if track ~= '' then
                 local line = table.concat({ status, due, ARGV[at + 5], ARGV[at + 6] }, '|')
                 table.insert(kind.waits, { p .. ':wait:' .. track, line })
@@ -49,11 +49,16 @@ while at <= #ARGV do
         local place = string.format('%016.0f', last)
         answers[n] = place
         call('HSET', rows .. name, 'i', place .. kind.tail, unpack(kind.fields))
-        call('XADD', stream, place .. '-1', 'n', name, 'g', kind.group)
+        call('XADD', stream, place, 'n', name, 'g', kind.group)
         kind.n = kind.n + 1
         if kind.is_open then
             local member = place .. '-' .. name
-            for _, enter_ in ipairs(kind.enters) do enter(enter_[1], member, enter_[2]) end
+            for e = 1, #kind.enters do
+                local into = kind.enters[e]
+                local words, size = into[3], into[4]
+                words[size + 1], words[size + 2] = into[2], member
+                into[4] = size + 2
+            end
             for _, wait in ipairs(kind.waits) do call('HSET', wait[1], member, wait[2]) end
         else
             tidy(name, keep_ms, drop)
@@ -63,6 +68,9 @@ end
 for _, kind in ipairs(kinds) do
     if kind.n > 0 then
         for _, of in ipairs(kind.counts) do count(of[1], of[2], of[3], kind.n, kind.t) end
+        for _, into in ipairs(kind.enters) do
+            for from = 1, into[4], 1000 do call('ZADD', into[1], unpack(into[3], from, math.min(from + 999, into[4]))) end
+        end
     end
 end
 call('SET', p .. ':clock', string.format('%.0f', last))

@@ -2,7 +2,7 @@
 -- A[4] the entry of p:rows to begin after; A[5] how many entries to look at; A[6] the place where to stop
 -- Answers {removed, last entry looked at, 1 when there is no more}.
 local gone, last = 0, A[4]
-local entries = call('XRANGE', p .. ':rows', '(' .. last, A[6] .. '-1', 'COUNT', A[5])
+local entries = call('XRANGE', p .. ':rows', '(' .. last, A[6], 'COUNT', A[5])
 for _, entry in ipairs(entries) do
     if gone >= A[3] then break end
     last = entry[1]

@@ -1,6 +1,6 @@
 -- purge: forget the payloads, not the ids, of up to A[3] rows as prune would find them; arguments and answer as there.
 local purged, last = 0, A[4]
-local entries = call('XRANGE', p .. ':rows', '(' .. last, A[6] .. '-1', 'COUNT', A[5])
+local entries = call('XRANGE', p .. ':rows', '(' .. last, A[6], 'COUNT', A[5])
 for _, entry in ipairs(entries) do
     if purged >= A[3] then break end
     last = entry[1]
