@@ -20,6 +20,7 @@ def main() -> None:
     parser.add_argument("--store", action="append", choices=("sqlite", "postgres"), help="both by default")
     parser.add_argument("--seconds", type=float, default=4.0, help="of each slice of load")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--patience", type=float, default=0.0, help="seconds to wait for a quiet machine, each time")
     asked = parser.parse_args()
     unknown = [name for name in asked.names if name not in SCENARIOS]
     if unknown:
@@ -37,6 +38,7 @@ def main() -> None:
             stack.enter_context(limit_server(folder / "limit")),
             asked.seconds,
             asked.rounds,
+            asked.patience,
             lambda line: print(line, file=sys.stderr, flush=True),
         )
         for name in asked.names or SCENARIOS:

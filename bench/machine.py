@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,6 +99,38 @@ def _children(pid: int) -> list[int]:
     except OSError:
         return []
     return [*mine, *(deeper for child in mine for deeper in _children(child))]
+
+
+class Neighbours:
+    """How many cores others kept busy since the start of this watch, beside processes that are our own."""
+
+    def __init__(self, *own: int) -> None:
+        self._own = own
+        self._busy_s = _busy_s()
+        self._cost_s = cost_of(*own).total_s
+        self._at = time.perf_counter()
+
+    def cores(self, own_s: float = 0.0) -> float:
+        """*own_s* is CPU time of our own that has ended meanwhile."""
+        took = time.perf_counter() - self._at
+        ours = cost_of(*self._own).total_s - self._cost_s + own_s
+        return max(0.0, (_busy_s() - self._busy_s - ours) / took)
+
+
+def _busy_s() -> float:
+    with Path("/proc/stat").open() as stat:
+        user, nice, system, _idle, _wait, irq, softirq, steal = map(int, stat.readline().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) * TICK_S
+
+
+def wait_for_quiet(within_s: float, cores_max: float = 0.2) -> None:
+    """Until others leave the machine alone for half a second, or *within_s* have passed."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        watch = Neighbours()
+        time.sleep(0.5)
+        if watch.cores() <= cores_max:
+            return
 
 
 def peak_rss_mb(pid: int) -> float:

@@ -59,7 +59,7 @@ def nginx(folder: Path, answer: str, *, log: bool = False) -> Iterator[Nginx]:
             server {{
                 listen 127.0.0.1:{port} backlog=4096;
                 location / {{ {answer} }}
-                location /dead {{ return 503; }}
+                location /dead {{ access_log off; return 503; }}
             }}
         }}
         """

@@ -38,6 +38,8 @@ class Figure:
     limits: Sequence[float] = ()
     cpu_us: dict[str, float] = field(default_factory=dict)
     """Microseconds of CPU per event, by part: gateway, database, sink, load generator."""
+    elsewhere: Sequence[float] = ()
+    """How many cores others kept busy during each round: figures of a busy machine say little."""
     check: Check | None = None
     notes: dict[str, float | str] = field(default_factory=dict)
 
@@ -71,7 +73,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def table(figures: Sequence[Figure], goals: Sequence[Goal], machine: str) -> str:
-    head = ("scenario", "variant", "events/s (range)", "H", "ratio (range)", "CPU µs/event", "correct")
+    head = ("scenario", "variant", "events/s (range)", "H", "ratio (range)", "CPU µs/event", "others", "correct")
     rows = [head]
     for one in figures:
         span = f" ({min(one.rates):,.0f}-{max(one.rates):,.0f})" if len(one.rates) > 1 else ""
@@ -80,9 +82,10 @@ def table(figures: Sequence[Figure], goals: Sequence[Goal], machine: str) -> str
         cpu = " ".join(f"{part} {us:.0f}" for part, us in one.cpu_us.items())
         right = "" if one.check is None else "yes" if one.check.is_right else str(one.check)
         limit = f"{one.limit:,.0f}" if one.limit else ""
-        rows.append((one.scenario, one.variant, f"{one.rate:,.0f}{span}", limit, ratio, cpu, right))
+        others = f"{median(one.elsewhere):.1f}" if one.elsewhere else ""
+        rows.append((one.scenario, one.variant, f"{one.rate:,.0f}{span}", limit, ratio, cpu, others, right))
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    lines = [f"machine: {machine}", ""]
+    lines = [f"machine: {machine}; 'others' is how many cores somebody else kept busy meanwhile", ""]
     for number, row in enumerate(rows):
         lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
         if number == 0:

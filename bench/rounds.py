@@ -16,7 +16,7 @@ from bench import sink as sinks
 from bench import wrk
 from bench.gateway import Gateway
 from bench.limits import requests_per_second
-from bench.machine import cost_of
+from bench.machine import Neighbours, cost_of, wait_for_quiet
 from bench.nginx import Nginx
 from bench.report import Check, Figure, median
 from bench.stores import Store
@@ -31,6 +31,8 @@ class Bench:
     limit: Nginx
     seconds: float
     rounds: int
+    patience_s: float
+    """How long to wait, before each slice, for others to leave the machine alone."""
     say: Callable[[str], None]
 
 
@@ -51,6 +53,7 @@ class Contender:
     cpu_us: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     p50_ms: list[float] = field(default_factory=list)
     p99_ms: list[float] = field(default_factory=list)
+    elsewhere: list[float] = field(default_factory=list)
     answers: int = 0
 
     def warm(self) -> None:
@@ -61,12 +64,14 @@ class Contender:
     def run(self, seconds: float) -> None:
         """A slice: publish for *seconds*, until the last of it is delivered and its ack durable."""
         before = self._costs()
+        watch = Neighbours(*self._pids())
         accepted = self.gateway.ledger()["accepted"]
         began = time.perf_counter()
         load = wrk.run(self.gateway.port, seconds, keys=self.keys, names=self._name())
         ledger = self.gateway.drain(self.owed_max)
         took = time.perf_counter() - began
-        events = ledger["accepted"] - accepted
+        self.elsewhere.append(watch.cores(load.cpu_s))
+        events = ledger["accepted"] - accepted if self.sink is not None else load.answers
         if load.refused:
             raise SystemExit(f"{self.name}: {load.refused} of {load.answers} publishes were refused")
         self.answers += load.answers
@@ -89,6 +94,10 @@ class Contender:
             costs["sink"] = self.sink.cost.total_s
         return costs
 
+    def _pids(self) -> list[int]:
+        store = () if self.store is None else self.store.pids
+        return [self.gateway.pid, *store, *(() if self.sink is None else (self.sink.pid,))]
+
     def check(self) -> Check | None:
         """What the sink saw against what the ledger says was accepted, and the ledger against what wrk was told."""
         if self.sink is None:
@@ -106,6 +115,7 @@ class Contender:
             rates=self.rates,
             limits=self.limits,
             cpu_us={part: median(us) for part, us in self.cpu_us.items()},
+            elsewhere=self.elsewhere,
             check=self.check(),
             notes={"publish p50 ms": median(self.p50_ms), "publish p99 ms": median(self.p99_ms)},
         )
@@ -116,10 +126,16 @@ def interleave(bench: Bench, contenders: Sequence[Contender]) -> None:
         contender.warm()
     for number in range(bench.rounds):
         for contender in contenders:
-            contender.limits.append(requests_per_second(bench.limit, keys=contender.keys))
+            wait_for_quiet(bench.patience_s)
+            before = requests_per_second(bench.limit, keys=contender.keys)
             contender.run(bench.seconds)
-            rate, limit = contender.rates[-1], contender.limits[-1]
-            bench.say(f"  round {number + 1}, {contender.name}: {rate:,.0f}/s, {rate / limit:.3f} of H {limit:,.0f}")
+            limit = (before + requests_per_second(bench.limit, keys=contender.keys)) / 2
+            contender.limits.append(limit)
+            rate, others = contender.rates[-1], contender.elsewhere[-1]
+            bench.say(
+                f"  round {number + 1}, {contender.name}: {rate:,.0f}/s, {rate / limit:.3f} of H {limit:,.0f},"
+                f" others {others:.1f} cores"
+            )
 
 
 @contextmanager

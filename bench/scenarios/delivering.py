@@ -8,7 +8,7 @@ from pathlib import Path
 from bench import sink as sinks
 from bench.gateway import gateway
 from bench.limits import requests_per_second
-from bench.machine import cost_of
+from bench.machine import Neighbours, cost_of, wait_for_quiet
 from bench.nginx import sink_server
 from bench.report import Check, Figure, Goal
 from bench.rounds import Bench, stage
@@ -43,18 +43,21 @@ def _goal(one: Figure, what: str, wanted: float) -> Goal:
 
 def measure(bench: Bench, store: Store, folder: Path, scenario: str, events: int, lanes: int) -> Figure:
     """Rounds of: fill a new database, start a server on it, and time its deliveries from the first to the last."""
-    rates, limits, gateway_us, check = [], [], [], Check(lost=0, reordered=0, duplicates=0)
+    rates, limits, gateway_us, elsewhere, check = [], [], [], [], Check(lost=0, reordered=0, duplicates=0)
     for number in range(bench.rounds):
         place = folder / f"{store.name}-{lanes}-{number}"
         with sink_server(place) as sink:
             db = store.fresh()
             fill(db, f"http://127.0.0.1:{sink.port}/", events, lanes)
+            wait_for_quiet(bench.patience_s)
             limits.append(requests_per_second(bench.limit))
+            watch = Neighbours(*store.pids, sink.pid)
             before = cost_of(*store.pids).total_s if store.pids else 0.0
             with gateway(db, place) as one:
                 started = one.cost.total_s
                 one.drain()
                 cost = one.cost.total_s - started
+                elsewhere.append(watch.cores(one.cost.total_s))
                 database = cost_of(*store.pids).total_s - before if store.pids else 0.0
             time.sleep(0.1)
             sink.flush()
@@ -68,4 +71,12 @@ def measure(bench: Bench, store: Store, folder: Path, scenario: str, events: int
         )
         bench.say(f"  round {number + 1}, {store.name}: {rates[-1]:,.0f}/s")
     cpu = {"gateway and database": sorted(gateway_us)[len(gateway_us) // 2]}
-    return Figure(scenario=scenario, variant=store.name, rates=rates, limits=limits, cpu_us=cpu, check=check)
+    return Figure(
+        scenario=scenario,
+        variant=store.name,
+        rates=rates,
+        limits=limits,
+        cpu_us=cpu,
+        elsewhere=elsewhere,
+        check=check,
+    )

@@ -24,6 +24,7 @@ from hooklane.django import source  # noqa: E402 - Django must be set up first
 
 with connection.cursor() as setup:
     setup.execute("CREATE TABLE IF NOT EXISTS payments (invoice TEXT, amount INTEGER)")
+connection.close()  # a server that forks after loading this must not share it
 
 
 # In a project of several files this stands in <app>/webhooks.py, and is found by itself.

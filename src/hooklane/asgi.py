@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from hooklane.model.message import Reply, Request
@@ -19,8 +20,11 @@ class TooLarge(Exception):
 
 
 def app(inbox: Inbox, *, worker: bool = True) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
-    """An ASGI application that answers `POST …/{source}`. In durable mode its worker runs in this process, started
-    after any fork, unless *worker* is false (then run `hooklane inbox worker`)."""
+    """An ASGI application that answers `POST …/{source}`. Its worker runs in this process, started
+    after any fork, unless *worker* is false (then run `hooklane inbox worker`).
+
+    A framework that mounts it does not tell it when to stop: put `working(inbox)` into the framework's own lifespan.
+    """
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -41,8 +45,21 @@ def app(inbox: Inbox, *, worker: bool = True) -> Callable[[Scope, Receive, Send]
     return application
 
 
+@asynccontextmanager
+async def working(inbox: Inbox, *, worker: bool = True) -> AsyncIterator[None]:
+    """Have a worker while the application runs; at the end it finishes what it has in hand."""
+    if worker:
+        inbox.ensure_worker()
+    try:
+        yield
+    finally:
+        await inbox.astop()
+
+
 async def read_request(scope: Scope, receive: Receive, bytes_max: int) -> Request | None:
     """The raw request, before anything else has touched its body; None when the client has gone."""
+    if _length(scope) > bytes_max:
+        raise TooLarge
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -58,6 +75,12 @@ async def read_request(scope: Scope, receive: Receive, bytes_max: int) -> Reques
             break
     headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
     return Request(scope["method"].upper(), url_of(scope), headers, b"".join(chunks))
+
+
+def _length(scope: Scope) -> int:
+    """What the client says about the length of its body; 0 where it says nothing that can be believed."""
+    text = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+    return int(text) if text.isdigit() and len(text) < 19 else 0
 
 
 def url_of(scope: Scope) -> str:
@@ -79,13 +102,8 @@ async def write_reply(send: Send, reply: Reply, *, close: bool = False) -> None:
 
 
 async def _lifespan(inbox: Inbox, receive: Receive, send: Send, *, worker: bool) -> None:
-    while True:
-        message = await receive()
-        if message["type"] == "lifespan.startup":
-            if worker:
-                inbox.ensure_worker()
-            await send({"type": "lifespan.startup.complete"})
-        else:
-            await inbox.astop()
-            await send({"type": "lifespan.shutdown.complete"})
-            return
+    await receive()  # lifespan.startup
+    async with working(inbox, worker=worker):
+        await send({"type": "lifespan.startup.complete"})
+        await receive()  # lifespan.shutdown
+    await send({"type": "lifespan.shutdown.complete"})

@@ -37,14 +37,18 @@ def _request(event: Mapping[str, Any]) -> Request:
     raw = base64.b64decode(body, validate=True) if event.get("isBase64Encoded") else body.encode()
     headers = tuple(_headers(event))
     host = next((value for name, value in headers if name.lower() == "host"), "")
+    context = event.get("requestContext") or {}
     if event.get("version") == "2.0":
-        http = event["requestContext"]["http"]
-        method, path, query = http["method"], event.get("rawPath") or http["path"], event.get("rawQueryString", "")
+        http = context["http"]
+        method, path, query = http["method"], event.get("rawPath") or http["path"], event.get("rawQueryString") or ""
     else:
-        method, path = event["httpMethod"], event["path"]
+        # The path as it was called, with the stage, where the gateway tells it.
+        method, path = event["httpMethod"], context.get("path") or event["path"]
         many = event.get("multiValueQueryStringParameters") or {}
-        one = event.get("queryStringParameters") or {}
-        query = urlencode([(k, v) for k, values in many.items() for v in values]) if many else urlencode(one)
+        pairs = [(name, value) for name, values in many.items() for value in values]
+        pairs = pairs or list((event.get("queryStringParameters") or {}).items())
+        # A load balancer hands the query on as it came, a gateway decodes it first.
+        query = "&".join(f"{name}={value}" for name, value in pairs) if "elb" in context else urlencode(pairs)
     return Request.of(method, f"https://{host}{path}" + (f"?{query}" if query else ""), headers, raw)
 
 

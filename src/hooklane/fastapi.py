@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from hooklane.asgi import TooLarge, read_request
+from hooklane.asgi import TooLarge, read_request, working
 from hooklane.errors import MissingExtra
 from hooklane.receiver.inbox import Inbox
 from hooklane.receiver.receipt import error_reply
@@ -17,24 +16,24 @@ except ImportError as error:
     raise MissingExtra("fastapi", "fastapi") from error
 
 
+METHODS = ["POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
+"""All: which of them a provider's greeting may use is the profile's business, and so is the answer to the others."""
+
+
 def router(inbox: Inbox, *, worker: bool = True) -> APIRouter:
     """A router that answers `POST …/{source}` and the providers' handshakes.
 
-    In durable mode its worker runs in this process and starts with the app, unless *worker* is false: then run
+    Its worker runs in this process and starts with the app, unless *worker* is false: then run
     `hooklane inbox worker` beside it.
     """
 
-    @asynccontextmanager
-    async def lifespan(_: Any) -> AsyncIterator[None]:
-        if worker:
-            inbox.ensure_worker()
-        yield
-        await inbox.astop()
+    def lifespan(_: Any) -> AbstractAsyncContextManager[None]:
+        return working(inbox, worker=worker)
 
     made = APIRouter(lifespan=lifespan)
 
     # Not in the OpenAPI of the application: providers call it, people do not. The body is read raw, before any parsing.
-    @made.api_route("/{source}", methods=["POST", "GET"], include_in_schema=False)
+    @made.api_route("/{source}", methods=METHODS, include_in_schema=False)
     async def receive_webhook(source: str, request: Request) -> Response:
         if worker:
             inbox.ensure_worker()  # an application that is mounted gets no lifespan of its own

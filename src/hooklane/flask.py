@@ -13,23 +13,29 @@ except ImportError as error:
     raise MissingExtra("flask", "flask") from error
 
 
+METHODS = ["POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
+"""All: which of them a provider's greeting may use is the profile's business, and so is the answer to the others."""
+
+
 def blueprint(inbox: Inbox, *, name: str = "hooklane", worker: bool = True) -> Blueprint:
     """A blueprint that answers `POST …/<source>` and the providers' handshakes.
 
-    In durable mode its worker is a thread of this process, which starts at the first request and so after any fork;
+    Its worker is a thread of this process, which starts at the first request and so after any fork;
     with *worker* false run `hooklane inbox worker` instead. With Flask-WTF: `csrf.exempt(the blueprint)`.
     """
     made = Blueprint(name, __name__)
 
-    @made.route("/<source>", methods=["POST", "GET"])
+    @made.route("/<source>", methods=METHODS, provide_automatic_options=False)
     def receive_webhook(source: str) -> Response:
         if worker:
             inbox.ensure_worker()
         limit = inbox.body_bytes_max
-        # The stream itself: get_data() would be empty for a form that something has parsed already.
+        if (request.content_length or 0) > limit:
+            return _response(error_reply(413, "too large", None))
+        # The stream itself: get_data() would parse nothing, but keep all of a body that may be chunked and endless.
         body = request.stream.read(limit + 1)
         if len(body) > limit:
-            return _response(error_reply(413, "too large", None, ("connection", "close")))
+            return _response(error_reply(413, "too large", None))
         # WSGI has merged headers that came twice; a scheme that forbids that sees one value with a comma, and refuses.
         raw = Request.of(request.method, request.url, list(request.headers), body)
         return _response(inbox.receive(raw, source))

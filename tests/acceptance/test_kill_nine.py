@@ -22,9 +22,14 @@ def test_nothing_accepted_is_lost_and_order_holds_through_kill_nine(
 ):
     chance = random.Random(SEED)
     # A receiver with bad moments of its own, so that deaths find attempts in flight, failed and waiting.
-    sink.react = lambda _: Answer(
-        status=chance.choice([200, 200, 200, 200, 503]), after_s=chance.choice([0, 0, 0.01, 0.05])
-    )
+    answers: dict[int, Answer] = {}
+
+    def react(request: Request) -> Answer:
+        answer = Answer(status=chance.choice([200, 200, 200, 200, 503]), after_s=chance.choice([0, 0, 0.01, 0.05]))
+        answers[id(request)] = answer
+        return answer
+
+    sink.react = react
     child, client = serve()
     client.call("POST", "/api/v1/endpoints", {"url": sink.url(), "backoff_ms": 20, "backoff_cap_ms": 100})
     publisher = Publisher(client)
@@ -53,7 +58,7 @@ def test_nothing_accepted_is_lost_and_order_holds_through_kill_nine(
     until(settled, what="every delivery to be acked")
 
     assert len(accepted) > 5 * KILLS
-    check_order(sink.requests, accepted)
+    check_order(sink.requests, accepted, answers)
     assert client.get("/api/v1/overview")["ledger"]["delivered"] == len(accepted)
     assert child.stop() == 0
 
@@ -86,8 +91,8 @@ def arrived(sink: Sink) -> set[str]:
     return {request.headers["webhook-id"] for request in sink.requests}
 
 
-def check_order(requests: list[Request], accepted: dict[str, tuple[str, int]]) -> None:
-    """Per key: seqs without a gap, first seen in order, each after its predecessor was answered; copies are equal."""
+def check_order(requests: list[Request], accepted: dict[str, tuple[str, int]], answers: dict[int, Answer]) -> None:
+    """Per key: seqs without a gap, first seen in order, each only after its predecessor got a 200; copies are equal."""
     by_key: dict[str, list[Request]] = defaultdict(list)
     for request in requests:
         by_key[request.headers["x-key"]].append(request)
@@ -97,6 +102,9 @@ def check_order(requests: list[Request], accepted: dict[str, tuple[str, int]]) -
             seq = int(request.headers["x-seq"])
             if seq not in first_seen:
                 assert seq == len(first_seen) + 1, f"{key}: {seq} arrived before {len(first_seen) + 1}"
+                assert seq == 1 or any(acks(one, seq - 1, request, answers) for one in mine), (
+                    f"{key}: {seq} came too early"
+                )
                 first_seen[seq] = request
             first = first_seen[seq]
             assert (request.headers["webhook-id"], request.body) == (first.headers["webhook-id"], first.body)
@@ -108,3 +116,10 @@ def check_order(requests: list[Request], accepted: dict[str, tuple[str, int]]) -
             request.headers["webhook-id"] == event_id and int(request.headers["x-seq"]) == seq
             for request in by_key[key]
         )
+
+
+def acks(one: Request, seq: int, before: Request, answers: dict[int, Answer]) -> bool:
+    """Whether *one* was a copy of *seq* whose 200 could have left when *before* arrived."""
+    answer = answers[id(one)]
+    given_at = one.arrived_at + answer.after_s
+    return int(one.headers["x-seq"]) == seq and answer.status == 200 and given_at <= before.arrived_at

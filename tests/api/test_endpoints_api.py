@@ -17,6 +17,7 @@ async def test_a_new_endpoint_has_the_defaults_of_the_contract_and_its_secret_on
     shown = await api.get(f"{BASE}/{made['id']}")
 
     assert made["id"].startswith("ep_")
+    assert shown["breaker"]["state"] == "closed"
     assert made["secret"].startswith("whsec_")
     assert "secret" not in shown
     assert made["secret"] not in str(shown)
@@ -247,7 +248,8 @@ async def test_a_test_event_goes_out_at_once_and_touches_no_lane(api: Api, sink:
     [request] = sink.requests
     standardwebhooks.Webhook(endpoint["secret"]).verify(request.body, dict(request.headers))
     assert (answer.json["ok"], answer.json["status"], answer.json["outcome"]) == (True, 201, "applied")
-    assert "x-seq" not in request.headers
+    assert request.headers["x-key"] == f"test:{answer.json['event']}"  # on a key of its own, where it is the first
+    assert request.headers["x-seq"] == "1"
     assert (await api.get("/api/v1/lanes"))["items"] == []
     assert (await api.get("/api/v1/events"))["items"] == []
 

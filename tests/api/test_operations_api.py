@@ -93,6 +93,7 @@ async def test_the_metrics_of_the_contract_are_there_without_a_label_per_key(
     assert "hooklane_oldest_pending_seconds 0.0" in text
     assert 'hooklane_dead_letters{side="sender"} 0.0' in text
     assert "hooklane_fence_rejections_total 0.0" in text
+    assert f'hooklane_breaker_state{{endpoint="{endpoint["id"]}"}} 0.0' in text
     assert "secret-key" not in text
 
 

@@ -56,10 +56,10 @@ class Stream:
 
 
 @asynccontextmanager
-async def watching(api: Api, last_id: str | None = None) -> AsyncIterator[Stream]:
+async def watching(api: Api, last_id: str | None = None, query: str = "") -> AsyncIterator[Stream]:
     async with api.connect() as connection:
         headers = {} if last_id is None else {"last-event-id": last_id}
-        connection.writer.write(connection.request("GET", "/api/v1/stream", headers=headers))
+        connection.writer.write(connection.request("GET", f"/api/v1/stream{query}", headers=headers))
         head = (await connection.reader.readuntil(b"\r\n\r\n")).decode().lower()
         assert "content-type: text/event-stream" in head
         assert "x-accel-buffering: no" in head
@@ -202,3 +202,15 @@ async def test_an_open_stream_does_not_hold_up_the_end_of_the_server(start: Any)
         await api.server.ended()
 
     assert time.monotonic() - began < 3
+
+
+async def test_a_viewer_is_told_only_what_it_asked_for(api: Api, sink: Sink, endpoint: Any):
+    async with watching(api, query="?topics=attempts") as stream:
+        await stream.next("reset")
+        await api.publish(key="A")
+        await sink.arrived(1)
+        assert (await stream.next()).kind == "attempts"
+        await api.publish(key="A")
+        assert (await stream.next()).kind == "attempts"
+
+    assert (await api.call("GET", "/api/v1/stream?topics=weather")).code == "invalid_parameter"

@@ -159,12 +159,12 @@ def test_a_mistyped_database_is_not_created(cli: Cli, db: Path):
     assert not db.exists()
 
 
-def test_skipping_without_a_person_names_the_flags(cli: Cli, endpoint: Any):
-    sent = cli("send", "a", "1", "--key", "k", "--json").json
-    ended = cli("dlq", "skip", sent["id"])
+def test_what_is_not_dead_can_not_be_skipped(cli: Cli, endpoint: Any):
+    cli("send", "a", "1", "--key", "k")
+    ended = cli("dlq", "skip", "dlv_nobody", "--note", "x", "--yes")
 
-    assert ended.code == 3
-    assert cli("dlq", "replay", "--all").code == 2
+    assert (ended.code, ended.out) == (4, "")
+    assert cli("dlq", "replay", "--all").talk[-1] == "hooklane: nothing to do"
 
 
 def test_what_others_wrote_cannot_move_the_cursor(cli: Cli, endpoint: Any):
@@ -204,3 +204,21 @@ def test_version_is_printed(cli: Cli):
 
     assert cli("version").out == cli("--version").out == f"{__version__}\n"
     assert json.loads(cli("version", "--json").out) == {"v": 1, "version": __version__}
+
+
+def test_the_schema_of_postgresql_is_told_and_brought_up(cli: Cli, postgres_url: str):
+    before = cli("migrate", "status", "--db", postgres_url, "--json")
+    up = cli("migrate", "up", "--db", postgres_url)
+
+    assert (before.code, before.json["found"]) == (7, 0)
+    assert up.code == 0
+    assert cli("migrate", "status", "--db", postgres_url).code == 0
+
+
+def test_commands_work_on_postgresql_directly(cli: Cli, postgres_url: str):
+    direct = ("--db", postgres_url)
+    assert cli("endpoints", "add", "https://hooks.example.com/", "--name", "shop", *direct).code == 0
+    sent = cli("send", "a", "1", "--key", "k", *direct, "--json").json
+
+    assert cli("events", "show", sent["id"], *direct, "--json").json["key"] == "k"
+    assert [lane["key"] for lane in cli("lanes", "ls", *direct, "--json").json["items"]] == ["k"]

@@ -66,7 +66,8 @@ def test_dead_letters_are_listed_noted_replayed_and_skipped(cli: Cli, endpoint: 
     partly = cli("dlq", "replay", letters[0], letters[2])
 
     assert (without_note.code, "--note" in without_note.err) == (2, True)
-    assert (skipped.code, skipped.out.startswith("skip  dlv_")) == (0, True)
+    assert skipped.code == 0
+    assert "consumer sees" in skipped.err
     assert (replayed.code, replayed.json["action"]) == (0, "replay")
     assert partly.code == 6
     assert dead_letters(cli, 0) == []

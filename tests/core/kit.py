@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hooklane.core.engine import (
@@ -10,6 +11,7 @@ from hooklane.core.engine import (
     EndpointChanged,
     Engine,
     Fetched,
+    HealthSeen,
     Input,
     LeaseSet,
     Loaded,
@@ -81,6 +83,11 @@ class Bench:
         ]
         return self.step(Fetched(items, [want.lane_id for want in wants]))
 
+    def share_health(self) -> Effects:
+        """The store takes the turns of breakers that the last step wanted to have written."""
+        turns = [replace(turn, by="w1") for turn in self.effects.health]
+        return self.step(HealthSeen(turns, "w1", [turn.endpoint_id for turn in turns]))
+
     def answer(self, send: Send, result: Result | int = 200, roll: float = 0.0) -> list[Write]:
         """An attempt ends; what is to be made durable."""
         return self.step(Settled(send, answer(result) if isinstance(result, int) else result, roll)).writes
@@ -96,4 +103,5 @@ class Bench:
         effects = self.commit(*writes)
         effects.sends[:0] = between.sends
         effects.fetches[:0] = between.fetches
+        effects.health[:0] = between.health
         return effects

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 from tests.core.kit import T0, TIMINGS, Bench, endpoint, event, grown, row
 
-from hooklane.core.breaker import BreakerState
-from hooklane.core.engine import Dropped, EndpointChanged, Fetched, LeaseSet, Loaded
+from hooklane.core.engine import Dropped, EndpointChanged, Fetched, HealthSeen, LeaseSet, Loaded
 from hooklane.core.engine.heads import FETCH_MAX
+from hooklane.model.attempt import Send
 from hooklane.model.clock import FOREVER, Instant
 from hooklane.model.exchange import Failure, NoAnswer
+from hooklane.model.health import BreakerState
 
 
 def test_no_more_than_its_limit_is_in_flight_at_an_endpoint() -> None:
@@ -21,12 +25,21 @@ def test_no_more_than_its_limit_is_in_flight_at_an_endpoint() -> None:
 
 
 def test_no_more_than_the_limit_of_the_process_is_in_flight() -> None:
-    bench = Bench(in_flight_max_all=4)
+    bench = Bench(in_flight_max_all=20)
+    bench.step(*(EndpointChanged(endpoint(f"ep_{n}")) for n in range(30)))
 
-    effects = bench.step(*(grown(lane, 1) for lane in range(1, 10)))
+    effects = bench.step(*(grown(n + 1, 1, endpoint_id=f"ep_{n}") for n in range(30)))
+
+    assert len(effects.sends) == 20
+    assert bench.engine.in_flight == 20
+
+
+def test_one_endpoint_takes_only_a_part_of_what_is_free() -> None:
+    bench = Bench(in_flight_max_all=20)
+
+    effects = bench.step(*(grown(lane, 1) for lane in range(1, 50)))
 
     assert len(effects.sends) == 4
-    assert bench.engine.in_flight == 4
 
 
 def test_deliveries_keep_the_distance_that_a_rate_limit_asks_for() -> None:
@@ -37,7 +50,8 @@ def test_deliveries_keep_the_distance_that_a_rate_limit_asks_for() -> None:
         bench.now = bench.effects.wake_at
         times += [bench.now] * len(bench.step().sends)
 
-    assert times == [T0 + n * 100 for n in range(5)]
+    assert len(times) == 5
+    assert all(100 <= later - earlier <= 102 for earlier, later in pairwise(times))
 
 
 def test_a_rate_limit_is_shared_with_other_workers() -> None:
@@ -46,49 +60,72 @@ def test_a_rate_limit_is_shared_with_other_workers() -> None:
 
     bench.step(*(grown(lane, 1) for lane in (1, 2)))
 
-    assert bench.effects.wake_at == T0 + 200
+    assert 200 <= bench.effects.wake_at - T0 <= 202
 
 
 def test_a_clock_that_is_set_back_does_not_put_a_rate_limited_endpoint_to_sleep() -> None:
     bench = Bench(rate_limit=10.0, in_flight_max=1)
     (first,) = bench.step(grown(1, 1), grown(2, 1)).sends
-    bench.later(100)  # its alarm rings while the one place is still taken
+    bench.later(110)  # its alarm rings while the one place is still taken
     bench.now = Instant(T0 - 5_000)
 
     effects = bench.settle(first)
 
     assert effects.sends == []
-    assert effects.wake_at == T0 + 100
-    bench.now = Instant(T0 + 100)
+    assert T0 + 100 <= effects.wake_at <= T0 + 102
+    bench.now = effects.wake_at
     assert len(bench.step().sends) == 1
 
 
 def test_tenants_and_endpoints_take_turns() -> None:
-    bench = Bench(in_flight_max_all=4)
+    bench = Bench(in_flight_max_all=24)
     bench.step(EndpointChanged(endpoint("ep_b")), EndpointChanged(endpoint("ep_c", tenant="other")))
 
     many = [grown(lane, 1) for lane in range(1, 50)]
-    few = [grown(100, 1, endpoint_id="ep_b"), grown(101, 1, endpoint_id="ep_c"), grown(102, 1, endpoint_id="ep_c")]
+    few = [grown(100, 1, endpoint_id="ep_b"), *(grown(lane, 1, endpoint_id="ep_c") for lane in (101, 102, 103))]
     sends = bench.step(*many, *few).sends
 
-    assert {"ep", "ep_b", "ep_c"} == {send.endpoint.id for send in sends}
-    assert [send.endpoint.tenant for send in sends].count("other") == 2
+    assert {"ep", "ep_b", "ep_c"} == {send.endpoint.id for send in sends[:4]}
+    assert [send.endpoint.tenant for send in sends[:4]].count("other") == 2
+
+
+def ill() -> Bench:
+    """An endpoint whose breaker has opened."""
+    bench = Bench()
+    for send in bench.step(*(grown(lane, 1) for lane in range(1, 31))).sends:
+        if bench.settle(send, 503).health:
+            bench.share_health()
+    assert bench.engine.desks["ep"].breaker.state is BreakerState.OPEN
+    return bench
+
+
+def probing(bench: Bench) -> Send:
+    """The one attempt that is made after the hold."""
+    assert bench.later(5_000).sends == []
+    (probe,) = bench.share_health().sends
+    assert bench.engine.desks["ep"].breaker.state is BreakerState.PROBING
+    return probe
 
 
 def test_faults_open_the_breaker_and_nothing_burns_attempts_while_it_is_open() -> None:
-    bench = Bench()
-    sends = bench.step(*(grown(lane, 1) for lane in range(1, 31))).sends
+    bench = ill()
 
-    for send in sends:
-        bench.settle(send, 503)
-
-    desk = bench.engine.desks["ep"]
-    assert desk.breaker.state is BreakerState.OPEN
     assert bench.later(1_500).sends == []
-    (probe,) = bench.later(5_000).sends
-    assert desk.breaker.state is BreakerState.PROBING
+    probe = probing(bench)
     effects = bench.settle(probe)
+
+    assert [turn.state for turn in effects.health] == [BreakerState.RAMPING]
     assert len(effects.sends) == 2, "recovery ramps up"
+
+
+def test_a_probe_is_made_only_when_the_store_says_that_it_is_ours() -> None:
+    bench = ill()
+    bench.later(6_500)
+    (turn,) = bench.effects.health
+
+    effects = bench.step(HealthSeen([replace(turn, by="w2")], "w1", ["ep"]))
+
+    assert effects.sends == []
 
 
 def test_one_poison_event_is_no_outage() -> None:
@@ -101,17 +138,24 @@ def test_one_poison_event_is_no_outage() -> None:
     assert bench.engine.desks["ep"].breaker.state is BreakerState.CLOSED
 
 
-def test_what_we_gave_up_ourselves_says_nothing_about_an_endpoint() -> None:
-    bench = Bench()
-    sends = bench.step(*(grown(lane, 1) for lane in range(1, 31))).sends
-    for send in sends:
-        bench.settle(send, 503)
-    (probe,) = bench.later(6_500).sends
+def test_what_we_refuse_ourselves_says_nothing_about_an_endpoint() -> None:
+    bench = ill()
+    probe = probing(bench)
 
-    effects = bench.settle(probe, NoAnswer(Failure.ABORTED, TIMINGS))
+    effects = bench.settle(probe, NoAnswer(Failure.TARGET_NOT_ALLOWED, TIMINGS))
 
     assert bench.engine.desks["ep"].breaker.state is BreakerState.PROBING
     assert len(effects.sends) == 1, "the next probe"
+
+
+def test_an_attempt_for_which_we_had_no_room_is_none() -> None:
+    bench = Bench(row(1))
+    (send,) = bench.fetch().sends
+
+    assert bench.answer(send, NoAnswer(Failure.ABORTED, TIMINGS)) == []
+    (again,) = bench.later(1_000).sends
+
+    assert (send.attempt, again.attempt) == (1, 1)
 
 
 def test_a_few_events_of_a_lane_are_read_at_once() -> None:

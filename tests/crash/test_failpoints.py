@@ -70,8 +70,8 @@ async def test_f16_f18_f19_a_kill_at_a_failpoint_loses_nothing_and_copies_only_w
     await story.publish(BEFORE)
     await story.publish_one()
     await server.ended()
+    await receiver.next_life()
     taken_before = len(receiver.log)
-    receiver.life = 1
     await site.serve()
     await story.publish_one()
     await receiver.has(story.accepted)
@@ -90,7 +90,7 @@ async def test_f17_a_kill_before_the_answer_sends_again(site, receiver, story):
     await receiver.until(lambda: len(receiver.log) == BEFORE + 1)
     await server.kill()
     receiver.held.set()
-    receiver.life = 1
+    await receiver.next_life()
     await site.serve()
     await receiver.until(lambda: len(receiver.log) == BEFORE + 2)
     await story.publish_one()

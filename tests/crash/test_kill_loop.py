@@ -41,7 +41,7 @@ async def test_s11_two_hundred_kills_under_load_lose_and_reorder_nothing(site, r
             await asyncio.sleep(chance.uniform(0.0, 0.06))
             await server.kill()
             settled.append(heads(str(tmp_path / "hooklane.db")))
-            receiver.life += 1
+            await receiver.next_life()
             server = await site.serve()
         load.stop()
         await loading

@@ -41,6 +41,7 @@ class Receiver:
         self.held: asyncio.Event | None = None
         """While set to an event that is not set: answers wait for it."""
         self._grew = asyncio.Event()
+        self._open = 0
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -55,6 +56,7 @@ class Receiver:
         self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -81,6 +83,14 @@ class Receiver:
             pass  # the sender died or hung up
         finally:
             writer.close()
+            self._open -= 1
+            self._grew.set()
+
+    async def next_life(self) -> None:
+        """The sender is dead: what it had sent is still read, and counts for the life in which it was sent."""
+        await asyncio.sleep(0.001)  # a connection that waits to be accepted
+        await self.until(lambda: self._open == 0)
+        self.life += 1
 
     async def until(self, holds: Callable[[], bool], within_s: float = WITHIN_S) -> None:
         """Returns as soon as *holds* does, asked again after each delivery."""

@@ -43,7 +43,7 @@ def test_metrics_have_the_names_that_dashboards_rely_on(world: World) -> None:
     assert value("hooklane_inbox_received_total", source="hooklane", outcome="stored") == 2
     assert value("hooklane_inbox_received_total", source="hooklane", outcome="duplicate") == 1
     assert value("hooklane_inbox_verify_failures_total", source="hooklane", reason="mismatch") == 1
-    assert value("hooklane_inbox_verify_failures_total", source="", reason="unknown_source") == 1
+    assert value("hooklane_inbox_refused_total", source="", reason="unknown_source") == 1
     handler = "busy_day.handler"
     labels = {"source": "hooklane", "handler": handler}
     assert value("hooklane_inbox_handler_seconds_count", **labels, status="completed") == 1
@@ -56,7 +56,7 @@ def test_log_lines_name_the_event_and_never_quote_it(world: World, caplog: pytes
     with caplog.at_level(logging.DEBUG, logger="hooklane.inbox"):
         busy_day(world, both(InboxLog(), lambda event: None))
 
-    assert "Handled source=hooklane" in caplog.text
+    assert "handled source=hooklane" in caplog.text
     assert "evt_2" in caplog.text
     assert "4242" not in caplog.text
     assert "whsec" not in caplog.text

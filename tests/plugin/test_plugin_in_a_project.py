@@ -129,7 +129,7 @@ def under_test(webhooks, receiver):
 
 
 def run(folder: Path, *, by_name: bool = True) -> subprocess.CompletedProcess[str]:
-    """pytest in *folder*, with the plugin alone, *by_name*, or with all that are installed, as they announce themselves."""
+    """pytest in *folder*: with this plugin alone, *by_name*, or with all that are installed."""
     alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} if by_name else {}
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *(["-p", "hooklane.testing.plugin"] if by_name else [])],

@@ -36,6 +36,9 @@ def test_every_provider_has_correctly_signed_events(name):
 
         assert webhooks.statuses == [200, 401]
         assert webhooks.applied(event) == 1
+        another = getattr(webhooks, name)("thing.done", data={"total": 5}, key="other")
+        webhooks.deliver(another)
+        assert webhooks.verdicts == ["applied"], "the same content is another event"
         clock.advance(1)
         webhooks.deliver(webhooks.retry(event))
         # Hints carry no id and say only that something changed: each counts.

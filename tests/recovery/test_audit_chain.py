@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hooklane.core.audit import Broken, ChainCheck
@@ -38,6 +38,7 @@ def verdict(lines: list[AuditLine], head: AuditLine, anchor: Link | None = None)
     return check.finish(Link(head.n, head.seal))
 
 
+@settings(deadline=None)
 @given(st.lists(acts, min_size=1, max_size=8))
 def test_an_untouched_log_is_whole(found):
     lines = chained(found)
@@ -45,6 +46,7 @@ def test_an_untouched_log_is_whole(found):
     assert verdict(lines, lines[-1]) is None
 
 
+@settings(deadline=None)
 @given(st.lists(acts, min_size=1, max_size=8), st.data())
 def test_an_edited_line_is_named(found, data):
     lines = chained(found)
@@ -60,6 +62,7 @@ def test_an_edited_line_is_named(found, data):
     assert broken.n == at + 1
 
 
+@settings(deadline=None)
 @given(st.lists(acts, min_size=1, max_size=8), st.data())
 def test_a_removed_line_is_named_also_the_last(found, data):
     lines = chained(found)
@@ -72,6 +75,7 @@ def test_a_removed_line_is_named_also_the_last(found, data):
     assert broken.n == at + 1
 
 
+@settings(deadline=None)
 @given(st.lists(acts, min_size=2, max_size=8), st.data())
 def test_the_chain_goes_on_from_where_retention_cut_it(found, data):
     lines = chained(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hooklane.core.job import AGAIN_WINDOW, OUTSTANDING_MAX, JobRun, Pace
@@ -35,6 +35,7 @@ def member(n: int, key: str | None = "k", state: DeliveryState = DeliveryState.D
 jobs = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=40)
 
 
+@settings(deadline=None)
 @given(jobs, st.sampled_from([DeliveryState.DEAD, DeliveryState.DELIVERED]), st.integers(1, 50), st.data())
 def test_members_of_a_key_go_in_order_and_stop_at_the_first_failure(wanted, state, room, data):
     members = [JobMember(n, member(n, key, state)) for n, (key, _) in enumerate(wanted, start=1)]
@@ -76,6 +77,17 @@ def test_members_of_a_key_go_in_order_and_stop_at_the_first_failure(wanted, stat
     assert sum(run.counts.values()) == len(wanted)
 
 
+def test_a_key_that_stops_while_it_waits_for_its_turn_is_passed_over():
+    rows = [JobMember(n, member(n, key, DeliveryState.DELIVERED)) for n, key in enumerate("aab", start=1)]
+    run = JobRun(Op.REPLAY, rows)
+    assert run.take(2) == [1, 3], "one of each key, and the first stands in line again"
+
+    assert run.settled(1, Progress.FAILED) == [2]
+
+    assert run.take(2) == []
+
+
+@settings(deadline=None)
 @given(jobs, st.data())
 def test_a_job_is_taken_up_from_its_rows_where_it_was_left(wanted, data):
     words = st.sampled_from([Progress.PLANNED, Progress.RELEASED, Progress.DELIVERED, Progress.FAILED])
@@ -97,6 +109,7 @@ def test_no_more_than_a_bounded_part_of_a_job_is_on_its_way():
     assert run.take(10**9) == []
 
 
+@settings(deadline=None)
 @given(st.floats(0.5, 5_000), st.lists(st.integers(0, 2_000), min_size=1, max_size=50))
 def test_a_pace_never_gives_more_than_its_rate_and_a_short_burst(rate, waits):
     pace = Pace(rate, 0)
@@ -109,6 +122,7 @@ def test_a_pace_never_gives_more_than_its_rate_and_a_short_burst(rate, waits):
         assert used <= rate * now / 1000 + max(1.0, rate / 4) + 1
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(list(DeliveryState)), max_size=20), st.sampled_from(list(Op)), st.randoms())
 def test_a_plan_takes_what_it_can_and_names_the_rest(states, op, random):
     found = [member(n, "k", state) for n, state in enumerate(states, start=1)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hooklane.core.why import why_delivery, why_lane
@@ -73,6 +73,7 @@ def test_what_is_settled_says_that_it_does_not_wait():
     assert lane(LaneState.IDLE) == "Nothing waits on order:1017: everything up to #6 is settled."
 
 
+@settings(deadline=None)
 @given(st.sampled_from(list(LaneState)), st.text(max_size=300), st.integers(0, 40), st.integers(0, 10**7))
 def test_whatever_the_endpoint_answered_the_sentence_stays_one_line(state, said, attempts, wait_ms):
     told = lane(state, said=said, attempts=attempts, next_at=Instant(NOW + wait_ms))
@@ -82,6 +83,7 @@ def test_whatever_the_endpoint_answered_the_sentence_stays_one_line(state, said,
     assert len(told) < 400
 
 
+@settings(deadline=None)
 @given(st.sampled_from(list(DeliveryState)), st.one_of(st.none(), st.integers(1, 9)), st.text(max_size=300))
 def test_every_delivery_has_a_sentence_whatever_its_state(state, seq, reason):
     told = delivery(state, seq=seq, reason=reason, dead_letter_id="dlv_1")

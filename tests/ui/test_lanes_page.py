@@ -72,7 +72,7 @@ async def test_a_blocked_lane_is_replayed_with_a_button(site: Site, visit: Visit
     await expect(row).to_have_attribute("data-state", "blocked")
     await expect(row.locator(".cell[data-state=dead] .seq")).to_have_text("1")
     await expect(row.locator(".cell[data-state=waiting]")).to_have_count(2)
-    await expect(row.locator(".says")).to_contain_text("422 after 2 tries")
+    await expect(row.locator(".says")).to_have_text("422 after 2 tries, order.created is dead · 2 waiting")
     await expect(page.locator("#verdict")).to_have_text("1 lane is blocked by a dead letter")
     await expect(lane(page, "order:2")).to_have_attribute("data-state", "idle")
     await expect(page.locator("li.lane").first).to_contain_text("order:1")

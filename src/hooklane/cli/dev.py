@@ -82,7 +82,7 @@ async def _dev(
         ready(server)
         await stage.set(server, forward_to)
         _banner(server, settings, stage)
-        if opens and sys.stdout.isatty():
+        if opens and _has_screen():
             webbrowser.open(server.address)
         try:
             await server.ended()
@@ -191,6 +191,13 @@ def _line(one: Mapping[str, Any]) -> str:
     }.get(one["outcome"], one["outcome"])
     mark = _MARKS[one["outcome"]] if (sys.stdout.encoding or "").lower().startswith("utf") else one["outcome"]
     return f"{one['ts'][11:19]}  {mark} {one['type']:<18} {place:<16} {result!s:<8} {one['ms']:>6} ms   {after}"
+
+
+def _has_screen() -> bool:
+    """Whether a browser would open beside the terminal, and not in it."""
+    if not sys.stdout.isatty():
+        return False
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def _is_default(origins: list[Origin], name: str) -> bool:

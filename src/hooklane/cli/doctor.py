@@ -52,6 +52,7 @@ def findings(caller: Caller) -> Iterator[Finding]:
     yield _versions()
     yield from _ledger(caller)
     yield _audit(caller)
+    yield _room(caller)
     yield _waiting(caller)
 
 
@@ -81,6 +82,12 @@ def _audit(caller: Caller) -> Finding:
     if found["whole"]:
         return Finding("audit", "ok", f"{found['lines']} lines, last {found['last'] or 'none'}")
     return Finding("audit", "wrong", found["broken"]["why"])
+
+
+def _room(caller: Caller) -> Finding:
+    """How large the store is: the same figure a week later says whether retention keeps up."""
+    size = caller.get("/api/v1/overview")["store_bytes"]
+    return Finding("store", "ok", f"{size / 1_048_576:.1f} MiB")
 
 
 def _waiting(caller: Caller) -> Finding:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -26,6 +28,10 @@ def add(
     on_dead: Annotated[str | None, typer.Option(help="block or skip.")] = None,
     secret: Annotated[str | None, typer.Option(help="whsec_…; made for you by default.")] = None,
     header: Annotated[list[str] | None, typer.Option(metavar="NAME:VALUE", help="A header of every delivery.")] = None,
+    signature: Annotated[str | None, typer.Option(help="v1 (a shared secret) or v1a (an Ed25519 key pair).")] = None,
+    ca: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="A PEM file with the authorities to trust instead.")
+    ] = None,
     payload: Annotated[str | None, typer.Option(help="envelope or raw.")] = None,
     rate_limit: Annotated[float | None, typer.Option(help="Deliveries a second.")] = None,
     in_flight_max: Annotated[int | None, typer.Option(help="Deliveries at once.")] = None,
@@ -37,7 +43,7 @@ def add(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Create an endpoint and print its secret, this once."""
+    """Create an endpoint and print what its receiver verifies with, this once."""
     body: dict[str, Any] = {
         "url": url,
         "name": name,
@@ -46,6 +52,8 @@ def add(
         "on_dead": on_dead,
         "secret": secret,
         "headers": _headers(header) if header else None,
+        "signature": signature,
+        "ca_pem": ca.read_text("ascii", "replace") if ca else None,
         "payload": payload,
         "rate_limit": rate_limit,
         "in_flight_max": in_flight_max,
@@ -56,7 +64,7 @@ def add(
     }
     with calling(server, db, create=True) as caller:
         made = caller.post(BASE, {field: value for field, value in body.items() if value is not None})
-    show(made, as_json, lambda: [f"{made['id']}  {plain(made['url'])}", f"secret  {made['secret']}"])
+    show(made, as_json, lambda: [f"{made['id']}  {plain(made['url'])}", *_given_away(made)])
 
 
 @app.command("ls")
@@ -98,15 +106,17 @@ def rotate(
         int | None, typer.Option(help="How long the old secret signs too; 24 hours by default.")
     ] = None,
     secret: Annotated[str | None, typer.Option(help="whsec_…; made for you by default.")] = None,
+    signature: Annotated[str | None, typer.Option(help="v1 (a shared secret) or v1a (an Ed25519 key pair).")] = None,
     server: Server = None,
     db: Db = None,
     as_json: Json = False,
 ) -> None:
     """Sign with a new secret and print it, this once."""
-    body = {name: value for name, value in (("overlap_s", overlap_s), ("secret", secret)) if value is not None}
+    asked = {"overlap_s": overlap_s, "secret": secret, "signature": signature}
+    body = {name: value for name, value in asked.items() if value is not None}
     with calling(server, db) as caller:
         made = caller.post(f"{BASE}/{segment(caller.endpoint_id(endpoint))}/rotate", body)
-    show(made, as_json, lambda: [f"secret  {made['secret']}"])
+    show(made, as_json, lambda: _given_away(made))
 
 
 @app.command("test")
@@ -163,3 +173,7 @@ def _headers(lines: list[str]) -> dict[str, str]:
             raise CallFailed(f"--header is NAME:VALUE, got {line!r}", Exit.USAGE)
         headers[name.strip()] = value.strip()
     return headers
+
+
+def _given_away(made: Mapping[str, Any]) -> list[str]:
+    return [f"{name}  {made[name]}" for name in ("secret", "public_key") if made.get(name)]

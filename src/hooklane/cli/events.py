@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -69,6 +70,7 @@ def show_one(event: EventId, server: Server = None, db: Db = None, as_json: Json
             one["status"] or one["failure"],
             f"{one['took_ms']:.0f} ms",
             one["outcome"],
+            _phases(one["detail"].get("timings") or {}),
         )
         for one in tries
     ]
@@ -80,9 +82,15 @@ def show_one(event: EventId, server: Server = None, db: Db = None, as_json: Json
             "",
             *table(("ENDPOINT", "SEQ", "STATE", "TRIES", "REASON"), deliveries),
             "",
-            *table(("STARTED", "ENDPOINT", "TRY", "RESULT", "TOOK", "OUTCOME"), rows),
+            *table(("STARTED", "ENDPOINT", "TRY", "RESULT", "TOOK", "OUTCOME", "PHASES"), rows),
         ],
     )
+
+
+def _phases(timings: Mapping[str, float | None]) -> str:
+    """When each phase of a failed try was over, as far as it came."""
+    names = {"dns_ms": "dns", "connect_ms": "connect", "tls_ms": "tls", "first_byte_ms": "first byte"}
+    return ", ".join(f"{name} {at:.0f}" for field, name in names.items() if (at := timings.get(field)) is not None)
 
 
 @app.command("why")

@@ -10,6 +10,7 @@ import typer
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Db, Json
 from hooklane.cli.output import show
+from hooklane.cli.schema import versions
 from hooklane.config import load
 
 app = typer.Typer(no_args_is_help=True)
@@ -18,7 +19,8 @@ app = typer.Typer(no_args_is_help=True)
 @app.command("status")
 def status(db: Db = None, as_json: Json = False) -> None:
     """Say which schema the database has, and which this hooklane wants. Changes nothing."""
-    found, wanted = _versions(db)
+    settings, _ = load({"db": db}, os.environ)
+    found, wanted = versions(settings.db)
     state = "up to date" if found == wanted else "newer than this hooklane" if found > wanted else "behind"
     show({"found": found, "wanted": wanted, "state": state}, as_json, lambda: [f"schema {found}/{wanted}: {state}"])
     if found != wanted:
@@ -38,33 +40,6 @@ def up(db: Db = None, as_json: Json = False) -> None:
         await store.close()
 
     asyncio.run(migrate())
-    found, wanted = _versions(db)
-    show(
-        {"found": found, "wanted": wanted, "state": "up to date"},
-        as_json,
-        lambda: [f"schema {found}/{wanted}: up to date"],
-    )
-
-
-def _versions(db: str | None) -> tuple[int, int]:
-    settings, _ = load({"db": db}, os.environ)
-    if not settings.db.startswith("sqlite:///"):
-        raise CallFailed("migrate knows SQLite so far", Exit.USAGE)
-    import sqlite3
-    from pathlib import Path
-
-    from hooklane.errors import StoreRefused
-    from hooklane.store.sqlite import database
-    from hooklane.store.sqlite.outbox.store import COMPONENT, MIGRATIONS
-
-    path = database.path_of(settings.db)
-    wanted = len(database.migrations_of(MIGRATIONS))
-    if not Path(path).exists():
-        return 0, wanted
-    conn = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-    try:
-        return database.version_of(conn, COMPONENT), wanted
-    except sqlite3.DatabaseError as error:
-        raise StoreRefused(f"{path} cannot be read: {error}") from None
-    finally:
-        conn.close()
+    found, wanted = versions(settings.db)
+    value = {"found": found, "wanted": wanted, "state": "up to date"}
+    show(value, as_json, lambda: [f"schema {found}/{wanted}: up to date"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -108,7 +107,7 @@ def open_gateway(
             relay.feed(published)
 
     room = room_for(settings, store)
-    return Gateway(
+    gateway = Gateway(
         store=store,
         publisher=Publisher(store, feed, meter.count_published, room.refusal),
         guard=guard,
@@ -120,6 +119,8 @@ def open_gateway(
         jobs=jobs_for(store, relay),
         room=room,
     )
+    hub.circuits = gateway.circuits
+    return gateway
 
 
 def open_store(settings: Settings) -> Outbox:
@@ -185,7 +186,6 @@ def _server(settings: Settings, gateway: Gateway, routes: Sequence[Route], mount
         proxy_headers=False,
         timeout_graceful_shutdown=5,
     )
-    gc.freeze()  # what exists now lives as long as the process: the collector need not look at it again
     return Server(config)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -100,6 +101,7 @@ async def _guarded(work: Callable[[Callable[[Running], None]], Awaitable[None]])
 
     def ready(server: Running) -> None:
         servers.append(server)
+        gc.freeze()  # what exists now lives as long as the process: the collector need not look at it again
         if told:
             server.stop()
 

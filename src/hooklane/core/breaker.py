@@ -19,6 +19,8 @@ CLOSED, OPEN, PROBING, RAMPING = BreakerState.CLOSED, BreakerState.OPEN, Breaker
 class BreakerRules:
     window_ms: int = 10_000
     volume_min: int = 20
+    """Of all workers together: each judges by its share of the traffic, but never by fewer than *volume_floor*."""
+    volume_floor: int = 5
     fault_rate: float = 0.5
     hold_ms: int = 5_000
     hold_ms_max: int = 30_000
@@ -59,6 +61,7 @@ class Breaker:
         "_since",
         "_total",
         "_turn",
+        "_volume_min",
         "_window_at",
         "endpoint_id",
         "state",
@@ -70,6 +73,7 @@ class Breaker:
         self.state = CLOSED
         self.until: Instant = START
         self._rules = rules
+        self._volume_min = rules.volume_min
         self._since: Instant = START
         self._probes = 0
         self._ramp = 0
@@ -84,6 +88,10 @@ class Breaker:
         """The turn that we have asked the store to write; one at a time."""
         self._behind = False
         """We have turned again since we asked."""
+
+    def share(self, share: float) -> None:
+        """Our part of the traffic, of which the others see the rest."""
+        self._volume_min = max(self._rules.volume_floor, round(self._rules.volume_min * share))
 
     # --- may something be sent ---
 
@@ -125,7 +133,7 @@ class Breaker:
         self._total += 1
         self._faults += fault
         if self._faults >= self._total * self._rules.fault_rate and (
-            self._total >= self._rules.volume_min or (state is RAMPING and fault)
+            self._total >= self._volume_min or (state is RAMPING and fault)
         ):
             return self._open(now, roll)
         if state is RAMPING and not fault:

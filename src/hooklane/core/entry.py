@@ -70,6 +70,7 @@ def admit_json(text: bytes, what: str, *, bytes_max: int, depth_max: int, keys_m
         raise InvalidEvent("too_many_keys", f"{what} has {members} object keys, at most {keys_max} are allowed")
     if skeleton.count(b"[") + skeleton.count(b"{") > depth_max and _depth(skeleton) > depth_max:
         raise InvalidEvent("too_deep", f"{what} is nested deeper than {depth_max} levels")
+    # (With members in its text the tree is an object or a list.)
     if members and members != _count_members(tree):
         raise InvalidEvent("duplicate_key", f"an object in {what} has the same key twice")
     return tree
@@ -89,11 +90,11 @@ def _depth(skeleton: bytes) -> int:
 def _count_members(tree: Any) -> int:
     count = 0
     pending = [tree]
-    while pending:
-        node = pending.pop()
+    for node in pending:  # it grows while it is walked
         if type(node) is dict:
             count += len(node)
-            pending.extend(value for value in node.values() if type(value) in (dict, list))
-        elif type(node) is list:
-            pending.extend(value for value in node if type(value) in (dict, list))
+            values: Any = node.values()
+        else:
+            values = node
+        pending.extend([value for value in values if type(value) is dict or type(value) is list])
     return count

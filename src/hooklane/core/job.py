@@ -80,6 +80,8 @@ class JobRun:
         while self._ready and len(taken) < room:
             line = self._ready.popleft()
             line.queued = False
+            if not line.waiting:
+                continue  # it stopped while it stood in line
             n = line.waiting.popleft()
             line.out.add(n)
             taken.append(n)

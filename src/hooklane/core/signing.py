@@ -6,6 +6,7 @@ import base64
 import hmac
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
@@ -37,6 +38,18 @@ def new_key_pair(chance: bytes) -> KeyPair:
     assert len(chance) == SECRET_BYTES
     public = ed25519.Ed25519PrivateKey.from_private_bytes(chance).public_key().public_bytes_raw()
     return KeyPair("whsk_" + _text(chance + public), "whpk_" + _text(public))
+
+
+class Scheme(StrEnum):
+    """What signs: `v1` is a secret that both sides hold, `v1a` a key pair whose public half alone is given away."""
+
+    V1 = "v1"
+    V1A = "v1a"
+
+
+def new_key(scheme: Scheme, chance: bytes) -> str:
+    """A fresh `whsec_…` or `whsk_…` from 32 bytes of *chance*."""
+    return new_secret(chance) if scheme is Scheme.V1 else new_key_pair(chance).private
 
 
 def public_key(secret: str) -> str:

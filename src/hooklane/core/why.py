@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import EndpointState
+from hooklane.model.health import BreakerState, Health
 from hooklane.model.lane import DeliveryState, LaneState
 
 SAID_CHARS_MAX = 80
@@ -29,6 +30,7 @@ def why_lane(
     now: Instant,
     endpoint_state: EndpointState = EndpointState.PAUSED,
     said: str | None = None,
+    health: Health | None = None,
 ) -> str:
     """What the lane of *key* is waiting for; *said* is what the endpoint answered last, in its own words."""
     behind = f"; {_many(waiting, 'event')} behind it {'waits' if waiting == 1 else 'wait'} as well" if waiting else ""
@@ -43,6 +45,8 @@ def why_lane(
                 f"#{head} of {key} died after {_many(attempts, 'try', 'tries')} (last: {_last(reason, said)});"
                 f" nothing moves on {key} until you replay or skip #{head}{letter}{behind}."
             )
+        case LaneState.RETRYING | LaneState.ACTIVE if _is_left_alone(health) and (next_at is None or next_at <= now):
+            return f"#{head} of {key} waits: {_left_alone(health, now)}{behind}."
         case LaneState.RETRYING:
             return (
                 f"#{head} of {key} failed {_many(attempts, 'time')} of at most {attempts_max}"
@@ -65,6 +69,7 @@ def why_delivery(
     now: Instant,
     endpoint_state: EndpointState = EndpointState.ACTIVE,
     said: str | None = None,
+    health: Health | None = None,
 ) -> str:
     """What one delivery is waiting for; *lane* is the sentence of the lane in which it stands behind *head*."""
     name = "It" if seq is None else f"#{seq}"
@@ -87,6 +92,8 @@ def why_delivery(
             )
         case _ if endpoint_state in _HELD:
             return f"{name} waits: {_HELD[endpoint_state]}."
+        case _ if _is_left_alone(health) and (next_at is None or next_at <= now):
+            return f"{name} waits: {_left_alone(health, now)}."
         case DeliveryState.RETRYING:
             return (
                 f"{name} failed {_many(attempts, 'time')} (last: {_last(reason, said)}); the next try is"
@@ -94,6 +101,18 @@ def why_delivery(
             )
         case DeliveryState.QUEUED | DeliveryState.IN_FLIGHT:
             return f"{name} is about to be delivered."
+
+
+def _is_left_alone(health: Health | None) -> bool:
+    return health is not None and health.state in (BreakerState.OPEN, BreakerState.PROBING)
+
+
+def _left_alone(health: Health | None, now: Instant) -> str:
+    if health is None or health.state is BreakerState.PROBING:
+        probe = "is under way"
+    else:
+        probe = f"is {_due(health.until, now)}"
+    return f"the endpoint keeps failing and is left alone, which uses up no tries; the next probe {probe}"
 
 
 def _last(reason: str | None, said: str | None) -> str:

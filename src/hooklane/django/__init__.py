@@ -22,6 +22,7 @@ try:
 except ImportError as error:
     raise MissingExtra("django", "django") from error
 
-from hooklane.django.inbox import inbox, source
+from hooklane.django.handlers import source
+from hooklane.django.inbox import inbox
 
 __all__ = ["inbox", "source"]

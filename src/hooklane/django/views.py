@@ -2,30 +2,53 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from hooklane.django.inbox import inbox, settings_of_project
+from hooklane.django.inbox import inbox
+from hooklane.django.settings import wanted
 from hooklane.model.message import Reply, Request
 from hooklane.receiver.receipt import error_reply
 
 
-# CSRF: a provider has no cookie of ours, its signature is the proof. Not atomic: with ATOMIC_REQUESTS the answer 200
-# would be written before Django commits, and a failed commit would lose the event.
+# A provider has no cookie of ours: its signature is the proof.
 @csrf_exempt
-@transaction.non_atomic_requests
 def receive_webhook(request: HttpRequest, source: str) -> HttpResponse:
+    """Answer what a provider sent to *source*."""
     box = inbox()
-    if settings_of_project()["WORKER"]:
-        box.ensure_worker()
-    limit = box.body_bytes_max
-    # The stream itself: request.body has a limit of its own, and is gone once something has read request.POST.
-    body = request.read(limit + 1)
-    if len(body) > limit:
-        return _response(error_reply(413, "too large", None, ("connection", "close")))
+    threads = int(wanted().worker)
+    if threads:
+        box.ensure_worker(threads)
+    body = raw_body(request, box.body_bytes_max)
+    if body is None:
+        return _response(error_reply(413, "too large", None))
     raw = Request.of(request.method or "", request.build_absolute_uri(), list(request.headers.items()), body)
     return _response(box.receive(raw, source))
+
+
+# With ATOMIC_REQUESTS the answer 200 would be written before Django commits, and a failed commit would lose the event.
+for _alias in settings.DATABASES:
+    receive_webhook = transaction.non_atomic_requests(using=_alias)(receive_webhook)
+
+
+def raw_body(request: HttpRequest, limit: int) -> bytes | None:
+    """The bytes as they were sent; None when there are more than *limit*.
+
+    Not `request.body`: that has a limit of its own, which answers 400, and is gone once something has parsed a form.
+    """
+    length = request.META.get("CONTENT_LENGTH") or ""
+    if length.isascii() and length.isdigit() and int(length) > limit:
+        return None
+    # Chunked bodies have no length, and Django's own stream would end at once; the server says when it knows their end.
+    chunked = not length and request.META.get("wsgi.input_terminated")
+    body: bytes = (request.META["wsgi.input"] if chunked else request).read(limit + 1)
+    if len(body) > limit:
+        return None
+    if not body and length.isdigit() and int(length):
+        raise RuntimeError("something read the request before hooklane did: no middleware may touch request.POST here")
+    return body
 
 
 def _response(reply: Reply) -> HttpResponse:

@@ -48,6 +48,8 @@ class Request:
     url: str
     headers: tuple[tuple[str, str], ...]
     body: bytes = field(repr=False)
+    _values: dict[str, list[str]] | None = field(default=None, init=False, repr=False, compare=False)
+    """The headers by name in lower case, once somebody has asked."""
 
     @classmethod
     def of(cls, method: str, url: str, headers: Mapping[str, str] | Iterable[tuple[str, str]], body: bytes) -> Request:
@@ -57,8 +59,13 @@ class Request:
 
     def values(self, name: str) -> list[str]:
         """All values of the header *name*, case-insensitively, in order of arrival."""
-        name = name.lower()
-        return [value for other, value in self.headers if other.lower() == name]
+        found = self._values
+        if found is None:
+            found = {}
+            for other, value in self.headers:
+                found.setdefault(other.lower(), []).append(value)
+            object.__setattr__(self, "_values", found)  # when it is whole: threads may share a request
+        return list(found.get(name.lower(), ()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from hooklane.receiver.worker import Worker
 from hooklane.store.inbox import Flow, InboxStore
 from hooklane.store.open_inbox import open_inbox
 from hooklane.telemetry.events import Emit, Pruned, nowhere
+from hooklane.telemetry.sinks import bind, guarded
 
 T = TypeVar("T")
 
@@ -70,7 +71,7 @@ class Inbox:
             check_outbox(self.store, outbox)
         self.mode = mode or self.store.capabilities.mode
         self.sources: dict[str, Source] = {}
-        self.emit = emit
+        self.emit = guarded(emit)
         self.clock = clock
         self.owner = f"{socket.gethostname()}:{os.getpid()}"
         self.lease_ms = lease_ms
@@ -83,6 +84,7 @@ class Inbox:
         self.arrived = Wakeup()
         """Set when something was stored: an in-process worker wakes up."""
         self.inline = Inline(wait_ms=inline_wait_ms, lease_ms=lease_ms, owner=self.owner)
+        bind(emit, self)
 
     # Sources and handlers
 
@@ -177,14 +179,17 @@ class Inbox:
         """Handle events in threads of this process, from now on."""
         self.worker.start(threads)
 
-    def ensure_worker(self) -> None:
-        """Have a worker in this process: a task of the running event loop, or else a thread."""
-        if self.mode != "durable" or self.worker.is_running:
+    def ensure_worker(self, threads: int = 1) -> None:
+        """Have a worker in this process: a task of the running event loop, or else so many threads.
+
+        In inline mode too: what an open breaker postponed, or a crash left to a second handler, was acknowledged.
+        """
+        if self.worker.is_running:
             return
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            self.worker.start()
+            self.worker.start(threads)
         else:
             self.worker.start_task()
 

@@ -93,6 +93,7 @@ class Worker:
         self.breakers = Breakers()
         self._stopping = threading.Event()
         self._leases = Leases(inbox)
+        self._starting = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._task: asyncio.Task[None] | None = None
         self._pid = 0
@@ -207,19 +208,24 @@ class Worker:
         """Whether this process has a worker: a fork does not inherit its parent's."""
         if self._pid != os.getpid():
             return False
-        return any(thread.is_alive() for thread in self._threads) or (self._task is not None and not self._task.done())
+        if any(thread.is_alive() for thread in self._threads):
+            return True
+        # A loop that was closed under its task never ends it.
+        task = self._task
+        return task is not None and not task.done() and not task.get_loop().is_closed()
 
     def start(self, threads: int = 1) -> None:
         """Work in *threads* threads of this process."""
-        if self.is_running:
-            return
-        self._forget_parent()
-        self._threads = [
-            threading.Thread(target=self._work, name=f"hooklane-worker-{number}", daemon=True)
-            for number in range(threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        with self._starting:  # the first requests of a process come together, and one worker is enough
+            if self.is_running:
+                return
+            self._forget_parent()
+            self._threads = [
+                threading.Thread(target=self._work, name=f"hooklane-worker-{number}", daemon=True)
+                for number in range(threads)
+            ]
+            for thread in self._threads:
+                thread.start()
 
     def start_task(self) -> None:
         """Work in this event loop."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from urllib.parse import parse_qsl, unquote, urlsplit
+
 from hooklane.core.signing import Signer
 from hooklane.core.wire import body_of, headers_of
 from hooklane.model.attempt import Send
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint
-from hooklane.model.exchange import Target
+from hooklane.model.exchange import Answer, Target
 from hooklane.model.redelivery import Redelivery
 
 
@@ -60,8 +63,32 @@ class Letters:
         # Without the query: that is where people put tokens.
         return b"POST %b\r\n%b%b" % (endpoint.url.partition("?")[0].encode("ascii", "replace"), own, lines)
 
+    def hide(self, send: Send, answer: Answer) -> None:
+        """Take our secrets out of what the endpoint answered: a page that shows the request shows them too."""
+        secrets = _secrets_of(send.endpoint)
+        answer.head = _hidden(answer.head, secrets)
+        answer.body = _hidden(answer.body, secrets)
+
 
 _HIDDEN = b"***"
+_SIGNATURE = re.compile(rb"v1a?,[A-Za-z0-9+/]{43,86}={0,2}")
+_SECRET_CHARS_MIN = 6
+"""A shorter value is a word rather than a secret, and would be cut out of the middle of others."""
+
+
+def _secrets_of(endpoint: Endpoint) -> list[bytes]:
+    """What the request carried and nobody else should read: own headers, the query, and passwords inside of them."""
+    query = urlsplit(endpoint.url).query
+    values = [value for _, value in endpoint.headers] + [query, *(value for _, value in parse_qsl(query))]
+    # `Bearer x` is told by its second word alone as well.
+    words = {word for value in values for word in (value, *value.split(" "), unquote(value))}
+    return sorted((word.encode() for word in words if len(word) >= _SECRET_CHARS_MIN), key=len, reverse=True)
+
+
+def _hidden(text: bytes, secrets: list[bytes]) -> bytes:
+    for secret in secrets:
+        text = text.replace(secret, _HIDDEN)
+    return _SIGNATURE.sub(_HIDDEN, text)
 
 
 def _place_of(send: Send) -> tuple[str | None, int | None, int]:

@@ -224,6 +224,8 @@ class Relay:
         for write in writes:
             if isinstance(write, Settlement) and not isinstance(write.outcome, Delivered):
                 write.request = self._letters.shown(write.send)
+                if isinstance(write.result, Answer):
+                    self._letters.hide(write.send, write.result)
         epochs = dict(self._own.epochs)
         report = await self._repeat(epochs, writes)
         if self._hit is not None:

@@ -59,9 +59,10 @@ class Demo:
         """*receiver* behind a door that can be broken: its trouble is what the demo is about."""
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-            key = dict(scope["headers"]).get(b"x-key", b"").decode("ascii", "replace")
+            headers = dict(scope["headers"])
+            key = headers.get(b"x-key", b"").decode("ascii", "replace")
             await asyncio.sleep(self._random.uniform(*WORK_S))
-            status = self._trouble(name, key)
+            status = self._trouble(name, key, is_first=headers.get(b"x-attempt") == b"1")
             if status is None:
                 await receiver(scope, receive, send)
             elif self.receiver == "lost_ack" and name == SHOP:
@@ -72,7 +73,7 @@ class Demo:
 
         return guarded
 
-    def _trouble(self, name: str, key: str) -> int | None:
+    def _trouble(self, name: str, key: str, *, is_first: bool) -> int | None:
         """The status that stands in for the receiver's own, or None where it may answer itself."""
         if name == BILLING:
             return 503 if self._random.random() < 0.25 else None  # it flaps by itself
@@ -81,7 +82,8 @@ class Demo:
         if self.receiver == "down":
             return 503
         if self.receiver == "lost_ack":
-            return 502 if self._random.random() < 0.5 else None
+            # Only the first answer gets lost, so that each copy arrives and none is given up.
+            return 502 if is_first and self._random.random() < 0.5 else None
         return None
 
     # --- the producer ---

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hooklane.model.clock import Instant, wall_now
+from hooklane.model.health import BreakerState
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.publisher import Publisher
 from hooklane.sender.recovery import Jobs
@@ -44,6 +45,12 @@ class Gateway:
     def sealed(self, call: Call, listing: str, page: Page[Any], items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """A list as the API answers it."""
         return {"items": list(items), "next": self.cursors.seal(listing, call.query, page.next)}
+
+    def circuits(self) -> dict[str, BreakerState]:
+        """The breaker of each endpoint that this process delivers to."""
+        if self.relay is None:
+            return {}
+        return {endpoint_id: desk.breaker.state for endpoint_id, desk in self.relay.engine.desks.items()}
 
     def endpoints_changed(self) -> None:
         """An endpoint was saved: the relay of this process need not wait for its poll, nor the page for its look."""

@@ -16,6 +16,7 @@ import msgspec
 from hooklane.errors import StoreError
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import DEFAULT_TENANT
+from hooklane.model.health import BreakerState
 from hooklane.model.lane import LaneState
 from hooklane.server import views
 from hooklane.server.picture import attempt_of, overview_of
@@ -28,6 +29,7 @@ LOOK_S = 1.0
 LANES_MAX = 100
 ATTEMPTS_MAX = 50
 FRAMES_MAX = 256
+TOPICS = ("lanes", "attempts", "overview")
 
 Lane = tuple[str, str]
 """Endpoint and key."""
@@ -44,7 +46,7 @@ class Hub:
         self._read_endpoints = endpoints
         self._boot = secrets.token_hex(4)
         self._count = 0
-        self._frames: deque[tuple[int, bytes]] = deque(maxlen=FRAMES_MAX)
+        self._frames: deque[tuple[int, str, bytes]] = deque(maxlen=FRAMES_MAX)
         self._viewers: set[Viewer] = set()
         self._watched = asyncio.Event()
         self._closed = asyncio.Event()
@@ -55,6 +57,8 @@ class Hub:
         self._endpoints: Mapping[str, Endpoint] | None = None
         self._unsettled: dict[Lane, LaneView] = {}
         self._look_at = 0.0
+        self.circuits: Callable[[], Mapping[str, BreakerState]] = dict
+        """The breakers of the endpoints that this process delivers to."""
         self._overview: Mapping[str, Any] = {}
 
     @property
@@ -99,17 +103,17 @@ class Hub:
 
     # telling
 
-    def join(self, last_id: str | None) -> Viewer:
-        """A new viewer; it goes on after *last_id*, or is told to `reset` when that is too long ago."""
+    def join(self, last_id: str | None, topics: frozenset[str] | None = None) -> Viewer:
+        """A new viewer of *topics*; it goes on after *last_id*, or is told to `reset` when that is too long ago."""
         if self._missed or not self._watched.is_set():
             self._frames.clear()
             self._missed = False
             self._look_at = 0.0
-        viewer = Viewer()
-        known = {f"{self._boot}-{number}": number for number, _ in self._frames}
+        viewer = Viewer(topics)
+        known = {f"{self._boot}-{number}": number for number, _, _ in self._frames}
         if last_id in known:
-            for number, text in self._frames:
-                if number > known[last_id]:
+            for number, kind, text in self._frames:
+                if number > known[last_id] and viewer.wants(kind):
                     viewer.put(text)
         else:
             viewer.put(frame("reset", self._last_id(), b"{}"))
@@ -180,6 +184,7 @@ class Hub:
         endpoint = endpoints.get(lane.endpoint_id)
         view = views.lane(lane, {lane.endpoint_id: endpoint.name if endpoint else ""})
         view["attempts_max"] = endpoint.attempts_max if endpoint else None
+        view["circuit"] = self.circuits().get(lane.endpoint_id)
         view["in_flight"] = self._in_flight.get((lane.endpoint_id, lane.key)) == lane.head
         return view
 
@@ -191,9 +196,10 @@ class Hub:
     def _tell(self, kind: str, value: Mapping[str, Any]) -> None:
         self._count += 1
         text = frame(kind, self._last_id(), msgspec.json.encode(value))
-        self._frames.append((self._count, text))
+        self._frames.append((self._count, kind, text))
         for viewer in self._viewers:
-            viewer.put(text)
+            if viewer.wants(kind):
+                viewer.put(text)
 
     def _last_id(self) -> str:
         return f"{self._boot}-{self._count}"

@@ -85,6 +85,7 @@ class IngestProtocol(HttpToolsProtocol):
         self._admitted: tuple[bytes | None, ...] | None = None
         self._in_headers = False
         self._header_bytes = 0
+        self._chunk_bytes = 0
         self._ending = False
         self._discarded = 0
         self._began: float | None = self.clock()
@@ -98,6 +99,7 @@ class IngestProtocol(HttpToolsProtocol):
             if self._discarded > LINGER_BYTES_MAX:
                 self.transport.abort()
             return
+        self._chunk_bytes = len(data)
         super().data_received(data)
         if self._in_headers and not self._ending:
             # The parser gathers a header without a bound: count what has come of it so far.
@@ -120,7 +122,7 @@ class IngestProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_headers = False
         headers = self.headers
-        if len(headers) > HEADERS_MAX or sum(len(name) + len(value) for name, value in headers) > HEADER_BYTES_MAX:
+        if len(headers) > HEADERS_MAX or (self._chunk_bytes > HEADER_BYTES_MAX and _size(headers) > HEADER_BYTES_MAX):
             self._refuse(Problem("headers_too_large", f"at most {HEADERS_MAX} headers of {HEADER_BYTES_MAX} bytes"))
         elif self.url == PATH and self.parser.get_method() == b"POST" and self._enter(dict(headers)):
             pass
@@ -322,6 +324,10 @@ class IngestProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._slots.clear()
+
+
+def _size(headers: list[tuple[bytes, bytes]]) -> int:
+    return sum(len(name) + len(value) for name, value in headers)
 
 
 def _is_slot(cycle: object) -> bool:

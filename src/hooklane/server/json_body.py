@@ -37,7 +37,6 @@ class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
 
 _decode_event = msgspec.json.Decoder(EventBody).decode
 _decode_batch = msgspec.json.Decoder(BatchBody).decode
-_EVENT_FIELDS = tuple(b'"%b"' % field.encode() for field in EventBody.__struct_fields__)
 
 
 def read(text: bytes, shape: type[S]) -> S:
@@ -71,7 +70,15 @@ def read_event(text: bytes) -> EventBody:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Problem("invalid_json", f"the body is not JSON: {error}") from None
     # Fields of ours that stand there once, spelled plainly, cannot be there twice; anything else is looked at closely.
-    if b"\\" in text or any(text.count(field) > 1 for field in _EVENT_FIELDS):
+    # (Spelled out rather than looped: this runs for every event.)
+    if (
+        b"\\" in text
+        or text.count(b'"type"') > 1
+        or text.count(b'"data"') > 1
+        or text.count(b'"key"') > 1
+        or text.count(b'"id"') > 1
+        or text.count(b'"endpoints"') > 1
+    ):
         strict(text, bytes_max=EVENT_BODY_BYTES_MAX, depth_max=66, keys_max=10_100)
     return body
 

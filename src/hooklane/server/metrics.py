@@ -13,6 +13,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from hooklane.model.attempt import Dead, Delivered, Gone, Retry, Settlement
+from hooklane.model.endpoint import Endpoint
+from hooklane.model.health import BreakerState
 from hooklane.model.lane import DeliveryState, LaneState
 from hooklane.model.redelivery import is_redelivery
 from hooklane.store.reads import OutboxReads
@@ -20,6 +22,7 @@ from hooklane.telemetry.deliveries import Fenced, Happening, Recorded
 
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 21600, 86400)
 _WORDS = {Delivered: "delivered", Retry: "retry", Dead: "dead", Gone: "dead"}
+_LEFT_ALONE = {BreakerState.CLOSED: 0, BreakerState.RAMPING: 1, BreakerState.PROBING: 2, BreakerState.OPEN: 3}
 _OWED = (DeliveryState.QUEUED, DeliveryState.IN_FLIGHT, DeliveryState.RETRYING)
 
 
@@ -66,7 +69,14 @@ class Meter:
         self._oldest = Gauge(
             "hooklane_oldest_pending_seconds", "Age of the oldest event that is still owed.", registry=registry
         )
+        self._size = Gauge("hooklane_store_bytes", "Room that the store takes.", registry=registry)
         self._dead = Gauge("hooklane_dead_letters", "Dead letters.", ["side"], registry=registry)
+        self._breaker = Gauge(
+            "hooklane_breaker_state",
+            "Whether an endpoint is left alone: 0 closed, 1 ramping, 2 probing, 3 open.",
+            ["endpoint"],
+            registry=registry,
+        )
 
     def count_published(self, many: int) -> None:
         """The publisher's observer."""
@@ -96,11 +106,17 @@ class Meter:
         for (endpoint_id, word), many in ended.items():
             self._attempts.labels(endpoint_id, word).inc(many)
 
-    async def exposition(self, reads: OutboxReads) -> tuple[bytes, str]:
+    async def exposition(self, reads: OutboxReads, endpoints: Sequence[Endpoint]) -> tuple[bytes, str]:
         """All metrics as text, and its media type."""
+        health = await reads.health()
+        self._breaker.clear()
+        for endpoint in endpoints:
+            turned = health.get(endpoint.id)
+            self._breaker.labels(endpoint.id).set(_LEFT_ALONE[turned.state] if turned else 0)
         ledger = await reads.ledger("default")
         lanes = await reads.lane_counts()
         oldest = await reads.oldest_pending_at()
+        self._size.set(await reads.size_bytes())
         for state in LaneState:
             self._lanes.labels(state).set(lanes.get(state, 0))
         self._backlog.set(sum(ledger.get(state, 0) for state in _OWED))

@@ -24,6 +24,7 @@ async def overview_of(reads: OutboxReads, endpoints: Mapping[str, Endpoint]) -> 
         "ledger": {str(state): count for state, count in ledger.items()},
         "lanes": {str(state): count for state, count in lanes.items()},
         "oldest_pending_at": views.when(oldest),
+        "store_bytes": await reads.size_bytes(),
         "endpoints": [{"id": one.id, "name": one.name, "state": one.state} for one in endpoints.values()],
         "verdict": verdict(lanes.get(LaneState.BLOCKED, 0), lanes.get(LaneState.RETRYING, 0)),
     }

@@ -21,10 +21,15 @@ def frame(kind: str, last_id: str, data: bytes) -> bytes:
 class Viewer:
     """What is still to be written to one client. A client that is too slow loses it all and is told to start anew."""
 
-    def __init__(self) -> None:
+    def __init__(self, topics: frozenset[str] | None = None) -> None:
+        """*topics*: the kinds of events to be told; all of them when None."""
+        self.topics = topics
         self._waiting: deque[bytes] = deque()
         self._news = asyncio.Event()
         self._ended = False
+
+    def wants(self, kind: str) -> bool:
+        return self.topics is None or kind in self.topics
 
     def put(self, text: bytes) -> None:
         if len(self._waiting) >= WAITING_MAX:

@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 
+from hooklane.core.signing import public_key
 from hooklane.model.clock import Instant, rfc3339
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.exchange import NoAnswer, Result
+from hooklane.model.health import BreakerState, Health
 from hooklane.server.problem import Problem
 from hooklane.store.outbox import Published, Recovery
 from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, LaneView
@@ -33,7 +35,7 @@ def published(result: Published) -> View:
     }
 
 
-def endpoint(one: Endpoint) -> View:
+def endpoint(one: Endpoint, health: Health | None = None) -> View:
     """An endpoint without its secrets; of its headers only the names, since a value may be a credential."""
     return {
         "id": one.id,
@@ -51,9 +53,24 @@ def endpoint(one: Endpoint) -> View:
         "attempts_max": one.attempts_max,
         "backoff_ms": one.backoff_ms,
         "backoff_cap_ms": one.backoff_cap_ms,
-        "secrets": [{"expires_at": when(key.expires_at)} for key in one.keys],
+        "ca_pem": one.ca_pem,
+        "secrets": [{"expires_at": when(key.expires_at), "public_key": half_to_show(key.secret)} for key in one.keys],
+        "breaker": breaker(health),
         "created_at": rfc3339(one.created_at),
     }
+
+
+def half_to_show(secret: str) -> str | None:
+    """The `whpk_…` that verifies what a `whsk_…` signed; None where the secret is one that both sides hold."""
+    return public_key(secret) if secret.startswith("whsk_") else None
+
+
+def breaker(health: Health | None) -> View:
+    """Whether the endpoint is left alone, and until when."""
+    if health is None:
+        return {"state": BreakerState.CLOSED, "until": None}
+    held = health.state in (BreakerState.OPEN, BreakerState.PROBING)
+    return {"state": health.state, "until": when(health.until) if held else None}
 
 
 def event(one: Event, deliveries: Sequence[Delivery], *, with_data: bool) -> View:

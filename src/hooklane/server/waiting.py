@@ -24,6 +24,7 @@ async def lane_sentence(call: Call, lane: LaneView) -> str:
         now=call.gateway.now(),
         endpoint_state=_state(endpoint),
         said=await _said(call, lane.head_event_id, lane.endpoint_id) if lane.attempts else None,
+        health=(await call.gateway.store.health(call.tenant)).get(lane.endpoint_id),
     )
 
 
@@ -46,6 +47,7 @@ async def delivery_sentence(call: Call, delivery: Delivery) -> str:
         now=call.gateway.now(),
         endpoint_state=_state(endpoint),
         said=await _said(call, delivery.event_id, delivery.endpoint_id) if delivery.attempts else None,
+        health=(await store.health(call.tenant)).get(delivery.endpoint_id),
     )
 
 

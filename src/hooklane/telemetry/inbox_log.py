@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
+import re
+from typing import Any
 
 from hooklane.model.message import Status, Verdict
 from hooklane.telemetry.events import (
@@ -20,25 +23,56 @@ from hooklane.telemetry.events import (
 )
 
 _LOUD = (Conflicted, FenceRejected, LeaseTakenOver, CommitHookFailed, WorkerTroubled, BreakerTurned)
+_PLAIN = re.compile(r"[\w.:@/+*-]+", re.ASCII)
+_NAME = re.compile(r"(?<!^)(?=[A-Z])")
+_ERROR = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)
 
 
 class InboxLog:
-    """A sink: `Inbox(…, emit=InboxLog())`. The fields of an event are the record's `extra`, under `hooklane`."""
+    """A sink: `Inbox(…, emit=InboxLog())`, to the logger `hooklane.inbox` unless another is given.
 
-    def __init__(self, logger: logging.Logger | None = None) -> None:
+    The fields of an event are in the line, as `name=value` or with *as_json* as one JSON object, and in the record's
+    `hooklane` for formatters. What a sender or an exception wrote cannot begin a line of its own; of an exception only
+    the type is told, for its text may quote the payload: that, and the traceback, are kept with the event.
+    """
+
+    def __init__(self, logger: logging.Logger | None = None, *, as_json: bool = False) -> None:
         self._logger = logger or logging.getLogger("hooklane.inbox")
+        self._as_json = as_json
 
     def __call__(self, event: InboxEvent) -> None:
         level = level_of(event)
         if not self._logger.isEnabledFor(level):
             return
-        fields = {
-            field.name: getattr(event, field.name)
-            for field in dataclasses.fields(event)
-            if getattr(event, field.name) is not None
-        }
-        words = " ".join(f"{name}={value}" for name, value in fields.items())
-        self._logger.log(level, "%s %s", type(event).__name__, words, extra={"hooklane": fields})
+        what = _NAME.sub("_", type(event).__name__).lower()
+        fields = fields_of(event)
+        if self._as_json:
+            line = json.dumps({"event": what, **fields})
+        else:
+            line = " ".join([what, *(f"{name}={_word(value)}" for name, value in fields.items())])
+        self._logger.log(level, "%s", line, extra={"hooklane": {"event": what, **fields}})
+
+
+def fields_of(event: InboxEvent) -> dict[str, Any]:
+    """What is told of *event*: what it has, numbers as numbers and words as words."""
+    fields: dict[str, Any] = {}
+    for field in dataclasses.fields(event):
+        value = getattr(event, field.name)
+        if value is None:
+            continue
+        if field.name == "error":
+            kind = _ERROR.match(value)
+            fields["error"] = kind[0] if kind else "unknown"
+        elif isinstance(value, float):
+            fields[field.name] = round(value, 3)
+        else:
+            fields[field.name] = value if isinstance(value, int) else str(value)
+    return fields
+
+
+def _word(value: Any) -> str:
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text)
 
 
 def level_of(event: InboxEvent) -> int:

@@ -13,7 +13,11 @@ from hooklane.model.endpoint import Endpoint, EndpointState, OnDead, Order
 FREE_PART = 0.25
 """How much of the free places of the process a desk may hold: many that never answer still leave some for others."""
 LATE_MS = 20.0
-"""How far a busy desk that comes late to its turn may catch up: a fiftieth of a second is within the limit's bounds."""
+"""How far a busy desk that comes late to its turn may catch up: a fiftieth of a second is within the limit's bounds.
+
+One that sends less than twenty times a second may not, and counts from the end of the millisecond that it is told: there
+a single delivery too many in a second is a tenth of the limit.
+"""
 
 _SENDABLE = (EndpointState.ACTIVE, EndpointState.DRAINING)
 
@@ -67,6 +71,7 @@ class Desk:
         endpoint = self.endpoint
         # An endpoint that is one lane has one owner, who may use the whole of its limits.
         share = 1.0 if endpoint.order is Order.GLOBAL else self._share
+        self.breaker.share(share)
         self.cap = max(1, int(endpoint.in_flight_max * share))
         self._gap_ms = None if endpoint.rate_limit is None else 1000.0 / (endpoint.rate_limit * share)
 
@@ -108,7 +113,7 @@ class Desk:
         gap_ms = self._gap_ms
         if gap_ms is not None:
             # Evenly spaced, no burst: a limit is a promise to the endpoint, also right after a pause.
-            late_ms = LATE_MS if gap_ms <= 50.0 else 0.0
+            late_ms = LATE_MS if gap_ms <= 50.0 else -1.0
             self._spaced_at = max(self._spaced_at, now - late_ms) + gap_ms
 
 

@@ -26,7 +26,6 @@ from hooklane.core.verify.scheme import (
     Signed,
     SignedItems,
     Stamp,
-    StampText,
     Tagged,
     Token,
     TokenItems,
@@ -79,8 +78,7 @@ def _check_signed(scheme: Signed, request: Request, held: list[Held], keys: Keyr
     texts = _signature_texts(scheme, request)
     entries, beside = _split(scheme, texts)
     signatures = _decode(scheme, entries)
-    signs_stamp = any(isinstance(part, StampText) for part in scheme.message)
-    stamp_text = _stamp_text(scheme.stamp, request, beside) if scheme.stamp and signs_stamp else None
+    stamp_text = _stamp_text(scheme.stamp, request, beside) if scheme.stamp and scheme.covers_stamp else None
     # The raw text goes into the code, but only a text that is a time at all.
     at = _stamp_instant(scheme.stamp, stamp_text) if scheme.stamp and stamp_text is not None else None
     named: dict[str, str] = {}

@@ -13,6 +13,7 @@ DEPTH_MAX = 64
 NUMBER_TEXT_MAX = 64
 FORM_FIELDS_MAX = 10_000
 
+_SPACE = " \t\r\n"
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _SORTED = msgspec.json.Encoder(order="sorted")
 
@@ -54,7 +55,10 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_members, parse_constant=_constant
 def read_json(body: bytes) -> Any:
     """The value of *body*, or `Unreadable`: stricter than the standard library, and it never recurses away."""
     try:
-        document = _DECODER.decode(body.decode("utf-8"))
+        text = body.decode("utf-8").strip(_SPACE)
+        document, end = _DECODER.raw_decode(text)
+        if end != len(text):
+            raise Unreadable("the body is not JSON")
     except Unreadable:
         raise
     except UnicodeDecodeError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -25,6 +25,8 @@ TEXT_MAX = 255
 SEQ_MAX = 2**63 - 1
 UNKNOWN_TYPE = "unknown"
 
+_NOWHERE = Profile(name="", title="", schemes=())
+"""Where to look in a payload that lacks its envelope."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -110,8 +112,8 @@ def _item(context: Context, body: bytes, event: Any, envelope: Any) -> Item:
 
 def _message(context: Context, body: bytes, reading: Reading) -> Item:
     profile = context.profile
-    if profile.envelope and not _is_enveloped(profile, reading):
-        profile = replace(profile, type=(), key=(), seq=(), prev_seq=(), event_time=())
+    enveloped = not profile.envelope or _is_enveloped(profile, reading)
+    inner = profile if enveloped else _NOWHERE
     print_ = _fingerprint(profile, reading.event)
     value, place = reading.first(profile.id)
     event_id = _event_id(value)
@@ -120,22 +122,22 @@ def _message(context: Context, body: bytes, reading: Reading) -> Item:
         event_id, signed = derived_id(context.source, print_ + told_at), _signs_body(context)
     else:
         signed = context.scheme is not None and is_proof(place, context.scheme)
-    seq, prev_seq = _whole(reading, profile.seq), _whole(reading, profile.prev_seq)
+    seq, prev_seq = _whole(reading, inner.seq), _whole(reading, inner.prev_seq)
     if seq is _WRONG or prev_seq is _WRONG:
         return poison(context, body, "seq or prev_seq is not a whole number")
-    key = _text(reading, profile.key)
+    key = _text(reading, inner.key)
     if seq is not None and key is None:
         return poison(context, body, "there is a seq but no key")
     return Message(
         source=context.source,
         event_id=event_id,
-        type=_text(reading, profile.type) or UNKNOWN_TYPE,
+        type=_text(reading, inner.type) or UNKNOWN_TYPE,
         body=body,
         tenant=_text(reading, profile.tenant) or DEFAULT_TENANT,
         key=key,
         seq=seq,
         prev_seq=prev_seq,
-        event_time=_event_time(profile, context.scheme, reading),
+        event_time=_event_time(inner, context.scheme, reading),
         delivery_id=_text(reading, profile.delivery_id),
         attempt=_attempt(reading, profile.attempt),
         fingerprint=print_,
@@ -193,20 +195,24 @@ def _event_id(value: Any) -> str | None:
 
 def _storable(text: str | None) -> str | None:
     """*text* if every store can hold it, else a digest that keeps it apart from others."""
-    if not text or (len(text.encode("utf-8", "surrogatepass")) <= TEXT_MAX and not _CONTROL.search(text)):
-        return text or None
+    if not text:
+        return None
+    if len(text) <= TEXT_MAX and text.isascii() and text.isprintable():
+        return text  # as nearly all are
+    if len(text.encode("utf-8", "surrogatepass")) <= TEXT_MAX and not _CONTROL.search(text):
+        return text
     return DERIVED + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _text(reading: Reading, places: tuple[Place, ...]) -> str | None:
-    return _storable(as_text(reading.first(places)[0]))
+    return _storable(as_text(reading.first(places)[0])) if places else None
 
 
 _WRONG = -1
 
 
 def _whole(reading: Reading, places: tuple[Place, ...]) -> int | None:
-    value, _ = reading.first(places)
+    value = reading.first(places)[0] if places else None
     if value is None:
         return None
     is_whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= SEQ_MAX
@@ -214,7 +220,7 @@ def _whole(reading: Reading, places: tuple[Place, ...]) -> int | None:
 
 
 def _attempt(reading: Reading, places: tuple[Place, ...]) -> int | None:
-    text = as_text(reading.first(places)[0])
+    text = as_text(reading.first(places)[0]) if places else None
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else None
 
 

@@ -18,7 +18,7 @@ from hooklane.core.verify.scheme import (
     JsonText,
     Literal,
     Method,
-    Part,
+    OnePiece,
     SecretText,
     Signed,
     SignedItems,
@@ -55,38 +55,44 @@ def signed_messages(
 ) -> list[list[bytes]]:
     """The byte strings, in pieces, that *scheme* may have signed; several where the URL has several spellings.
     Signed headers are noted in *named*."""
-    choices: list[list[bytes]] = [_choices(part, request, url, stamp_text, secret, named) for part in scheme.message]
+
+    def piece(part: OnePiece) -> bytes:
+        return _piece(part, request, url, stamp_text, secret, named)
+
+    if not scheme.needs_url:
+        return [[piece(part) for part in scheme.message if not isinstance(part, Url)]]
+    choices = [
+        signed_urls(request, url, part.form) if isinstance(part, Url) else [piece(part)] for part in scheme.message
+    ]
     return [list(pieces) for pieces in product(*choices)]
 
 
-def _choices(
-    part: Part, request: Request, url: str | None, stamp_text: str | None, secret: str, named: dict[str, str]
-) -> list[bytes]:
+def _piece(
+    part: OnePiece, request: Request, url: str | None, stamp_text: str | None, secret: str, named: dict[str, str]
+) -> bytes:
     match part:
         case Body():
-            return [request.body]
+            return request.body
         case Literal(raw):
-            return [raw]
+            return raw
         case StampText():
-            return [(stamp_text or "").encode("utf-8", "surrogatepass")]
+            return (stamp_text or "").encode("utf-8", "surrogatepass")
         case HeaderText(header, name, pattern):
             text = one_header(request, header)
             if not pattern.fullmatch(text):
                 raise VerificationError("malformed", f"{header} is not a valid value")
             named[name] = text
-            return [text.encode("utf-8", "surrogatepass")]
+            return text.encode("utf-8", "surrogatepass")
         case JsonText(path):
-            return [body_text(request, path).encode("utf-8", "surrogatepass")]
+            return body_text(request, path).encode("utf-8", "surrogatepass")
         case BodyCrc32():
-            return [str(zlib.crc32(request.body)).encode("ascii")]
+            return str(zlib.crc32(request.body)).encode("ascii")
         case Method():
-            return [request.method.encode("utf-8", "surrogatepass")]
-        case Url(form):
-            return signed_urls(request, url, form)
+            return request.method.encode("utf-8", "surrogatepass")
         case SortedForm():
-            return [sorted_form(request, url)]
+            return sorted_form(request, url)
         case SecretText():
-            return [secret.encode("utf-8", "surrogatepass")]
+            return secret.encode("utf-8", "surrogatepass")
 
 
 def sorted_form(request: Request, url: str | None) -> bytes:

@@ -8,6 +8,7 @@ import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
+from functools import lru_cache
 
 from hooklane.model.clock import Instant
 
@@ -54,10 +55,10 @@ def read_bytes(text: str, encoding: Encoding) -> bytes | None:
 def read_base64(text: str) -> bytes | None:
     """Canonical base64 only: decoding and encoding again must give *text* back."""
     try:
-        raw = base64.b64decode(text, validate=True)
+        raw = binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError):
         return None
-    return raw if base64.b64encode(raw).decode("ascii") == text else None
+    return raw if binascii.b2a_base64(raw, newline=False).decode("ascii") == text else None
 
 
 def write_bytes(raw: bytes, encoding: Encoding) -> str:
@@ -71,14 +72,12 @@ def write_bytes(raw: bytes, encoding: Encoding) -> str:
 
 def read_instant(value: object, unit: Unit) -> Instant | None:
     """The time that *value* spells in *unit*, or None. Integers are read like their digits."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, float) and unit is Unit.DECIMAL_SECONDS:
-        return Instant(int(value * 1000)) if 0 <= value < 1e12 else None
-    if isinstance(value, int):
-        value = str(value) if 0 <= value < 10**20 else ""
     if not isinstance(value, str):
-        return None
+        if isinstance(value, float) and unit is Unit.DECIMAL_SECONDS:
+            return Instant(int(value * 1000)) if 0 <= value < 1e12 else None
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**20:
+            return None
+        value = str(value)
     match unit:
         case Unit.SECONDS:
             return Instant(int(value) * 1000) if _DIGITS.fullmatch(value) else None
@@ -126,11 +125,16 @@ def _read_iso(text: str) -> Instant | None:
     if not found:
         return None
     day, clock, fraction, zone = found.groups()
+    # Whole seconds from the date, the fraction from its text: nanoseconds never pass through a float.
+    seconds = _seconds(day, clock, zone)
+    return None if seconds is None else Instant(seconds * 1000 + _millis(fraction))
+
+
+@lru_cache(maxsize=256)  # the events of a second share it
+def _seconds(day: str, clock: str, zone: str | None) -> int | None:
     zone = "+00:00" if zone is None or zone in "Zz" else zone
     try:
-        moment = datetime.fromisoformat(f"{day}T{clock}{zone}")
-        # Whole seconds from the date, the fraction from its text: nanoseconds never pass through a float.
-        return Instant(int(moment.timestamp()) * 1000 + _millis(fraction))
+        return int(datetime.fromisoformat(f"{day}T{clock}{zone}").timestamp())
     except (ValueError, OverflowError):
         return None
 

@@ -7,7 +7,7 @@ to sign one, so that the two can never disagree about what a profile means.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hooklane.core.verify.reading import Encoding, Unit
@@ -167,7 +167,9 @@ class SecretText:
     """The configured secret itself, where it is a name and not a key."""
 
 
-Part = Literal | StampText | HeaderText | JsonText | Body | BodyCrc32 | Method | Url | SortedForm | SecretText
+OnePiece = Literal | StampText | HeaderText | JsonText | Body | BodyCrc32 | Method | SortedForm | SecretText
+Part = OnePiece | Url
+"""Only a URL has several spellings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,15 +192,17 @@ class Signed:
     algorithm: Algorithm = Algorithm.HMAC_SHA256
     key: KeyKind = KeyKind.UTF8
     stamp: Stamp | None = None
+    covers_body: bool = field(init=False, repr=False, compare=False)
+    """Whether a changed body is noticed. A CRC-32 is no digest: anyone can make another body with it."""
+    covers_stamp: bool = field(init=False, repr=False, compare=False)
+    needs_url: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def covers_body(self) -> bool:
-        """Whether a changed body is noticed. A CRC-32 is no digest: anyone can make another body with it."""
-        return any(isinstance(part, (Body, SortedForm)) for part in self.message)
-
-    @property
-    def needs_url(self) -> bool:
-        return any(isinstance(part, Url) for part in self.message)
+    def __post_init__(self) -> None:
+        # Asked for each request, and always the same: told once.
+        kinds = {type(part) for part in self.message}
+        object.__setattr__(self, "covers_body", not kinds.isdisjoint((Body, SortedForm)))
+        object.__setattr__(self, "covers_stamp", StampText in kinds)
+        object.__setattr__(self, "needs_url", Url in kinds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,6 +80,9 @@ def run(context: Context, handler: Handler, message: Message, key: str | None, e
     if isinstance(handler.order, Refetch) and key is not None:
         yield from context.store.touch(track_of(message, handler, key))
         until = yield from context.store.latest_row()
+    # What an earlier run of the same attempt left was rolled back with it (inline, when the commit was refused).
+    event.sent.clear()
+    event.hooks.clear()
     yield Handle(handler.fn, event)
     yield Reached("after_handler")
     if event.sent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,11 +11,12 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from hooklane.core.endpoint import faults_of
-from hooklane.core.signing import SECRET_BYTES, new_secret
+from hooklane.core.signing import SECRET_BYTES, Scheme, new_key
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint, EndpointState, OnDead, Order, Payload, SigningKey
 from hooklane.model.ids import new_id
 from hooklane.sender.egress import UrlNotAllowed
+from hooklane.sender.transport.tls import own_context
 from hooklane.server import views
 from hooklane.server.acts import endpoint_act
 from hooklane.server.call import Call, Param, Response, Route, answer
@@ -22,6 +24,7 @@ from hooklane.server.problem import Problem
 
 OVERLAP_S_DEFAULT = 24 * 3_600
 OVERLAP_S_MAX = 7 * 24 * 3_600
+CA_CHARS_MAX = 65_536
 TRIES = 5
 
 _DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
@@ -44,18 +47,21 @@ class EndpointChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     backoff_ms: int | UnsetType = UNSET
     backoff_cap_ms: int | UnsetType = UNSET
     payload: Payload | UnsetType = UNSET
+    ca_pem: str | UnsetType | None = UNSET
 
 
 class NewEndpoint(EndpointChange, kw_only=True, forbid_unknown_fields=True):
     """A receiver of events."""
 
     url: str
+    signature: Scheme = Scheme.V1
 
 
 class Rotation(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A new secret, and how long the old one goes on signing beside it."""
 
     secret: str | None = None
+    signature: Scheme = Scheme.V1
     overlap_s: int = OVERLAP_S_DEFAULT
 
 
@@ -63,7 +69,7 @@ async def create(call: Call) -> Response:
     gateway = call.gateway
     body = call.read(NewEndpoint)
     now = gateway.now()
-    secret = body.secret if isinstance(body.secret, str) else new_secret(gateway.chance(SECRET_BYTES))
+    secret = body.secret if isinstance(body.secret, str) else new_key(body.signature, gateway.chance(SECRET_BYTES))
     blank = Endpoint(id=new_id("ep", now), url=body.url, created_at=now, tenant=call.tenant)
     endpoint = replace(blank, keys=(SigningKey(secret),), **_set_fields(body))
     if isinstance(body.backoff_ms, int) and not isinstance(body.backoff_cap_ms, int):
@@ -72,19 +78,20 @@ async def create(call: Call) -> Response:
     if not await gateway.store.save_endpoint(endpoint, expect=None, act=endpoint_act(call, None, endpoint)):
         raise Problem("changed", "an endpoint with this id exists")
     gateway.endpoints_changed()
-    view = {**views.endpoint(endpoint), "secret": secret}
+    view = {**views.endpoint(endpoint), **_given_away(secret)}
     return answer(view, 201, headers=[("location", f"/api/v1/endpoints/{endpoint.id}")])
 
 
 async def listing(call: Call) -> Response:
     endpoints = await call.gateway.store.endpoints(call.tenant)
-    return answer({"items": [views.endpoint(endpoint) for endpoint in endpoints], "next": None})
+    health = await call.gateway.store.health(call.tenant)
+    return answer({"items": [views.endpoint(one, health.get(one.id)) for one in endpoints], "next": None})
 
 
 async def show(call: Call) -> Response:
     endpoint = await find(call)
     ledger = await call.gateway.store.ledger(call.tenant, endpoint.id)
-    return answer({**views.endpoint(endpoint), "ledger": {str(state): count for state, count in ledger.items()}})
+    return answer({**await _view(call, endpoint), "ledger": {str(state): count for state, count in ledger.items()}})
 
 
 async def change(call: Call) -> Response:
@@ -100,15 +107,15 @@ async def change(call: Call) -> Response:
     if isinstance(body.url, str):
         fields["url"] = body.url
     endpoint = await _update(call, lambda old: replace(old, **fields))
-    return answer(views.endpoint(endpoint))
+    return answer(await _view(call, endpoint))
 
 
 async def pause(call: Call) -> Response:
-    return answer(views.endpoint(await _update(call, lambda old: replace(old, state=EndpointState.PAUSED))))
+    return answer(await _view(call, await _update(call, lambda old: replace(old, state=EndpointState.PAUSED))))
 
 
 async def resume(call: Call) -> Response:
-    return answer(views.endpoint(await _update(call, lambda old: replace(old, state=EndpointState.ACTIVE))))
+    return answer(await _view(call, await _update(call, lambda old: replace(old, state=EndpointState.ACTIVE))))
 
 
 async def rotate(call: Call) -> Response:
@@ -117,7 +124,7 @@ async def rotate(call: Call) -> Response:
     body = call.read(Rotation)
     if not 0 <= body.overlap_s <= OVERLAP_S_MAX:
         raise Problem("invalid_endpoint", f"overlap_s must be from 0 to {OVERLAP_S_MAX}, got {body.overlap_s}")
-    secret = body.secret or new_secret(gateway.chance(SECRET_BYTES))
+    secret = body.secret or new_key(body.signature, gateway.chance(SECRET_BYTES))
     now = gateway.now()
     until = Instant(now + body.overlap_s * 1000)
 
@@ -131,7 +138,7 @@ async def rotate(call: Call) -> Response:
         return replace(old, keys=(SigningKey(secret), *alive))
 
     endpoint = await _update(call, rotated)
-    return answer({**views.endpoint(endpoint), "secret": secret})
+    return answer({**await _view(call, endpoint), **_given_away(secret)})
 
 
 async def delete(call: Call) -> Response:
@@ -149,6 +156,17 @@ async def find(call: Call) -> Endpoint:
     if endpoint is None:
         raise Problem("not_found")
     return endpoint
+
+
+async def _view(call: Call, endpoint: Endpoint) -> views.View:
+    health = await call.gateway.store.health(call.tenant)
+    return views.endpoint(endpoint, health.get(endpoint.id))
+
+
+def _given_away(secret: str) -> views.View:
+    """What the receiver needs to verify, shown this once; the private half of a key pair never leaves."""
+    half = views.half_to_show(secret)
+    return {"secret": secret if half is None else None, "public_key": half}
 
 
 async def _update(call: Call, changed: Callable[[Endpoint], Endpoint], *, deleting: bool = False) -> Endpoint:
@@ -174,9 +192,21 @@ def _check(call: Call, endpoint: Endpoint) -> None:
         call.gateway.guard.check(endpoint.url)
     except UrlNotAllowed as error:
         raise Problem("url_not_allowed", str(error), errors=[{"field": "url", "detail": str(error)}]) from None
-    if faults := faults_of(endpoint):
+    if faults := [*faults_of(endpoint), *_ca_faults(endpoint.ca_pem)]:
         errors = [{"field": field, "detail": detail} for field, detail in faults]
         raise Problem("invalid_endpoint", "; ".join(f"{field}: {detail}" for field, detail in faults), errors=errors)
+
+
+def _ca_faults(ca_pem: str | None) -> list[tuple[str, str]]:
+    if ca_pem is None:
+        return []
+    try:
+        if len(ca_pem) > CA_CHARS_MAX:
+            raise ssl.SSLError("too long")
+        own_context(ca_pem)
+    except ssl.SSLError:
+        return [("ca_pem", f"one certificate or more in PEM, at most {CA_CHARS_MAX} characters; null for the system's")]
+    return []
 
 
 def _set_fields(body: EndpointChange) -> dict[str, Any]:
@@ -184,7 +214,7 @@ def _set_fields(body: EndpointChange) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name in body.__struct_fields__:
         value = getattr(body, name)
-        if value is UNSET or name in ("url", "secret"):
+        if value is UNSET or name in ("url", "secret", "signature"):
             continue
         if name == "types":
             value = tuple(dict.fromkeys(value))

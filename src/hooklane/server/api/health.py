@@ -28,7 +28,8 @@ async def ready(call: Call) -> Response:
 
 
 async def metrics(call: Call) -> Response:
-    text, media = await call.gateway.meter.exposition(call.gateway.store)
+    store = call.gateway.store
+    text, media = await call.gateway.meter.exposition(store, await store.endpoints())
     return Response(200, text, media=media)
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from hooklane.server.call import Call, Response, Route
+from hooklane.server.call import Call, Param, Response, Route
+from hooklane.server.hub import TOPICS
+from hooklane.server.problem import Problem
 from hooklane.server.viewer import Viewer
 
 MEDIA = "text/event-stream"
 
 
 async def stream(call: Call) -> Response:
-    viewer = call.gateway.hub.join(call.headers.get("last-event-id"))
+    viewer = call.gateway.hub.join(call.headers.get("last-event-id"), _topics(call.query.get("topics")))
     # A proxy that gathers the answer before it passes it on would make a live page a dead one.
     headers = [("cache-control", "no-store"), ("x-accel-buffering", "no")]
     return Response(200, media=MEDIA, headers=headers, stream=_frames(call, viewer))
@@ -25,12 +27,22 @@ async def _frames(call: Call, viewer: Viewer) -> AsyncIterator[bytes]:
         call.gateway.hub.leave(viewer)
 
 
+def _topics(text: str | None) -> frozenset[str] | None:
+    if text is None:
+        return None
+    topics = frozenset(text.split(","))
+    if unknown := sorted(topics - set(TOPICS)):
+        raise Problem("invalid_parameter", f"topics must be some of {', '.join(TOPICS)}, got {unknown[0][:40]!r}")
+    return topics
+
+
 ROUTES = (
     Route(
         method="GET",
         path="/api/v1/stream",
         run=stream,
         gives=MEDIA,
+        query=(Param("topics", f"some of {', '.join(TOPICS)}, with commas; all by default"),),
         summary="Server-sent events `lanes`, `attempts`, `overview`; after `reset` fetch everything again.",
         tag="overview",
     ),

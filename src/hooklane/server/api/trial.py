@@ -8,7 +8,7 @@ import msgspec
 
 from hooklane.core.entry import admit_data, admit_type
 from hooklane.model.attempt import Send
-from hooklane.model.endpoint import Endpoint
+from hooklane.model.endpoint import Endpoint, Order
 from hooklane.model.event import Event
 from hooklane.model.exchange import Result
 from hooklane.model.ids import new_id
@@ -61,8 +61,10 @@ async def _send(call: Call, endpoint: Endpoint, event: Event) -> Result:
     except UrlNotAllowed as error:
         raise Problem("url_not_allowed", str(error)) from None
     now = gateway.now()
-    loose = Send(-1, 0, 0, 0, key=None, seq=1, prev_seq=0, attempt=1, event=event, endpoint=endpoint, at=now)
-    target, headers, body = Letters().write(loose, now)
+    # On a key of its own, where it is the first: it stands in no real line, and a receiver that checks order takes it.
+    lane, key = (1, f"test:{event.id}") if endpoint.order is Order.KEY else (-1, None)
+    alone = Send(lane, 0, 0, 0, key=key, seq=1, prev_seq=0, attempt=1, event=event, endpoint=endpoint, at=now)
+    target, headers, body = Letters().write(alone, now)
     answered: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
     gateway.transport.send(target, headers, body, lambda it: None if answered.done() else answered.set_result(it))
     return await answered

@@ -43,16 +43,20 @@ export function sentence(lane, now) {
   const waiting = lane.waiting ? ` · ${lane.waiting} waiting` : "";
   switch (lane.state) {
     case "blocked":
-      return `${lane.reason ?? "dead"} after ${tries(lane)} · #${lane.head} ${lane.head_type ?? ""} is dead${waiting}`;
+      return `${lane.reason ?? "failed"} after ${tries(lane)}, ${lane.head_type ?? "it"} is dead${waiting}`;
     case "retrying":
-      return `${lane.reason ?? "failed"} · try ${lane.attempts}/${lane.attempts_max ?? "?"}${due(lane, now)}${waiting}`;
+      return `${lane.reason ?? "failed"} · try ${lane.attempts}/${lane.attempts_max ?? "?"}${held(lane) || due(lane, now)}${waiting}`;
     case "paused":
       return `endpoint is paused${waiting}`;
     case "active":
-      return `${lane.in_flight ? "in flight" : "queued"}: #${lane.head} ${lane.head_type ?? ""}${waiting}`;
+      return `${lane.in_flight ? "in flight" : "queued"}: #${lane.head} ${lane.head_type ?? ""}${held(lane)}${waiting}`;
     default:
       return `${lane.tail} delivered, nothing waits`;
   }
+}
+
+function held(lane) {
+  return lane.circuit === "open" && !lane.in_flight ? ", circuit open" : "";
 }
 
 function tries(lane) {

@@ -133,6 +133,12 @@ class DjangoLender:
         self._alias = alias
 
     def lend(self, wait_ms: int) -> DjangoLoan:
+        from django.db import connections
+
+        held = connections[self._alias]
+        if held.errors_occurred and not held.in_atomic_block:
+            # Django looks after a request; a worker's thread has none, and would keep a dead connection for ever.
+            held.close_if_unusable_or_obsolete()
         return DjangoLoan(self._alias)
 
     def close(self) -> None:

@@ -8,13 +8,17 @@ many rows does all its work beside the loop.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from hooklane.store.caller.flow import Rows, Statement
+
+T = TypeVar("T")
 Row = tuple[Any, ...]
 
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -56,6 +60,17 @@ class Insert:
         return ()
 
 
+class Quiet(Insert):
+    """An INSERT that passes over rows that are there already, and tells as many times as it did not."""
+
+    def __init__(self, table: str, columns: Sequence[str]) -> None:
+        super().__init__(table, columns, "ON CONFLICT DO NOTHING")
+        self.single += " RETURNING 1"
+
+    def run(self, conn: sqlite3.Connection, rows: Sequence[Row]) -> Sequence[Row]:
+        return [(1,)] * sum(conn.execute(self._sql[size], values).rowcount for size, _, values in _chunks(rows))
+
+
 class Upsert(Insert):
     """An INSERT that tells of each row, which is known by its two *keys*, what stands in two other columns now."""
 
@@ -83,3 +98,15 @@ class Upsert(Insert):
             assert len(answers) == many
             found.extend(answer[1:] for answer in answers)
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """Rows that go in together; what comes back, if anything, is a row for each."""
+
+    insert: Insert
+    rows: Sequence[Row]
+
+
+PublishFlow = Generator[Statement | Many, Rows, T]
+"""A flow that may also ask for many rows at once."""

@@ -12,6 +12,7 @@ class TestMyOutbox(OutboxConformance):
 from hooklane.testing.conformance_outbox.fencing import Fencing
 from hooklane.testing.conformance_outbox.kit import Outbox, OutboxKit
 from hooklane.testing.conformance_outbox.many_workers import ManyWorkers
+from hooklane.testing.conformance_outbox.minding import Minding
 from hooklane.testing.conformance_outbox.owning import Owning
 from hooklane.testing.conformance_outbox.publishing import Publishing
 from hooklane.testing.conformance_outbox.reading import Reading
@@ -19,7 +20,7 @@ from hooklane.testing.conformance_outbox.recovering import Recovering
 from hooklane.testing.conformance_outbox.settling import Settling
 
 
-class OutboxConformance(Publishing, Owning, Settling, Fencing, Recovering, Reading):
+class OutboxConformance(Publishing, Owning, Settling, Fencing, Recovering, Reading, Minding):
     """All promises of an outbox store with one deliver worker at a time."""
 
 

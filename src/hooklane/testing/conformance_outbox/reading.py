@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 from hooklane.model.attempt import DELIVERED, Dead, Retry, Settlement
@@ -293,3 +294,13 @@ class Reading(OutboxKit):
         await store.tidy()
         (delivery,) = (await store.deliveries("default", ["e1"]))["e1"]
         assert DeliveryState.DELIVERED is delivery.state
+
+    async def test_the_store_tells_how_much_room_it_takes(self, store: Outbox) -> None:
+        await store.save_endpoint(endpoint(), expect=None)
+        before = await store.size_bytes()
+        # Text that does not compress: a database may keep large values packed.
+        noise = "".join(hashlib.sha256(str(n).encode()).hexdigest() for n in range(2_000))
+
+        await published(store, replace(event("e1", "a"), data=f'"{noise}"'.encode()))
+
+        assert await store.size_bytes() - before >= 50_000

@@ -116,7 +116,8 @@ class Operators:
         self.network = network
         self.workers = workers
         self._deleted = False
-        world.after(100.0, self._act)
+        if world.faults.operate_every_ms:
+            world.after(100.0, self._act)
 
     def _act(self) -> None:
         world = self.world

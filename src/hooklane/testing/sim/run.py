@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import process_time
 
-from hooklane.core.engine import Engine
 from hooklane.testing.invariants import Invariants, Violation
 from hooklane.testing.sim.faults import Faults
 from hooklane.testing.sim.mutants import MUTANTS
@@ -54,13 +54,22 @@ class Report:
 class Simulation:
     """One world with its store, network, workers and people."""
 
-    def __init__(self, seed: int, events: int, faults: Faults, keys: int, mutant: Mutant) -> None:
+    def __init__(
+        self,
+        seed: int,
+        events: int,
+        faults: Faults,
+        keys: int,
+        mutant: Mutant,
+        settle: Callable[[World, SimStore, Network], None] = settle_in,
+    ) -> None:
+        """*settle* creates the endpoints."""
         self.world = World(seed, faults)
         self.checker = Invariants(lambda: self.world.now)
         self.mutant = mutant
         self.store = mutant.store(self.world, self.checker)
         self.network = mutant.network(self.world, self.checker)
-        settle_in(self.world, self.store, self.network)
+        settle(self.world, self.store, self.network)
         self.workers: list[Worker] = []
         self._count = 0
         for _ in range(WORKERS):
@@ -137,6 +146,3 @@ def simulate(
     simulation.run()
     world, checker = simulation.world, simulation.checker
     return Report(seed, tuple(checker.violations), world.counts, world.hash, int(world.now), process_time() - before)
-
-
-__all__ = ["Engine", "Network", "Report", "SimStore", "Simulation", "simulate"]

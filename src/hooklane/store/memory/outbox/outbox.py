@@ -202,3 +202,6 @@ class MemoryOutbox(MemoryRecovery):
 
     async def oldest_pending_at(self, tenant: str | None = None) -> Instant | None:
         return reading.oldest_pending_at(self.tables, tenant)
+
+    async def size_bytes(self) -> int:
+        return sum(len(event.data) for event in self.tables.events.values())

@@ -9,6 +9,10 @@ from hooklane.model.lane import DeliveryState, LaneState
 from hooklane.store.caller.flow import Flow, Statement
 from hooklane.store.postgres.outbox.lanes import LANE_COLUMNS, LANES
 
+_SIZE = Statement(
+    "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c"
+    " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'hooklane' AND c.relkind = 'r'"
+)
 _MINE = ":tenant::text IS NULL OR t.tenant = :tenant"
 _HERE = ":endpoint::text IS NULL OR {}endpoint_id = :endpoint"
 _ROWS = f"SELECT {LANE_COLUMNS} {LANES.format(acks='')}"
@@ -75,3 +79,9 @@ def lane_counts(tenant: str | None) -> Flow[Mapping[LaneState, int]]:
 def oldest_pending_at(tenant: str | None) -> Flow[Instant | None]:
     ((at,),) = yield Statement(_OLDEST, {"tenant": tenant})
     return None if at is None else Instant(at)
+
+
+def size_bytes() -> Flow[int]:
+    """Our tables with their indexes and what stands beside them."""
+    ((size,),) = yield _SIZE
+    return int(size)

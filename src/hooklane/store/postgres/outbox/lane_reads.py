@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from hooklane.model.audit import Act
-from hooklane.model.clock import Instant
 from hooklane.model.lane import LaneId, LaneState
 from hooklane.store.caller.flow import Flow, Statement
 from hooklane.store.cursors import number_of, rank_and_lane_of
@@ -14,6 +13,7 @@ from hooklane.store.postgres.outbox import audit
 from hooklane.store.postgres.outbox.event_reads import deliveries_at
 from hooklane.store.postgres.outbox.lanes import LANE_COLUMNS, LANES
 from hooklane.store.reads import DeadLetter, Delivery, LaneView, Page
+from hooklane.store.shown import dead_letter_of
 
 RANKS = {
     LaneState.BLOCKED: 0,
@@ -130,13 +130,13 @@ def dead_letters(tenant: str, endpoint_id: str | None, cursor: str | None, limit
         "limit": limit + 1,
     }
     rows = yield Statement(_LETTER_PAGE, wanted)
-    found = [_letter(row) for row in rows[:limit]]
+    found = [dead_letter_of(row) for row in rows[:limit]]
     return Page(found, f"{found[-1].died_at}.{found[-1].id}" if len(rows) > limit else None)
 
 
 def dead_letter(tenant: str, letter: str) -> Flow[DeadLetter | None]:
     rows = yield Statement(f"{_LETTERS} AND d.id = :id", {"tenant": tenant, "id": letter})
-    return _letter(rows[0]) if rows else None
+    return dead_letter_of(rows[0]) if rows else None
 
 
 def set_note(tenant: str, letter: str, note: str, act: Act | None = None) -> Flow[bool]:
@@ -144,21 +144,3 @@ def set_note(tenant: str, letter: str, note: str, act: Act | None = None) -> Flo
     if done and act is not None:
         yield from audit.append(act)
     return done
-
-
-def _letter(row: Sequence[Any]) -> DeadLetter:
-    letter, event_id, type_, endpoint_id, lane_id, key, seq, tried, reason, died_at, waiting, note = row
-    return DeadLetter(
-        id=letter,
-        event_id=event_id,
-        type=type_,
-        endpoint_id=endpoint_id,
-        lane_id=lane_id,
-        key=key,
-        seq=seq if lane_id > 0 else None,
-        attempts=tried,
-        reason=reason,
-        died_at=Instant(died_at),
-        waiting=waiting,
-        note=note,
-    )

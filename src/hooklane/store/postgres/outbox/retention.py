@@ -15,6 +15,8 @@ from hooklane.store.recovery import Cutoffs, Pruned
 
 STAGES = ("events", "attempts", "skipped", "names", "audit", "jobs", "rest")
 
+_PRUNE_LOCK = 0x686F6F6B_7072756E  # "hookprun"
+_TRY_LOCK = Statement("SELECT pg_try_advisory_xact_lock(:lock::bigint)", {"lock": _PRUNE_LOCK})
 _EVENTS = """
 SELECT n, tenant, id, type, key, created_at, stamps FROM hooklane.event
 WHERE n > :after ORDER BY n LIMIT :limit::bigint
@@ -114,6 +116,9 @@ Event = Sequence[Any]
 
 
 def prune(cutoffs: Cutoffs, cursor: str | None, limit: int) -> Flow[Pruned]:
+    ((is_ours,),) = yield _TRY_LOCK
+    if not is_ours:
+        return Pruned({}, None)  # another process is at it: one is enough
     stage, _, at = (cursor or "events").partition(".")
     match stage:
         case "events":

@@ -207,3 +207,6 @@ class PostgresOutbox(PostgresRecovery):
 
     async def oldest_pending_at(self, tenant: str | None = None) -> Instant | None:
         return await self.db.read(lambda: counts.oldest_pending_at(tenant))
+
+    async def size_bytes(self) -> int:
+        return await self.db.read(counts.size_bytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
+from pathlib import Path
 
 from hooklane.model.clock import Instant
 from hooklane.model.lane import DeliveryState, LaneState
@@ -89,3 +90,10 @@ def oldest_pending_at(conn: sqlite3.Connection, tenant: str | None) -> Instant |
         {"tenant": tenant},
     ).fetchone()
     return Instant(row[0]) if row[0] is not None else None
+
+
+def size_bytes(conn: sqlite3.Connection, path: str) -> int:
+    """The file, with the log that is not folded into it yet."""
+    ((pages, page_bytes),) = conn.execute("SELECT * FROM pragma_page_count(), pragma_page_size()").fetchall()
+    log = Path(f"{path}-wal")
+    return int(pages * page_bytes) + (log.stat().st_size if log.exists() else 0)

@@ -9,10 +9,11 @@ import msgspec
 
 from hooklane.model.event import Event
 from hooklane.model.ids import attempt_id
-from hooklane.model.lane import DeliveryState, LaneId
+from hooklane.model.lane import LaneId
 from hooklane.store.codec import decode_detail
 from hooklane.store.cursors import number_of
 from hooklane.store.reads import AttemptRow, Delivery, EventFilter, Page
+from hooklane.store.shown import delivery_of, state_at
 
 _EVENT = "e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of"
 
@@ -101,32 +102,10 @@ def delivery(conn: sqlite3.Connection, event_id: str, endpoint_id: str, lane_id:
         """
         found = conn.execute(sql, {"lane_id": lane_id, "seq": seq}).fetchone()
         key, head, state, attempts, next_at, reason, kind, letter = found
-        state = _state_at(seq or 1, head, state, kind)
+        state = state_at(seq or 1, head, state, kind)
         if seq != head:
             attempts, next_at, reason = 0, None, None
-    return Delivery(
-        event_id=event_id,
-        endpoint_id=endpoint_id,
-        lane_id=lane_id,
-        key=key,
-        seq=seq,
-        state=DeliveryState(state),
-        attempts=attempts,
-        next_at=next_at or None,
-        reason=reason,
-        dead_letter_id=letter,
-    )
-
-
-def _state_at(seq: int, head: int, head_state: str, passed: str | None) -> str:
-    """The state of a delivery follows from where it stands: behind, at or before the head."""
-    if passed is not None:
-        return passed
-    if seq < head:
-        return "delivered"
-    if seq > head or head_state == "active":
-        return "queued"
-    return "dead" if head_state == "blocked" else "retrying"
+    return delivery_of(event_id, endpoint_id, lane_id, seq, (key, state, attempts, next_at, reason, letter))
 
 
 def attempts(conn: sqlite3.Connection, tenant: str, event_id: str) -> list[AttemptRow]:

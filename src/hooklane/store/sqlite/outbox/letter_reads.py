@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from typing import Any
 
 from hooklane.model.audit import Act
-from hooklane.model.clock import Instant
 from hooklane.store.cursors import number_of
 from hooklane.store.reads import DeadLetter, Page
+from hooklane.store.shown import dead_letter_of
 from hooklane.store.sqlite.outbox import audit
 
 _LETTERS = """
@@ -36,13 +34,13 @@ def dead_letters(
             "limit": limit + 1,
         },
     ).fetchall()
-    found = [_letter(row) for row in rows[:limit]]
+    found = [dead_letter_of(row) for row in rows[:limit]]
     return Page(found, f"{found[-1].died_at}.{found[-1].id}" if len(rows) > limit else None)
 
 
 def dead_letter(conn: sqlite3.Connection, tenant: str, letter: str) -> DeadLetter | None:
     row = conn.execute(f"{_LETTERS} AND d.id = :id", {"tenant": tenant, "id": letter}).fetchone()
-    return _letter(row) if row else None
+    return dead_letter_of(row) if row else None
 
 
 def set_note(conn: sqlite3.Connection, tenant: str, letter: str, note: str, act: Act | None = None) -> bool:
@@ -52,21 +50,3 @@ def set_note(conn: sqlite3.Connection, tenant: str, letter: str, note: str, act:
     if act is not None:
         audit.append(conn, act)
     return True
-
-
-def _letter(row: Sequence[Any]) -> DeadLetter:
-    letter, event_id, type_, endpoint_id, lane_id, key, seq, tried, reason, died_at, waiting, note = row
-    return DeadLetter(
-        id=letter,
-        event_id=event_id,
-        type=type_,
-        endpoint_id=endpoint_id,
-        lane_id=lane_id,
-        key=key,
-        seq=seq if lane_id > 0 else None,
-        attempts=tried,
-        reason=reason,
-        died_at=Instant(died_at),
-        waiting=waiting,
-        note=note,
-    )

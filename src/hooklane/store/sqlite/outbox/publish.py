@@ -11,11 +11,12 @@ import msgspec
 from hooklane.errors import InvalidEvent
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.lane import Grown, Place
-from hooklane.store.caller.flow import Flow, Rows, Statement
+from hooklane.store.caller.flow import Flow, Statement
 from hooklane.store.codec import decode_endpoint
 from hooklane.store.outbox import Draft, Placer, Published, PublishReport, Refused, Stamp
 from hooklane.store.sqlite.outbox.lanes import Span
-from hooklane.store.sqlite.rows import Insert, Row, Upsert
+from hooklane.store.sqlite.outbox.names import claim, claim_all, published_before
+from hooklane.store.sqlite.rows import Insert, Many, PublishFlow, Row, Upsert
 
 T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
@@ -27,14 +28,6 @@ _NUMBERS = Statement(
     " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_loose'), 0)"
 )
 _ENDPOINTS = Statement("SELECT doc FROM hooklane_endpoint ORDER BY id")
-_CLAIM_NAME = """
-INSERT INTO hooklane_idempotency (tenant, name, digest, event_n, created_at)
-VALUES (:tenant, :name, :digest, :event_n, :at) ON CONFLICT DO NOTHING RETURNING 1
-"""
-_FREE_NAME = "DELETE FROM hooklane_idempotency WHERE tenant = :tenant AND name = :name"
-_WHO_HAS_NAME = "SELECT digest, event_n FROM hooklane_idempotency WHERE tenant = :tenant AND name = :name"
-_EVENT = "SELECT id, type, key, created_at, stamps FROM hooklane_event WHERE n = :n"
-_ANSWER = "SELECT answer FROM hooklane_idempotency WHERE event_n = :n AND answer IS NOT NULL LIMIT 1"
 _GROW = Upsert(
     "hooklane_lane_tail",
     ("tenant", "endpoint_id", "key", "pid", "tail"),
@@ -47,17 +40,6 @@ _ADD_EVENTS = Insert(
 )
 _ADD_LANE_EVENTS = Insert("hooklane_lane_event", ("n", "tenant", "lane_id", "seq", "event_n"))
 _ADD_LOOSE = Insert("hooklane_loose", ("n", "tenant", "endpoint_id", "pid", "event_n"))
-
-
-@dataclass(frozen=True, slots=True)
-class Many:
-    """Rows that go in together; what comes back, if anything, is a row for each."""
-
-    insert: Insert
-    rows: Sequence[Row]
-
-
-PublishFlow = Generator[Statement | Many, Rows, T]
 
 
 @dataclass(slots=True)
@@ -99,61 +81,42 @@ def publish(drafts: Sequence[Draft], placer: Placer, cache: EndpointCache | None
         cache.endpoints = [decode_endpoint(doc) for (doc,) in (yield _ENDPOINTS)]
         cache.by_tenant = {}
         cache.rev = rev
-    next_n = last_n + 1
     results: list[Published | Refused | _Accepted] = []
-    by_n: dict[int, _Accepted] = {}
     for draft in drafts:
         try:
-            places = placer(draft.event, draft.asked, cache.of(draft.event.tenant))
+            results.append(_Accepted(draft, 0, placer(draft.event, draft.asked, cache.of(draft.event.tenant))))
         except InvalidEvent as error:
             results.append(Refused(error.code, str(error)))
-            continue
-        holder = (yield from _claim_names(draft, next_n)) if draft.names else None
-        if isinstance(holder, Refused):
-            results.append(holder)
-        elif holder in by_n:
-            results.append(by_n[holder])  # a twin in the same commit
-        elif holder is not None:
-            results.append((yield from _published_before(holder)))
-        else:
-            accepted = by_n[next_n] = _Accepted(draft, next_n, places)
-            results.append(accepted)
-            next_n += 1
-    grown = yield from _stamp(list(by_n.values()), last_lane_event + 1, last_loose + 1)
+    accepted = yield from _admit(results, last_n + 1)
+    grown = yield from _stamp(accepted, last_lane_event + 1, last_loose + 1)
     loose = sum(one.lane_id < 0 for one in grown)
     last = last_lane_event + len(grown) - loose
     span = Span(last_lane_event + 1, last, last_loose + 1, last_loose + loose)
     return PublishReport(list(_reported(results)), grown, span)
 
 
-def _claim_names(draft: Draft, n: int) -> PublishFlow[int | Refused | None]:
-    """Take the draft's names for row *n*; else the row that has them, or a refusal when its content differs."""
-    tenant = draft.event.tenant
-    taken: list[str] = []
-    for name in draft.names:
-        claim = {"tenant": tenant, "name": name, "digest": draft.digest, "event_n": n, "at": draft.event.created_at}
-        if (yield Statement(_CLAIM_NAME, claim)):
-            taken.append(name)
+def _admit(results: list[Published | Refused | _Accepted], next_n: int) -> PublishFlow[list[_Accepted]]:
+    """Number what is new, from *next_n* on; what has a name that is taken gives way in *results* to what took it."""
+    asking = [one for one in results if isinstance(one, _Accepted)]
+    for number, asked in enumerate(asking, start=next_n):
+        asked.n = number
+    if (yield from claim_all([(one.draft, one.n) for one in asking])):
+        return asking
+    by_n: dict[int, _Accepted] = {}
+    for place, one in enumerate(results):
+        if not isinstance(one, _Accepted):
             continue
-        ((digest, holder),) = yield Statement(_WHO_HAS_NAME, {"tenant": tenant, "name": name})
-        for mine in taken:
-            yield Statement(_FREE_NAME, {"tenant": tenant, "name": mine})
-        if digest != draft.digest:
-            return Refused(
-                "idempotency_conflict", "this idempotency key or id was used for an event with other content"
-            )
-        return int(holder)
-    return None
-
-
-def _published_before(n: int) -> PublishFlow[Published]:
-    rows = yield Statement(_EVENT, {"n": n})
-    if not rows:  # the event was pruned; its answer was kept with its name
-        ((kept,),) = yield Statement(_ANSWER, {"n": n})
-        rows = (msgspec.json.decode(kept),)
-    ((event_id, type_, key, created_at, stamps),) = rows
-    places = tuple(Stamp(endpoint, seq) for endpoint, _, seq in msgspec.json.decode(stamps))
-    return Published(event_id, type_, key, created_at, places, repeated=True)
+        holder = yield from claim(one.draft, next_n)
+        if isinstance(holder, Refused):
+            results[place] = holder
+        elif holder in by_n:
+            results[place] = by_n[holder]  # a twin in the same commit
+        elif holder is not None:
+            results[place] = yield from published_before(holder)
+        else:
+            one.n, by_n[next_n] = next_n, one
+            next_n += 1
+    return list(by_n.values())
 
 
 def _stamp(accepted: Sequence[_Accepted], next_lane_event: int, next_loose: int) -> PublishFlow[list[Grown]]:

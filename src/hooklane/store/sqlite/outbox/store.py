@@ -48,8 +48,9 @@ from hooklane.store.sqlite.outbox import (
     outcomes,
     recovery,
 )
-from hooklane.store.sqlite.outbox.publish import EndpointCache, Many, PublishFlow, publish
+from hooklane.store.sqlite.outbox.publish import EndpointCache, publish
 from hooklane.store.sqlite.outbox.recovering import SqliteRecovery
+from hooklane.store.sqlite.rows import Many, PublishFlow
 from hooklane.store.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -244,6 +245,9 @@ class SqliteOutbox(SqliteRecovery):
 
     async def oldest_pending_at(self, tenant: str | None = None) -> Instant | None:
         return await self._read(counts.oldest_pending_at, tenant)
+
+    async def size_bytes(self) -> int:
+        return await self._read(counts.size_bytes, self.path)
 
 
 def _drive(conn: sqlite3.Connection, flow: PublishFlow[T]) -> T:

@@ -28,7 +28,9 @@ MUTANTS: dict[str, Mutant] = {
     "two_in_flight": Mutant(engine=engines.TwoInFlight),
     "growth_unblocks": Mutant(engine=engines.GrowthUnblocks),
     "feed_sets_the_head": Mutant(engine=engines.FeedSetsTheHead),
-    "stale_head_on_reload": Mutant(engine=engines.StaleHeadOnReload, faults=replace(SLOW, leave_every_ms=0)),
+    "stale_head_on_reload": Mutant(
+        engine=engines.StaleHeadOnReload, faults=replace(SLOW, leave_every_ms=0, poison=0.3, store_slow=0.3)
+    ),
     "timeout_counted_as_delivered": Mutant(engine=engines.TimeoutCountedAsDelivered),
     "client_error_counted_as_delivered": Mutant(engine=engines.ClientErrorCountedAsDelivered),
     "every_death_is_skipped": Mutant(engine=engines.EveryDeathIsSkipped),

@@ -1,0 +1,43 @@
+"""Which schema does a database have, and which does this hooklane want? Looked at without changing anything."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+from hooklane.errors import StoreRefused
+from hooklane.store.sqlite import database
+
+
+def versions(db: str) -> tuple[int, int]:
+    """The schema version found in *db* (0 for none) and the one wanted."""
+    return _of_sqlite(database.path_of(db)) if db.startswith("sqlite:") else asyncio.run(_of_postgres(db))
+
+
+def _of_sqlite(path: str) -> tuple[int, int]:
+    from hooklane.store.sqlite.outbox.store import COMPONENT, MIGRATIONS
+
+    wanted = len(database.migrations_of(MIGRATIONS))
+    if not Path(path).exists():
+        return 0, wanted
+    conn = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        return database.version_of(conn, COMPONENT), wanted
+    except sqlite3.DatabaseError as error:
+        raise StoreRefused(f"{path} cannot be read: {error}") from None
+    finally:
+        conn.close()
+
+
+async def _of_postgres(url: str) -> tuple[int, int]:
+    from hooklane.store.postgres.database import Database
+    from hooklane.store.postgres.outbox.letterbox import COMPONENT, MIGRATIONS
+    from hooklane.store.postgres.schema import migrations_of, version_of
+
+    connected = Database(url, size=1)
+    await connected.open()
+    try:
+        return await connected.read(lambda: version_of(COMPONENT)), len(migrations_of(MIGRATIONS))
+    finally:
+        await connected.close()

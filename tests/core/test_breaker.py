@@ -1,0 +1,250 @@
+"""A breaker holds: it opens on faults of the endpoint, for all workers; one of them probes; all come back slowly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hooklane.core.breaker import Breaker, BreakerRules, is_evidence, is_fault
+from hooklane.model.clock import Instant
+from hooklane.model.exchange import Answer, Failure, NoAnswer, Timings
+from hooklane.model.health import BreakerState, Health
+
+T0 = Instant(1_750_000_000_000)
+RULES = BreakerRules()
+TIMINGS = Timings(1.0)
+TIMEOUT_MS = 20_000
+
+
+class Shared:
+    """The one place where turns are decided, as a store does it: the next turn is whose who writes it first."""
+
+    def __init__(self) -> None:
+        self.last: Health | None = None
+
+    def ask(self, breaker: Breaker, turn: Health | None, worker: str, now: Instant) -> None:
+        while turn is not None:
+            if turn.turn == (self.last.turn if self.last else 0) + 1:
+                self.last = replace(turn, by=worker)
+            turn = breaker.answered(self.last, worker, now)
+
+
+class Endpoint:
+    """One worker's view of an endpoint, which talks to what all workers share."""
+
+    def __init__(self, shared: Shared, worker: str = "w1") -> None:
+        self.shared, self.worker = shared, worker
+        self.breaker = Breaker("ep")
+
+    def record(self, fault: bool, now: Instant, *, roll: float = 0.0, sent_at: Instant | None = None) -> None:
+        sent_at = now if sent_at is None else sent_at
+        self.shared.ask(self.breaker, self.breaker.record(fault, now, roll, 64, sent_at), self.worker, now)
+
+    def probe(self, now: Instant) -> bool:
+        """Whether it is time to probe, and the probe became ours."""
+        if self.breaker.wants_probe(now):
+            self.shared.ask(self.breaker, self.breaker.claim(now, TIMEOUT_MS), self.worker, now)
+        return self.breaker.state is BreakerState.PROBING and self.breaker.room(now, 64) == 1
+
+    def look(self, now: Instant) -> None:
+        if self.shared.last is not None:
+            self.breaker.see(self.shared.last, now)
+
+    @property
+    def state(self) -> BreakerState:
+        return self.breaker.state
+
+
+def opened(roll: float = 0.0) -> Endpoint:
+    endpoint = Endpoint(Shared())
+    for _ in range(RULES.volume_min):
+        endpoint.record(True, T0, roll=roll)
+    assert endpoint.state is BreakerState.OPEN
+    return endpoint
+
+
+def test_a_few_faults_are_no_outage() -> None:
+    endpoint = Endpoint(Shared())
+    for _ in range(RULES.volume_min - 1):
+        endpoint.record(True, T0)
+
+    assert endpoint.breaker.room(T0, 64) == 64
+
+
+def test_half_of_a_window_failing_opens_it() -> None:
+    endpoint = Endpoint(Shared())
+    for n in range(RULES.volume_min):
+        endpoint.record(n % 2 == 0, T0)
+
+    assert endpoint.state is BreakerState.OPEN
+    assert endpoint.breaker.room(T0, 64) == 0
+
+
+def test_faults_of_an_old_window_are_forgotten() -> None:
+    endpoint = Endpoint(Shared())
+    for n in range(RULES.volume_min * 3):
+        endpoint.record(True, Instant(T0 + n * RULES.window_ms))
+
+    assert endpoint.state is BreakerState.CLOSED
+
+
+def test_it_probes_one_at_a_time_after_the_hold_and_longer_after_each_failed_probe() -> None:
+    endpoint, now, holds = opened(), T0, []
+    for _ in range(6):
+        holds.append(endpoint.breaker.until - now)
+        assert not endpoint.probe(Instant(endpoint.breaker.until - 1))
+        now = endpoint.breaker.until
+        assert endpoint.probe(now)
+        endpoint.record(True, now)
+
+    assert holds == [5_000, 10_000, 20_000, 30_000, 30_000, 30_000]
+
+
+@given(st.floats(0, 1, exclude_max=True))
+def test_chance_spreads_the_probes_and_never_hurries_them(roll: float) -> None:
+    endpoint = opened(roll)
+
+    assert RULES.hold_ms <= endpoint.breaker.until - T0 <= RULES.hold_ms * 1.25
+
+
+def test_it_comes_back_slowly_and_closes() -> None:
+    endpoint = opened()
+    now = endpoint.breaker.until
+    assert endpoint.probe(now)
+    endpoint.record(False, now)
+
+    rooms = []
+    while endpoint.state is not BreakerState.CLOSED:
+        rooms.append(endpoint.breaker.room(now, 64))
+        endpoint.record(False, now)
+
+    assert rooms == list(range(2, 64))
+    assert endpoint.breaker.room(now, 64) == 64
+    assert endpoint.shared.last is not None
+    assert endpoint.shared.last.state is BreakerState.CLOSED
+
+
+def test_a_fault_while_it_comes_back_opens_it_again() -> None:
+    endpoint = opened()
+    now = endpoint.breaker.until
+    assert endpoint.probe(now)
+    endpoint.record(False, now)
+
+    endpoint.record(True, now)
+
+    assert endpoint.state is BreakerState.OPEN
+
+
+def test_what_was_sent_before_a_turn_says_nothing_about_the_time_after_it() -> None:
+    endpoint = opened()
+    now = endpoint.breaker.until
+    assert endpoint.probe(now)
+
+    endpoint.record(False, now, sent_at=T0)
+
+    assert endpoint.state is BreakerState.PROBING, "a straggler from before the outage is no probe"
+
+
+def test_who_finds_an_endpoint_ill_opens_it_for_all() -> None:
+    first = opened()
+    second = Endpoint(first.shared, "w2")
+
+    second.look(T0)
+
+    assert second.state is BreakerState.OPEN
+    assert second.breaker.room(T0, 64) == 0
+
+
+def test_only_one_worker_probes() -> None:
+    first = opened()
+    second = Endpoint(first.shared, "w2")
+    second.look(T0)
+    now = first.breaker.until
+
+    assert second.probe(now)
+    assert not first.probe(now)
+
+
+def test_a_prober_that_dies_is_followed_by_another() -> None:
+    first = opened()
+    second = Endpoint(first.shared, "w2")
+    second.look(T0)
+    now = first.breaker.until
+    assert first.probe(now)
+    second.look(now)
+
+    assert not second.probe(Instant(now + TIMEOUT_MS))
+    assert second.probe(Instant(now + TIMEOUT_MS + RULES.probe_ms))
+
+
+def test_all_workers_come_back_slowly() -> None:
+    first = opened()
+    second = Endpoint(first.shared, "w2")
+    second.look(T0)
+    now = first.breaker.until
+    assert first.probe(now)
+    first.record(False, now)
+
+    second.look(now)
+
+    assert (first.breaker.room(now, 64), second.breaker.room(now, 64)) == (2, 2)
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(("w1", "w2", "w3")),
+        st.sampled_from(("fault", "well", "probe", "look")),
+        st.integers(0, 8_000),
+        st.floats(0, 1, exclude_max=True),
+    ),
+    max_size=200,
+)
+
+
+@given(steps)
+def test_there_is_never_more_than_one_prober_nor_more_room_than_the_limit(
+    steps: list[tuple[str, str, int, float]],
+) -> None:
+    shared, now = Shared(), T0
+    workers = {name: Endpoint(shared, name) for name in ("w1", "w2", "w3")}
+    for name, what, ms, roll in steps:
+        now = Instant(now + ms)
+        worker = workers[name]
+        match what:
+            case "probe":
+                worker.probe(now)
+            case "look":
+                worker.look(now)
+            case _ if worker.breaker.room(now, 64):
+                worker.record(what == "fault", now, roll=roll)
+        rooms = {one.worker: one.breaker.room(now, 64) for one in workers.values()}
+        assert all(0 <= room <= 64 for room in rooms.values())
+        probers = [one for one in workers.values() if one.state is BreakerState.PROBING and rooms[one.worker]]
+        assert len(probers) <= 1
+
+
+@given(steps)
+def test_time_alone_lets_somebody_try_again(steps: list[tuple[str, str, int, float]]) -> None:
+    shared, now = Shared(), T0
+    workers = {name: Endpoint(shared, name) for name in ("w1", "w2", "w3")}
+    for name, what, ms, roll in steps:
+        now = Instant(now + ms)
+        if workers[name].breaker.room(now, 64):
+            workers[name].record(what == "fault", now, roll=roll)
+    now = Instant(now + 10**6)
+    for worker in workers.values():
+        worker.look(now)
+        worker.probe(now)
+
+    assert any(worker.breaker.room(now, 64) for worker in workers.values())
+
+
+def test_only_faults_of_the_whole_endpoint_count() -> None:
+    assert [status for status in (200, 301, 400, 404, 410, 422, 429) if is_fault(Answer(status, TIMINGS))] == []
+    assert all(is_fault(Answer(status, TIMINGS)) for status in (500, 502, 503, 504))
+    ours = (Failure.ABORTED, Failure.TARGET_NOT_ALLOWED)
+    for failure in Failure:
+        assert is_fault(NoAnswer(failure, TIMINGS)) == (failure not in ours)
+        assert is_evidence(NoAnswer(failure, TIMINGS)) == (failure not in ours)

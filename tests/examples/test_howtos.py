@@ -1,0 +1,64 @@
+"""The how-tos of the receiver: their programs are programs, and what they say of pytest runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hooklane
+
+DOCS = Path(__file__).parents[2] / "docs" / "how-to"
+PAGES = ["receive-in-fastapi", "receive-in-flask", "receive-in-django", "test-with-pytest", "verify-a-signature"]
+
+
+def blocks(page: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", (DOCS / f"{page}.md").read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_program_of_a_page_compiles_and_every_link_leads_somewhere(page):
+    for number, block in enumerate(blocks(page)):
+        compile(block, f"{page}, block {number}", "exec")
+    links = re.findall(r"\]\((?!http)([^)#]+)\)", (DOCS / f"{page}.md").read_text())
+    assert [link for link in links if not (DOCS / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", ["receive-in-fastapi", "receive-in-flask"])
+def test_the_first_program_of_a_page_is_an_application(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "app"}
+    exec(compile(blocks(page)[0], page, "exec"), names)
+
+    assert names["app"] is not None
+    assert list(names["inbox"].sources["stripe"].handlers) == ["paid"]
+    names["inbox"].close()
+
+
+def test_a_scheme_of_ones_own_is_described_as_the_page_says():
+    names = {"inbox": hooklane.Inbox("memory://")}
+    exec(compile(blocks("verify-a-signature")[0], "verify-a-signature", "exec"), names)
+
+    assert names["inbox"].sources["crm"].grade == "signed"
+
+
+def test_the_tests_of_the_page_about_pytest_pass(tmp_path):
+    conftest, tests, *_ = blocks("test-with-pytest")
+    (tmp_path / "conftest.py").write_text(conftest)
+    (tmp_path / "test_payments.py").write_text(tests)
+    source = str(Path(hooklane.__file__).parents[1])
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "hooklane.testing.plugin"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": source, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert "8 passed" in ended.stdout, ended.stdout

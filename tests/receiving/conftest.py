@@ -1,0 +1,1 @@
+from tests.inbox.conftest import *  # noqa: F403 - the same worlds
