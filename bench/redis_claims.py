@@ -205,14 +205,15 @@ def main() -> None:
         for name, found in rates.items():
             client, server_ = (min(cost[side] for cost in costs[name]) for side in (0, 1))
             print(
-                f"{name:34} {statistics.median(found):>9,.0f}/s  best {max(found):>9,.0f}/s  {max(found) / limit:.2f} of"
-                f" limit  CPU µs: {client:5.1f} here, {server_:5.1f} in Redis  = {1e6 / max(client, server_):>9,.0f}/s"
+                f"{name:34} {statistics.median(found):>9,.0f}/s  best {max(found):>9,.0f}/s  {max(found) / limit:.2f}"
+                f" of limit  CPU µs: {client:5.1f} here, {server_:5.1f} in Redis  = {1e6 / max(client, server_):>9,.0f}/s"
                 " on two idle cores"
             )
         for completed, payload in ((False, True), (True, True), (True, False)):
             size = bench.bytes_per_id(completed=completed, payload=payload)
             what = "completed" if completed else "claimed"
-            print(f"memory of an id, {what}: {size:,.0f} B with {f'a payload of {len(BODY)} B' if payload else 'none'}")
+            kept = f"a payload of {len(BODY)} B" if payload else "no payload"
+            print(f"memory of an id, {what}: {size:,.0f} B with {kept}")
         batched, single = max(rates["claims, 100 a call"]), max(rates[f"claims, one a call, {IN_FLIGHT} in flight"])
         print(f"goals: batched {batched:,.0f} of {BATCHED_MIN:,}; single {single:,.0f} of {SINGLE_MIN:,}")
 

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 from tests.inbox.conftest import World
-from tests.stores.worlds import DynamoWorld, RedisWorld
+from tests.stores.worlds import EFFECTS, DynamoWorld, RedisWorld
 from tests.support.dynamodb import DynamoDB
 from tests.support.shared import shared
 
@@ -22,25 +22,36 @@ def make_world(name: str, request: pytest.FixtureRequest) -> World:
 
 
 @pytest.fixture(scope="session")
-def dynamodb_account() -> DynamoDB:
-    """One account for all tests of this process: a new one costs DynamoDB Local half a second."""
-    return DynamoDB(**shared("dynamodb"), access_key=f"stores{os.getpid()}")
+def dynamodb_account() -> Iterator[DynamoDB]:
+    """One account for all tests of this process, with a table of effects: a new one costs half a second."""
+    account = DynamoDB(**shared("dynamodb"), access_key=f"stores{os.getpid()}")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in account.environment().items():
+            patch.setenv(name, value)
+        client = by_url(f"dynamodb://inbox?endpoint={account.url}")._table.client()
+    client.create_table(
+        TableName=EFFECTS,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+    )
+    yield account
+    client.close()
 
 
 _tables = count(1)
 
 
 @pytest.fixture
-def dynamodb_inbox_url(dynamodb_account: DynamoDB, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An inbox in a table of this test's own."""
+def dynamodb_inbox_url(dynamodb_account: DynamoDB, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An inbox in a table of this test's own; the server forgets it when it ends."""
     for name, value in dynamodb_account.environment().items():
         monkeypatch.setenv(name, value)
     url = f"dynamodb://inbox{next(_tables)}?endpoint={dynamodb_account.url}"
     store = by_url(url)
     assert store.create_table()
-    yield url
-    store._table.client().delete_table(TableName=store.table)
     store.close()
+    return url
 
 
 # What these promise needs a handler whose writes are part of the commit, and Redis has none.

@@ -15,9 +15,8 @@ from tests.inbox.conftest import World
 from hooklane.receiver import Event
 from hooklane.store.dynamodb.store import by_url
 
-
-def effects_table(url: str) -> str:
-    return f"effects-{urlsplit(url).netloc}"
+EFFECTS = "effects"
+"""One table for all tests of an account: each test's effects are one item of it, named after its inbox."""
 
 
 def write_effect(url: str, event: Event, tx: Any) -> None:
@@ -27,7 +26,7 @@ def write_effect(url: str, event: Event, tx: Any) -> None:
             client.rpush("effects", event.id)
     else:
         append = "SET ids = list_append(if_not_exists(ids, :none), :one)"
-        tx.update(effects_table(url), {"id": "all"}, append, values={"none": [], "one": [event.id]})
+        tx.update(EFFECTS, {"id": urlsplit(url).netloc}, append, values={"none": [], "one": [event.id]})
 
 
 class RedisWorld(World):
@@ -60,14 +59,8 @@ class DynamoWorld(World):
     def __init__(self, url: str) -> None:
         super().__init__()
         self.url = url
-        self.table = effects_table(url)
+        self.table = EFFECTS
         self.client = by_url(url)._table.client()
-        self.client.create_table(
-            TableName=self.table,
-            BillingMode="PAY_PER_REQUEST",
-            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
-            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-        )
 
     def where(self) -> Any:
         return self.url
@@ -76,10 +69,11 @@ class DynamoWorld(World):
         write_effect(self.url, event, tx)
 
     def effects(self) -> list[str]:
-        found = self.client.get_item(TableName=self.table, Key={"id": {"S": "all"}}, ConsistentRead=True)
+        found = self.client.get_item(
+            TableName=self.table, Key={"id": {"S": urlsplit(self.url).netloc}}, ConsistentRead=True
+        )
         return [each["S"] for each in found.get("Item", {}).get("ids", {"L": []})["L"]]
 
     def close(self) -> None:
         super().close()
-        self.client.delete_table(TableName=self.table)
         self.client.close()

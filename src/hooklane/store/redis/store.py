@@ -392,18 +392,13 @@ class RedisInbox(TrackVerbs):
         assert search.status is not None
         kind = _CLASSES[search.status]
         members: set[str] = set()
-        bare = False
         for each in (yield from self.counts()):
             if each.status is not search.status:
                 continue
-            if each.handler is None:
-                bare = True
-                continue
             for prefix in self._prefixes:
-                found = yield Command(("ZRANGE", f"{prefix}:{kind}:{each.source}\x1f{each.handler}", 0, -1))
+                # Rows that are dead themselves, because nobody could read them, stand under no handler.
+                found = yield Command(("ZRANGE", f"{prefix}:{kind}:{each.source}\x1f{each.handler or ''}", 0, -1))
                 members.update(member.decode() for member in found)
-        if bare:  # rows that are dead themselves, because nobody could read them
-            return (yield from self._walk(search))
         rows: list[Row] = []
         chosen = sorted(member for member in members if search.after is None or member > str(search.after))
         for start in range(0, len(chosen), PAGE):

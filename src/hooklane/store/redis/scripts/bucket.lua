@@ -8,6 +8,7 @@
 --   p:msg:<name>            string  the message: length of its head (4 bytes), head, payload; without payload once purged
 --   p:rows                  stream  every row in order of arrival: <place>-0 -> n <name>, g source and handlers
 --   p:due|lease|held|dead:<source>\31<handler>   zset  handlings in that state; member <place>-<name>, score due_at
+--                                     (dead rows that have no handling: under no handler)
 --   p:count                 hash    <source>\31<status>\31<handler> -> how many
 --   p:since                 hash    the same -> received at, of the first one counted
 --   p:clock                 string  the largest place given out

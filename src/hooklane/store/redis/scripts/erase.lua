@@ -10,6 +10,7 @@ function erase(row)
         end
     end
     if own then count(row.S, '', own, -1, row.t) end
+    if own == 'dead' then leave(p .. ':dead:' .. row.S .. '\31', row.member) end
     call('DEL', row.key, p .. ':msg:' .. row.name)
     call('XDEL', p .. ':rows', string.sub(row.member, 1, 16) .. '-0')
 end

@@ -31,6 +31,7 @@ for k = 1, tonumber(ARGV[3]) do
         table.insert(kind.fields, 's')
         table.insert(kind.fields, own)
         table.insert(kind.counts, { source, '', own })
+        if own == 'dead' then table.insert(kind.enters, { p .. ':dead:' .. source .. '\31', received, {}, 0 }) end
     end
     kinds[k] = kind
 end
