@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench import wrk
 from bench.nginx import Nginx
 
 
-def requests_per_second(server: Nginx, seconds: float = 1.0, *, keys: int = 1_000) -> float:
-    """H: wrk → nginx, with the very requests of the benchmark."""
-    return wrk.run(server.port, seconds, keys=keys).rate
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """H, and the CPU time that wrk and nginx together spend on one of those requests."""
+
+    rate: float
+    cpu_us: float
+
+
+def requests_per_second(server: Nginx, seconds: float = 1.0, *, keys: int = 1_000) -> Limit:
+    """wrk → nginx, with the very requests of the benchmark."""
+    before = server.cost.total_s
+    load = wrk.run(server.port, seconds, keys=keys)
+    return Limit(load.rate, (server.cost.total_s - before + load.cpu_s) * 1e6 / load.answers)
 
 
 def sqlite_commits_per_second(folder: Path, seconds: float = 1.0) -> float:

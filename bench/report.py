@@ -115,7 +115,7 @@ def table(figures: Sequence[Figure], goals: Sequence[Goal], machine: str) -> str
 
 
 def _said(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:,.2f}"
+    return value if isinstance(value, str) else f"{value:,.3f}"
 
 
 def write(figures: Sequence[Figure], goals: Sequence[Goal], machine: str, folder: Path = OUT) -> Path:

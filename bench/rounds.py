@@ -53,6 +53,7 @@ class Contender:
     cpu_us: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     p50_ms: list[float] = field(default_factory=list)
     p99_ms: list[float] = field(default_factory=list)
+    limit_us: list[float] = field(default_factory=list)
     elsewhere: list[float] = field(default_factory=list)
     answers: int = 0
 
@@ -117,7 +118,12 @@ class Contender:
             cpu_us={part: median(us) for part, us in self.cpu_us.items()},
             elsewhere=self.elsewhere,
             check=self.check(),
-            notes={"publish p50 ms": median(self.p50_ms), "publish p99 ms": median(self.p99_ms)},
+            notes={
+                "publish p50 ms": median(self.p50_ms),
+                "publish p99 ms": median(self.p99_ms),
+                "CPU of a request of H over CPU of an event": median(self.limit_us)
+                / sum(median(us) for us in self.cpu_us.values()),
+            },
         )
 
 
@@ -129,8 +135,10 @@ def interleave(bench: Bench, contenders: Sequence[Contender]) -> None:
             wait_for_quiet(bench.patience_s)
             before = requests_per_second(bench.limit, keys=contender.keys)
             contender.run(bench.seconds)
-            limit = (before + requests_per_second(bench.limit, keys=contender.keys)) / 2
+            after = requests_per_second(bench.limit, keys=contender.keys)
+            limit = (before.rate + after.rate) / 2
             contender.limits.append(limit)
+            contender.limit_us.append((before.cpu_us + after.cpu_us) / 2)
             rate, others = contender.rates[-1], contender.elsewhere[-1]
             bench.say(
                 f"  round {number + 1}, {contender.name}: {rate:,.0f}/s, {rate / limit:.3f} of H {limit:,.0f},"

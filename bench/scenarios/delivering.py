@@ -50,7 +50,7 @@ def measure(bench: Bench, store: Store, folder: Path, scenario: str, events: int
             db = store.fresh()
             fill(db, f"http://127.0.0.1:{sink.port}/", events, lanes)
             wait_for_quiet(bench.patience_s)
-            limits.append(requests_per_second(bench.limit))
+            limits.append(requests_per_second(bench.limit).rate)
             watch = Neighbours(*store.pids, sink.pid)
             before = cost_of(*store.pids).total_s if store.pids else 0.0
             with gateway(db, place) as one:

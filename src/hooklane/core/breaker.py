@@ -29,9 +29,6 @@ class BreakerRules:
     """How long a prober has beside the endpoint's own timeout, before another worker may try."""
 
 
-_RULES = BreakerRules()
-
-
 def is_evidence(result: Result) -> bool:
     """Whether a result says anything about the endpoint: what we gave up or refused ourselves does not."""
     return isinstance(result, Answer) or result.failure not in (Failure.ABORTED, Failure.TARGET_NOT_ALLOWED)
@@ -68,7 +65,7 @@ class Breaker:
         "until",
     )
 
-    def __init__(self, endpoint_id: str, rules: BreakerRules = _RULES) -> None:
+    def __init__(self, endpoint_id: str, rules: BreakerRules) -> None:
         self.endpoint_id = endpoint_id
         self.state = CLOSED
         self.until: Instant = START

@@ -74,6 +74,11 @@ class Reached:
     point: str
 
 
+AFTER_CLAIM = Reached("after_claim")
+AFTER_HANDLER = Reached("after_handler")
+BEFORE_COMMIT = Reached("before_commit")
+AFTER_COMMIT = Reached("after_commit")
+
 _OURS = frozenset((Begin, Commit, Rollback, Handle, Publish, AfterCommit, Wait, Reached))
 
 
@@ -82,12 +87,12 @@ def transaction(body: Flow[T], *, wait_ms: int | None = None) -> Flow[T]:
     yield Begin(wait_ms)
     try:
         result = yield from body
-        yield Reached("before_commit")
+        yield BEFORE_COMMIT
         yield Commit()
     except BaseException:
         yield Rollback()
         raise
-    yield Reached("after_commit")
+    yield AFTER_COMMIT
     return result
 
 
@@ -120,6 +125,8 @@ class Driver:
                     self._session.handing_over()
                     return False, self._session.tx
                 value = error = None
+                if step.__class__ is Reached and self._failpoint is None:
+                    continue
                 try:
                     value = self._perform(step)
                 except BaseException as raised:
@@ -208,6 +215,8 @@ class AsyncDriver:
                     await self._session.handing_over()
                     return False, self._session.tx
                 value = error = None
+                if step.__class__ is Reached and self._failpoint is None:
+                    continue
                 try:
                     value = await self._perform(step)
                 except BaseException as raised:

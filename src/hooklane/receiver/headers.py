@@ -24,11 +24,12 @@ class KeptHeaders:
 
     def of(self, request: Request) -> tuple[tuple[str, str], ...]:
         """The headers of *request* to keep, as they were sent."""
-        return tuple(
+        kept = [
             (name, value[:VALUE_CHARS_MAX])
             for name, value in request.headers
             if (low := name.lower()) in self._names or (self._prefixes and low.startswith(self._prefixes))
-        )
+        ]
+        return tuple(kept)
 
 
 def _named_by(profile: Profile) -> set[str]:

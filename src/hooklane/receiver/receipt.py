@@ -42,7 +42,7 @@ def answer(receipts: Sequence[Receipt], *, own_sender: bool, ok_status: int = 20
     """What to answer to a request that was verified; every message in it has its receipt."""
     if not receipts:
         return reply(ok_status, "ok", Verdict.IGNORED)
-    loudest = min((receipt.verdict for receipt in receipts), key=_LOUDEST_FIRST.index)
+    loudest = min([receipt.verdict for receipt in receipts], key=_LOUDEST_FIRST.index)
     waits = [receipt.retry_after_s for receipt in receipts if receipt.retry_after_s is not None]
     if waits:
         return error_reply(503, "try again", loudest, ("retry-after", str(max(1, *waits))))

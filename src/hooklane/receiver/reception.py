@@ -19,7 +19,7 @@ from hooklane.receiver.recent import Recent
 from hooklane.receiver.runner import Plan, Run, Store
 from hooklane.receiver.source import Source
 from hooklane.store.inbox import SingleWriter
-from hooklane.telemetry.events import Conflicted, Received, Refused
+from hooklane.telemetry.events import Conflicted, Received, Refused, nowhere
 
 if TYPE_CHECKING:
     from hooklane.receiver.inbox import Inbox
@@ -136,25 +136,29 @@ class Reception:
 
     def _answer(self, source: Source, receipts: list[Receipt], took_ms: float) -> Reply:
         for receipt in receipts:
-            message = receipt.message
-            self._inbox.emit(
-                Received(
-                    source=message.source,
-                    tenant=message.tenant,
-                    event_id=message.event_id,
-                    type=message.type,
-                    verdict=receipt.verdict,
-                    took_ms=took_ms,
-                    delivery_id=message.delivery_id,
-                    attempt=message.attempt,
-                )
-            )
+            if self._inbox.emit is not nowhere:
+                self._tell(receipt, took_ms)
             if receipt.verdict is Verdict.DUPLICATE:
                 self._inbox.keeper.note_copy(receipt.id)
-            if receipt.verdict is Verdict.CONFLICT:
-                self._inbox.emit(Conflicted(source=message.source, tenant=message.tenant, event_id=message.event_id))
         self._inbox.arrived.set()
         return answer(receipts, own_sender=source.profile.own_sender, ok_status=source.profile.ok_status)
+
+    def _tell(self, receipt: Receipt, took_ms: float) -> None:
+        message = receipt.message
+        self._inbox.emit(
+            Received(
+                source=message.source,
+                tenant=message.tenant,
+                event_id=message.event_id,
+                type=message.type,
+                verdict=receipt.verdict,
+                took_ms=took_ms,
+                delivery_id=message.delivery_id,
+                attempt=message.attempt,
+            )
+        )
+        if receipt.verdict is Verdict.CONFLICT:
+            self._inbox.emit(Conflicted(source=message.source, tenant=message.tenant, event_id=message.event_id))
 
     def _refuse(self, source: str, reason: str, status: int, error: str, *headers: tuple[str, str]) -> Reply:
         self._inbox.emit(Refused(source=source, reason=reason, status=status))

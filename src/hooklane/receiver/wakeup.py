@@ -17,7 +17,8 @@ class Wakeup:
 
     def set(self) -> None:
         """Wake everybody who waits."""
-        self._flag.set()
+        if not self._flag.is_set():  # whoever clears it looks for work after that, and finds what set it
+            self._flag.set()
         if not self._loops:
             return
         with self._lock:

@@ -25,6 +25,7 @@ from hooklane.telemetry.events import (
     Handled,
     LeaseTakenOver,
     WorkerTroubled,
+    nowhere,
 )
 
 if TYPE_CHECKING:
@@ -180,6 +181,8 @@ class Worker:
             return
         for error in settled.hook_errors:
             emit(CommitHookFailed(source=source, event_id=event_id, handler=handler.name, error=repr(error)[:1000]))
+        if emit is nowhere:
+            return
         now = self._inbox.clock()
         emit(
             Handled(

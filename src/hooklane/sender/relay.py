@@ -71,7 +71,8 @@ class Relay:
         self._roll = roll
         self._hit = (failpoints or Failpoints.from_environment()).hit
         # No more than there are connections: what waits for one inside the transport waits behind whoever is slow.
-        self.engine = engine or Engine(in_flight_max=min(IN_FLIGHT_MAX, transport.connections_max))
+        in_flight_max = min(IN_FLIGHT_MAX, transport.connections_max)
+        self.engine = engine if engine is not None else Engine(in_flight_max=in_flight_max)
         self._letters = Letters()
         self._inputs: list[Input] = []
         self._turn_is_set = False

@@ -9,15 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hooklane.testing.answers import Answers
     from hooklane.testing.clock import Clock
     from hooklane.testing.invariants import Arrival, Invariants, Tally, Violation, tally
     from hooklane.testing.provider import Webhook
     from hooklane.testing.scheduling import reordered, schedules
     from hooklane.testing.sim import Faults, Report, simulate
-    from hooklane.testing.webhooks import Answers, Webhooks
+    from hooklane.testing.webhooks import Webhooks
 
 _HOME_OF = {
-    "Answers": "webhooks",
+    "Answers": "answers",
     "Arrival": "invariants",
     "Clock": "clock",
     "Faults": "sim",

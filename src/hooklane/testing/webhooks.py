@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets as chance
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -24,7 +23,9 @@ from hooklane.errors import UsageError
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.message import Reply, Request, Status
 from hooklane.receiver.inbox import Inbox
+from hooklane.testing.answers import Answers, as_reply
 from hooklane.testing.credentials import Credentials, credentials
+from hooklane.testing.crowd import arrivals_of, together
 from hooklane.testing.forge import Draft
 from hooklane.testing.provider import Provider, Webhook, provider_for, provider_of
 from hooklane.testing.scheduling import reordered
@@ -34,21 +35,6 @@ PASSES_MAX = 1_000
 SETTLE_S = 30.0
 
 Receive = Callable[[Request], Any]
-
-
-class Answers(tuple[Reply, ...]):
-    """What a receiver answered to each copy, in the order in which they were delivered."""
-
-    __slots__ = ()
-
-    @property
-    def statuses(self) -> list[int]:
-        return [reply.status for reply in self]
-
-    @property
-    def verdicts(self) -> list[str | None]:
-        """The words of `hooklane-outcome`: stored, applied, duplicate, …"""
-        return [next((value for name, value in reply.headers if name == "hooklane-outcome"), None) for reply in self]
 
 
 class Webhooks:
@@ -205,9 +191,9 @@ class Webhooks:
         """Deliver each of *events*, *copies* times, one after the other or all at once; then run the handlers of what
         was stored until nothing is due, unless *work* is false."""
         self._refuse_inside_a_loop()
-        arrivals = _arrivals(events, copies)
+        arrivals = arrivals_of(events, copies)
         if concurrent:
-            self.last = Answers(_together([partial(self._deliver, each) for each in arrivals]))
+            self.last = Answers(together([partial(self._deliver, each) for each in arrivals]))
         else:
             self.last = Answers([self._deliver(each) for each in arrivals])
         if work:
@@ -218,7 +204,7 @@ class Webhooks:
         self, *events: Webhook | Sequence[Webhook], copies: int = 1, concurrent: bool = False, work: bool = True
     ) -> Answers:
         """The same in async code, in this event loop."""
-        arrivals = _arrivals(events, copies)
+        arrivals = arrivals_of(events, copies)
         if concurrent:
             self.last = Answers(await asyncio.gather(*(self._adeliver(each) for each in arrivals)))
         else:
@@ -234,7 +220,7 @@ class Webhooks:
         watch = self._watched()
         watch.handlers()
         for _ in range(PASSES_MAX):
-            if not sum(_together([watch.inbox.run_once] * workers) if workers > 1 else [watch.inbox.run_once()]):
+            if not sum(together([watch.inbox.run_once] * workers) if workers > 1 else [watch.inbox.run_once()]):
                 break
         if watch.inbox.worker.is_running:
             self._wait_for_the_worker(watch.inbox)
@@ -386,56 +372,6 @@ class Webhooks:
 
 
 _NOBODY = "no inbox to test: make a fixture called `inbox` that returns yours, or call webhooks.use(inbox)"
-
-
-def as_reply(answer: Any) -> Reply:
-    """A `Reply` from what a function answers: one, a status, or a response of a framework's test client."""
-    if isinstance(answer, Reply):
-        return answer
-    if isinstance(answer, int):
-        return Reply(answer)
-    status = getattr(answer, "status_code", None)
-    if isinstance(status, int):
-        headers = getattr(answer, "headers", {})
-        return Reply(status, b"", tuple((str(name).lower(), str(value)) for name, value in dict(headers).items()))
-    raise UsageError(f"a receiver answers a status or a Reply, got {answer!r}")
-
-
-def _arrivals(events: Sequence[Webhook | Sequence[Webhook]], copies: int) -> list[Webhook]:
-    if copies < 1:
-        raise UsageError(f"copies must be at least 1, got {copies}")
-    flat: list[Webhook] = []
-    for each in events:
-        flat.extend([each] if isinstance(each, Webhook) else each)
-    if not flat:
-        raise UsageError("there is nothing to deliver")
-    return [each for each in flat for _ in range(copies)]
-
-
-def _together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """The results of *calls*, made by as many threads that start at the same moment; the first error is raised."""
-    start = threading.Barrier(len(calls))
-    results: list[Any] = [None] * len(calls)
-    errors: list[BaseException] = []
-
-    def run(number: int, call: Callable[[], Any]) -> None:
-        start.wait()
-        try:
-            results[number] = call()
-        except BaseException as error:  # raised again below, in the test's own thread
-            errors.append(error)
-        finally:
-            if (django := sys.modules.get("django.db")) is not None:
-                django.connections.close_all()  # this thread's: else they keep a test database from being removed
-
-    threads = [threading.Thread(target=run, args=each) for each in enumerate(calls)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return results
 
 
 __all__ = ["Answers", "Crashed", "Webhook", "Webhooks"]

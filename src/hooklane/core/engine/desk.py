@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from hooklane.core.breaker import Breaker
+from hooklane.core.breaker import Breaker, BreakerRules
 from hooklane.core.engine.slot import Slot
 from hooklane.core.judge import RetryPolicy
 from hooklane.model.clock import FOREVER, START, Instant
@@ -15,8 +15,8 @@ FREE_PART = 0.25
 LATE_MS = 20.0
 """How far a busy desk that comes late to its turn may catch up: a fiftieth of a second is within the limit's bounds.
 
-One that sends less than twenty times a second may not, and counts from the end of the millisecond that it is told: there
-a single delivery too many in a second is a tenth of the limit.
+One that sends less than twenty times a second may not, and counts from the end of the millisecond that it is told:
+there a single delivery too many in a second is a tenth of the limit.
 """
 
 _SENDABLE = (EndpointState.ACTIVE, EndpointState.DRAINING)
@@ -41,7 +41,7 @@ class Desk:
         "starting",
     )
 
-    def __init__(self, endpoint: Endpoint, share: float = 1.0) -> None:
+    def __init__(self, endpoint: Endpoint, share: float = 1.0, rules: BreakerRules | None = None) -> None:
         self.ready: deque[Slot] = deque()
         self.in_flight = 0
         self.fetching = 0
@@ -49,7 +49,7 @@ class Desk:
         """Attempts that are being announced: they will fly next."""
         self.queued = False
         """Whether the desk stands in line for its turn."""
-        self.breaker = Breaker(endpoint.id)
+        self.breaker = Breaker(endpoint.id, rules or BreakerRules())
         self.alarm_at: Instant = START
         """The last time for which the desk asked to be looked at again."""
         self._share = share

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from hooklane.core.breaker import BreakerRules
 from hooklane.core.engine.desk import Desk
 from hooklane.core.engine.effects import Effects
 from hooklane.core.engine.heads import Heads
@@ -44,10 +45,16 @@ class Engine(Heads):
     """What the shell tells of ownership, endpoints and new work, and what is to be done about it."""
 
     def __init__(
-        self, *, in_flight_max: int = 2_048, lanes_max: int = 100_000, window_bytes_max: int = 64 * 1024 * 1024
+        self,
+        *,
+        in_flight_max: int = 2_048,
+        lanes_max: int = 100_000,
+        window_bytes_max: int = 64 * 1024 * 1024,
+        breaker: BreakerRules | None = None,
     ) -> None:
         super().__init__(in_flight_max, window_bytes_max)
         self._lanes_max = lanes_max
+        self._breaker_rules = breaker or BreakerRules()
         self._share = 1.0
         self._sure_at: dict[int, Instant] = {}
         """By partition: from when on the news of a first event cannot be from before it was ours."""
@@ -137,7 +144,7 @@ class Engine(Heads):
         endpoint = changed.endpoint
         desk = self._desks.get(endpoint.id)
         if desk is None:
-            desk = self._desks[endpoint.id] = Desk(endpoint, self._share)
+            desk = self._desks[endpoint.id] = Desk(endpoint, self._share, self._breaker_rules)
             for slot in self._lanes.values():
                 if slot.endpoint_id == endpoint.id and slot.phase is Phase.IDLE:
                     self._place(now, slot)

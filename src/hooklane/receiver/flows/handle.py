@@ -10,7 +10,7 @@ from hooklane.errors import LeaseLost, Reject
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Claimed, RowId, Track
 from hooklane.model.message import Message, Status
-from hooklane.receiver.drive import AfterCommit, Handle, Publish, Reached, transaction
+from hooklane.receiver.drive import AFTER_CLAIM, AFTER_HANDLER, AfterCommit, Handle, Publish, transaction
 from hooklane.receiver.event import Event
 from hooklane.receiver.failure import failure_of, text_of, traceback_of
 from hooklane.receiver.flows.context import Context
@@ -36,7 +36,7 @@ class Settled:
 
 def handle(context: Context, claimed: Claimed, handler: Handler, event: Event) -> Flow[Settled]:
     """Run *handler* on what was claimed, and settle it whatever happens."""
-    yield Reached("after_claim")
+    yield AFTER_CLAIM
     if claimed.attempts > handler.retry.attempts_max:
         # Every attempt was begun and none was ended: it kills its workers, so it is not begun once more.
         died = Reject(
@@ -84,7 +84,7 @@ def run(context: Context, handler: Handler, message: Message, key: str | None, e
     event.sent.clear()
     event.hooks.clear()
     yield Handle(handler.fn, event)
-    yield Reached("after_handler")
+    yield AFTER_HANDLER
     if event.sent:
         yield Publish(event)
     return until

@@ -15,13 +15,23 @@ from hooklane.errors import LeaseLost, StoreBusy, StoreError, TransactionMisused
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import SETTLED, Claimed, Handling, Known, NewHandling, NewRow
 from hooklane.model.message import Status, Verdict
-from hooklane.receiver.drive import AfterCommit, Begin, Commit, Reached, Rollback, Wait, transaction
+from hooklane.receiver.drive import (
+    AFTER_CLAIM,
+    AFTER_COMMIT,
+    BEFORE_COMMIT,
+    AfterCommit,
+    Begin,
+    Commit,
+    Rollback,
+    Wait,
+    transaction,
+)
 from hooklane.receiver.event import Event
 from hooklane.receiver.failure import failure_of
 from hooklane.receiver.flows.context import Context
 from hooklane.receiver.flows.handle import Settled, fail, run
 from hooklane.receiver.flows.order import OutOfTurn, after, before, track_of
-from hooklane.receiver.flows.receive import Arrival, Guarded, baseline_of, guard, judge
+from hooklane.receiver.flows.receive import FRESH, Arrival, baseline_of, guard, judge
 from hooklane.receiver.order import Latest, Refetch, key_of
 from hooklane.receiver.receipt import Receipt
 from hooklane.receiver.source import Handler
@@ -76,7 +86,7 @@ def _attempt(context: Context, arrival: Arrival, handler: Handler, event: Event,
     yield Begin(rules.wait_ms)
     try:
         receipt = yield from _within(context, arrival, handler, event, rules)
-        yield Reached("before_commit")
+        yield BEFORE_COMMIT
         yield Commit()
     except OutOfTurn:
         yield Rollback()
@@ -90,7 +100,7 @@ def _attempt(context: Context, arrival: Arrival, handler: Handler, event: Event,
     except BaseException:
         yield Rollback()
         raise
-    yield Reached("after_commit")
+    yield AFTER_COMMIT
     if receipt.verdict is not Verdict.APPLIED:
         return Outcome(receipt)
     errors = (yield AfterCommit(event)) if event.hooks else []
@@ -99,11 +109,11 @@ def _attempt(context: Context, arrival: Arrival, handler: Handler, event: Event,
 
 def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, rules: Inline) -> Flow[Receipt]:
     store, now = context.store, context.clock()
-    if not (yield from store.try_lock(arrival.identity)):
+    if store.capabilities.locks and not (yield from store.try_lock(arrival.identity)):
         raise _Busy
     leased = not store.capabilities.transactional
     if not leased:
-        yield Reached("after_claim")
+        yield AFTER_CLAIM
     if isinstance(handler.order, Latest) or not arrival.message.id_signed:
         # Look first: the mark of the newest, or a tombstone, would take a retried message for its own duplicate.
         (known,) = yield from store.known([arrival.identity])
@@ -129,7 +139,7 @@ def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, 
             raise _Busy
         return (yield from _again(context, arrival, handler, event, known, rules))
     if leased:
-        yield Reached("after_claim")
+        yield AFTER_CLAIM
     if status is Status.COMPLETED:
         yield from _run(context, arrival, handler, event)
     if leased and not (yield from store.complete(id, handler.name, 1, status, context.clock())):
@@ -153,7 +163,7 @@ def _again(
         raise _Busy(_left_s(handling, now))
     event.attempt, event.variant = claimed.attempts, claimed.variant
     if not store.capabilities.transactional:
-        yield Reached("after_claim")
+        yield AFTER_CLAIM
     admitted = yield from _admit(context, arrival, handler, event)
     status = Status.COMPLETED if admitted else Status.STALE
     if not handler.wants(arrival.message.type):
@@ -228,7 +238,7 @@ def _claim_failed(
 ) -> Flow[Claimed | None]:
     store, now = context.store, context.clock()
     (known,) = yield from store.known([arrival.identity])
-    guarded = Guarded("", True)
+    guarded = FRESH
     if known is None:
         guarded = yield from guard(store, arrival, now)
         (known,) = yield from store.known([arrival.identity_as(guarded.variant)])

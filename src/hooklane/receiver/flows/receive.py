@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -41,6 +41,8 @@ class Arrival:
     headers: tuple[tuple[str, str], ...]
     received_at: Instant
     poison: str | None = None
+    _places: dict[str, tuple[str, int, int] | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Where each handler that was asked about has it in its sequence."""
 
     @classmethod
     def of(cls, source: Source, item: Message | Poison, headers: tuple[tuple[str, str], ...], now: Instant) -> Arrival:
@@ -103,7 +105,11 @@ class Arrival:
     def sequence_of(self, handler: Handler) -> tuple[str, int, int] | None:
         """(key, seq, prev_seq) where *handler* takes this message in sequence."""
         order = handler.order
-        return order.place(self.message, lambda: self.document) if isinstance(order, InSequence) else None
+        if not isinstance(order, InSequence):
+            return None
+        if handler.name not in self._places:
+            self._places[handler.name] = order.place(self.message, lambda: self.document)
+        return self._places[handler.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +222,9 @@ class Guarded:
     fresh: bool
 
 
+FRESH = Guarded("", True)
+
+
 def guard(store: InboxStore, arrival: Arrival, now: Instant) -> Flow[Guarded]:
     """What an id alone does not tell: the bytes were here under another id, or the entity is in this state already."""
     message = arrival.message
@@ -228,7 +237,7 @@ def guard(store: InboxStore, arrival: Arrival, now: Instant) -> Flow[Guarded]:
         digest = digest_of(message.body)
         earlier = yield from store.remember(message.source, message.tenant, digest, message.event_id, now)
         return Guarded("", earlier is None)
-    return Guarded("", True)
+    return FRESH
 
 
 def judge(store: InboxStore, arrival: Arrival, first: Known | None) -> Flow[Receipt]:

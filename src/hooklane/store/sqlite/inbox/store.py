@@ -62,12 +62,14 @@ class SqliteInbox(SqlInbox):
         if self._pid != os.getpid():
             self._start_process()
         wait_ms = self._busy_wait_ms if wait_ms is None else wait_ms
-        deadline = time.monotonic() + wait_ms / 1000
-        if not self._turn.acquire(timeout=max(0.0, wait_ms / 1000)):
-            raise StoreBusy(f"{self.path} is held by another transaction of this process")
+        left_ms = max(1, wait_ms)
+        if not self._turn.acquire(blocking=False):
+            deadline = time.monotonic() + wait_ms / 1000
+            if not self._turn.acquire(timeout=max(0.0, wait_ms / 1000)):
+                raise StoreBusy(f"{self.path} is held by another transaction of this process")
+            left_ms = max(1, int((deadline - time.monotonic()) * 1000))
         try:
             guarded = self._pop_idle()
-            left_ms = max(1, int((deadline - time.monotonic()) * 1000))
             try:
                 guarded.wait_at_most(left_ms)
                 guarded.conn.execute(_BEGIN)

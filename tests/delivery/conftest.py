@@ -1,0 +1,19 @@
+"""A sender on each store that can deliver, over real HTTP."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.gateway import gateway
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request, tmp_path):
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path}/hooklane.db"
+
+
+@pytest.fixture
+async def sender(store_url):
+    async with gateway(store_url) as one:
+        yield one

@@ -1,0 +1,99 @@
+"""One endpoint's trouble is not another's: what hangs, drips and floods costs those who answer next to nothing."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+
+import pytest
+from bench.hostile import BEHAVIOURS, hostile_server
+from tests.support.gateway import gateway
+
+from hooklane.model.attempt import Delivered
+
+FAST = 10
+ROUNDS = 20
+SLACK_MS = 30
+"""Two shared cores and a clock of whole milliseconds: the ratio means little below this."""
+STALL_MS = 1_000
+"""A disk that is slow for once may cost that much; whoever waits for a silent endpoint waits for twice as long."""
+
+
+@pytest.fixture(scope="module")
+def hostile():
+    with hostile_server() as port:
+        yield port
+
+
+@pytest.fixture
+async def sender(tmp_path):
+    async with gateway(f"sqlite:///{tmp_path}/hooklane.db", grace_ms=200) as one:
+        yield one
+
+
+async def latencies(sender, endpoints):
+    """From publish to ack, in milliseconds: one event to each endpoint, again and again."""
+    ids = tuple(one.id for one in endpoints)
+    before = len(sender.settled)
+    for n in range(ROUNDS):
+        event = await sender.publish("order.created", key=f"order:{n}", endpoints=ids)
+        await sender.delivered(event.event_id)
+    acks = [one for one in sender.settled[before:] if one.send.endpoint.id in ids]
+    assert {type(one.outcome) for one in acks} == {Delivered}
+    return [one.at - one.send.event.created_at for one in acks]
+
+
+def p99(values):
+    return statistics.quantiles(values, n=100)[98]
+
+
+def hold(quiet, noisy):
+    """By the slowest tenth, since in a run this short one stall of the machine is the slowest hundredth."""
+    assert statistics.quantiles(noisy, n=10)[8] <= 1.5 * statistics.quantiles(quiet, n=10)[8] + SLACK_MS
+    assert p99(noisy) <= 1.5 * p99(quiet) + STALL_MS
+
+
+async def test_an_endpoint_that_never_answers_does_not_slow_the_others_down(sender, hostile):
+    """F38."""
+    fast = [await sender.endpoint(f"http://127.0.0.1:{hostile}/ok", types=("x",)) for _ in range(FAST)]
+    await latencies(sender, fast)  # connections are made
+    quiet = await latencies(sender, fast)
+    stuck = await sender.endpoint(f"http://127.0.0.1:{hostile}/never", types=("x",), timeout_ms=20_000)
+    for n in range(300):
+        await sender.publish("order.created", key=f"backlog:{n}", endpoints=(stuck.id,))
+    noisy = await latencies(sender, fast)
+    held = sender.relay.engine.desks[stuck.id].in_flight
+
+    print(f"p99 quiet {p99(quiet):.0f} ms, beside {held} that hang {p99(noisy):.0f} ms")
+    assert held == 64
+    hold(quiet, noisy)
+
+
+async def test_hostile_endpoints_end_by_their_deadline_and_the_others_hardly_notice(sender, hostile):
+    """Scaled down from a thousand, which `python -m bench transport` runs."""
+    fast = [await sender.endpoint(f"http://127.0.0.1:{hostile}/ok", types=("x",)) for _ in range(FAST)]
+    await latencies(sender, fast)
+    quiet = await latencies(sender, fast)
+    crowd = [
+        await sender.endpoint(f"http://127.0.0.1:{hostile}{path}", types=("x",), timeout_ms=2_500, attempts_max=1)
+        for path in list(BEHAVIOURS) * 15
+    ]
+    for half in (crowd[:60], crowd[60:]):
+        await sender.publish("order.created", key="crowd", endpoints=tuple(one.id for one in half))
+    ids = {one.id for one in crowd}
+
+    def arrived():
+        return sender.relay.engine.in_flight + sum(one.send.endpoint.id in ids for one in sender.settled)
+
+    await sender.until(lambda: arrived() == len(crowd))
+    noisy = await latencies(sender, fast)
+    ended = await sender.until(
+        lambda: len(found := [one for one in sender.settled if one.send.endpoint.id in ids]) == len(crowd) and found
+    )
+
+    words = Counter(type(one.outcome).__name__ for one in ended)
+    longest = max(one.at - one.send.at for one in ended)
+    print(f"{len(crowd)} hostile: {dict(words)}, longest {longest} ms; p99 {p99(quiet):.0f} -> {p99(noisy):.0f} ms")
+    assert longest <= 2_500 + 1_000
+    assert "Delivered" not in words
+    hold(quiet, noisy)
