@@ -36,7 +36,7 @@ class Endpoint:
 
     def __init__(self, shared: Shared, worker: str = "w1") -> None:
         self.shared, self.worker = shared, worker
-        self.breaker = Breaker("ep")
+        self.breaker = Breaker("ep", RULES)
 
     def record(self, fault: bool, now: Instant, *, roll: float = 0.0, sent_at: Instant | None = None) -> None:
         sent_at = now if sent_at is None else sent_at

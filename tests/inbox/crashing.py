@@ -26,11 +26,16 @@ def die(point: str) -> None:
 
 
 def effect(event: Event, tx: Any) -> None:
+    if URL.startswith(("redis:", "dynamodb:")):
+        from tests.stores.worlds import write_effect
+
+        write_effect(URL, event, tx)
+        return
     mark = "?" if URL.startswith("sqlite") else "%s"
     tx.execute(f"INSERT INTO effects (event_id) VALUES ({mark})", (event.id,))
 
 
-inbox = Inbox(URL, MODE, failpoint=die, lease_ms=1)  # type: ignore[arg-type]
+inbox = Inbox(URL, MODE, failpoint=die, lease_ms=int(os.environ.get("LEASE_MS", "1")))  # type: ignore[arg-type]
 own_source(inbox, order="none").on("*")(effect)
 print("ready", flush=True)
 if len(sys.argv) > 6:  # a crowd starts together: when this file is there

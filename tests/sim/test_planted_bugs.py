@@ -17,7 +17,7 @@ NOTICED_BY: dict[str, set[int]] = {
     "dead_letter_advances_the_key": {4},
     "backoff_ignored": {16},
     "two_in_flight": {10},
-    "growth_unblocks": {12},
+    "growth_unblocks": {5, 12},
     "timeout_counted_as_delivered": {6},
     "client_error_counted_as_delivered": {6},
     "every_death_is_skipped": {18},

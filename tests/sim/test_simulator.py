@@ -42,8 +42,8 @@ def test_nothing_is_lost_or_reordered_when_the_store_is_the_worst_part() -> None
 def test_old_news_and_busy_people_do_no_harm() -> None:
     counts = run(range(3_000, 3_010), 500, SLOW)
 
-    assert counts["replayed"] >= 100
-    assert counts["skipped"] >= 100
+    assert counts["replayed"] >= 50
+    assert counts["skipped"] >= 50
 
 
 def test_in_a_perfect_world_everything_is_sent_exactly_once() -> None:

@@ -47,6 +47,8 @@ class NewHandling:
     status: Status = Status.PENDING
     due_at: Instant = START
     attempts: int = 0
+    fence: int = 0
+    """1 where the row is written already claimed (`in_progress`), which stores that are not `transactional` need."""
     key: str | None = None
     """The key that this handler orders by; None where it does not."""
     seq: int | None = None

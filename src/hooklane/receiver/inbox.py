@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
+from hooklane.core.admission.retention import RETENTION_MS
 from hooklane.core.verify import Profile
 from hooklane.core.verify.ring import Certificates
 from hooklane.errors import ConfigError, UsageError
@@ -18,6 +19,7 @@ from hooklane.model.inbox import Row
 from hooklane.model.message import Reply, Request
 from hooklane.receiver.by_hand import Claim
 from hooklane.receiver.drive import Failpoint, transaction
+from hooklane.receiver.fit import refuse_misfit
 from hooklane.receiver.flows.context import Context
 from hooklane.receiver.flows.inline import Inline
 from hooklane.receiver.keeper import Keeper, Stats, as_search
@@ -43,14 +45,16 @@ BODY_BYTES_MAX = 1_048_576
 class Inbox:
     """Receives, verifies, stores and hands on.
 
-    *where*: a URL (`sqlite:///app.db`, `postgresql://…`, `memory://`), or your own engine, pool or Django alias.
+    *where*: a URL (`sqlite:///app.db`, `postgresql://…`, `redis://…`, `dynamodb://table`, `memory://`), or your own
+    engine, pool or Django alias.
     *mode*: `durable` (store, answer 200, let a worker run the handlers) or `inline` (run them before answering).
+    Durable unless given; on Redis inline, because there what was acknowledged may be lost at a failover.
     """
 
     def __init__(
         self,
         where: Any,
-        mode: Literal["durable", "inline"] = "durable",
+        mode: Literal["durable", "inline"] | None = None,
         *,
         outbox: Any = None,
         lease_ms: int = LEASE_MS,
@@ -60,12 +64,12 @@ class Inbox:
         roll: Callable[[], float] = random.random,
         failpoint: Failpoint | None = None,
     ) -> None:
-        if mode not in ("durable", "inline"):
+        if mode not in ("durable", "inline", None):
             raise ConfigError([f'mode must be "durable" or "inline", got {mode!r}'])
         self.store: InboxStore = open_inbox(where)
         if outbox is not None:
             check_outbox(self.store, outbox)
-        self.mode = mode
+        self.mode = mode or self.store.capabilities.mode
         self.sources: dict[str, Source] = {}
         self.emit = guarded(emit)
         self.clock = clock
@@ -113,7 +117,7 @@ class Inbox:
         """
         if name in self.sources:
             raise UsageError(f"there is a source {name!r} already")
-        self.sources[name] = make_source(
+        made = make_source(
             name,
             secrets=secrets,
             profile=profile,
@@ -131,7 +135,10 @@ class Inbox:
                 "learn": learn,
             },
         )
-        return self.sources[name]
+        refuse_misfit(made, self.store.capabilities)
+        made.store = self.store.capabilities
+        self.sources[name] = made
+        return made
 
     # Receiving
 
@@ -205,9 +212,17 @@ class Inbox:
 
     # Keeping
 
-    def prune(self) -> Pruned:
-        """Remove what is older than its source's retention; never what is owed, dead, or not old enough yet."""
-        return self.runner.run(self.keeper.prune())
+    def prune(self, *, retention_ms: int = RETENTION_MS) -> Pruned:
+        """Remove what is older than its source's retention; never what is owed, dead, or not old enough yet.
+
+        *retention_ms* counts only where this inbox has no sources, as on the command line.
+        """
+        return self.runner.run(self.keeper.prune(retention_ms))
+
+    def examine(self) -> list[str]:
+        """What an operator should mend about the store, in words; nothing where the store has nothing to say."""
+        examine = getattr(self.store, "examine", None)
+        return [] if examine is None else self.runner.run(_one(transaction(examine())))
 
     def replay(self, ids: Any = None, *, handler: str | None = None, shadow: bool = False, **search: Any) -> Any:
         """Run stored events again: one id, several, or all that match a filter; how many handlings are owed now.
@@ -225,7 +240,9 @@ class Inbox:
 
     def rows(self, **search: Any) -> list[Row]:
         """Rows that match, oldest first: `source=`, `status=`, `type=`, `key=`, `event_id=`, `handler=`, `limit=` …"""
-        return self.runner.run(_one(transaction(self.store.rows(as_search(None, {"limit": 100} | search)))))
+        return self.runner.run(
+            _one(transaction(self.store.rows(as_search(search.pop("ids", None), {"limit": 100} | search))))
+        )
 
     def stats(self) -> Stats:
         """How many events are in which status, how old the oldest owed one is, what the breakers say."""

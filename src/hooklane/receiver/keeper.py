@@ -84,7 +84,7 @@ class Keeper:
         except StoreError:
             self._beaten_at = START  # receiving goes on; whoever comes next tries again
 
-    def prune(self) -> Plan[Pruned]:
+    def prune(self, retention_ms: int = RETENTION_MS) -> Plan[Pruned]:
         """Remove what is older than its source's retention, in batches; see `core.admission.retention`."""
         inbox, store = self._inbox, self._inbox.store
         seen: Heartbeat = yield Run(heartbeat(inbox.context, self._retention_ms()))
@@ -92,7 +92,7 @@ class Keeper:
         removed: Counter[str] = Counter()
         kept: list[tuple[str | None, Rules]] = [(source.name, source.rules) for source in inbox.sources.values()]
         # Without sources, as on the command line, the defaults are meant for all that is there.
-        for name, rules in kept or [(None, Rules(dedup=Dedup.EVENT_ID))]:
+        for name, rules in kept or [(None, Rules(dedup=Dedup.EVENT_ID, retention_ms=retention_ms))]:
 
             def up_to(kept_ms: int) -> Instant | None:
                 return prune_before(seen, now, retention_ms=kept_ms, settle_ms=SETTLE_MS)
@@ -128,7 +128,7 @@ class Keeper:
             yield from self.close_gaps()
         if self._pruned_at is None:
             self._pruned_at = now  # never right after the start
-        elif now - self._pruned_at >= PRUNE_MS:
+        elif now - self._pruned_at >= PRUNE_MS and self._inbox.store.capabilities.sweeps:
             self._pruned_at = now
             yield from self.prune()
 
@@ -197,6 +197,11 @@ class Keeper:
 
     def shadow(self, search: Search, handler: str | None) -> Plan[list[Shadow]]:
         """Run the handlers on the rows that match, each in a transaction that is rolled back."""
+        store = self._inbox.store.capabilities
+        if not store.atomic:
+            raise UsageError(
+                f"a shadow replay needs writes that can be rolled back, and an inbox on {store.name} has none"
+            )
         shadows: list[Shadow] = []
         pages = _Pages(self._inbox, search)
         row = yield from pages.next()

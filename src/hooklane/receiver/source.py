@@ -21,8 +21,10 @@ from hooklane.core.verify.places import InBody, InHeader, Place
 from hooklane.errors import ConfigError, UsageError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Message, Request
+from hooklane.receiver.fit import order_problems
 from hooklane.receiver.headers import KeptHeaders
 from hooklane.receiver.order import Order, as_order, order_of
+from hooklane.store.inbox import Capabilities
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Tenant = str | Callable[[Message], str]
@@ -85,6 +87,8 @@ class Source:
         self.order = order
         self.rules = rules
         self.handlers: dict[str, Handler] = {}
+        self.store: Capabilities | None = None
+        """What the store of its inbox can do; handlers that ask for more are refused."""
         rate = rules.rate_limit
         self._bucket = None if rate is None else Bucket(rate, max(1.0, 2 * rate))
         self._bucket_lock = threading.Lock()
@@ -116,12 +120,16 @@ class Source:
             if called in self.handlers:
                 raise UsageError(f"{self.name}: there is a handler {called!r} already; give one of them name=…")
             _check_arguments(fn, called)
+            asked = as_order(order, self.order)
+            misfit = [] if self.store is None else order_problems(f"{self.name}: {called}", asked, self.store)
+            if misfit:
+                raise ConfigError(misfit)
             self.handlers[called] = Handler(
                 name=called,
                 source=self.name,
                 fn=fn,
                 patterns=patterns,
-                order=as_order(order, self.order),
+                order=asked,
                 retry=retry or self.rules.retry,
                 breaker=breaker or self.rules.breaker,
                 is_async=is_async_function(fn),

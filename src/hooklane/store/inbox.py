@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import (
@@ -52,6 +52,22 @@ class Capabilities:
     """Concurrent copies in inline mode are told apart at once by a lock instead of waiting for each other."""
     outbox: bool = False
     """`event.send` can write our outbox in the same commit."""
+    transactional: bool = True
+    """Nothing of a session is seen before it commits. Where it is, a claim is leased first, in inline mode too."""
+    orders: tuple[str, ...] = ("none", "latest", "sequence", "refetch")
+    """Which orders of a key it can keep; a handler that asks for another one is refused when it is registered."""
+    state_tokens: bool = True
+    """Duplicates can be told by the entity's current state (`dedup="state_token"`)."""
+    mode: Literal["durable", "inline"] = "durable"
+    """What an inbox does unless it is told."""
+    expires_ms: int | None = None
+    """Settled rows vanish by themselves so long after; a source cannot be kept longer."""
+    payload_bytes_max: int | None = None
+    """The longest body that it can keep; a source that takes longer ones is refused."""
+    sweeps: bool = True
+    """Pruning is cheap, so a worker does it every hour; where it is not, rows expire, and a person may prune."""
+    caveat: str = ""
+    """What a user must know, in one sentence."""
 
 
 class Session(Protocol):

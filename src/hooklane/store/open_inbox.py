@@ -6,14 +6,15 @@ import inspect
 import sys
 from typing import Any
 
-from hooklane.errors import ConfigError, UsageError
+from hooklane.errors import ConfigError, MissingExtra, UsageError
 from hooklane.store.caller import Dialect
 from hooklane.store.inbox import InboxStore
 from hooklane.store.sql.session import AsyncLender, Lender
 
 EXPECTED = (
-    "a URL (sqlite:///app.db, postgresql://…, memory://), a SQLAlchemy engine or sessionmaker (sync or async), an"
-    " asyncpg, psycopg or psycopg2 pool, a function that makes connections, or an alias of Django's DATABASES"
+    "a URL (sqlite:///app.db, postgresql://…, redis://…, dynamodb://table, memory://), a SQLAlchemy engine or"
+    " sessionmaker (sync or async), an asyncpg, psycopg or psycopg2 pool, a function that makes connections, or an"
+    " alias of Django's DATABASES"
 )
 
 
@@ -42,6 +43,18 @@ def _by_name(name: str) -> InboxStore:
         from hooklane.store.postgres.inbox.store import by_url
 
         return by_url(name)
+    if scheme.partition("+")[0] in ("redis", "rediss", "unix"):
+        try:
+            from hooklane.store.redis.store import by_url as redis_by_url
+        except ModuleNotFoundError as missing:
+            raise MissingExtra("redis", "redis") from missing
+        return redis_by_url(name)
+    if scheme == "dynamodb":
+        try:
+            from hooklane.store.dynamodb.store import by_url as dynamodb_by_url
+        except ModuleNotFoundError as missing:
+            raise MissingExtra("boto3", "dynamodb") from missing
+        return dynamodb_by_url(name)
     alias = name.removeprefix("django:") or "default"
     if scheme == "django" or (":" not in name and "django.db" in sys.modules):
         from hooklane.store.sql.lenders import DjangoLender

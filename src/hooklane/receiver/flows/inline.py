@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hooklane.core.admission.copies import Copy, judge_copy
 from hooklane.core.admission.turns import Turn, whose_turn
-from hooklane.errors import StoreBusy, StoreError, TransactionMisused
+from hooklane.errors import LeaseLost, StoreBusy, StoreError, TransactionMisused
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import SETTLED, Claimed, Handling, Known, NewHandling, NewRow
 from hooklane.model.message import Status, Verdict
@@ -83,6 +83,9 @@ def apply(context: Context, arrival: Arrival, handler: Handler, event: Event, ru
 
 
 def _attempt(context: Context, arrival: Arrival, handler: Handler, event: Event, rules: Inline) -> Flow[Outcome]:
+    # An attempt that was undone together with another's leaves nothing behind.
+    event.sent.clear()
+    event.hooks.clear()
     yield Begin(rules.wait_ms)
     try:
         receipt = yield from _within(context, arrival, handler, event, rules)
@@ -111,7 +114,9 @@ def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, 
     store, now = context.store, context.clock()
     if store.capabilities.locks and not (yield from store.try_lock(arrival.identity)):
         raise _Busy
-    yield AFTER_CLAIM
+    leased = not store.capabilities.transactional
+    if not leased:
+        yield AFTER_CLAIM
     if isinstance(handler.order, Latest) or not arrival.message.id_signed:
         # Look first: the mark of the newest, or a tombstone, would take a retried message for its own duplicate.
         (known,) = yield from store.known([arrival.identity])
@@ -129,14 +134,19 @@ def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, 
     status = Status.COMPLETED if admitted else Status.STALE
     if not handler.wants(arrival.message.type):
         status = Status.IGNORED
-    (id,) = yield from store.insert([_row(arrival, variant, handler, status, now, rules)])
+    row = _row(arrival, variant, handler, status, now, rules)
+    (id,) = yield from store.insert([_leased(row, now, rules) if leased else row])
     if id is None:
         (known,) = yield from store.known([arrival.identity])
         if known is None:
             raise _Busy
         return (yield from _again(context, arrival, handler, event, known, rules))
+    if leased:
+        yield AFTER_CLAIM
     if status is Status.COMPLETED:
         yield from _run(context, arrival, handler, event)
+    if leased and not (yield from store.complete(id, handler.name, 1, status, context.clock())):
+        raise LeaseLost(f"{handler.name} lost its claim on {arrival.message.event_id}")
     yield from _move_on(context, arrival, handler, status)
     return _receipt(arrival, _VERDICTS[status], id=id)
 
@@ -155,6 +165,8 @@ def _again(
     if claimed is None:
         raise _Busy(_left_s(handling, now))
     event.attempt, event.variant = claimed.attempts, claimed.variant
+    if not store.capabilities.transactional:
+        yield AFTER_CLAIM
     admitted = yield from _admit(context, arrival, handler, event)
     status = Status.COMPLETED if admitted else Status.STALE
     if not handler.wants(arrival.message.type):
@@ -264,6 +276,13 @@ def _row(arrival: Arrival, variant: str, handler: Handler, status: Status, now: 
         headers=arrival.headers,
         handlings=(mine, *others),
     )
+
+
+def _leased(row: NewRow, now: Instant, rules: Inline) -> NewRow:
+    """*row* as it must be written where it is seen before the commit: its first handling claimed, not settled."""
+    lease = Instant(now + rules.lease_ms)
+    mine = replace(row.handlings[0], status=Status.IN_PROGRESS, due_at=lease, attempts=1, fence=1, settled_at=None)
+    return replace(row, handlings=(mine, *row.handlings[1:]))
 
 
 def _handling(arrival: Arrival, handler: Handler, status: Status, due_at: Instant) -> NewHandling:

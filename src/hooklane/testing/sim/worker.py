@@ -119,8 +119,9 @@ class Worker:
         """What it believes the store's clock to show."""
         return Instant(int(self.boot() + self._skew))
 
-    def _set_time(self, store_now: Instant) -> None:
-        self._skew = store_now - self.boot()
+    def _set_time(self, store_now: Instant, before: float) -> None:
+        """The store said so at some time since *before*; what we believe is kept while that may be true."""
+        self._skew = min(max(self._skew, store_now - self.boot()), store_now - before)
 
     # --- the engine's turns ---
 
@@ -314,7 +315,7 @@ class Worker:
             self._begin()
 
     def _leased(self, before: float, lease: Lease) -> None:
-        self._set_time(lease.now)
+        self._set_time(lease.now, before)
         left = before + LEASE_MS * SAFE_PART - self.boot()
         self.put(LeaseSet(Instant(int(self.now() + left)), max(1, len(self.epochs)) / PARTITIONS))
 
@@ -442,19 +443,19 @@ class Worker:
         if self.mark is None or not self.may_read():
             return
         self._is_reading = True
-        pids, mark = list(self.epochs), self.mark
+        pids, mark, before = list(self.epochs), self.mark, self.boot()
         self.call(
             lambda: self.store.poll(name, pids, mark),
-            lambda news: self._polled(name, news),
+            lambda news: self._polled(name, before, news),
             lambda: self._read(name),
         )
 
-    def _polled(self, name: str, news: News) -> None:
+    def _polled(self, name: str, before: float, news: News) -> None:
         self._read(name)
         if name != self.name:
             return
         self.mark = news.mark
-        self._set_time(news.now)
+        self._set_time(news.now, before)
         self.put(*(EndpointChanged(endpoint) for endpoint in news.endpoints), *news.grown, HealthSeen(news.health))
         if news.recovered:
             self._look_again(news.recovered)

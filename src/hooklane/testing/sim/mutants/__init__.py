@@ -13,9 +13,7 @@ MUTANTS: dict[str, Mutant] = {
     "rev_ignored": Mutant(store=stores.RevIgnored),
     "lanes_read_before_acks": Mutant(store=stores.LanesReadBeforeAcks),
     "load_before_acquire": Mutant(store=stores.LoadBeforeAcquire),
-    "mark_after_load": Mutant(
-        store=stores.MarkAfterLoad, faults=replace(SLOW, poison=0.0, crash_every_ms=400), keys=1_000
-    ),
+    "mark_after_load": Mutant(store=stores.MarkAfterLoad, faults=SLOW, keys=1_000),
     "attempts_reset_on_takeover": Mutant(store=stores.AttemptsResetOnTakeover),
     "next_at_lost_on_takeover": Mutant(store=stores.NextAtLostOnTakeover),
     "fold_lowers_the_head": Mutant(store=stores.FoldLowersTheHead),

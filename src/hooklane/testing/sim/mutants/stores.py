@@ -101,10 +101,13 @@ class MarkAfterLoad(SimStore):
         def first(_: Any) -> Load:
             return self.read_lanes(worker, epochs, owning.mark_of(self.tables), self.tables.acks)
 
-        def second(load: Load) -> Load:
+        def meanwhile(load: Load) -> Load:
+            return load  # many rows take their time
+
+        def last(load: Load) -> Load:
             return replace(load, mark=owning.mark_of(self.tables))
 
-        return [first, second]
+        return [first, *[meanwhile] * 6, last]
 
 
 class AttemptsResetOnTakeover(SimStore):

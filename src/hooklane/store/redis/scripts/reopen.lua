@@ -1,0 +1,14 @@
+-- reopen: owe a handling again, attempts from zero, with a higher fence, unless a lease on it lives.
+-- {verb, member, handler, now}
+verbs.reopen = {
+    check = function(w)
+        local row, h = find(w[2], w[3])
+        return h and not (h[STATUS] == 'in_progress' and h[DUE] > w[4]), { row, h }
+    end,
+    apply = function(w, found)
+        local row, h = found[1], found[2]
+        local from = h[STATUS]
+        h[STATUS], h[DUE], h[ATTEMPTS], h[FENCE], h[SETTLED], h[OWNER] = 'pending', w[4], 0, h[FENCE] + 1, false, false
+        put(row, w[3], h, from, A[2], A[3])
+    end,
+}

@@ -1,0 +1,24 @@
+-- retract: take a row back that this session wrote and nobody else relies on; else make its handlings pending again.
+-- {verb, member}
+verbs.retract = {
+    check = function() return true end,
+    apply = function(w)
+        local row = find(w[2], '')
+        if not row then return end
+        local is_used = call('HEXISTS', row.key, 'k') == 1
+        local all = handlings(row.key)
+        for _, h in pairs(all) do
+            if h[FENCE] > (h[STATUS] == 'in_progress' and 1 or 0) then is_used = true end
+        end
+        if not is_used then
+            erase(row)
+            return
+        end
+        for handler, h in pairs(all) do
+            if is_held(h, 1) and h[ATTEMPTS] == 1 then
+                h[STATUS], h[ATTEMPTS], h[OWNER] = 'pending', 0, false
+                put(row, handler, h, 'in_progress', A[2], A[3])
+            end
+        end
+    end,
+}

@@ -1,0 +1,273 @@
+"""A session on Redis: calls of scripts, and a commit that is one script per bucket."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redis import exceptions as faults
+
+from hooklane.errors import StoreError, StoreFull, StoreUnavailable, UsageError
+from hooklane.store.inbox import Flow
+from hooklane.store.leased.buffer import Buffer, Pause, State
+from hooklane.store.redis.pack import insert_words
+from hooklane.store.redis.scripts import script
+
+if TYPE_CHECKING:
+    from hooklane.store.redis.store import RedisInbox
+
+T = TypeVar("T")
+
+Lines = list[tuple[str, bytes, tuple[Any, ...]]]
+TOGETHER_MAX = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A step: run a script of ours on the bucket whose keys begin with *prefix*; *args* is MessagePack."""
+
+    script: str
+    prefix: str
+    args: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """A step: insert rows, as `pack.row_args` makes them, into the bucket; answers a place or None for each."""
+
+    prefix: str
+    rows: Lines
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A step: a plain command."""
+
+    words: tuple[Any, ...]
+
+
+class NoTransaction:
+    """What a handler gets as `tx`: Redis cannot be part of the transaction of a database."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise UsageError(
+            f"tx.{name}: an inbox on Redis cannot join your database's transaction. Open one of your own in the"
+            " handler: it is applied at least once, so make it idempotent (event.step_key helps)"
+        )
+
+    def __repr__(self) -> str:
+        return "<no transaction: the inbox is on Redis>"
+
+
+TX = NoTransaction()
+
+
+class RedisSession:
+    """For threads."""
+
+    def __init__(self, store: RedisInbox, client: Any, buffer: Buffer) -> None:
+        self._store = store
+        self._client = client
+        self._buffer = buffer
+        self._is_open = True
+        self.tx = TX
+
+    def perform(self, step: Any) -> Any:
+        match step:
+            case Call(name, prefix, args):
+                return self._call(name, prefix, args)
+            case Insert(prefix, rows):
+                return self._call("insert", prefix, *insert_words(self._store.keeping, rows))
+            case State():
+                return self._buffer
+            case Pause(ms):
+                time.sleep(ms / 1000)
+                return None
+            case Command(words):
+                with faults_named():
+                    return self._client.execute_command(*words)
+        raise AssertionError(f"not a step of Redis: {step}")
+
+    def _call(self, name: str, prefix: str, *args: Any) -> Any:
+        found = script(name)
+        with faults_named():
+            try:
+                return self._client.execute_command("EVALSHA", found.sha, 1, prefix, *args)
+            except faults.NoScriptError:
+                return self._client.execute_command("EVAL", found.text, 1, prefix, *args)
+
+    def handing_over(self) -> None:
+        pass  # there is nothing that a handler could commit
+
+    def taking_back(self, error: BaseException | None = None) -> None:
+        pass
+
+    def commit(self) -> None:
+        self._run(self._store.commit(self._buffer))
+        self._is_open = False
+
+    def rollback(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._run(self._store.roll_back(self._buffer))
+
+    def close(self) -> None:
+        self.rollback()
+
+    def _run(self, flow: Flow[T]) -> T:
+        value = None
+        try:
+            while True:
+                value = self.perform(flow.send(value))
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+async def call(client: Any, name: str, prefix: str, *args: Any) -> Any:
+    """Run a script in this event loop."""
+    found = script(name)
+    with faults_named():
+        try:
+            return await client.execute_command("EVALSHA", found.sha, 1, prefix, *args)
+        except faults.NoScriptError:
+            return await client.execute_command("EVAL", found.text, 1, prefix, *args)
+
+
+class Inserts:
+    """Rows that come while others are on their way share the next call: no delay is added, and claims get cheaper.
+
+    One for each client, and so for each event loop.
+    """
+
+    def __init__(self, client: Any, keeping: Sequence[int]) -> None:
+        self._client = client
+        self._keeping = keeping
+        self._waiting: dict[str, list[tuple[Lines, asyncio.Future[list[Any]]]]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def insert(self, prefix: str, rows: Lines) -> list[Any]:
+        """An answer for each of *rows*."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[list[Any]] = loop.create_future()
+        self._waiting.setdefault(prefix, []).append((rows, done))
+        if prefix not in self._tasks:
+            self._tasks[prefix] = loop.create_task(self._send(prefix), name="hooklane claims")
+        return await done
+
+    async def _send(self, prefix: str) -> None:
+        try:
+            while batch := self._take(prefix):
+                await self._settle(prefix, batch)
+        finally:
+            del self._tasks[prefix]
+
+    def _take(self, prefix: str) -> list[tuple[Lines, asyncio.Future[list[Any]]]]:
+        waiting = self._waiting.get(prefix, [])
+        number = rows = 0
+        while number < len(waiting) and (number == 0 or rows + len(waiting[number][0]) <= TOGETHER_MAX):
+            rows += len(waiting[number][0])
+            number += 1
+        batch, self._waiting[prefix] = waiting[:number], waiting[number:]
+        return batch
+
+    async def _settle(self, prefix: str, batch: list[tuple[Lines, asyncio.Future[list[Any]]]]) -> None:
+        try:
+            words = insert_words(self._keeping, [row for rows, _ in batch for row in rows])
+            answers = await call(self._client, "insert", prefix, *words)
+        except BaseException as error:
+            if len(batch) > 1 and isinstance(error, StoreError) and not isinstance(error, StoreUnavailable):
+                for one in batch:  # one of them is bad; the others must not fail with it
+                    await self._settle(prefix, [one])
+                return
+            told = error if isinstance(error, Exception) else StoreUnavailable("the event loop is ending")
+            for _, done in batch:
+                if not done.done():
+                    done.set_exception(told)
+            if told is not error:
+                raise
+            return
+        at = 0
+        for rows, done in batch:
+            if not done.done():
+                done.set_result(answers[at : at + len(rows)])
+            at += len(rows)
+
+
+class AsyncRedisSession:
+    """The same for event loops."""
+
+    def __init__(self, store: RedisInbox, client: Any, inserts: Inserts, buffer: Buffer) -> None:
+        self._store = store
+        self._client = client
+        self._inserts = inserts
+        self._buffer = buffer
+        self._is_open = True
+        self.tx = TX
+
+    async def perform(self, step: Any) -> Any:
+        match step:
+            case Call(name, prefix, args):
+                return await call(self._client, name, prefix, args)
+            case Insert(prefix, rows):
+                return await self._inserts.insert(prefix, rows)
+            case State():
+                return self._buffer
+            case Pause(ms):
+                return await asyncio.sleep(ms / 1000)
+            case Command(words):
+                with faults_named():
+                    return await self._client.execute_command(*words)
+        raise AssertionError(f"not a step of Redis: {step}")
+
+    async def handing_over(self) -> None:
+        pass  # there is nothing that a handler could commit
+
+    async def taking_back(self, error: BaseException | None = None) -> None:
+        pass
+
+    async def commit(self) -> None:
+        await self._run(self._store.commit(self._buffer))
+        self._is_open = False
+
+    async def rollback(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            await self._run(self._store.roll_back(self._buffer))
+
+    async def close(self) -> None:
+        await self.rollback()
+
+    async def _run(self, flow: Flow[T]) -> T:
+        value = None
+        try:
+            while True:
+                value = await self.perform(flow.send(value))
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+@contextmanager
+def faults_named() -> Iterator[None]:
+    """What Redis raises, as ours: the type says what is true now."""
+    try:
+        yield
+    except faults.OutOfMemoryError as error:
+        raise StoreFull(f"Redis is full: {error}") from error
+    except (
+        faults.ConnectionError, faults.TimeoutError, faults.BusyLoadingError, faults.ReadOnlyError,
+        faults.ClusterDownError, faults.TryAgainError, faults.MasterDownError, OSError,
+    ) as error:  # fmt: skip
+        raise StoreUnavailable(f"Redis is not there: {error}") from error
+    except faults.ResponseError as error:
+        text = str(error)
+        if "OOM" in text[:64]:
+            raise StoreFull(f"Redis is full: {text}") from error
+        if text.startswith(("MISCONF", "NOREPLICAS", "READONLY")):
+            raise StoreUnavailable(f"Redis takes no writes: {text}") from error
+        raise StoreError(f"Redis refused: {text}") from error
+    except faults.RedisError as error:
+        raise StoreError(f"Redis: {error}") from error

@@ -1,0 +1,44 @@
+"""A connection that is lent to handlers: theirs to write on, ours to commit."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from hooklane.store.sqlite.database import connect
+
+# Spelled unlike anything a handler would write, so that a handler's own COMMIT never finds ours in the statement cache
+# of the connection: it has to be prepared, and the guard below refuses it.
+BEGIN = "BEGIN IMMEDIATE /* hooklane */"
+COMMIT = "COMMIT /* hooklane */"
+ROLLBACK = "ROLLBACK /* hooklane */"
+SAVE = "SAVEPOINT hooklane /* ours */"
+RELEASE = "RELEASE hooklane /* ours */"
+UNDO = "ROLLBACK TO hooklane /* ours */"
+
+
+class Guarded:
+    """A connection on which a handler cannot end the transaction that it was given."""
+
+    def __init__(self, path: str) -> None:
+        self.conn = connect(path)
+        # Each event dirties several pages: at SQLite's default the log would be copied back every 120 commits.
+        self.conn.execute("PRAGMA wal_autocheckpoint = 8000")
+        self.handed_over = False
+        self.refused = False
+        self._wait_ms = -1
+        self.conn.set_authorizer(self._authorize)
+
+    def wait_at_most(self, wait_ms: int) -> None:
+        """Wait so long for writers of other processes."""
+        wait_ms = -(-wait_ms // 100) * 100  # so coarse that it is seldom another one
+        if wait_ms != self._wait_ms:
+            self.conn.execute(f"PRAGMA busy_timeout = {wait_ms}")
+            self._wait_ms = wait_ms
+
+    def _authorize(self, action: int, what: str | None, name: str | None, *_: str | None) -> int:
+        if self.handed_over and (
+            action == sqlite3.SQLITE_TRANSACTION or (action == sqlite3.SQLITE_SAVEPOINT and name == "hooklane")
+        ):
+            self.refused = True
+            return sqlite3.SQLITE_DENY
+        return sqlite3.SQLITE_OK
