@@ -240,6 +240,32 @@ def test_what_expired_by_itself_leaves_the_counts_when_it_is_swept(store: RedisI
     assert store._address.client().xlen("hl:{0}:rows") == 0
 
 
+def test_rows_that_came_together_are_pruned_retracted_and_paged_one_by_one(store: RedisInbox) -> None:
+    """They share an entry of the stream; the entry goes with the last of them."""
+    client = store._address.client()
+    rows = [row(f"e{number}", owed(due_at=Instant(number))) for number in range(4)]
+    same = [row(f"s{number}", owed(status=Status.COMPLETED)) for number in range(4)]
+    run(store, store.insert(rows))
+    ids = run(store, store.insert(same))
+    rolled_back = store.begin()
+    perform(rolled_back, store.insert([row(f"r{number}", owed()) for number in range(3)]))
+    rolled_back.rollback()
+
+    found = [each.message.event_id for each in run(store, store.rows(Search(after=ids[1])))]
+    assert found == ["s2", "s3"], "a page may begin in the middle of an entry"
+    assert [run(store, store.prune(before=Instant(50), source=None, limit=3)) for _ in range(3)] == [3, 1, 0]
+    assert {(each.status, each.rows) for each in run(store, store.counts())} == {(Status.PENDING, 4)}
+    taken = run(store, store.claim(WORK, expired=False, owner="a", now=wall_now(), lease_ms=60_000, limit=3))
+    for each in taken:
+        run(store, store.complete(each.id, HANDLER, each.fence, Status.COMPLETED, wall_now()))
+    assert run(store, store.prune(before=Instant(50), source=None, limit=9)) == 3
+    assert [each.message.event_id for each in run(store, store.rows(Search()))] == ["e3"]
+    (last,) = run(store, store.claim(WORK, expired=False, owner="a", now=wall_now(), lease_ms=60_000, limit=3))
+    run(store, store.complete(last.id, HANDLER, last.fence, Status.COMPLETED, wall_now()))
+    run(store, store.prune(before=Instant(50), source=None, limit=9))
+    assert (client.xlen("hl:{0}:rows"), client.exists("hl:{0}:left", "hl:{0}:count")) == (0, 0)
+
+
 def test_payloads_can_be_dropped_as_soon_as_they_are_handled(redis_url: str) -> None:
     world = RedisWorld(f"{redis_url}?payload=drop")
     inbox = world.inbox("inline")

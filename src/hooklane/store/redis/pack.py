@@ -15,6 +15,7 @@ from hooklane.store.leased.buffer import TrackState, Waiting
 from hooklane.store.leased.names import text_of, track_name
 
 PLACE_DIGITS = 16
+NAME_CHARS = 22
 LATEST = "~"
 """Sorts after every name: `<place>-~` is the last row that may have that place."""
 

@@ -43,6 +43,8 @@ LAYOUT = 1
 WAIT_MS = 5_000
 LOCK_MS = 60_000
 PAGE = 500
+ENTRIES = 20
+"""So many entries of the stream are looked at in one script; an entry has up to a hundred rows or so."""
 SLACK_US = 86_400_000_000
 """A row's place follows its time of arrival, and clocks of hosts differ: pruning looks a day further."""
 
@@ -370,7 +372,7 @@ class RedisInbox(TrackVerbs):
         for prefix in self._prefixes:
             last, done = "0-0", False
             while not done and gone < limit:
-                args = (before, source or "", limit - gone, last, PAGE, stop)
+                args = (before, source or "", limit - gone, last, ENTRIES, stop)
                 removed, last_seen, is_done = yield Call(verb, prefix, pack.pack(args))
                 gone, last, done = gone + int(removed), last_seen.decode(), bool(is_done)
         return gone
@@ -412,17 +414,23 @@ class RedisInbox(TrackVerbs):
         """Rows in the order of their arrival."""
         rows: list[Row] = []
         for prefix in self._prefixes:
-            begin = "0-0" if search.after is None else f"{int(str(search.after)[: pack.PLACE_DIGITS])}-0"
-            found = 0
+            key, begin, found = f"{prefix}:rows", "-", 0
+            if search.after is not None:
+                # The entry that holds the row to begin after may hold later ones too.
+                place = str(search.after)[: pack.PLACE_DIGITS]
+                entries = yield Command(("XREVRANGE", key, place, "-", "COUNT", 1))
+                begin = entries[0][0].decode() if entries else "-"
             while found < search.limit:
-                entries = yield Command(("XRANGE", f"{prefix}:rows", f"({begin}", "+", "COUNT", PAGE))
-                members = [_member(entry, fields) for entry, fields in entries]
-                page = [row for row in (yield from self._load(members)) if matches(row, search)]
-                rows += page
-                found += len(page)
-                if len(entries) < PAGE:
+                entries = yield Command(("XRANGE", key, begin, "+", "COUNT", ENTRIES))
+                members = [member for entry, fields in entries for member in _members(entry, fields)]
+                for start in range(0, len(members), PAGE):
+                    page = yield from self._load(members[start : start + PAGE])
+                    chosen = [row for row in page if matches(row, search)]
+                    rows += chosen
+                    found += len(chosen)
+                if len(entries) < ENTRIES:
                     break
-                begin = entries[-1][0].decode()
+                begin = f"({entries[-1][0].decode()}"
         return rows
 
     def _load(self, members: Sequence[str]) -> Flow[list[Row]]:
@@ -486,10 +494,13 @@ def _buffer(wait_ms: int | None) -> Buffer:
     return Buffer(secrets.token_hex(8), WAIT_MS if wait_ms is None else wait_ms)
 
 
-def _member(entry: bytes, fields: Any) -> str:
+def _members(entry: bytes, fields: Any) -> Iterator[str]:
+    """The rows of an entry of the stream."""
     flat = fields if isinstance(fields, (list, tuple)) else [part for pair in fields.items() for part in pair]
-    place = int(entry.partition(b"-")[0])
-    return f"{place:0{pack.PLACE_DIGITS}d}-{flat[1].decode()}"
+    first, names = int(entry.partition(b"-")[0]), flat[1].decode()
+    for at in range(0, len(names), pack.NAME_CHARS):
+        place = first + at // pack.NAME_CHARS
+        yield f"{place:0{pack.PLACE_DIGITS}d}-{names[at : at + pack.NAME_CHARS]}"
 
 
 def _bytes(text: str) -> Any:

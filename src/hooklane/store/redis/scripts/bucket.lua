@@ -6,7 +6,9 @@
 --     s  status of the row itself, unless pending          c  copies, unless 1
 --     k  1: a copy was answered, so the row is relied on   h<handler>  a handling, MessagePack, in the order below
 --   p:msg:<name>            string  the message: length of its head (4 bytes), head, payload; without payload once purged
---   p:rows                  stream  every row in order of arrival: <place>-0 -> n <name>, g source and handlers
+--   p:rows                  stream  every row in order of arrival. Rows of one kind that came together are one entry:
+--                                     <place of the first>-0 -> n their names, 22 letters each, g source and handlers
+--   p:left                  hash    <place of the first> -> its names, those that are gone as dots
 --   p:due|lease|held|dead:<source>\31<handler>   zset  handlings in that state; member <place>-<name>, score due_at
 --                                     (dead rows that have no handling: under no handler)
 --   p:count                 hash    <source>\31<status>\31<handler> -> how many
@@ -164,6 +166,24 @@ local function take(row, handler, h, owner, lease_until)
     h[STATUS], h[DUE], h[OWNER] = 'in_progress', lease_until, owner
     h[FENCE], h[ATTEMPTS] = h[FENCE] + 1, h[ATTEMPTS] + 1
     put(row, handler, h, from)
+end
+
+-- The names in an entry of p:rows, those that are gone as dots, and the place of the first.
+local GONE = string.rep('.', 22)
+local function listed(entry)
+    local first = string.match(entry[1], '^%d+')
+    return call('HGET', p .. ':left', first) or entry[2][2], tonumber(first)
+end
+
+-- Note that some rows of an entry are gone; the entry goes with the last of them.
+local function relist(entry, names)
+    local first = string.match(entry[1], '^%d+')
+    if string.find(names, '[^.]') then
+        call('HSET', p .. ':left', first, names)
+    else
+        call('XDEL', p .. ':rows', entry[1])
+        call('HDEL', p .. ':left', first)
+    end
 end
 
 local function is_held(h, fence)

@@ -1,4 +1,4 @@
--- erase: a row, its message, its handlings and its counts are gone.
+-- erase: a row, its message, its handlings and its counts are gone; whoever calls it relists the entry of p:rows.
 function erase(row)
     local own = call('HGET', row.key, 's')
     for handler, h in pairs(handlings(row.key)) do
@@ -12,5 +12,4 @@ function erase(row)
     if own then count(row.S, '', own, -1, row.t) end
     if own == 'dead' then leave(p .. ':dead:' .. row.S .. '\31', row.member) end
     call('DEL', row.key, p .. ':msg:' .. row.name)
-    call('XDEL', p .. ':rows', string.sub(row.member, 1, 16) .. '-0')
 end

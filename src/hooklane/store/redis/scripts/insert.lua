@@ -38,6 +38,11 @@ end
 
 local answers, n, last = {}, 0, tonumber(call('GET', p .. ':clock') or '0')
 local rows, messages, stream = p .. ':row:', p .. ':msg:', p .. ':rows'
+local names, first, listing = {}, nil, nil
+local function list()
+    if #names > 0 then call('XADD', stream, first, 'n', table.concat(names), 'g', listing.group) end
+    names = {}
+end
 while at <= #ARGV do
     local name, kind, message = ARGV[at], kinds[tonumber(ARGV[at + 1])], ARGV[at + 2]
     at, n = at + 3, n + 1
@@ -50,7 +55,12 @@ while at <= #ARGV do
         local place = string.format('%016.0f', last)
         answers[n] = place
         call('HSET', rows .. name, 'i', place .. kind.tail, unpack(kind.fields))
-        call('XADD', stream, place, 'n', name, 'g', kind.group)
+        -- One entry for all that stand next to each other: it is the dearest write otherwise.
+        if kind ~= listing then
+            list()
+            first, listing = place, kind
+        end
+        names[#names + 1] = name
         kind.n = kind.n + 1
         if kind.is_open then
             local member = place .. '-' .. name
@@ -66,6 +76,7 @@ while at <= #ARGV do
         end
     end
 end
+list()
 for _, kind in ipairs(kinds) do
     if kind.n > 0 then
         for _, of in ipairs(kind.counts) do count(of[1], of[2], of[3], kind.n, kind.t) end

@@ -12,6 +12,15 @@ verbs.retract = {
         end
         if not is_used then
             erase(row)
+            local place = string.sub(row.member, 1, 16)
+            local entry = call('XREVRANGE', p .. ':rows', place, '-', 'COUNT', 1)[1]
+            if entry then
+                local names, first = listed(entry)
+                local at = (tonumber(place) - first) * 22
+                if string.sub(names, at + 1, at + 22) == row.name then
+                    relist(entry, string.sub(names, 1, at) .. GONE .. string.sub(names, at + 23))
+                end
+            end
             return
         end
         for handler, h in pairs(all) do
