@@ -17,7 +17,7 @@ One table with keys `pk`, `sk`, one sparse index `due` on `ipk`, `isk`, and the 
     pk meta       sk beat|counter|pairs    heartbeat; counter of thin events; which sources and handlers there are
 
     ipk  due|lease|held|dead#<source>\\x1f<handler>   isk  due_at in 19 digits, then the row id; not when it is settled
-    ipk  gap                                          isk  since when a track waits
+    ipk  gap                                          isk  name of a track that has held messages
 """
 
 from __future__ import annotations

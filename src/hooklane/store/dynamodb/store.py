@@ -243,8 +243,7 @@ class DynamoInbox(Keeping, TrackVerbs):
         track = Track(item["ipk"].partition("#")[2].partition("\x1f")[0], tenant, item["hh"], item["hk"])
         change.set_if_absent["n"] = shapes.track_names(track)
         if item["hs"] == Status.HELD:
-            change.assign["ipk"] = "gap"
-            change.set_if_absent["isk"] = f"{max(0, item['hd']):019d}#{item['pn']}"
+            change.assign |= {"ipk": "gap", "isk": item["pn"]}
 
     def _places(self, row: NewRow) -> Flow[dict[str, int]]:
         """Numbers for thin events, counted before they are stored: a fetch that begins later covers them."""
@@ -517,16 +516,13 @@ class DynamoInbox(Keeping, TrackVerbs):
 
     def _write_track(self, state: TrackState, changes: Changes, after: After, token: str) -> None:
         key = _track_key(track_name(state.track))
-        waits = [change for change in changes if change.key == key]
-        if not state.is_changed and not waits:
+        if not state.is_changed and all(change.key != key for change in changes):
             after.append(self._unlock(state.track, token))
             return
         change = changes.of(key, "track")
         change.remove |= {"lk", "lu"}
-        change.set_if_absent.pop("isk", None)
-        since = _held_since(state, change)
-        change.assign["ipk"] = "gap" if since is not None else None
-        change.assign["isk"] = None if since is None else f"{max(0, since):019d}#{key['pk'][2:]}"
+        waits = "gap" if _has_held(state, change) else None
+        change.assign |= {"ipk": waits, "isk": waits and key["pk"][2:]}
         if state.version:
             change.when("{v} = :version", version=state.version)
         else:
@@ -593,9 +589,8 @@ class DynamoInbox(Keeping, TrackVerbs):
 
     def gaps(self, before: Instant, limit: int) -> Flow[list[Gap]]:
         found: list[Gap] = []
-        values = {":gap": typed("gap"), ":until": typed(f"{max(0, before) + 1:019d}")}
-        expression = "ipk = :gap AND isk < :until"
-        for item in (yield from self._index(expression, values)):
+        # Every track with held messages stands in the index; since when is in the track itself.
+        for item in (yield from self._index("ipk = :gap", {":gap": typed("gap")})):
             whole = yield from self._get({"pk": item["pk"], "sk": item["sk"]})
             gap = None if whole is None else gap_of(shapes.track_of(whole), before)
             if gap is not None:
@@ -688,18 +683,15 @@ def _track_key(name: str) -> Item:
     return {"pk": f"t#{name}", "sk": "track"}
 
 
-def _held_since(state: TrackState, change: Change) -> int | None:
-    """Since when the track has held messages, once *change* is written."""
-    held: dict[str, int] = {str(each.id): each.due_at for each in state.waiting.values() if each.status is Status.HELD}
+def _has_held(state: TrackState, change: Change) -> bool:
+    """Whether the track has held messages once *change* is written."""
+    held = {str(each.id) for each in state.waiting.values() if each.status is Status.HELD}
     for name, line in change.assign.items():
         if name.startswith("w#"):
-            held.pop(name[2:], None)
+            held.discard(name[2:])
             if line.startswith("held|"):
-                held[name[2:]] = int(line.split("|")[1])
-    for name in change.remove:
-        if name.startswith("w#"):
-            held.pop(name[2:], None)
-    return min(held.values(), default=None)
+                held.add(name[2:])
+    return bool(held - {name[2:] for name in change.remove if name.startswith("w#")})
 
 
 def _known(parts: list[Item]) -> Known | None:
