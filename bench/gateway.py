@@ -42,14 +42,18 @@ class Gateway:
         found: dict[str, int] = self.call("GET", "/api/v1/overview")["ledger"]
         return found
 
-    def drain(self, owed_max: int = 0, within_s: float = 120.0) -> dict[str, int]:
+    def drain(self, owed_max: int = 0) -> dict[str, int]:
         """The ledger, once no more than *owed_max* deliveries are owed."""
-        deadline = time.monotonic() + within_s
+        return self.drain_counted(owed_max)[0]
+
+    def drain_counted(self, owed_max: int = 0, within_s: float = 120.0) -> tuple[dict[str, int], int]:
+        """The same, and how often the ledger was asked for until then."""
+        deadline, asked = time.monotonic() + within_s, 0
         while True:
-            ledger = self.ledger()
+            ledger, asked = self.ledger(), asked + 1
             owed = sum(ledger[state] for state in _OWED)
             if owed <= owed_max:
-                return ledger
+                return ledger, asked
             if time.monotonic() > deadline:
                 raise SystemExit(f"{owed} deliveries are still owed after {within_s:g} s")
             time.sleep(min(1.0, 0.02 + owed / 100_000))

@@ -155,7 +155,7 @@ def test_a_limit_is_spaced_evenly_and_never_exceeded_by_more_than_a_tenth(
     for _ in range(20):
         for wait in waits:
             now = Instant(now + wait)
-            while desk.has_room(now, 10_000) and len(times) < 3_000:
+            while desk.has_room(now, 10_000, 10_000) and len(times) < 3_000:
                 desk.take_off(now)
                 desk.in_flight -= 1
                 times.append(float(now))
@@ -193,6 +193,23 @@ def test_endpoints_that_never_answer_leave_room_for_the_others() -> None:
 
     assert held > 1_000  # each of them gets its chance
     assert held < 2_048
+
+
+def test_more_silent_endpoints_than_places_do_not_starve_one_that_answers() -> None:
+    engine = engine_with(endpoint("fast"), *(endpoint(f"silent-{n}") for n in range(300)), in_flight_max=128)
+    (first,) = engine.step(NOW, grown("fast", 1)).sends
+    engine.step(NOW, [Settled(first, OK, 0.0)])
+    stuck = engine.step(NOW, [one for n in range(300) for one in grown(f"silent-{n}", 3)]).sends
+    held = engine.in_flight
+
+    (send,) = engine.step(NOW, grown("fast", 1)).sends
+    engine.step(NOW, [Settled(send, OK, 0.0)])
+    then = engine.step(NOW, [Settled(one, DOWN, 0.0) for one in stuck]).sends
+
+    assert held == 124
+    assert len(then) == 124
+    had_a_turn = {one.endpoint.id for one in stuck}
+    assert len([one for one in then if one.endpoint.id not in had_a_turn]) >= 62  # half of the places go to who waited
 
 
 def test_one_endpoint_cannot_occupy_the_process() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from hooklane.store.outbox import PublishReport, StoreOptions
 from hooklane.telemetry.deliveries import Happening
 
 DRAIN_MS = 10_000
+OPEN_FILES = 16_384
 SWEEP_S = 1.0
 
 
@@ -68,6 +70,14 @@ class Running:
     async def ended(self) -> None:
         assert self._serving is not None
         await asyncio.shield(self._serving)
+
+
+def allow_open_files() -> None:
+    """As many as the system lets us have: the usual 1,024 are fewer connections than a busy sender holds."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -137,6 +147,7 @@ async def running(
     listener: Callable[[Happening], None] | None = None,
 ) -> AsyncIterator[Running]:
     """A server that answers and delivers; leaving the block stops it and waits until nothing is under way."""
+    allow_open_files()
     sock = sock or listen(settings)
     store = open_store(settings)
     await store.open()

@@ -70,6 +70,7 @@ class Endpoint:
     rate_limit: float | None = None
     """Deliveries a second, over all workers together."""
     in_flight_max: int = 64
+    """At once, over all workers together; each has at least one."""
     timeout_ms: int = 20_000
     attempts_max: int = 35
     backoff_ms: int = 1_000

@@ -12,6 +12,8 @@ from hooklane.model.endpoint import Endpoint, EndpointState, OnDead, Order
 
 FREE_PART = 0.25
 """How much of the free places of the process a desk may hold: many that never answer still leave some for others."""
+RESERVED_PART = 1 / 32
+"""How many of all places are kept for endpoints that answer: those that do not may be more than there are places."""
 LATE_MS = 20.0
 """How far a busy desk that comes late to its turn may catch up: a fiftieth of a second is within the limit's bounds.
 
@@ -30,6 +32,7 @@ class Desk:
         "_share",
         "_spaced_at",
         "alarm_at",
+        "answers",
         "breaker",
         "cap",
         "endpoint",
@@ -39,6 +42,7 @@ class Desk:
         "queued",
         "ready",
         "starting",
+        "waits_for_place",
     )
 
     def __init__(self, endpoint: Endpoint, share: float = 1.0, rules: BreakerRules | None = None) -> None:
@@ -47,6 +51,9 @@ class Desk:
         self.fetching = 0
         self.starting = 0
         """Attempts that are being announced: they will fly next."""
+        self.answers = False
+        """Whether the last attempt got an answer, of whatever kind."""
+        self.waits_for_place = False
         self.queued = False
         """Whether the desk stands in line for its turn."""
         self.breaker = Breaker(endpoint.id, rules or BreakerRules())
@@ -83,13 +90,14 @@ class Desk:
     def skips_dead(self) -> bool:
         return self.endpoint.on_dead is OnDead.SKIP
 
-    def has_room(self, now: Instant, free: int) -> bool:
-        """Whether one more delivery may start at *now*, when the process has *free* places."""
+    def has_room(self, now: Instant, free: int, places: int) -> bool:
+        """Whether one more delivery may start at *now*, when *free* of the process's *places* are."""
         busy = self.in_flight + self.starting
+        left = free if self.answers else free - int(places * RESERVED_PART)
         return (
             self.is_open
             and busy < self.breaker.room(now, self.cap)
-            and (busy == 0 or busy < free * FREE_PART)
+            and (left > 0 if busy == 0 else busy < left * FREE_PART)
             and (self._gap_ms is None or self._spaced_at < now + 1)
         )
 
@@ -106,6 +114,15 @@ class Desk:
         if self._gap_ms is not None and self._spaced_at >= now + 1:
             return Instant(int(self._spaced_at))
         return FOREVER
+
+    def lacks_place(self, now: Instant) -> bool:
+        """Whether nothing but the process's places keeps it from sending, and nothing of its own will end and tell."""
+        return (
+            self.is_open
+            and self.in_flight + self.starting == 0
+            and self.breaker.room(now, self.cap) > 0
+            and (self._gap_ms is None or self._spaced_at < now + 1)
+        )
 
     def take_off(self, now: Instant) -> None:
         """One delivery starts: it takes a place, and its share of the rate limit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 
 from hooklane.core.breaker import is_evidence, is_fault
@@ -17,6 +18,7 @@ from hooklane.model.attempt import Cancel, Dead, Delivered, Gone, Retry, Send, S
 from hooklane.model.clock import FOREVER, START, Instant
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.event import Event
+from hooklane.model.exchange import Answer
 from hooklane.model.lane import LaneId, LaneState
 from hooklane.model.redelivery import is_redelivery
 
@@ -40,6 +42,7 @@ class Heads:
         self._idle: dict[LaneId, Instant] = {}  # since when, in that order
         self._desks: dict[str, Desk] = {}
         self._turns = Turns()
+        self._placeless: deque[Desk] = deque()
         self._alarms = Alarms()
         self._window = Window(window_bytes_max)
         self._lease_until: Instant = START
@@ -123,11 +126,14 @@ class Heads:
         if self._draining or now >= self._lease_until:
             return
         turns, leaving = self._turns, self._leaving
-        while turns and self.in_flight < self._in_flight_max and self._flying_bytes < FLYING_BYTES_MAX:
+        places = self._in_flight_max
+        while turns and self.in_flight < places and self._flying_bytes < FLYING_BYTES_MAX:
             desk = turns.pop()
-            if not desk.has_room(now, self._in_flight_max - self.in_flight):
+            if not desk.has_room(now, places - self.in_flight, places):
                 if desk.wants_probe(now):
                     self._effects.health.append(desk.breaker.claim(now, desk.endpoint.timeout_ms))
+                elif desk.lacks_place(now):
+                    self._wait_for_place(desk)
                 else:
                     self._set_alarm(now, desk)
                 continue
@@ -139,6 +145,19 @@ class Heads:
                     desk.ready.appendleft(slot)
                     continue
             turns.push(desk)
+
+    def _wait_for_place(self, desk: Desk) -> None:
+        if not desk.waits_for_place:
+            desk.waits_for_place = True
+            self._placeless.append(desk)
+
+    def _free_place(self) -> None:
+        """One delivery is over: who has waited longest without any has its turn before whoever held the place."""
+        self.in_flight -= 1
+        if self._placeless:
+            desk = self._placeless.popleft()
+            desk.waits_for_place = False
+            self._turns.push(desk)
 
     def _set_alarm(self, now: Instant, desk: Desk) -> None:
         at = desk.opens_at(now)
@@ -237,11 +256,12 @@ class Heads:
 
     def _settled(self, now: Instant, settled: Settled) -> None:
         send, result = settled.send, settled.result
-        self.in_flight -= 1
+        self._free_place()
         self._flying_bytes -= len(send.event.data)
         desk = self._desks[send.endpoint.id]
         desk.in_flight -= 1
         if is_evidence(result):
+            desk.answers = isinstance(result, Answer)
             turned = desk.breaker.record(is_fault(result), now, settled.roll, desk.cap, send.at)
             if turned is not None:
                 self._effects.health.append(turned)
