@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
-
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Count, Heartbeat, NewHandling, Row, RowId, Search, Track
 from hooklane.model.message import Status
 from hooklane.store.dynamodb import items as shapes
+from hooklane.store.dynamodb.base import After, Base, is_settled
 from hooklane.store.dynamodb.changes import Change, Changes
-from hooklane.store.dynamodb.items import CLASSES, Item, plain, typed
-from hooklane.store.dynamodb.session import Api, Many
-from hooklane.store.dynamodb.table import INDEX, Table
+from hooklane.store.dynamodb.items import CLASSES, Item, typed
+from hooklane.store.dynamodb.session import Many
 from hooklane.store.inbox import Flow
 from hooklane.store.leased.buffer import Buffer, State
 from hooklane.store.leased.names import text_of, track_name
@@ -22,18 +19,8 @@ TOGETHER = 25
 _BEAT = {"pk": "meta", "sk": "beat"}
 
 
-class Keeping:
-    """The verbs of `DynamoInbox` that are not on the path of an event."""
-
-    table: str
-    _table: Table
-    _find: Callable[[RowId, str], Flow[Item | None]]
-    _get: Callable[[Item], Flow[Item | None]]
-    _parts: Any
-    _moved: Any
-    _settled: Any
-    _await: Any
-    _alone: Callable[[Change], Api]
+class Keeping(Base):
+    """The verbs that are not on the path of an event."""
 
     def reopen(self, id: RowId, handler: str, *, now: Instant) -> Flow[bool]:
         buffer: Buffer = yield State()
@@ -41,7 +28,7 @@ class Keeping:
         if item is None or (item["hs"] == Status.IN_PROGRESS and item["hd"] > now):
             return False
 
-        def later(changes: Changes, after: Any) -> None:
+        def later(changes: Changes, after: After) -> None:
             change = self._moved(item, Status.PENDING, now, changes.of(item, "reopen"), changes)
             change.assign |= {"ha": 0, "hf": item["hf"] + 1}
             change.remove |= {"ht", "ho", "ttl"}
@@ -64,7 +51,7 @@ class Keeping:
         item = {"pk": row["pk"], "sk": f"h#{handling.handler}", "id": row["id"]}
         item |= shapes.new_handling(row["src"], row["id"], handling, track, None)
 
-        def later(changes: Changes, after: Any) -> None:
+        def later(changes: Changes, after: After) -> None:
             new = changes.of(item, "attach").when("attribute_not_exists({pk})")
             new.put = item
             whole = changes.of(row, "attach").when("{id} = :id", id=row["id"])
@@ -82,7 +69,7 @@ class Keeping:
         if item is None or item["hs"] not in ("dead", "held", "failed", "pending"):
             return False
 
-        def later(changes: Changes, after: Any) -> None:
+        def later(changes: Changes, after: After) -> None:
             change = self._settled(changes, after, item, "settle", status, now)
             change.assign |= {"he": text_of(note), "hf": item["hf"] + 1}
             change.when("{hf} = :fence AND {hs} = :status", fence=item["hf"], status=item["hs"])
@@ -100,43 +87,12 @@ class Keeping:
         values = {"seen": heartbeat.seen_at, "down": heartbeat.down_ms, "upto": heartbeat.down_until}
         yield self._alone(Change(_BEAT, put=_BEAT | values))
 
-    # Expiry
-
-    def _tidy(self, name: str, ttl: int) -> Flow[None]:
-        """A row of several items may expire when the last of its handlings is settled."""
-        (parts,) = yield from self._parts([name], payload=True)
-        if not parts or not _is_settled(parts):
-            return
-        changes = []
-        for part in parts:
-            change = Change({"pk": part["pk"], "sk": part["sk"]}, assign={"ttl": ttl})
-            if self._table.drops_payload and part["sk"].startswith("b#"):
-                change = Change(change.key, delete=True)
-            elif self._table.drops_payload and part["sk"] == "row":
-                change.remove |= {"b", "n", "pb"}
-            changes.append(self._alone(change.when("{id} = :id", id=part["id"])))
-        yield Many(changes)
-
-    def _keep(self, name: str) -> Flow[None]:
-        """A row that is owed again does not expire, nor does any part of it."""
-        (found,) = yield from self._parts([name], payload=True)
-        parts = [part for part in found if "ttl" in part]
-        if parts:
-            yield Many(
-                [
-                    self._alone(
-                        Change({"pk": part["pk"], "sk": part["sk"]}, remove={"ttl"}).when("attribute_exists({pk})")
-                    )
-                    for part in parts
-                ]
-            )
-
     def prune(self, *, before: Instant, source: str | None, limit: int) -> Flow[int]:
         gone = 0
         for parts in (yield from self._rows_before(before, source)):
             if gone >= limit:
                 break
-            if not _is_settled(parts):
+            if not is_settled(parts):
                 continue
             row = next(part for part in parts if part["sk"] == "row")
             removed = Change({"pk": row["pk"], "sk": "row"}, delete=True).when("{id} = :id", id=row["id"])
@@ -159,7 +115,7 @@ class Keeping:
             if purged >= limit:
                 break
             row = next(part for part in parts if part["sk"] == "row")
-            if not _is_settled(parts) or "pb" not in row:
+            if not is_settled(parts) or "pb" not in row:
                 continue
             change = Change({"pk": row["pk"], "sk": "row"}, remove={"b", "n", "pb"}).when("{id} = :id", id=row["id"])
             if isinstance((yield self._alone(change)), dict):
@@ -210,39 +166,6 @@ class Keeping:
                 whole.append(sorted(mine, key=lambda part: part["sk"] != "row"))
         return whole
 
-    def _scan(self, condition: str, values: dict[str, Any], fields: str) -> Flow[list[Item]]:
-        found: list[Item] = []
-        params: dict[str, Any] = {
-            "TableName": self.table,
-            "FilterExpression": condition,
-            "ExpressionAttributeValues": values,
-            "ProjectionExpression": fields,
-            "ConsistentRead": True,
-        }
-        while True:
-            answer = yield Api("scan", params)
-            found += [plain(item) for item in answer["Items"]]
-            if "LastEvaluatedKey" not in answer:
-                return found
-            params = params | {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
-
-    def _index(self, condition: str, values: dict[str, Any]) -> Flow[list[Item]]:
-        found: list[Item] = []
-        params: dict[str, Any] = {
-            "TableName": self.table,
-            "IndexName": INDEX,
-            "KeyConditionExpression": condition,
-            "ExpressionAttributeValues": values,
-        }
-        while True:
-            answer = yield Api("query", params)
-            found += [plain(item) for item in answer["Items"]]
-            if "LastEvaluatedKey" not in answer:
-                return found
-            params = params | {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
-
-    # Reading
-
     def rows(self, search: Search) -> Flow[list[Row]]:
         if search.ids is not None:
             names = [shapes.row_name(id) for id in search.ids]
@@ -289,10 +212,3 @@ class Keeping:
                 rows, oldest = groups.get((row["src"], handler, status), (0, row["t"]))
                 groups[row["src"], handler, status] = (rows + 1, min(oldest, row["t"]))
         return [Count(*name, rows, Instant(oldest)) for name, (rows, oldest) in sorted(groups.items(), key=str)]
-
-
-def _is_settled(parts: Iterable[Item]) -> bool:
-    parts = list(parts)
-    if any(part.get("st") == Status.DEAD for part in parts):
-        return False
-    return all(Status(part["hs"]) not in CLASSES for part in parts if "hs" in part)

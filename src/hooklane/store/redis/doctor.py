@@ -11,7 +11,7 @@ from hooklane.store.redis.session import Command
 VERSION_MIN = (6, 2)
 
 
-def examine(name: str = "Redis") -> Flow[list[str]]:
+def examine() -> Flow[list[str]]:
     """Warnings about the server that answers; none when all is well."""
     server = _info((yield Command(("INFO", "server"))))
     memory = _info((yield Command(("INFO", "memory"))))
@@ -20,7 +20,7 @@ def examine(name: str = "Redis") -> Flow[list[str]]:
     warnings: list[str] = []
     version = server.get("redis_version", "0")
     if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < VERSION_MIN:
-        warnings.append(f"it is {name} {version}: 6.2 or later is needed")
+        warnings.append(f"it is version {version}: 6.2 or later is needed")
     policy = memory.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         warnings.append(

@@ -1,0 +1,66 @@
+"""Order on Redis: a track is held by a key that expires, and written under its version by the commit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hooklane.model.clock import Instant
+from hooklane.model.inbox import Count, Gap, RowId, Track
+from hooklane.model.message import Status
+from hooklane.store.inbox import Flow
+from hooklane.store.leased.buffer import TrackState, Waiting
+from hooklane.store.leased.names import track_name
+from hooklane.store.leased.tracks import TrackVerbs, gap_of
+from hooklane.store.redis import pack
+from hooklane.store.redis.base import Base
+from hooklane.store.redis.session import Call, Command
+
+LOCK_MS = 60_000
+HELD_MAX = 500
+
+
+class Ordering(Base, TrackVerbs):
+    """How a track is held and read; the commit writes it."""
+
+    def counts(self) -> Flow[list[Count]]:
+        raise NotImplementedError
+
+    def _take_track(self, track: Track, token: str) -> Flow[TrackState | None]:
+        name = track_name(track)
+        answer = yield Call("hold", self._prefix(name), pack.pack((name, token, LOCK_MS)))
+        return None if answer is None else pack.track_of(track, answer)
+
+    def _read_track(self, track: Track) -> Flow[TrackState | None]:
+        return (yield from self._take_track(track, ""))
+
+    def _free(self, track: Track, waiting: Waiting, now: Instant) -> Any:
+        return (pack.member_name(waiting.id), "free", waiting.id, track.handler, now)
+
+    def _cover(self, track: Track, waiting: Waiting, now: Instant) -> Any:
+        return (pack.member_name(waiting.id), "cover", waiting.id, track.handler, now)
+
+    def _place(self, until: RowId, waiting: Waiting) -> bool:
+        return str(waiting.id) <= str(until)
+
+    def latest_row(self) -> Flow[RowId]:
+        last = 0
+        for prefix in self._prefixes:
+            last = max(last, int((yield Command(("GET", f"{prefix}:clock"))) or 0))
+        return f"{last:0{pack.PLACE_DIGITS}d}-{pack.LATEST}"
+
+    def gaps(self, before: Instant, limit: int) -> Flow[list[Gap]]:
+        found: dict[Track, Gap] = {}
+        counts = yield from self.counts()
+        for pair in {(each.source, each.handler) for each in counts if each.status is Status.HELD and each.handler}:
+            for prefix in self._prefixes:
+                key = f"{prefix}:held:{pair[0]}\x1f{pair[1]}"
+                members = yield Command(("ZRANGEBYSCORE", key, "-inf", before, "LIMIT", 0, HELD_MAX))
+                for row in (yield from self._load([member.decode() for member in members])):
+                    handling = next((each for each in row.handlings if each.handler == pair[1]), None)
+                    if handling is None or handling.key is None:
+                        continue
+                    track = Track(row.message.source, row.message.tenant, handling.handler, handling.key)
+                    gap = None if track in found else gap_of((yield from self._read_track(track)), before)
+                    if gap is not None:
+                        found[track] = gap
+        return sorted(found.values(), key=lambda gap: gap.since)[:limit]
