@@ -101,6 +101,21 @@ def test_what_fails_in_a_shared_transaction_undoes_only_its_own_part(
     assert not file.is_busy
 
 
+def test_nobody_waits_behind_one_failure_after_the_other(
+    path: str, file: Transactions, threads: ThreadPoolExecutor
+) -> None:
+    waits, second = two(file, threads)
+    third = threads.submit(file.begin, WAIT_MS)
+    until(lambda: file.is_wanted, what="the third to wait")
+    second.rollback()
+    second.close()
+    waits.result(timeout=10)
+    seen = ids(path)
+    third.result(timeout=10).close()
+
+    assert seen == ["first"]
+
+
 def test_when_one_brings_the_whole_transaction_down_the_others_are_told_to_try_again(
     path: str, file: Transactions, threads: ThreadPoolExecutor
 ) -> None:
@@ -155,6 +170,22 @@ def test_who_gives_up_waiting_is_not_waited_for(path: str, file: Transactions, t
     first.close()
 
     assert ids(path) == ["first"]
+    assert not file.is_busy
+
+
+def test_a_fork_waits_until_no_transaction_is_open(path: str, file: Transactions, threads: ThreadPoolExecutor) -> None:
+    open_one = file.begin(WAIT_MS)
+    write(open_one, "first")
+    stills = threads.submit(file.hold_still)
+    until(lambda: file.is_wanted, what="the fork to wait")
+    waited = not stills.done()
+    open_one.commit()
+    open_one.close()
+    stills.result(timeout=10)
+    seen, held = ids(path), file.is_busy
+    file.go_on()
+
+    assert (waited, seen, held) == (True, ["first"], True)
     assert not file.is_busy
 
 

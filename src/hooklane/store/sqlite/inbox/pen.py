@@ -64,11 +64,17 @@ class Pen:
         self._abandon = abandon
         self._lock = threading.Lock()
         self._taken = False
+        self._holder = 0
         self._waiters: deque[_Waiter] = deque()
 
     @property
     def is_taken(self) -> bool:
         return self._taken
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this thread took it."""
+        return self._taken and self._holder == threading.get_ident()
 
     @property
     def is_wanted(self) -> bool:
@@ -79,6 +85,7 @@ class Pen:
         with self._lock:
             if not self._taken:
                 self._taken = True
+                self._holder = threading.get_ident()
                 return None
             waiter = _Waiter()
             self._waiters.append(waiter)
@@ -91,6 +98,7 @@ class Pen:
             if not self._withdraw(waiter):
                 self._abandon(waiter.batch)
             raise
+        self._holder = threading.get_ident()
         return waiter.batch
 
     def _withdraw(self, waiter: _Waiter) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakSet
 
 from hooklane.errors import StoreBusy, StoreError, TransactionMisused
 from hooklane.store.sql.queries import Many, Sql, Step, queries_of
@@ -17,7 +19,9 @@ from hooklane.store.sqlite.inbox.pen import Batch, Pen
 SHARED_MAX = 16
 SLOW_S = 0.05
 ALONE_S = 1.0
+FORK_WAIT_S = 2.0
 
+_LIVE: WeakSet[Transactions] = WeakSet()
 _QUERIES = queries_of("hooklane.store.sqlite.inbox")
 
 
@@ -30,6 +34,8 @@ class Transactions:
         # SQLite's own waiting is a poll with naps; threads of one process queue up here instead.
         self._pen = Pen(path, self.settle)
         self._alone_until = 0.0
+        self._still = False
+        _LIVE.add(self)
 
     @property
     def is_busy(self) -> bool:
@@ -102,7 +108,7 @@ class Transactions:
 
     def share(self, batch: Batch) -> bool:
         """Leave the commit of *batch* to who waits for the pen; False: nobody does, or it may take too long."""
-        if batch.waiting >= SHARED_MAX or not self._pen.is_wanted or time.monotonic() < self._alone_until:
+        if batch.waiting + 1 >= SHARED_MAX or not self._pen.is_wanted or time.monotonic() < self._alone_until:
             return False
         batch.expect(1)
         if self._pen.hand_on(batch):
@@ -132,8 +138,7 @@ class Transactions:
             return
         conn = batch.guarded.conn
         if batch.waiting and conn.in_transaction and not spoilt:
-            if self._pen.hand_on(batch):
-                return
+            # At once: handlers that fail one after the other must not keep them waiting.
             with contextlib.suppress(StoreError):  # they are told
                 self.commit(batch)
         batch.end(StoreBusy(f"{self.path}: another transaction that shared the commit undid both"))
@@ -144,6 +149,22 @@ class Transactions:
         except sqlite3.Error:
             conn.close()
         finally:
+            self._pen.put_down()
+
+    def hold_still(self) -> None:
+        """Begin nothing until `go_on`: in a child of fork, SQLite would wait for ever for one that was open."""
+        with contextlib.suppress(StoreBusy):  # a handler takes that long: the child may have to be started again
+            while not self._still and not self._pen.is_mine:
+                batch = self._pen.take(FORK_WAIT_S)
+                if batch is None:
+                    self._still = True
+                else:
+                    self.settle(batch)
+
+    def go_on(self) -> None:
+        """The fork is over."""
+        if self._still:
+            self._still = False
             self._pen.put_down()
 
     def close(self) -> None:
@@ -239,3 +260,16 @@ def perform(conn: sqlite3.Connection, step: Step) -> Any:
 
 def _rows(conn: sqlite3.Connection, sql: str, params: Mapping[str, Any]) -> list[Any]:
     return conn.execute(sql, params).fetchall()
+
+
+def _before_fork() -> None:
+    for each in list(_LIVE):
+        each.hold_still()
+
+
+def _after_fork() -> None:
+    for each in list(_LIVE):
+        each.go_on()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork)
