@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 
 
 class Nursery:

@@ -24,7 +24,7 @@ from hooklane.store.outbox import Published, Refused, StoreOptions
 from hooklane.telemetry.deliveries import Happening, Recorded
 
 SECRET = new_secret(b"a secret of thirty-two bytes....")
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 
 
 class Gateway:
