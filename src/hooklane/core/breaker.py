@@ -131,7 +131,7 @@ class Breaker:
             return self._open(now, roll) if fault else self._ramp_up(now)
         if now - self._window_at >= self._rules.window_ms:
             self._start_window(now)
-        # A sum that grows with each fault and shrinks with each success, never below nothing: a share of faults over any
+        # A sum that grows with each fault and shrinks with each success, never below nothing: a share of faults in any
         # fixed few results crosses every limit sooner or later by chance, this one only when the endpoint is ill.
         borne = self._rules.fault_rate
         if not fault:
