@@ -13,6 +13,10 @@ def numbers(values: Iterable[float]) -> str:
     return "{" + ",".join(map(str, values)) + "}"
 
 
+def numbers_or_null(values: Iterable[int | None]) -> str:
+    return "{" + ",".join(["NULL" if value is None else str(value) for value in values]) + "}"
+
+
 def texts(values: Sequence[str | None]) -> str:
     """Any texts that PostgreSQL can hold; it cannot hold NUL, which therefore stands between them here."""
     if not values:

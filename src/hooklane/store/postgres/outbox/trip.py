@@ -122,6 +122,8 @@ class Trip:
             self._lane_ats.append(at[lane])
             self._nths.append(nth)
         counts = list(many.values())
+        behind = [counts[lane - 1] - nth for lane, nth in zip(self._lane_ats, self._nths, strict=True)]
+        """How many of this batch stand behind each in its lane."""
         is_one_each = len(placed) == len(events) and all(one[0] == n for n, one in enumerate(placed, start=1))
         return Statement(
             _ONE_EACH if is_one_each else _MANY_EACH,
@@ -137,7 +139,9 @@ class Trip:
                 "event_ats": numbers([event_at for event_at, _ in placed]),
                 "lane_ats": numbers(self._lane_ats),
                 # How many of this batch stand behind it in its lane.
-                "backs": numbers([counts[lane - 1] - nth for lane, nth in zip(self._lane_ats, self._nths, strict=True)]),
+                "backs": numbers(
+                    [counts[lane - 1] - nth for lane, nth in zip(self._lane_ats, self._nths, strict=True)]
+                ),
                 "place_pids": numbers([place.pid for _, place in placed]),
                 "place_tenants": texts([events[event_at - 1].tenant for event_at, _ in placed]),
                 "place_endpoints": texts([place.endpoint_id for _, place in placed]),
