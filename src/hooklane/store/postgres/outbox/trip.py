@@ -138,10 +138,7 @@ class Trip:
                 "manies": numbers(counts),
                 "event_ats": numbers([event_at for event_at, _ in placed]),
                 "lane_ats": numbers(self._lane_ats),
-                # How many of this batch stand behind it in its lane.
-                "backs": numbers(
-                    [counts[lane - 1] - nth for lane, nth in zip(self._lane_ats, self._nths, strict=True)]
-                ),
+                "backs": numbers(behind),
                 "place_pids": numbers([place.pid for _, place in placed]),
                 "place_tenants": texts([events[event_at - 1].tenant for event_at, _ in placed]),
                 "place_endpoints": texts([place.endpoint_id for _, place in placed]),
