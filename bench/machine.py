@@ -95,7 +95,12 @@ def cost_of(*pids: int) -> Cost:
 
 def _children(pid: int) -> list[int]:
     try:
-        mine = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        # By thread: a child belongs to the one that started it.
+        mine = [
+            int(word)
+            for task in Path(f"/proc/{pid}/task").iterdir()
+            for word in (task / "children").read_text().split()
+        ]
     except OSError:
         return []
     return [*mine, *(deeper for child in mine for deeper in _children(child))]
@@ -134,6 +139,11 @@ def wait_for_quiet(within_s: float, cores_max: float = 0.2) -> None:
 
 
 def peak_rss_mb(pid: int) -> float:
+    """Of a process and its children, each at its own peak."""
+    return sum(_peak_rss_mb(one) for one in (pid, *_children(pid)))
+
+
+def _peak_rss_mb(pid: int) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import resource
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 import uvicorn
 from starlette.types import ASGIApp
 
+from hooklane.cli import scribe
 from hooklane.cli.upkeep import Upkeep, jobs_for, room_for
 from hooklane.config import Settings
 from hooklane.core.fanout import places
@@ -133,8 +135,15 @@ def open_gateway(
     return gateway
 
 
-def open_store(settings: Settings) -> Outbox:
-    return outbox_store(settings.db, StoreOptions(placer=places))
+def open_store(settings: Settings, *, busy: bool = False) -> Outbox:
+    """*busy*: for a server, whose SQLite gets a process that writes, where there is a second core to run it."""
+    extra = {"scribe": scribe.COMMAND} if busy and _cores() > 1 else {}
+    return outbox_store(settings.db, StoreOptions(placer=places, extra=extra))
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextlib.asynccontextmanager
@@ -149,7 +158,7 @@ async def running(
     """A server that answers and delivers; leaving the block stops it and waits until nothing is under way."""
     allow_open_files()
     sock = sock or listen(settings)
-    store = open_store(settings)
+    store = open_store(settings, busy=True)
     await store.open()
     try:
         gateway = open_gateway(settings, store, listener=listener, deliver="deliver" in settings.role)

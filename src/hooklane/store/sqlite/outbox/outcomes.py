@@ -92,13 +92,25 @@ SELECT {NOW}, (SELECT json_group_array(CAST(asked.key AS INTEGER)) FROM json_eac
 """
 
 
-def commit(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
-    claimed = _encode({pid: epochs.get(pid, NO_EPOCH) for pid in {_pid_of(write) for write in writes}})
+Ack = tuple[int, int, str, int, int, int, int, float, int, str | None]
+"""The most frequent write in short: lane, partition, tenant, seq, attempt, started, at, took_ms, status, said."""
+
+
+def commit(
+    conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int], writes: Sequence[Write], short: Sequence[Ack] = ()
+) -> CommitReport:
+    """Make *writes* durable, and the acks of ordered lanes that are given in *short*."""
+    pids = {_pid_of(write) for write in writes}.union([ack[1] for ack in short])
+    claimed = _encode({pid: epochs.get(pid, NO_EPOCH) for pid in pids})
     now, lost = conn.execute(_FENCED, (claimed, worker)).fetchone()
     fenced = frozenset(_decode(lost))
     stale: set[LaneId] = set()
     acks: list[Row] = []
     log: list[Row] = []
+    for lane_id, pid, tenant, seq, attempt, started, at, took_ms, status, said in short:
+        if pid not in fenced:
+            acks.append((lane_id, tenant, seq + 1, seq, at))
+            log.append((lane_id, seq, started, attempt, tenant, took_ms, "delivered", status, None, said, None))
     for write in writes:
         if fenced and _pid_of(write) in fenced:
             continue

@@ -27,6 +27,7 @@ from hooklane.store.outbox import (
     Load,
     News,
     NotAll,
+    Placer,
     PublishReport,
     Recovery,
     Roster,
@@ -45,12 +46,15 @@ from hooklane.store.sqlite.outbox import (
     lanes,
     leases,
     letter_reads,
+    orders,
     outcomes,
     recovery,
 )
 from hooklane.store.sqlite.outbox.publish import EndpointCache, publish
 from hooklane.store.sqlite.outbox.recovering import SqliteRecovery
+from hooklane.store.sqlite.pen import Pen
 from hooklane.store.sqlite.rows import Many, PublishFlow
+from hooklane.store.sqlite.scribe import Order, Scribe, exit_without_scribe
 from hooklane.store.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -59,7 +63,10 @@ MIGRATIONS = "hooklane.store.sqlite.outbox.migrations"
 
 
 class SqliteOutbox(SqliteRecovery):
-    """One file, one writing thread, one reading thread; other processes may publish, only one may deliver."""
+    """One file, one writing thread, one reading thread; other processes may publish, only one may deliver.
+
+    With the option `scribe`, a command, what is written most is written by a process of its own.
+    """
 
     capabilities = Capabilities(durable=True, many_workers=False, foreign_publish=True)
 
@@ -69,9 +76,13 @@ class SqliteOutbox(SqliteRecovery):
         self._cache = EndpointCache()
         self._lock_fd: int | None = None
         self._readers: ThreadPoolExecutor | None = None
+        self._scribe: Scribe | None = None
+        self._pen = Pen()
 
     async def open(self) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self._open)
+        if command := self._options.extra.get("scribe"):
+            self._scribe = await Scribe.start(command, self.path, self._options.busy_wait_ms, exit_without_scribe)
 
     def _open(self) -> None:
         conn = database.connect(self.path, busy_wait_ms=self._options.busy_wait_ms)
@@ -88,6 +99,8 @@ class SqliteOutbox(SqliteRecovery):
     async def close(self) -> None:
         if self._readers is None:
             return
+        if self._scribe is not None:
+            await self._scribe.close()
         await asyncio.get_running_loop().run_in_executor(None, self._close)
 
     def _close(self) -> None:
@@ -108,16 +121,25 @@ class SqliteOutbox(SqliteRecovery):
         return await asyncio.get_running_loop().run_in_executor(self._readers, ask)
 
     async def _write(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        return await self._writer.run(lambda conn: work(conn, *args, **kwargs))
+        if self._scribe is None:
+            return await self._writer.run(lambda conn: work(conn, *args, **kwargs))
+        async with self._pen.held(self):
+            return await self._writer.run(lambda conn: work(conn, *args, **kwargs))
+
+    async def _order(self, scribe: Scribe, kind: int, text: bytes) -> bytes:
+        async with self._pen.held(scribe):
+            return await scribe.order(kind, text)
 
     # publishing
 
     async def publish(self, drafts: Sequence[Draft]) -> PublishReport:
-        return await self._write(self._publish, drafts)
+        if self._scribe is None:
+            return await self._write(self._publish, drafts)
+        return orders.published(drafts, await self._order(self._scribe, orders.PUBLISH, orders.publish_order(drafts)))
 
     async def publish_all(self, drafts: Sequence[Draft]) -> PublishReport:
         try:
-            return await self._writer.run(lambda conn: all_or_nothing(self._publish(conn, drafts)))
+            return await self._write(lambda conn: all_or_nothing(self._publish(conn, drafts)))
         except NotAll as refused:
             return refused.report
 
@@ -169,7 +191,10 @@ class SqliteOutbox(SqliteRecovery):
         return await self._read(lambda conn: list(lanes.fetch(conn, wants)))
 
     async def commit(self, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
-        return await self._write(outcomes.commit, worker, epochs, writes)
+        if self._scribe is None:
+            return await self._write(outcomes.commit, worker, epochs, writes)
+        order = orders.commit_order(worker, epochs, writes)
+        return orders.committed(await self._order(self._scribe, orders.COMMIT, order))
 
     async def note_health(self, turns: Sequence[Health]) -> Sequence[Health]:
         return await self._write(health.note_health, turns)
@@ -248,6 +273,13 @@ class SqliteOutbox(SqliteRecovery):
 
     async def size_bytes(self) -> int:
         return await self._read(counts.size_bytes, self.path)
+
+
+def orders_for(placer: Placer) -> tuple[Mapping[int, Order], Callable[[], None]]:
+    """What a scribe of this store is asked to do, and what it must be told when work was undone."""
+    cache = EndpointCache()
+    do_publish = orders.do_publish(lambda conn, drafts: _drive(conn, publish(drafts, placer, cache)))
+    return {orders.PUBLISH: do_publish, orders.COMMIT: orders.do_commit}, cache.forget
 
 
 def _drive(conn: sqlite3.Connection, flow: PublishFlow[T]) -> T:

@@ -1,0 +1,108 @@
+"""How do many jobs share one commit? All in one transaction; one that fails is undone without its neighbours."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from hooklane.errors import StoreError
+from hooklane.store.sqlite.database import errors_named, is_sync_failure
+
+T = TypeVar("T")
+GROUP_MAX = 64
+
+
+class Job(Generic[T]):
+    """Something to be written, and then what came of it: a result, or an error."""
+
+    __slots__ = ("error", "result", "work")
+
+    def __init__(self, work: Callable[[sqlite3.Connection], T]) -> None:
+        self.work = work
+        self.result: T
+        self.error: BaseException | None = None
+
+
+def exit_at_once(error: BaseException) -> None:
+    """After a failed fsync nobody knows what is on the disk: only a restart, which reads it, can tell."""
+    print(
+        f"hooklane: the disk failed to keep a commit ({error}); exiting so that nothing is built on it", file=sys.stderr
+    )
+    sys.stderr.flush()
+    os._exit(70)
+
+
+class Group:
+    """Commits jobs on one connection."""
+
+    def __init__(
+        self,
+        conn: sqlite3.Connection,
+        path: str,
+        *,
+        undone: Callable[[], None] = lambda: None,
+        fatal: Callable[[BaseException], None] = exit_at_once,
+    ) -> None:
+        """*undone* is told whenever work was rolled back: what was remembered of it never happened."""
+        self._conn = conn
+        self._path = path
+        self._undone = undone
+        self._fatal = fatal
+
+    def commit(self, group: Sequence[Job[Any]]) -> None:
+        """Do them all and make them durable; each then has its result or its error."""
+        conn = self._conn
+        try:
+            with errors_named(self._path):
+                conn.execute("BEGIN IMMEDIATE")
+                try:
+                    for job in group:
+                        job.result = job.work(conn)
+                except Exception as error:
+                    if is_sync_failure(error):
+                        raise
+                    self._undo()
+                    conn.execute("BEGIN IMMEDIATE")
+                    for job in group:
+                        self._do(job)
+                conn.execute("COMMIT")
+        except Exception as error:
+            if is_sync_failure(error):
+                self._fatal(error)
+            self._undo()
+            named = error if isinstance(error, StoreError) else StoreError(f"{self._path}: {error}")
+            for job in group:
+                job.error = named
+
+    def _undo(self) -> None:
+        if self._conn.in_transaction:
+            self._conn.execute("ROLLBACK")
+        self._undone()
+
+    def _do(self, job: Job[Any]) -> None:
+        """One job's work in a savepoint of its own, so that its failure is not its neighbours'.
+
+        Only where a job has failed: nearly always none does, and the group goes without.
+        """
+        conn = self._conn
+        conn.execute("SAVEPOINT job")
+        try:
+            job.result = job.work(conn)
+        except sqlite3.Error as error:
+            if not conn.in_transaction:
+                raise  # SQLite gave up the whole transaction (disk full, I/O error)
+            conn.execute("ROLLBACK TO job")
+            self._undone()
+            try:
+                with errors_named(self._path):
+                    raise error
+            except StoreError as named:
+                job.error = named
+        except Exception as error:
+            conn.execute("ROLLBACK TO job")
+            self._undone()
+            job.error = error
+        conn.execute("RELEASE job")

@@ -1,0 +1,162 @@
+"""What is the scribe asked for? Publishes and outcomes, as few values as say it all, and what came of them."""
+
+from __future__ import annotations
+
+import pickle
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
+from typing import Any
+
+import msgspec
+
+from hooklane.model.attempt import Delivered, Settlement, Write
+from hooklane.model.clock import Instant
+from hooklane.model.event import Event
+from hooklane.model.exchange import Answer
+from hooklane.model.lane import Grown
+from hooklane.store.outbox import CommitReport, Draft, Published, PublishReport, Refused, Stamp
+from hooklane.store.sqlite.outbox import outcomes
+from hooklane.store.sqlite.outbox.lanes import Span
+from hooklane.store.sqlite.outbox.outcomes import Ack
+
+PUBLISH, COMMIT = 1, 2
+_encode = msgspec.msgpack.Encoder().encode
+
+_DraftRow = tuple[
+    str, str, str | None, bytes, int, str, str | None, tuple[str, ...] | None, tuple[str, ...], bytes
+]  # the event's fields in their order, then the draft's
+_read_drafts = msgspec.msgpack.Decoder(list[_DraftRow]).decode
+
+
+class _Earlier(msgspec.Struct, array_like=True, frozen=True):
+    """An event that an earlier publish under the same name made."""
+
+    event_id: str
+    type: str
+    key: str | None
+    created_at: int
+    stamps: list[tuple[str, int | None]]
+
+
+class _PublishAnswer(msgspec.Struct, array_like=True, frozen=True):
+    """For each draft None, what was published before it, or (code, detail) of a refusal; and what lanes grew by."""
+
+    results: list[_Earlier | dict[str, str] | None]
+    grown: list[tuple[int, int, int, str, str | None, int]]
+    span: tuple[int, int, int, int]
+
+
+_read_published = msgspec.msgpack.Decoder(_PublishAnswer).decode
+
+
+class _CommitOrder(msgspec.Struct, array_like=True, frozen=True):
+    worker: str
+    epochs: dict[int, int]
+    acks: list[Ack]
+    others: bytes
+
+
+_read_commit = msgspec.msgpack.Decoder(_CommitOrder).decode
+_read_report = msgspec.msgpack.Decoder(tuple[int, frozenset[int], frozenset[int]]).decode
+
+
+# --- publishing ---
+
+
+def publish_order(drafts: Sequence[Draft]) -> bytes:
+    return _encode(
+        [
+            (e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of, draft.asked, draft.names, draft.digest)
+            for draft in drafts
+            for e in (draft.event,)
+        ]
+    )
+
+
+def do_publish(publish: Callable[[sqlite3.Connection, Sequence[Draft]], PublishReport]) -> Any:
+    """The scribe's part of it."""
+
+    def do(conn: sqlite3.Connection, order: bytes) -> bytes:
+        drafts = [
+            Draft(Event(id_, type_, key, data, Instant(at), tenant, replay_of), asked, names, digest)
+            for id_, type_, key, data, at, tenant, replay_of, asked, names, digest in _read_drafts(order)
+        ]
+        report = publish(conn, drafts)
+        places = {id(draft.event): place for place, draft in enumerate(drafts)}
+        grown = [
+            (places[id(one.event)], one.lane_id, one.pid, one.endpoint_id, one.key, one.seq) for one in report.grown
+        ]
+        assert isinstance(report.span, Span)
+        return _encode(_PublishAnswer([_told(result) for result in report.results], grown, astuple(report.span)))
+
+    return do
+
+
+def _told(result: Published | Refused) -> _Earlier | dict[str, str] | None:
+    if isinstance(result, Refused):
+        return {"code": result.code, "detail": result.detail}
+    if result.repeated:
+        return _Earlier(result.event_id, result.type, result.key, result.created_at, [*result.stamps])
+    return None
+
+
+def published(drafts: Sequence[Draft], answer: bytes) -> PublishReport:
+    """What the answer to a `publish_order` says of *drafts*."""
+    told = _read_published(answer)
+    stamps: list[list[Stamp]] = [[] for _ in drafts]
+    grown: list[Grown] = []
+    for place, lane_id, pid, endpoint_id, key, seq in told.grown:
+        grown.append(Grown(lane_id, pid, endpoint_id, key, seq, drafts[place].event))
+        stamps[place].append(Stamp(endpoint_id, seq if lane_id > 0 else None))
+    results: list[Published | Refused] = []
+    for draft, result, mine in zip(drafts, told.results, stamps, strict=True):
+        if result is None:
+            event = draft.event
+            results.append(Published(event.id, event.type, event.key, event.created_at, tuple(mine)))
+        elif isinstance(result, _Earlier):
+            earlier = tuple(Stamp(*stamp) for stamp in result.stamps)
+            at = Instant(result.created_at)
+            results.append(Published(result.event_id, result.type, result.key, at, earlier, repeated=True))
+        else:
+            results.append(Refused(result["code"], result["detail"]))
+    return PublishReport(results, grown, Span(*told.span))
+
+
+# --- outcomes ---
+
+
+def commit_order(worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> bytes:
+    acks: list[Ack] = []
+    others: list[Write] = []
+    for write in writes:
+        if (
+            isinstance(write, Settlement)
+            and isinstance(write.outcome, Delivered)
+            and (send := write.send).lane_id > 0
+            and isinstance(result := write.result, Answer)
+        ):
+            acks.append(
+                (
+                    *(send.lane_id, send.pid, send.event.tenant, send.seq, send.attempt, send.at, write.at),
+                    *(result.timings.total_ms, result.status, result.outcome),
+                )
+            )
+        else:
+            others.append(write)
+    pids = {write.pid for write in writes}
+    ours = {pid: epoch for pid, epoch in epochs.items() if pid in pids}
+    return _encode(_CommitOrder(worker, ours, acks, pickle.dumps(others) if others else b""))
+
+
+def do_commit(conn: sqlite3.Connection, text: bytes) -> bytes:
+    """The scribe's part of it."""
+    order = _read_commit(text)
+    others: Sequence[Write] = pickle.loads(order.others) if order.others else ()
+    report = outcomes.commit(conn, order.worker, order.epochs, others, order.acks)
+    return _encode((report.now, list(report.fenced), list(report.stale)))
+
+
+def committed(answer: bytes) -> CommitReport:
+    now, fenced, stale = _read_report(answer)
+    return CommitReport(Instant(now), fenced, stale)
