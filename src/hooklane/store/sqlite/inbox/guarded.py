@@ -22,7 +22,7 @@ class Guarded:
     def __init__(self, path: str) -> None:
         self.conn = connect(path)
         # Each event dirties several pages: at SQLite's default the log would be copied back every 120 commits.
-        self.conn.execute("PRAGMA wal_autocheckpoint = 8000")
+        self.conn.execute("PRAGMA wal_autocheckpoint = 2000")
         self.handed_over = False
         self.refused = False
         self._wait_ms = -1
