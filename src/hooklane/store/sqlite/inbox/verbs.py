@@ -71,6 +71,6 @@ def _folds(handling: NewHandling) -> bool:
 def _folded(handling: NewHandling) -> dict[str, Any]:
     return {
         "settled_by": handling.handler,
-        "settled_as": handling.status.value,
+        "settled_as": str(handling.status),
         "settled_at": handling.settled_at,
     }
