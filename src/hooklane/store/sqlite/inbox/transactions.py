@@ -260,8 +260,15 @@ def perform(conn: sqlite3.Connection, step: Step) -> Any:
     """The rows of a statement, or of each repetition of it."""
     sql, values = _STATEMENTS[step.name]
     if step.__class__ is Many:
+        if step.name == _INSERT:
+            return [_inserted(conn.execute(sql, values(params))) for params in step.params]
         return [conn.execute(sql, values(params)).fetchall() for params in step.params]
     return conn.execute(sql, values(step.params)).fetchall()
+
+
+def _inserted(cursor: sqlite3.Cursor) -> list[Any]:
+    """What RETURNING id would answer, which costs as much as the insert itself."""
+    return [(cursor.lastrowid,)] if cursor.rowcount == 1 else []
 
 
 def _statement(sql: str) -> tuple[str, Callable[[Any], Sequence[Any]]]:
@@ -272,7 +279,10 @@ def _statement(sql: str) -> tuple[str, Callable[[Any], Sequence[Any]]]:
     return text, itemgetter(*names)
 
 
-_STATEMENTS = {name: _statement(sql) for name, sql in queries_of("hooklane.store.sqlite.inbox").items()}
+_INSERT = "insert_row"
+_QUERIES = queries_of("hooklane.store.sqlite.inbox")
+_STATEMENTS = {name: _statement(sql) for name, sql in _QUERIES.items()}
+_STATEMENTS[_INSERT] = _statement(_QUERIES[_INSERT].removesuffix("RETURNING id"))
 
 
 def _before_fork() -> None:
