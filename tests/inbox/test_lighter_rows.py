@@ -19,8 +19,8 @@ from hooklane.store.sqlite.database import connect, migrate, migrations_of
 
 MIGRATIONS = migrations_of("hooklane.store.sqlite.inbox.migrations")
 OLD_ROW = """
-INSERT INTO hooklane_inbox_row (id, tenant, source, event_id, variant, type, id_signed, fingerprint, body, headers, status,
-    received_at)
+INSERT INTO hooklane_inbox_row (id, tenant, source, event_id, variant, type, id_signed, fingerprint, body, headers,
+    status, received_at)
 VALUES (?, 'default', 'hooklane', ?, '', 'order.created', 1, x'00', ?, '[]', ?, 1000)
 """
 OLD_HANDLING = """

@@ -100,7 +100,7 @@ class Reception:
     def _apply(self, arrival: Arrival) -> Plan[Receipt]:
         """Inline: one handler after the other, each in a transaction of its own."""
         handlers = [] if arrival.standing()[1] is not None else arrival.handlers
-        if not any([handler.wants(arrival.message.type) for handler in handlers]):
+        if not any(handler.wants(arrival.message.type) for handler in handlers):
             (receipt,) = yield Store([arrival])
             return receipt  # type: ignore[no-any-return]
         worker = self._inbox.worker
