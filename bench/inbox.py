@@ -3,7 +3,8 @@
     python -m bench.inbox [--postgres URL] [--seconds 2]
 
 Goals: SQLite inline fresh at least half of the single-commit limit, duplicates at least 5,000/s, PostgreSQL durable
-receive at least 3,000/s. Without --postgres a server of the test kit is started, on disk and with fsync.
+receive at least 3,000/s. On SQLite the limit and what is compared with it take turns of a quarter of a second.
+Without --postgres a server of the test kit is started, on disk and with fsync.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import json
 import sqlite3
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ SECRET = new_secret(b"0123456789abcdef0123456789abcdef")
 SIGNER = Signer([SigningKey(SECRET)])
 IN_FLIGHT = 64
 THREADS = 4
+SLICE_S = 0.25
 
 
 def request(number: int) -> Request:
@@ -65,49 +68,94 @@ def rate(work: Callable[[int], Any], seconds: float) -> float:
     return done / took
 
 
-def crowd(inbox: Inbox, requests: list[Request], seconds: float) -> float:
-    """The same from several threads, as a WSGI server has them: one verifies while another commits."""
-    left, done = iter(requests), [0] * THREADS
-    deadline = time.perf_counter() + seconds
+@dataclass
+class Pace:
+    """How often something was done, in how much time and at what cost."""
 
-    def one(index: int) -> None:
-        while time.perf_counter() < deadline and (each := next(left, None)) is not None:
-            assert inbox.receive(each).status == 200
-            done[index] += 1
+    done: int = 0
+    took_s: float = 0.0
+    cpu_s: float = 0.0
 
-    began = time.perf_counter()
-    threads = [threading.Thread(target=one, args=(index,)) for index in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sum(done) / (time.perf_counter() - began)
+    @property
+    def rate(self) -> float:
+        return self.done / self.took_s
+
+    @property
+    def cpu_us(self) -> float:
+        return self.cpu_s / self.done * 1e6
 
 
-def show(name: str, figure: float, limit: float | None = None, goal: str = "") -> None:
+Slice = Callable[[list[Request]], int]
+"""Takes requests for as long as a slice lasts; how many it took."""
+
+
+def in_turns(slices: dict[str, Slice], seconds: float) -> dict[str, Pace]:
+    """Each of *slices* for so long in all, in turns: what the disk does in one minute and not in the next, all meet."""
+    paces = {name: Pace() for name in slices}
+    numbers = iter(range(10**9))
+    ahead = 500
+    for turn in range(1 + round(seconds / SLICE_S)):
+        for name, work in slices.items():
+            requests = [request(next(numbers)) for _ in range(ahead)]  # the load, not ours to make in time
+            began, cpu = time.perf_counter(), time.process_time()
+            done = work(requests)
+            took_s = time.perf_counter() - began
+            ahead = max(ahead, int(done * 1.5 * SLICE_S / took_s))
+            if turn > 0:  # in the first one logs grow and caches fill, on both sides
+                pace = paces[name]
+                pace.done += done
+                pace.took_s += took_s
+                pace.cpu_s += time.process_time() - cpu
+    return paces
+
+
+def for_a_slice(work: Callable[[Request], Any]) -> Slice:
+    """*work* again and again, in this thread."""
+
+    def one(requests: list[Request]) -> int:
+        deadline, done = time.perf_counter() + SLICE_S, 0
+        for each in requests:
+            work(each)
+            done += 1
+            if time.perf_counter() >= deadline:
+                break
+        return done
+
+    return one
+
+
+def from_threads(work: Callable[[Request], Any]) -> Slice:
+    """The same from several threads, as a WSGI server has them."""
+
+    def crowd(requests: list[Request]) -> int:
+        shares = [requests[index::THREADS] for index in range(THREADS)]
+        with ThreadPoolExecutor(THREADS) as pool:
+            return sum(pool.map(for_a_slice(work), shares))
+
+    return crowd
+
+
+def show(name: str, figure: float, limit: float | None = None, goal: str = "", cpu_us: float | None = None) -> None:
     ratio = "" if limit is None else f"  {figure / limit:5.2f} x the single-commit limit"
-    print(f"  {name:44} {figure:9,.0f}/s{ratio}{'  goal: ' + goal if goal else ''}", flush=True)
+    cpu = "" if cpu_us is None else f"  {cpu_us:4.0f} us CPU"
+    print(f"  {name:44} {figure:9,.0f}/s{cpu}{ratio}{'  goal: ' + goal if goal else ''}", flush=True)
 
 
-def sqlite_limit(folder: Path, seconds: float) -> float:
+def sqlite_limit(folder: Path) -> Callable[[Request], Any]:
     """Durable commits of one event under its id, one after the other, with nothing else around them."""
     conn = connect(str(folder / "limit.db"))
     conn.execute("CREATE TABLE one (id TEXT PRIMARY KEY, body BLOB)")
 
-    def commit(number: int) -> None:
+    def commit(event: Request) -> None:
         conn.execute("BEGIN IMMEDIATE")
-        conn.execute("INSERT INTO one VALUES (?, ?)", (f"evt_{number}", b"y" * 300))
+        conn.execute("INSERT INTO one VALUES (?, ?)", (event.headers[1][1], event.body))
         conn.execute("COMMIT")
 
-    limit = rate(commit, seconds)
-    conn.close()
-    return limit
+    return commit
 
 
 def bench_sqlite(folder: Path, seconds: float) -> None:
     print("SQLite (WAL, synchronous=FULL)", flush=True)
-    limit = sqlite_limit(folder, seconds)
-    show("single-commit limit", limit)
     path = folder / "app.db"
     setup = sqlite3.connect(path)
     setup.execute("CREATE TABLE orders (id TEXT)")
@@ -116,25 +164,38 @@ def bench_sqlite(folder: Path, seconds: float) -> None:
     def handler(event: Any, tx: Any) -> None:
         tx.execute("INSERT INTO orders VALUES (?)", (event.id,))
 
-    requests = [request(number) for number in range(int(limit * seconds * 2) + 100)]
-    gc.freeze()  # the requests are the load, not ours to collect
     inline = Inbox(f"sqlite:///{path}", "inline")
     inline.source("hooklane", [SECRET]).on("order.*")(handler)
-    applied = 0
-
-    def fresh(number: int) -> None:
-        nonlocal applied
-        assert inline.receive(requests[number]).status == 200
-        applied = number + 1
-
-    show("inline, fresh (verify, store, handle, commit)", rate(fresh, seconds), limit)
-    show(f"inline, fresh, {THREADS} threads", crowd(inline, requests[applied:], seconds), limit, ">= 0.5 x")
-    show("inline, duplicates", rate(lambda n: inline.receive(requests[n % applied]), seconds), None, ">= 5,000/s")
-    inline.close()
     durable = Inbox(f"sqlite:///{folder / 'durable.db'}")
     durable.source("hooklane", [SECRET]).on("order.*")(lambda event, tx: None)
-    show("durable, receive only", rate(lambda n: durable.receive(requests[n]), seconds), limit)
-    show("durable, duplicates", rate(lambda n: durable.receive(requests[n % 100]), seconds))
+
+    def fresh(inbox: Inbox, verdict: str) -> Callable[[Request], Any]:
+        def receive(event: Request) -> None:
+            reply = inbox.receive(event)
+            assert (reply.status, reply.headers[1][1]) == (200, verdict), reply
+
+        return receive
+
+    gc.freeze()
+    paces = in_turns(
+        {
+            "single-commit limit": for_a_slice(sqlite_limit(folder)),
+            "inline, fresh (verify, store, handle, commit)": for_a_slice(fresh(inline, "applied")),
+            f"inline, fresh, {THREADS} threads": from_threads(fresh(inline, "applied")),
+            "durable, receive only": for_a_slice(fresh(durable, "stored")),
+        },
+        seconds,
+    )
+    limit = paces["single-commit limit"].rate
+    for name, pace in paces.items():
+        show(name, pace.rate, limit, ">= 0.5 x" if name.startswith("inline") else "", pace.cpu_us)
+    again = [request(number) for number in range(10**9, 10**9 + 1_000)]
+    for each in again:
+        inline.receive(each)
+        durable.receive(each)
+    show("inline, duplicates", rate(lambda n: inline.receive(again[n % 1_000]), seconds), None, ">= 5,000/s")
+    show("durable, duplicates", rate(lambda n: durable.receive(again[n % 1_000]), seconds))
+    inline.close()
     began, handled = time.perf_counter(), 0
     while time.perf_counter() - began < seconds and (done := durable.run_once(200)):
         handled += done

@@ -59,13 +59,22 @@ class Request:
 
     def values(self, name: str) -> list[str]:
         """All values of the header *name*, case-insensitively, in order of arrival."""
+        return list(self._by_name().get(name.lower(), ()))
+
+    def lone(self, name: str) -> str | None:
+        """The value of the header *name* where it is there exactly once."""
+        found = self._values or self._by_name()
+        values = found.get(name) or found.get(name.lower())
+        return values[0] if values is not None and len(values) == 1 else None
+
+    def _by_name(self) -> dict[str, list[str]]:
         found = self._values
         if found is None:
             found = {}
-            for other, value in self.headers:
-                found.setdefault(other.lower(), []).append(value)
+            for name, value in self.headers:
+                found.setdefault(name.lower(), []).append(value)
             object.__setattr__(self, "_values", found)  # when it is whole: threads may share a request
-        return list(found.get(name.lower(), ()))
+        return found
 
 
 @dataclass(frozen=True, slots=True)

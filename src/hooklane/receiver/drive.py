@@ -145,22 +145,13 @@ class Driver:
         if step.__class__ not in _OURS:
             assert session is not None, f"{step} outside a transaction"
             return session.perform(step)
-        match step:
-            case Reached(point):
-                if self._failpoint is not None:
-                    self._failpoint(point)
+        match step:  # what each event takes comes first
             case Begin(wait_ms):
                 self._session = self._store.begin(wait_ms=wait_ms)
             case Commit():
                 assert session is not None
                 session.commit()
                 self._release()
-            case Rollback():
-                if session is not None:
-                    try:
-                        session.rollback()
-                    finally:
-                        self._release()
             case Handle(fn, event):
                 assert session is not None
                 session.handing_over()
@@ -170,6 +161,15 @@ class Driver:
                     session.taking_back(error)
                     raise
                 session.taking_back()
+            case Reached(point):
+                if self._failpoint is not None:
+                    self._failpoint(point)
+            case Rollback():
+                if session is not None:
+                    try:
+                        session.rollback()
+                    finally:
+                        self._release()
             case Publish(event):
                 assert session is not None
                 for sent in event.sent:

@@ -73,10 +73,14 @@ class Keeper:
 
     # Retention
 
+    def is_silent(self, now: Instant) -> bool:
+        """Whether it is time for another `beat`."""
+        return now - self._beaten_at >= BEAT_MS
+
     def beat(self) -> Plan[None]:
         """Note once a minute that this inbox is alive."""
         now = self._inbox.clock()
-        if now - self._beaten_at < BEAT_MS:
+        if not self.is_silent(now):
             return
         self._beaten_at = now
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from hooklane.model.inbox import RowId
 from hooklane.model.message import Message, Reply, Verdict
@@ -25,6 +26,10 @@ _LOUDEST_FIRST = (
 )
 
 
+_PLAIN = (Verdict.APPLIED, Verdict.STORED)
+"""What nearly all receipts say, and what alone needs no weighing up."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """The verdict on one message, and where it is kept."""
@@ -42,6 +47,8 @@ def answer(receipts: Sequence[Receipt], *, own_sender: bool, ok_status: int = 20
     """What to answer to a request that was verified; every message in it has its receipt."""
     if not receipts:
         return reply(ok_status, "ok", Verdict.IGNORED)
+    if len(receipts) == 1 and receipts[0].verdict in _PLAIN and receipts[0].retry_after_s is None:
+        return reply(ok_status, "ok", receipts[0].verdict)
     loudest = min([receipt.verdict for receipt in receipts], key=_LOUDEST_FIRST.index)
     waits = [receipt.retry_after_s for receipt in receipts if receipt.retry_after_s is not None]
     if waits:
@@ -55,8 +62,9 @@ def answer(receipts: Sequence[Receipt], *, own_sender: bool, ok_status: int = 20
     return reply(ok_status, word, loudest)
 
 
-def reply(status: int, word: str, verdict: Verdict, *headers: tuple[str, str]) -> Reply:
-    return Reply(status, b'{"status": "%s"}' % word.encode(), (_JSON, ("hooklane-outcome", verdict), *headers))
+@lru_cache(maxsize=64)  # the same few, again and again
+def reply(status: int, word: str, verdict: Verdict) -> Reply:
+    return Reply(status, b'{"status": "%s"}' % word.encode(), (_JSON, ("hooklane-outcome", verdict)))
 
 
 def error_reply(status: int, error: str, verdict: Verdict | None, *headers: tuple[str, str]) -> Reply:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Iterable
 
 REMEMBERED_MAX = 10_000
@@ -14,7 +15,7 @@ class Recent:
     """The last so many ids, in memory; the oldest goes when a new one comes."""
 
     def __init__(self) -> None:
-        self._ids: dict[Id, None] = {}
+        self._ids: OrderedDict[Id, None] = OrderedDict()  # a dict looks for its oldest among all that it lost
         self._lock = threading.Lock()
 
     def note(self, ids: Iterable[Id]) -> bool:
@@ -26,5 +27,5 @@ class Recent:
                     known = False
                     self._ids[id] = None
                     if len(self._ids) > REMEMBERED_MAX:
-                        del self._ids[next(iter(self._ids))]
+                        self._ids.popitem(last=False)
         return known

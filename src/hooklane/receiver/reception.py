@@ -62,7 +62,8 @@ class Reception:
 
     def receive(self, source: Source, arrivals: list[Arrival]) -> Plan[Reply]:
         began = time.perf_counter()
-        yield from self._inbox.keeper.beat()
+        if self._inbox.keeper.is_silent(self._inbox.clock()):
+            yield from self._inbox.keeper.beat()
         try:
             receipts = self._seen(arrivals)
             if receipts is None and self._inbox.mode == "durable":
@@ -102,7 +103,8 @@ class Reception:
         if not any(handler.wants(arrival.message.type) for handler in handlers):
             (receipt,) = yield Store([arrival])
             return receipt  # type: ignore[no-any-return]
-        paused_ms = max(self._inbox.worker.breakers.open_left_ms(handler) for handler in handlers)
+        worker = self._inbox.worker
+        paused_ms = max([worker.breakers.open_left_ms(handler) for handler in handlers])
         if paused_ms:
             return (yield from self._postpone(arrival, paused_ms))
         outcomes: list[Outcome] = []
@@ -121,9 +123,9 @@ class Reception:
                 apply(self._inbox.context, arrival, handler, event, self._inbox.inline), handler.is_async
             )
             if outcome.settled is not None:
-                self._inbox.worker.note(handler, event, outcome.settled, boot_now() - began)
+                worker.note(handler, event, outcome.settled, boot_now() - began)
             outcomes.append(outcome)
-        return loudest(outcomes)
+        return loudest(outcomes) if len(outcomes) > 1 else outcomes[0].receipt
 
     def _postpone(self, arrival: Arrival, paused_ms: int) -> Plan[Receipt]:
         """A breaker is open: the sender comes back, or, if it gives up sooner, the event is kept for later."""

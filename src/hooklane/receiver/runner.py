@@ -94,7 +94,7 @@ class Runner:
             return self._portal.run(self._agatherer.submit(step.arrivals))
         if step.is_async or not self._store.capabilities.sync:
             return self._portal.run(self.adriver().run(step.flow))
-        return self.driver().run(step.flow)
+        return Driver(self._store, outbox=self._outbox, failpoint=self.failpoint).run(step.flow)
 
     async def _arun(self, step: Run | Store) -> Any:
         capabilities = self._store.capabilities

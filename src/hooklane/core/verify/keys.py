@@ -51,8 +51,7 @@ class HmacKey:
     def mac(self, message: Sequence[bytes]) -> bytes:
         """The code of *message*, given in pieces."""
         mac = self._keyed.copy()
-        for piece in message:
-            mac.update(piece)
+        mac.update(b"".join(message))  # a body is short: copying it costs less than a call per piece
         return mac.digest()
 
     def fits(self, message: Sequence[bytes], signatures: Sequence[bytes]) -> bool:

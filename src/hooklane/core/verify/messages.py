@@ -147,11 +147,12 @@ def _message(context: Context, body: bytes, reading: Reading) -> Item:
 
 def _is_enveloped(profile: Profile, reading: Reading) -> bool:
     event = reading.event
-    return (
-        isinstance(event, dict)
-        and all(member in event for member in profile.envelope)
-        and event.get("id") == reading.proven.get("id")
-    )
+    if not isinstance(event, dict) or event.get("id") != reading.proven.get("id"):
+        return False
+    for member in profile.envelope:  # noqa: SIM110 - for each request, and twice as fast as all(…)
+        if member not in event:
+            return False
+    return True
 
 
 def poison(context: Context, body: bytes, reason: str) -> Poison:

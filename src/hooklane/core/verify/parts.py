@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import zlib
 from itertools import product
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs
 
 from hooklane.core.verify.document import Unreadable, read_form, read_json
@@ -35,14 +35,15 @@ HEADER_TEXT_MAX = 4096
 
 def one_header(request: Request, name: str) -> str:
     """The only value of a header that takes part in the proof; two of them are two stories."""
+    value = request.lone(name)
+    if value is not None and len(value) <= HEADER_TEXT_MAX:
+        return value
     values = request.values(name)
     if not values:
         raise VerificationError("missing_header", f"{name} is missing")
     if len(values) > 1:
         raise VerificationError("malformed", f"{name} is there {len(values)} times")
-    if len(values[0]) > HEADER_TEXT_MAX:
-        raise VerificationError("malformed", f"{name} is longer than {HEADER_TEXT_MAX} characters")
-    return values[0]
+    raise VerificationError("malformed", f"{name} is longer than {HEADER_TEXT_MAX} characters")
 
 
 def signed_messages(
@@ -55,14 +56,14 @@ def signed_messages(
 ) -> list[list[bytes]]:
     """The byte strings, in pieces, that *scheme* may have signed; several where the URL has several spellings.
     Signed headers are noted in *named*."""
-
-    def piece(part: OnePiece) -> bytes:
-        return _piece(part, request, url, stamp_text, secret, named)
-
     if not scheme.needs_url:
-        return [[piece(part) for part in scheme.message if not isinstance(part, Url)]]
+        parts = cast(tuple[OnePiece, ...], scheme.message)
+        return [[_piece(part, request, url, stamp_text, secret, named) for part in parts]]
     choices = [
-        signed_urls(request, url, part.form) if isinstance(part, Url) else [piece(part)] for part in scheme.message
+        signed_urls(request, url, part.form)
+        if isinstance(part, Url)
+        else [_piece(part, request, url, stamp_text, secret, named)]
+        for part in scheme.message
     ]
     return [list(pieces) for pieces in product(*choices)]
 
@@ -70,6 +71,8 @@ def signed_messages(
 def _piece(
     part: OnePiece, request: Request, url: str | None, stamp_text: str | None, secret: str, named: dict[str, str]
 ) -> bytes:
+    if part.__class__ is Literal:  # of these every message has several
+        return part.raw
     match part:
         case Body():
             return request.body

@@ -16,6 +16,13 @@ class InBody:
     """A dotted path into the event, such as `data.object.id` or `items[0].id`; forms are flat."""
 
     path: str
+    member: str | None = field(init=False, repr=False, compare=False)
+    """The path where it is a single step, which is looked up at once."""
+
+    def __post_init__(self) -> None:
+        steps = _steps(self.path)
+        single = len(steps) == 1 and isinstance(steps[0], str)
+        object.__setattr__(self, "member", steps[0] if single else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +70,16 @@ class Reading:
     def at(self, place: Place) -> Any:
         """The value at *place*, or None."""
         match place:
-            case InBody(path):
-                return dig(self.event, path)
-            case InEnvelope(path):
-                return dig(self.envelope, path)
-            case InHeader(name):
-                values = self.request.values(name)
-                return values[0] if len(values) == 1 else None
+            case InBody(path, member=member):
+                if member is None:
+                    return dig(self.event, path)
+                return self.event.get(member) if isinstance(self.event, dict) else None
             case Proven(name):
                 return self.proven.get(name)
+            case InHeader(name):
+                return self.request.lone(name)
+            case InEnvelope(path):
+                return dig(self.envelope, path)
             case Joined(places, by):
                 texts = [as_text(self.at(each)) for each in places]
                 return by.join(text or "" for text in texts) if texts and texts[0] else None

@@ -78,6 +78,8 @@ def read_instant(value: object, unit: Unit) -> Instant | None:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**20:
             return None
         value = str(value)
+    if unit is Unit.ISO:  # as most are written
+        return _read_iso(value)
     match unit:
         case Unit.SECONDS:
             return Instant(int(value) * 1000) if _DIGITS.fullmatch(value) else None
@@ -86,8 +88,6 @@ def read_instant(value: object, unit: Unit) -> Instant | None:
         case Unit.DECIMAL_SECONDS:
             found = _DECIMAL.fullmatch(value)
             return Instant(int(found[1]) * 1000 + _millis(found[2])) if found else None
-        case Unit.ISO:
-            return _read_iso(value)
         case Unit.HTTP_DATE:
             return _read_http_date(value)
         case Unit.SNOWFLAKE:

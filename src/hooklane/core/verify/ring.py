@@ -41,11 +41,18 @@ class Keyring:
     """PEM of the authorities that a provider's certificate must lead to."""
     learn: bool = False
     """Accept a first secret that the provider sends in-band (Asana, Notion)."""
+    _of: dict[int, tuple[Scheme, list[Held]]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What was answered about a scheme, by its identity: comparing schemes would take longer than asking anew."""
 
     def of(self, scheme: Scheme) -> list[Held]:
         """The keys that *scheme* can use."""
-        kind, algorithm = scheme.key, _algorithm(scheme)
-        return [held for held in self.held if held.kind is kind and held.algorithm is algorithm]
+        found = self._of.get(id(scheme))
+        if found is None:
+            kind, algorithm = scheme.key, _algorithm(scheme)
+            held = [held for held in self.held if held.kind is kind and held.algorithm is algorithm]
+            # The scheme is kept beside them, so that no other can come to have its identity.
+            found = self._of[id(scheme)] = (scheme, held)
+        return found[1]
 
     def secret_text(self, index: int) -> str:
         """The configured text of secret *index*."""

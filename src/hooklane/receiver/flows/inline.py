@@ -32,7 +32,7 @@ from hooklane.receiver.flows.context import Context
 from hooklane.receiver.flows.handle import Settled, fail, run
 from hooklane.receiver.flows.order import OutOfTurn, after, before, track_of
 from hooklane.receiver.flows.receive import FRESH, Arrival, baseline_of, guard, judge
-from hooklane.receiver.order import Latest, Refetch, key_of
+from hooklane.receiver.order import InSequence, Latest, Refetch, key_of
 from hooklane.receiver.receipt import Receipt
 from hooklane.receiver.source import Handler
 from hooklane.store.inbox import Flow
@@ -106,7 +106,9 @@ def _attempt(context: Context, arrival: Arrival, handler: Handler, event: Event,
     yield AFTER_COMMIT
     if receipt.verdict is not Verdict.APPLIED:
         return Outcome(receipt)
-    errors = (yield AfterCommit(event)) if event.hooks else []
+    if not event.hooks:
+        return Outcome(receipt, _COMPLETED)
+    errors = yield AfterCommit(event)
     return Outcome(receipt, Settled(status=Status.COMPLETED, hook_errors=tuple(errors)))
 
 
@@ -122,7 +124,7 @@ def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, 
         (known,) = yield from store.known([arrival.identity])
         if known is not None:
             return (yield from _again(context, arrival, handler, event, known, rules))
-    guarded = yield from guard(store, arrival, now)
+    guarded = (yield from guard(store, arrival, now)) if arrival.is_guarded else FRESH
     if not guarded.fresh:
         # The state that the entity is in may be the one that another handler, or another attempt, has still to apply.
         (known,) = yield from store.known([arrival.identity_as(guarded.variant)])
@@ -130,7 +132,7 @@ def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, 
             return (yield from _again(context, arrival, handler, event, known, rules))
         return _receipt(arrival, Verdict.DUPLICATE)
     variant = event.variant = guarded.variant
-    admitted = yield from _admit(context, arrival, handler, event)
+    admitted = _is_unordered(arrival, handler) or (yield from _admit(context, arrival, handler, event))
     status = Status.COMPLETED if admitted else Status.STALE
     if not handler.wants(arrival.message.type):
         status = Status.IGNORED
@@ -179,11 +181,20 @@ def _again(
     return _receipt(arrival, _VERDICTS[status], id=known.id)
 
 
+_COMPLETED = Settled(status=Status.COMPLETED)
+
 _VERDICTS = {
     Status.COMPLETED: Verdict.APPLIED,
     Status.STALE: Verdict.STALE,
     Status.IGNORED: Verdict.IGNORED,
 }
+
+
+def _is_unordered(arrival: Arrival, handler: Handler) -> bool:
+    """Whether it is applied when it comes, whatever came before."""
+    if isinstance(handler.order, InSequence):
+        return arrival.sequence_of(handler) is None
+    return not isinstance(handler.order, Latest)
 
 
 def _admit(context: Context, arrival: Arrival, handler: Handler, event: Event) -> Flow[bool]:

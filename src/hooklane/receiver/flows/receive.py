@@ -67,6 +67,11 @@ class Arrival:
             return None  # a form: its fields are not looked into
 
     @property
+    def is_guarded(self) -> bool:
+        """Whether its id alone does not tell if it is new: see `guard`."""
+        return not self.message.id_signed or self.source.rules.dedup is Dedup.STATE_TOKEN
+
+    @property
     def identity(self) -> Identity:
         return self.identity_as("")
 
@@ -92,15 +97,19 @@ class Arrival:
             return Status.TOO_OLD, "the event is older than the window in which duplicates are recognised"
         return Status.PENDING, None
 
-    @cached_property
+    @property
     def handlers(self) -> list[Handler]:
         """Who must see it: those whose pattern matches, and those who count this key's events without gaps."""
-        type = self.message.type
-        return [
-            handler
-            for handler in self.source.handlers.values()
-            if handler.wants(type) or self.sequence_of(handler) is not None
-        ]
+        found: list[Handler] | None = self.__dict__.get("_handlers")
+        if found is None:
+            type = self.message.type
+            found = [
+                handler
+                for handler in self.source.handlers.values()
+                if handler.wants(type) or self.sequence_of(handler) is not None
+            ]
+            self.__dict__["_handlers"] = found  # as `cached_property` does, without its lock
+        return found
 
     def sequence_of(self, handler: Handler) -> tuple[str, int, int] | None:
         """(key, seq, prev_seq) where *handler* takes this message in sequence."""

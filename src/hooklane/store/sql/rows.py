@@ -37,7 +37,7 @@ def row_params(row: NewRow) -> dict[str, Any]:
         "fingerprint": message.fingerprint,
         "body": message.body,
         "headers": msgspec.json.encode(row.headers).decode() if row.headers else "[]",
-        "status": row.status.value,
+        "status": str(row.status),
         "reason": row.reason,
         "received_at": row.received_at,
     }
@@ -48,7 +48,7 @@ def handling_params(id: RowId, row: NewRow | None, handling: NewHandling) -> dic
     return scope | {
         "row_id": id,
         "handler": handling.handler,
-        "status": handling.status.value,
+        "status": str(handling.status),
         "due_at": handling.due_at,
         "attempts": handling.attempts,
         "key": handling.key,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hooklane.store.caller import Dialect
 from hooklane.store.inbox import Capabilities
 from hooklane.store.sql.borrowed import BorrowedInbox, Verbs
-from hooklane.store.sql.inbox import SqlInbox
 from hooklane.store.sql.queries import queries_of
+from hooklane.store.sqlite.inbox.verbs import SqliteVerbs
 
 VERBS = Verbs(
     dialect=Dialect.SQLITE,
@@ -17,5 +17,5 @@ VERBS = Verbs(
 )
 
 
-class BorrowedSqliteInbox(SqlInbox, BorrowedInbox):
+class BorrowedSqliteInbox(SqliteVerbs, BorrowedInbox):
     """The tables in a file that the application opens itself."""

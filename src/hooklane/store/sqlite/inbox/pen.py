@@ -80,6 +80,15 @@ class Pen:
     def is_wanted(self) -> bool:
         return bool(self._waiters)
 
+    def take_at_once(self) -> bool:
+        """Hold the pen, if nobody does."""
+        with self._lock:
+            if self._taken:
+                return False
+            self._taken = True
+            self._holder = threading.get_ident()
+            return True
+
     def take(self, wait_s: float) -> Batch | None:
         """Hold the pen; the batch that is open, if one is. `StoreBusy` when it is not our turn within *wait_s*."""
         with self._lock:

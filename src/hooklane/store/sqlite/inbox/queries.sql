@@ -1,9 +1,11 @@
 -- name: insert_row
--- The dedup: one row comes back when this identity was new, none when it was there.
-INSERT INTO hooklane_inbox_row (tenant, source, event_id, variant, type, key, seq, prev_seq, event_time, delivery_id,
-    attempt, id_signed, fingerprint, body, headers, status, reason, received_at)
-VALUES (:tenant, :source, :event_id, :variant, :type, :key, :seq, :prev_seq, :event_time, :delivery_id,
-    :attempt, :id_signed, :fingerprint, :body, :headers, :status, :reason, :received_at)
+-- The dedup: one row comes back when this identity was new, none when it was there. No id is ever given out twice.
+INSERT INTO hooklane_inbox_row (id, tenant, source, event_id, variant, type, key, seq, prev_seq, event_time, delivery_id,
+    attempt, id_signed, fingerprint, body, headers, status, reason, received_at, settled_by, settled_as, settled_at)
+VALUES (1 + max(coalesce((SELECT max(id) FROM hooklane_inbox_row), 0), (SELECT row_id FROM hooklane_inbox_last)),
+    :tenant, :source, :event_id, :variant, :type, :key, :seq, :prev_seq, :event_time, :delivery_id,
+    :attempt, :id_signed, :fingerprint, :body, :headers, :status, :reason, :received_at, :settled_by, :settled_as,
+    :settled_at)
 ON CONFLICT (source, tenant, event_id, variant) DO NOTHING
 RETURNING id;
 
@@ -15,9 +17,12 @@ VALUES (:row_id, :handler, :tenant, :source, :status, :due_at, :attempts, :key, 
     :settled_at);
 
 -- name: known
--- One line per handling (or one without) of an identity.
+-- What the row of an identity tells itself (without a handling, unless it was settled at once), and one line per handling.
+SELECT id, status, fingerprint, settled_by, settled_as, settled_as = 'completed', settled_at, 0, NULL, NULL
+FROM hooklane_inbox_row WHERE source = :source AND tenant = :tenant AND event_id = :event_id AND variant = :variant
+UNION ALL
 SELECT r.id, r.status, r.fingerprint, h.handler, h.status, h.attempts, h.due_at, h.fence, h.key, h.error
-FROM hooklane_inbox_row r LEFT JOIN hooklane_inbox_handling h ON h.row_id = r.id
+FROM hooklane_inbox_row r JOIN hooklane_inbox_handling h ON h.row_id = r.id
 WHERE r.source = :source AND r.tenant = :tenant AND r.event_id = :event_id AND r.variant = :variant;
 
 -- name: remember
@@ -165,7 +170,7 @@ RETURNING 1;
 
 -- name: latest_row
 -- The largest id given out.
-SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_inbox_row'), 0);
+SELECT max(coalesce((SELECT max(id) FROM hooklane_inbox_row), 0), (SELECT row_id FROM hooklane_inbox_last));
 
 -- name: gaps
 -- The first held handling of each track whose turn does not come because a predecessor never arrived.
@@ -180,6 +185,16 @@ WHERE h.status = 'held' AND h.due_at <= :before
 GROUP BY h.source, h.tenant, h.handler, h.key, c.seq
 ORDER BY min(h.due_at) LIMIT :limit;
 
+-- name: unfold
+-- What the row tells about its first handling becomes a handling of its own, which can change.
+INSERT INTO hooklane_inbox_handling (row_id, handler, tenant, source, status, due_at, attempts, settled_at)
+SELECT id, settled_by, tenant, source, settled_as, settled_at, settled_as = 'completed', settled_at
+FROM hooklane_inbox_row WHERE id = :row_id AND settled_by = :handler
+RETURNING 1;
+
+-- name: unfolded
+UPDATE hooklane_inbox_row SET settled_by = NULL, settled_as = NULL, settled_at = NULL WHERE id = :row_id;
+
 -- name: reopen
 -- Owed again; the fence grows, so whoever still worked on it cannot complete.
 UPDATE hooklane_inbox_handling
@@ -193,7 +208,7 @@ INSERT INTO hooklane_inbox_handling
     (row_id, handler, tenant, source, status, due_at, attempts, key, seq, prev_seq, error, traceback, settled_at)
 SELECT r.id, :handler, r.tenant, r.source, :status, :due_at, :attempts, :key, :seq, :prev_seq, :error, :traceback,
     :settled_at
-FROM hooklane_inbox_row r WHERE r.id = :row_id
+FROM hooklane_inbox_row r WHERE r.id = :row_id AND r.settled_by IS NOT :handler
 ON CONFLICT (row_id, handler) DO NOTHING;
 
 -- name: settle
@@ -211,25 +226,34 @@ INSERT INTO hooklane_inbox_heartbeat (one, seen_at, down_ms, down_until) VALUES 
 ON CONFLICT (one) DO UPDATE
 SET seen_at = excluded.seen_at, down_ms = excluded.down_ms, down_until = excluded.down_until;
 
+-- name: keep_last
+-- Before rows go: their ids are not given out again.
+UPDATE hooklane_inbox_last SET row_id = max(row_id, coalesce((SELECT max(id) FROM hooklane_inbox_row), 0));
+
 -- name: prune
--- Old rows that owe nothing and that nobody has to look at. Cursors and digests stay.
+-- Old rows that owe nothing and that nobody has to look at: ids grow with time, so those before the first marked row
+-- (every 64th, see the index) that is not old. Cursors and digests stay.
 DELETE FROM hooklane_inbox_row WHERE id IN (
     SELECT r.id FROM hooklane_inbox_row r
-    WHERE r.received_at < :before AND (:source IS NULL OR r.source = :source) AND r.status <> 'dead'
+    WHERE r.id < coalesce((SELECT m.id FROM hooklane_inbox_row m WHERE m.id & 63 = 0 AND m.received_at >= :before
+                           ORDER BY m.received_at, m.id LIMIT 1), 9223372036854775807)
+      AND r.received_at < :before AND (:source IS NULL OR r.source = :source) AND r.status <> 'dead'
       AND NOT EXISTS (SELECT 1 FROM hooklane_inbox_handling h WHERE h.row_id = r.id
                       AND h.status IN ('pending', 'in_progress', 'failed', 'held', 'dead'))
-    ORDER BY r.received_at LIMIT :limit)
+    ORDER BY r.id LIMIT :limit)
 RETURNING 1;
 
 -- name: purge
 -- Old payloads of rows that owe nothing; the ids go on guarding.
 UPDATE hooklane_inbox_row SET body = NULL, headers = '[]' WHERE id IN (
     SELECT r.id FROM hooklane_inbox_row r
-    WHERE r.received_at < :before AND (:source IS NULL OR r.source = :source) AND r.status <> 'dead'
+    WHERE r.id < coalesce((SELECT m.id FROM hooklane_inbox_row m WHERE m.id & 63 = 0 AND m.received_at >= :before
+                           ORDER BY m.received_at, m.id LIMIT 1), 9223372036854775807)
+      AND r.received_at < :before AND (:source IS NULL OR r.source = :source) AND r.status <> 'dead'
       AND r.body IS NOT NULL
       AND NOT EXISTS (SELECT 1 FROM hooklane_inbox_handling h WHERE h.row_id = r.id
                       AND h.status IN ('pending', 'in_progress', 'failed', 'held', 'dead'))
-    ORDER BY r.received_at LIMIT :limit)
+    ORDER BY r.id LIMIT :limit)
 RETURNING 1;
 
 -- name: forget
@@ -250,22 +274,32 @@ WHERE (:ids IS NULL OR r.id IN (SELECT value FROM json_each(:ids)))
   AND (:received_until IS NULL OR r.received_at < :received_until)
   AND (:after IS NULL OR r.id > :after)
   AND (:status IS NULL OR (r.status = :status AND r.status <> 'pending')
+       OR (r.settled_as = :status AND (:handler IS NULL OR r.settled_by = :handler))
        OR EXISTS (SELECT 1 FROM hooklane_inbox_handling h WHERE h.row_id = r.id AND h.status = :status
                   AND (:handler IS NULL OR h.handler = :handler)))
-  AND (:handler IS NULL OR EXISTS (
+  AND (:handler IS NULL OR r.settled_by = :handler OR EXISTS (
        SELECT 1 FROM hooklane_inbox_handling h WHERE h.row_id = r.id AND h.handler = :handler))
 ORDER BY r.id LIMIT :limit;
 
 -- name: handlings
 -- All handlings of some rows.
 SELECT row_id, handler, status, attempts, due_at, fence, key, seq, prev_seq, error, traceback, settled_at
-FROM hooklane_inbox_handling WHERE row_id IN (SELECT value FROM json_each(:ids)) ORDER BY row_id, handler;
+FROM hooklane_inbox_handling WHERE row_id IN (SELECT value FROM json_each(:ids))
+UNION ALL
+SELECT id, settled_by, settled_as, settled_as = 'completed', settled_at, 0, NULL, NULL, NULL, NULL, NULL, settled_at
+FROM hooklane_inbox_row WHERE id IN (SELECT value FROM json_each(:ids)) AND settled_by IS NOT NULL
+ORDER BY 1, 2;
 
 -- name: counts
 -- Handlings by source, handler and status, and rows that have none.
-SELECT h.source, h.handler, h.status, count(*), min(r.received_at)
-FROM hooklane_inbox_handling h JOIN hooklane_inbox_row r ON r.id = h.row_id
-GROUP BY h.source, h.handler, h.status
-UNION ALL
-SELECT source, NULL, status, count(*), min(received_at) FROM hooklane_inbox_row WHERE status <> 'pending'
-GROUP BY source, status;
+SELECT source, handler, status, sum(rows), min(oldest_at) FROM (
+    SELECT h.source, h.handler, h.status, count(*) AS rows, min(r.received_at) AS oldest_at
+    FROM hooklane_inbox_handling h JOIN hooklane_inbox_row r ON r.id = h.row_id
+    GROUP BY h.source, h.handler, h.status
+    UNION ALL
+    SELECT source, settled_by, settled_as, count(*), min(received_at) FROM hooklane_inbox_row
+    WHERE settled_by IS NOT NULL GROUP BY source, settled_by, settled_as
+    UNION ALL
+    SELECT source, NULL, status, count(*), min(received_at) FROM hooklane_inbox_row WHERE status <> 'pending'
+    GROUP BY source, status)
+GROUP BY source, handler, status;

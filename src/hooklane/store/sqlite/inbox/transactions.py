@@ -6,11 +6,13 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 from weakref import WeakSet
 
 from hooklane.errors import StoreBusy, StoreError, TransactionMisused
+from hooklane.store.caller.placeholders import Style, translate
 from hooklane.store.sql.queries import Many, Sql, Step, queries_of
 from hooklane.store.sqlite.database import errors_named
 from hooklane.store.sqlite.inbox.guarded import BEGIN, COMMIT, RELEASE, ROLLBACK, SAVE, UNDO, Guarded
@@ -22,7 +24,6 @@ ALONE_S = 1.0
 FORK_WAIT_S = 2.0
 
 _LIVE: WeakSet[Transactions] = WeakSet()
-_QUERIES = queries_of("hooklane.store.sqlite.inbox")
 
 
 class Transactions:
@@ -49,13 +50,14 @@ class Transactions:
 
     def begin(self, wait_ms: int) -> SqliteSession:
         """One more, or a part of the one that is open; `StoreBusy` when it is not our turn within *wait_ms*."""
-        began = time.monotonic()
-        batch = self._pen.take(wait_ms / 1000)
-        if batch is not None:
-            return self._join(batch)
+        if not self._pen.take_at_once():
+            asked = time.monotonic()
+            batch = self._pen.take(wait_ms / 1000)
+            if batch is not None:
+                return self._join(batch)
+            wait_ms = max(1, wait_ms - int((time.monotonic() - asked) * 1000))
         try:
-            left_ms = max(1, wait_ms - int((time.monotonic() - began) * 1000))
-            batch = Batch(self._open(left_ms))
+            batch = Batch(self._open(wait_ms))
         except BaseException:
             self._pen.put_down()
             raise
@@ -119,8 +121,11 @@ class Transactions:
     def commit(self, batch: Batch) -> None:
         """Commit for all who have a part in *batch*."""
         try:
-            with errors_named(self.path):
+            try:
                 batch.guarded.conn.execute(COMMIT)
+            except sqlite3.Error:
+                with errors_named(self.path):
+                    raise
         except StoreError as error:
             if not batch.waiting:
                 raise
@@ -141,7 +146,8 @@ class Transactions:
             # At once: handlers that fail one after the other must not keep them waiting.
             with contextlib.suppress(StoreError):  # they are told
                 self.commit(batch)
-        batch.end(StoreBusy(f"{self.path}: another transaction that shared the commit undid both"))
+        if batch.waiting:
+            batch.end(StoreBusy(f"{self.path}: another transaction that shared the commit undid both"))
         try:
             if conn.in_transaction:
                 conn.execute(ROLLBACK)
@@ -252,14 +258,31 @@ class SqliteSession:
 
 def perform(conn: sqlite3.Connection, step: Step) -> Any:
     """The rows of a statement, or of each repetition of it."""
-    sql = _QUERIES[step.name]
-    if isinstance(step, Many):
-        return [_rows(conn, sql, params) for params in step.params]
-    return _rows(conn, sql, step.params)
+    sql, values = _STATEMENTS[step.name]
+    if step.__class__ is Many:
+        if step.name == _INSERT:
+            return [_inserted(conn.execute(sql, values(params))) for params in step.params]
+        return [conn.execute(sql, values(params)).fetchall() for params in step.params]
+    return conn.execute(sql, values(step.params)).fetchall()
 
 
-def _rows(conn: sqlite3.Connection, sql: str, params: Mapping[str, Any]) -> list[Any]:
-    return conn.execute(sql, params).fetchall()
+def _inserted(cursor: sqlite3.Cursor) -> list[Any]:
+    """What RETURNING id would answer, which costs as much as the insert itself."""
+    return [(cursor.lastrowid,)] if cursor.rowcount == 1 else []
+
+
+def _statement(sql: str) -> tuple[str, Callable[[Any], Sequence[Any]]]:
+    """*sql* with its parameters by position, which SQLite binds faster than names, and what puts them so."""
+    text, names = translate(sql, Style.QMARK)
+    if len(names) < 2:
+        return text, lambda params: [params[name] for name in names]
+    return text, itemgetter(*names)
+
+
+_INSERT = "insert_row"
+_QUERIES = queries_of("hooklane.store.sqlite.inbox")
+_STATEMENTS = {name: _statement(sql) for name, sql in _QUERIES.items()}
+_STATEMENTS[_INSERT] = _statement(_QUERIES[_INSERT].removesuffix("RETURNING id"))
 
 
 def _before_fork() -> None:
