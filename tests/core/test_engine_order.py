@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.core.kit import T0, TIMEOUT, Bench, answer, endpoint, grown, row
 
 from hooklane.core.engine import Dropped, EndpointChanged, LeaseSet, Loaded, Reloaded, Settled
-from hooklane.model.attempt import Cancel, Dead, Delivered, Retry, Settlement, Start
+from hooklane.model.attempt import Cancel, Dead, Delivered, Retry, Settlement
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import EndpointState, OnDead
 from hooklane.model.lane import LaneState

@@ -36,7 +36,7 @@ class DeliveryState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaneRow:
-    """A lane as the store knows it. *attempts*, *next_at*, *starts* and *state* belong to *head*, not to what follows."""
+    """A lane as the store knows it. *attempts*, *next_at*, *starts* and *state* belong to *head* alone."""
 
     id: LaneId
     pid: int

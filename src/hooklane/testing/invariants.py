@@ -311,9 +311,7 @@ class Invariants:
             self.broken(7, f"lane {lane}: {seq} died at head {book.head}")
         book.blocked = True
 
-    def given_up(
-        self, worker: str, epoch: int, lane: int, seq: int, *, recorded: bool, seen: bool = True
-    ) -> None:
+    def given_up(self, worker: str, epoch: int, lane: int, seq: int, *, recorded: bool, seen: bool = True) -> None:
         """An owner gave a head up by the endpoint's policy."""
         book = self._books[lane]
         self._fence(book, lane, worker, epoch)

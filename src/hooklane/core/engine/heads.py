@@ -247,11 +247,10 @@ class Heads:
             return  # it was lost or called off in the same step
         desk, free = self._desks[slot.endpoint_id], self._in_flight_max - self.in_flight
         may_send = not self._draining and now < self._lease_until
-        if may_send and self._has_place() and desk.has_room(now, free, self._in_flight_max):
-            if self._start(now, desk, slot):
-                return
-        self._suspects.release(slot)
-        self._to_front(desk, slot)
+        has_room = may_send and self._has_place() and desk.has_room(now, free, self._in_flight_max)
+        if not (has_room and self._start(now, desk, slot)):
+            self._suspects.release(slot)
+            self._to_front(desk, slot)
 
     def _fly(self, now: Instant, desk: Desk, slot: Slot, event: Event) -> None:
         slot.phase = Phase.FLYING

@@ -23,11 +23,11 @@ from hooklane.model.attempt import Start
 from hooklane.model.clock import FOREVER, START, Instant
 
 GROUP_MAX = 32
-"""So many suspects go at once: a death leaves no more of them to be tried one by one, and thousands soon are through."""
+"""So many suspects go at once: a death leaves no more to be tried one by one, and thousands soon are through."""
 DEATHS_MAX = 3
 """A head that was alone at so many deaths will not be tried again: once or twice may be chance."""
 QUIET_MS = 1_000
-"""So long may heads that nobody accuses be held back for the sake of one that goes alone: a slow one is not worth it."""
+"""So long may heads that nobody accuses be held back for one that goes alone: a slow one is not worth more."""
 _GROUPS = 2
 """So many announcements are made in company; every further one is made alone."""
 
@@ -133,7 +133,7 @@ class Suspects:
             yield self._unsure.popleft()
 
     def _is_turn_of(self, slot: Slot, now: Instant) -> bool:
-        """Whether the first of those who go alone may; if others in flight are all that is in its way, ask for quiet."""
+        """Whether the first of those who go alone may; if only others in flight are in its way, ask for quiet."""
         if slot.phase is not Phase.READY or self.may_go(slot, now):
             return True
         _, grouped, alone = self._in_hand

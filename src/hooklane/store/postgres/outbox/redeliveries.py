@@ -12,7 +12,8 @@ from hooklane.store.caller.flow import Flow, Statement
 
 OPEN = "state IN ('active', 'retrying') AND head <= tail"
 ROWS = f"""
-SELECT {REDELIVERIES} - n, pid, endpoint_id, NULL::text, head, tail, state, attempts, next_at, 0::bigint, 0::bigint, starts
+SELECT {REDELIVERIES} - n, pid, endpoint_id, NULL::text, head, tail, state, attempts, next_at, 0::bigint, 0::bigint,
+    starts
 FROM hooklane.redelivery WHERE {OPEN}
 """
 # The first copy named the largest seq below that was not passed over: the end of the run of skips tells it.
