@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,13 +75,38 @@ def test_a_few_faults_are_no_outage() -> None:
     assert endpoint.breaker.room(T0, 64) == 64
 
 
-def test_half_of_a_window_failing_opens_it() -> None:
+def test_more_than_half_of_a_window_failing_opens_it() -> None:
     endpoint = Endpoint(Shared())
-    for n in range(RULES.volume_min):
-        endpoint.record(n % 2 == 0, T0)
+    for n in range(RULES.volume_min * 3):
+        endpoint.record(n % 3 != 0, T0)
 
     assert endpoint.state is BreakerState.OPEN
     assert endpoint.breaker.room(T0, 64) == 0
+
+
+@pytest.mark.parametrize("share", [1.0, 0.3, 0.01])
+def test_an_endpoint_that_takes_most_of_what_it_gets_is_never_held(share: float) -> None:
+    chance = random.Random(22)
+    endpoint = Endpoint(Shared())
+    endpoint.breaker.share(share)
+    for n in range(100_000):
+        endpoint.record(chance.random() < 0.22, Instant(T0 + n))
+
+    assert endpoint.shared.last is None, "chance opened it, which no judgement by a share of a few results avoids"
+
+
+def test_an_endpoint_that_fails_now_and_then_comes_back_all_the_same() -> None:
+    back = 0
+    for seed in range(100):
+        chance, endpoint = random.Random(seed), opened()
+        now = endpoint.breaker.until
+        assert endpoint.probe(now)
+        endpoint.record(False, now)
+        while endpoint.state is BreakerState.RAMPING:
+            endpoint.record(chance.random() < 0.22, now)
+        back += endpoint.state is BreakerState.CLOSED
+
+    assert back > 80
 
 
 def test_faults_of_an_old_window_are_forgotten() -> None:
@@ -126,13 +153,15 @@ def test_it_comes_back_slowly_and_closes() -> None:
     assert endpoint.shared.last.state is BreakerState.CLOSED
 
 
-def test_a_fault_while_it_comes_back_opens_it_again() -> None:
+def test_a_few_faults_while_it_comes_back_open_it_again() -> None:
     endpoint = opened()
     now = endpoint.breaker.until
     assert endpoint.probe(now)
     endpoint.record(False, now)
 
-    endpoint.record(True, now)
+    for _ in range(RULES.relapse_min):
+        assert endpoint.state is BreakerState.RAMPING
+        endpoint.record(True, now)
 
     assert endpoint.state is BreakerState.OPEN
 

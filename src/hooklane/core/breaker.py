@@ -19,9 +19,13 @@ CLOSED, OPEN, PROBING, RAMPING = BreakerState.CLOSED, BreakerState.OPEN, Breaker
 class BreakerRules:
     window_ms: int = 10_000
     volume_min: int = 20
-    """Of all workers together: each judges by its share of the traffic, but never by fewer than *volume_floor*."""
-    volume_floor: int = 5
+    """So many faults in a row open it. Of all workers together: each judges by its share of the traffic, but never by
+    fewer than *volume_floor*, or chance alone would open an endpoint that takes most of what it gets."""
+    volume_floor: int = 10
+    relapse_min: int = 5
+    """The same while it comes back."""
     fault_rate: float = 0.5
+    """Above it the evidence grows, below it it shrinks."""
     hold_ms: int = 5_000
     hold_ms_max: int = 30_000
     ramp_start: int = 2
@@ -49,14 +53,13 @@ class Breaker:
     __slots__ = (
         "_asked",
         "_behind",
-        "_faults",
+        "_evidence",
         "_is_ours",
         "_probes",
         "_ramp",
         "_rules",
         "_shared",
         "_since",
-        "_total",
         "_turn",
         "_volume_min",
         "_window_at",
@@ -77,7 +80,8 @@ class Breaker:
         self._is_ours = False
         """Whether the probe is ours to make."""
         self._window_at: Instant = START
-        self._total = self._faults = 0
+        self._evidence = 0.0
+        """How far the faults of this window exceed the rate that is borne, since they last did not."""
         self._turn = 0
         self._shared = CLOSED
         """What the store says, as far as we know."""
@@ -127,12 +131,15 @@ class Breaker:
             return self._open(now, roll) if fault else self._ramp_up(now)
         if now - self._window_at >= self._rules.window_ms:
             self._start_window(now)
-        self._total += 1
-        self._faults += fault
-        if self._faults >= self._total * self._rules.fault_rate and (
-            self._total >= self._volume_min or (state is RAMPING and fault)
-        ):
-            return self._open(now, roll)
+        # A sum that grows with each fault and shrinks with each success, never below nothing: a share of faults in any
+        # fixed few results crosses every limit sooner or later by chance, this one only when the endpoint is ill.
+        borne = self._rules.fault_rate
+        if not fault:
+            self._evidence = max(0.0, self._evidence - borne)
+        else:
+            self._evidence += 1.0 - borne
+            if self._evidence >= (self._rules.relapse_min if state is RAMPING else self._volume_min) * (1.0 - borne):
+                return self._open(now, roll)
         if state is RAMPING and not fault:
             self._ramp += 1  # one more for each success: doubles with every round
             if self._ramp >= in_flight_max:
@@ -166,7 +173,7 @@ class Breaker:
         self._start_window(now)
 
     def _start_window(self, now: Instant) -> None:
-        self._window_at, self._total, self._faults = now, 0, 0
+        self._window_at, self._evidence = now, 0.0
 
     # --- what all workers know ---
 

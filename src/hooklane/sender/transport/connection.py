@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import select
 import socket
 import ssl
 from typing import TYPE_CHECKING, cast
@@ -41,9 +40,7 @@ class Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._transport: asyncio.Transport | None = None
         self._was_used = False
-        readable = select.poll()
-        readable.register(sock, select.POLLIN)
-        self._readable = readable.poll
+        self._fd = sock.fileno()
         self._reader = ResponseReader()
 
     # What the pool calls.
@@ -63,7 +60,12 @@ class Connection(asyncio.Protocol):
     def is_fresh(self, now: float) -> bool:
         """Whether a request may still be sent here: young, not closed, and not a byte waits that nobody asked for."""
         transport = self._transport
-        return transport is not None and now < self.fresh_until and not transport.is_closing() and not self._readable(0)
+        return (
+            transport is not None
+            and now < self.fresh_until
+            and not transport.is_closing()
+            and not self._pool.watch.is_readable(self._fd)
+        )
 
     def drop(self) -> None:
         """Close at once. Whoever is still in an exchange here was told, or is about to be."""
@@ -95,6 +97,7 @@ class Connection(asyncio.Protocol):
             return
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by behaviour only
         self.was_opened = True
+        self._pool.watch.add(self._fd)
         self._pool.opened(self)
         if first.phase is Phase.TLS:
             first.tls_at = self._hub.clock()
@@ -104,6 +107,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         exchange, self._exchange = self._exchange, None
         self._transport = None
+        self._pool.watch.remove(self._fd)
         self._hub.wheel.disarm(self)
         self._reader.close()
         self._pool.gone(self)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hooklane.sender.transport.hub import Hub
 from hooklane.sender.transport.limits import CONNECTIONS_MAX
+from hooklane.sender.transport.watch import Watch
 
 if TYPE_CHECKING:
     from hooklane.sender.transport.connection import Connection
@@ -33,6 +34,7 @@ class Pool:
             raise ValueError(f"connections_max must be at least 1, got {connections_max}")
         self.hub = hub
         self.connections: set[Connection] = set()
+        self.watch = Watch(hub.loop)
         self.waiting: deque[Exchange] = deque()
         self._idle: dict[Connection, None] = {}  # the one that is idle longest first
         self.connections_max = connections_max

@@ -14,31 +14,35 @@ from hooklane.model.redelivery import REDELIVERIES, is_redelivery
 from hooklane.store.caller.flow import Flow, Rows, Statement
 from hooklane.store.codec import attempt_fields
 from hooklane.store.outbox import CommitReport
+from hooklane.store.postgres.literals import numbers, numbers_or_null, texts
 from hooklane.store.postgres.outbox import audit, redeliveries
 from hooklane.store.postgres.outbox.endpoints import disable_endpoint
 from hooklane.store.postgres.outbox.recovery import act_of
 
 # FOR SHARE waits for a takeover that is under way and then does not find the row; FOR KEY SHARE would not wait, since a
-# takeover changes no key. The rows stay locked until this transaction ends, so no takeover comes between.
+# takeover changes no key. The rows stay locked until this transaction ends, so no takeover comes between. (It is not
+# written as a join: a plan for any number of partitions compared each with each, and that took longer than the rest.)
 # An ack of an ordered lane is an insert and nothing else: only the owner moves a head that is not dead.
 FENCED_ACKS = """
 WITH mine AS MATERIALIZED (
     SELECT p.pid FROM hooklane.part p
-    JOIN unnest(:pids::integer[], :epochs::bigint[]) AS held (pid, epoch) ON held.pid = p.pid AND held.epoch = p.epoch
-    WHERE p.owner = :worker ORDER BY p.pid FOR SHARE OF p
+    WHERE p.owner = :worker AND p.pid = ANY(:pids::integer[])
+      AND p.epoch = (:epochs::bigint[])[array_position(:pids::integer[], p.pid)]
+    ORDER BY p.pid FOR SHARE OF p
 ), acked AS (
     INSERT INTO hooklane.ack (pid, lane_id, head, tenant, at)
-    SELECT a.* FROM unnest(:ack_pids::integer[], :ack_lanes::bigint[], :ack_heads::bigint[], :ack_tenants::text[],
-        :ack_ats::bigint[]) AS a (pid, lane_id, head, tenant, at)
+    SELECT a.* FROM unnest(:ack_pids::text::integer[], :ack_lanes::text::bigint[], :ack_heads::text::bigint[],
+        :ack_tenants::text::text[], :ack_ats::text::bigint[]) AS a (pid, lane_id, head, tenant, at)
     JOIN mine USING (pid)
 ), logged AS (
     INSERT INTO hooklane.attempt
         (lane_id, seq, started_at, attempt, tenant, took_ms, outcome, status, failure, said, detail)
-    SELECT g.lane_id, g.seq, g.started_at, g.attempt, g.tenant, g.took_ms, g.outcome, g.status, NULL, g.said, NULL
-    FROM unnest(:ack_pids::integer[], :ack_lanes::bigint[], :ack_seqs::bigint[], :log_starts::bigint[],
-        :log_attempts::integer[], :ack_tenants::text[], :log_tooks::double precision[], :log_outcomes::text[],
-        :log_statuses::integer[], :log_saids::text[])
-        AS g (pid, lane_id, seq, started_at, attempt, tenant, took_ms, outcome, status, said)
+    SELECT g.lane_id, g.head - 1, g.started_at, g.attempt, g.tenant, g.took_ms, 'delivered', g.status, NULL, g.said,
+        NULL
+    FROM unnest(:ack_pids::text::integer[], :ack_lanes::text::bigint[], :ack_heads::text::bigint[],
+        :log_starts::text::bigint[], :log_attempts::text::integer[], :ack_tenants::text::text[],
+        :log_tooks::text::double precision[], :log_statuses::text::integer[], :log_saids::text::text[])
+        AS g (pid, lane_id, head, started_at, attempt, tenant, took_ms, status, said)
     JOIN mine USING (pid) ON CONFLICT DO NOTHING
 )
 SELECT hooklane.now_ms(), ARRAY(SELECT pid FROM mine), set_config('synchronous_commit', 'on', true)
@@ -187,18 +191,16 @@ def fenced_acks(worker: str, epochs: Mapping[int, int], writes: Sequence[Write])
             "worker": worker,
             "pids": pids,
             "epochs": [epochs[pid] for pid in pids],
-            "ack_pids": [send.pid for send in sends],
-            "ack_lanes": [send.lane_id for send in sends],
-            "ack_heads": [send.seq + 1 for send in sends],
-            "ack_seqs": [send.seq for send in sends],
-            "ack_tenants": [send.event.tenant for send in sends],
-            "ack_ats": [ack.at for ack in acks],
-            "log_starts": [send.at for send in sends],
-            "log_attempts": [send.attempt for send in sends],
-            "log_tooks": [fields.took_ms for fields in log],
-            "log_outcomes": [fields.outcome for fields in log],
-            "log_statuses": [fields.status for fields in log],
-            "log_saids": [fields.said for fields in log],
+            "ack_pids": numbers([send.pid for send in sends]),
+            "ack_lanes": numbers([send.lane_id for send in sends]),
+            "ack_heads": numbers([send.seq + 1 for send in sends]),
+            "ack_tenants": texts([send.event.tenant for send in sends]),
+            "ack_ats": numbers([ack.at for ack in acks]),
+            "log_starts": numbers([send.at for send in sends]),
+            "log_attempts": numbers([send.attempt for send in sends]),
+            "log_tooks": numbers([fields.took_ms for fields in log]),
+            "log_statuses": numbers_or_null([fields.status for fields in log]),
+            "log_saids": texts([fields.said for fields in log]),
         },
     )
 

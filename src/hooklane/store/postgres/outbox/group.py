@@ -17,6 +17,7 @@ from hooklane.store.caller.flow import Flow, Statement, T
 from hooklane.store.outbox import BUSY, Draft, NotAll, Placer, Published, PublishReport, Refused, all_or_nothing
 from hooklane.store.postgres.database import LOCK_WAIT_MS, Database, Unknown
 from hooklane.store.postgres.outbox.publish import EndpointCache, publish
+from hooklane.store.postgres.outbox.trip import Trip
 
 GROUP_WAIT_MS = 50
 """Other group commits hold a counter for a few milliseconds, a caller's transaction for as long as it likes."""
@@ -97,9 +98,24 @@ class Group:
         return PublishReport([_BUSY if is_aside else next(results) for is_aside in aside], report.grown)
 
     async def _commit(self, drafts: Sequence[Draft], again: bool) -> PublishReport:
+        if not again and not self.db.is_pooled and not any(draft.names for draft in drafts):
+            report = await self._at_once(drafts)
+            if report is not None:
+                return report
         return await self.db.try_write(
             lambda: publish(drafts, self.placer, self.cache, again=again), lock_wait_ms=GROUP_WAIT_MS
         )
+
+    async def _at_once(self, drafts: Sequence[Draft]) -> PublishReport | None:
+        """In one round trip; None where that cannot be, or the endpoints had changed: then nothing was stored."""
+        rev, endpoints = self.cache.known
+        trip = Trip(drafts, self.placer, endpoints)
+        if rev < 0 or not trip.is_plain:
+            return None
+        try:
+            return trip.report(await self.db.once(trip.statement(rev, GROUP_WAIT_MS)))
+        except (asyncpg.SerializationError, asyncpg.DeadlockDetectedError):
+            return None  # lost a race: the longer way tries more than once
 
     def _lanes_of(self, draft: Draft) -> list[Lane]:
         """As far as the cache knows: a lane that is missed here is met by the commit itself."""

@@ -59,7 +59,7 @@ _LOAD_REDELIVERIES = f"{redeliveries.ROWS} AND pid = ANY(:pids::integer[])"
 _POLL = f"""
 WITH fresh AS (
     SELECT lane_id, seq FROM hooklane.lane_event
-    WHERE xid >= :xmax::text::xid8 AND pid = ANY(:pids::integer[])
+    WHERE xid >= :xmax::text::xid8 AND xid <> ALL(:told::text::xid8[]) AND pid = ANY(:pids::integer[])
     UNION ALL
     SELECT lane_id, seq FROM hooklane.lane_event
     WHERE xid = ANY(:xip::text[]::xid8[]) AND pid = ANY(:pids::integer[])
@@ -122,6 +122,8 @@ class Mark:
     xmax: str
     xip: tuple[str, ...]
     rev: int
+    told: tuple[str, ...] = ()
+    """Transactions of our own process that its engine was told of straight after their commit."""
 
     @classmethod
     def of(cls, snapshot: str, rev: int) -> Mark:
@@ -146,7 +148,8 @@ def load(worker: str, epochs: Mapping[int, int]) -> Flow[Load]:
 
 
 def poll_statement(pids: Sequence[int], mark: Mark) -> Statement:
-    return Statement(_POLL, {"pids": list(pids), "xmax": mark.xmax, "xip": list(mark.xip), "rev": mark.rev})
+    params = {"pids": list(pids), "xmax": mark.xmax, "xip": list(mark.xip), "rev": mark.rev}
+    return Statement(_POLL, {**params, "told": f"{{{','.join(mark.told)}}}"})
 
 
 def news_of(rows: Rows) -> News:

@@ -92,14 +92,12 @@ UPDATE hooklane_loose SET attempts = :attempt, starts = :starts
 WHERE n = -:lane_id AND rev = :rev AND state IN ('queued', 'retrying') AND :attempt - attempts IN (0, 1)
     AND (starts < :starts OR (starts = :starts AND attempts = :attempt)) RETURNING 1
 """
-_LOG = Insert(
-    "hooklane_attempt",
-    (
-        *("lane_id", "seq", "started_at", "attempt", "tenant", "took_ms"),
-        *("outcome", "status", "failure", "said", "detail"),
-    ),
-    "ON CONFLICT DO NOTHING",
-)
+_LOG_COLUMNS = ("lane_id", "seq", "started_at", "attempt", "tenant", "took_ms", "outcome", "status")
+_LOG = Insert("hooklane_attempt", (*_LOG_COLUMNS, "failure", "said", "detail"), "ON CONFLICT DO NOTHING")
+_LOG_PLAIN = Insert("hooklane_attempt", _LOG_COLUMNS, "ON CONFLICT DO NOTHING")
+"""Nothing to say but that it was delivered, as nearly always."""
+PLAIN = len(_LOG_COLUMNS)
+NOTHING_SAID = (None, None, None)
 # Asked about the partitions of this commit only, and answered with those that are lost: almost always none.
 _FENCED = f"""
 SELECT {NOW}, (SELECT json_group_array(CAST(asked.key AS INTEGER)) FROM json_each(?) asked WHERE NOT EXISTS (
@@ -137,7 +135,8 @@ def commit(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int], wri
         elif not (_start(conn, write) if isinstance(write, Start) else _cancel(conn, write)):
             stale.add(write.lane_id)
     _ACK.run(conn, acks)
-    _LOG.run(conn, log)
+    _LOG_PLAIN.run(conn, [row[:PLAIN] for row in log if row[PLAIN:] == NOTHING_SAID])
+    _LOG.run(conn, [row for row in log if row[PLAIN:] != NOTHING_SAID])
     return CommitReport(now, fenced, frozenset(stale))
 
 

@@ -16,7 +16,7 @@ from hooklane.store.codec import decode_endpoint
 from hooklane.store.outbox import Draft, Placer, Published, PublishReport, Refused, Stamp
 from hooklane.store.sqlite.outbox.lanes import Span
 from hooklane.store.sqlite.outbox.names import claim, claim_all, published_before
-from hooklane.store.sqlite.rows import Insert, Many, PublishFlow, Row, Upsert
+from hooklane.store.sqlite.rows import Insert, Many, PublishFlow, Row, Upsert, blob
 
 T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
@@ -35,9 +35,9 @@ _GROW = Upsert(
     keys=("endpoint_id", "key"),
     returning=("lane_id", "tail"),
 )
-_ADD_EVENTS = Insert(
-    "hooklane_event", ("n", "tenant", "id", "type", "key", "data", "created_at", "replay_of", "stamps")
-)
+_EVENT_COLUMNS = ("n", "tenant", "id", "type", "key", "data", "created_at", "stamps")
+_ADD_EVENTS = Insert("hooklane_event", _EVENT_COLUMNS)
+_ADD_REPLAYS = Insert("hooklane_event", (*_EVENT_COLUMNS, "replay_of"))
 _ADD_LANE_EVENTS = Insert("hooklane_lane_event", ("n", "tenant", "lane_id", "seq", "event_n"))
 _ADD_LOOSE = Insert("hooklane_loose", ("n", "tenant", "endpoint_id", "pid", "event_n"))
 
@@ -134,6 +134,7 @@ def _stamp(accepted: Sequence[_Accepted], next_lane_event: int, next_loose: int)
     heads = {lane: [lane_id, tail - many[lane] + 1] for lane, (lane_id, tail) in zip(lanes, tails, strict=True)}
     grown: list[Grown] = []
     events: list[Row] = []
+    replays: list[Row] = []
     lane_events: list[Row] = []
     loose: list[Row] = []
     for one in accepted:
@@ -153,11 +154,22 @@ def _stamp(accepted: Sequence[_Accepted], next_lane_event: int, next_loose: int)
                 lane_events.append((next_lane_event, tenant, lane_id, seq, n))
                 next_lane_event += 1
             grown.append(Grown(lane_id, place.pid, place.endpoint_id, place.key, seq, event))
-        stamps = _encode(one.stamps)
-        events.append(
-            (n, tenant, event.id, event.type, event.key, event.data, event.created_at, event.replay_of, stamps)
+        row = (
+            n,
+            tenant,
+            event.id,
+            event.type,
+            event.key,
+            blob(event.data),
+            event.created_at,
+            blob(_encode(one.stamps)),
         )
+        if event.replay_of is None:
+            events.append(row)
+        else:
+            replays.append((*row, event.replay_of))
     yield Many(_ADD_EVENTS, events)
+    yield Many(_ADD_REPLAYS, replays)
     yield Many(_ADD_LANE_EVENTS, lane_events)
     yield Many(_ADD_LOOSE, loose)
     return grown

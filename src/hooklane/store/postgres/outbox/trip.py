@@ -1,0 +1,175 @@
+"""How do many events get their places in one round trip? By one statement that is the whole transaction.
+
+It serves the usual publish: no names to claim, every place in a lane. What it cannot serve goes the longer way
+(`publish`), which means the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hooklane.errors import InvalidEvent
+from hooklane.model.endpoint import Endpoint
+from hooklane.model.event import Event
+from hooklane.model.lane import Grown, Place
+from hooklane.store.caller.flow import Rows, Statement
+from hooklane.store.outbox import Draft, Placer, Published, PublishReport, Refused, Stamp
+from hooklane.store.postgres.literals import numbers, texts
+from hooklane.store.postgres.outbox.lanes import Mark
+
+# Nothing is written unless the endpoints are still those by which the places were found. The settings count from their
+# evaluation on, and every insert needs the row that evaluates them. Lanes are locked in the order of the longer way,
+# or two publishers could wait for each other crosswise; `rank` leads from a lane's place in the question to that order.
+_START = """
+WITH start AS MATERIALIZED (
+    SELECT ARRAY(SELECT nextval('hooklane.event_n') FROM generate_series(1, :many::bigint)) AS ns,
+        set_config('synchronous_commit', 'on', true), set_config('lock_timeout', :lock_wait::text, true)
+    FROM hooklane.counter WHERE name = 'endpoint' AND value = :rev::bigint
+), lanes AS MATERIALIZED (
+    SELECT w.*, row_number() OVER (ORDER BY w.endpoint_id, w.key) AS rank
+    FROM unnest(:tenants::text::text[], :endpoints::text::text[], :keys::text::text[], :pids::text::integer[],
+        :manies::text::bigint[]) WITH ORDINALITY AS w (tenant, endpoint_id, key, pid, many, at)
+), grown AS (
+    INSERT INTO hooklane.lane_tail AS t (tenant, endpoint_id, key, pid, tail)
+    SELECT l.tenant, l.endpoint_id, l.key, l.pid, l.many FROM lanes l CROSS JOIN start ORDER BY l.rank
+    ON CONFLICT (endpoint_id, key) DO UPDATE SET tail = t.tail + excluded.tail
+    RETURNING endpoint_id, key, lane_id, tail
+), known AS MATERIALIZED (
+    SELECT array_agg(lane_id ORDER BY endpoint_id, key) AS ids, array_agg(tail ORDER BY endpoint_id, key) AS tails,
+        (SELECT array_agg(rank ORDER BY at) FROM lanes) AS ranks
+    FROM grown
+), placed AS MATERIALIZED (
+    SELECT p.event_at, p.pid, p.tenant, p.at, k.ids[k.ranks[p.lane_at]] AS lane_id,
+        k.tails[k.ranks[p.lane_at]] - p.back AS seq, p.endpoint_id
+    FROM unnest(:event_ats::text::integer[], :lane_ats::text::integer[], :backs::text::bigint[],
+        :place_pids::text::integer[], :place_tenants::text::text[], :place_endpoints::text::text[])
+        WITH ORDINALITY AS p (event_at, lane_at, back, pid, tenant, endpoint_id, at)
+    CROSS JOIN known k WHERE k.ids IS NOT NULL
+), in_lanes AS (
+    INSERT INTO hooklane.lane_event (lane_id, seq, event_n, pid, tenant)
+    SELECT p.lane_id, p.seq, s.ns[p.event_at], p.pid, p.tenant FROM placed p CROSS JOIN start s
+"""
+_STAMP = """'["' || p.endpoint_id || '",' || p.lane_id || ',' || p.seq || ']'"""
+_STAMPED = f"""
+), stamped AS MATERIALIZED (
+    SELECT p.event_at, string_agg({_STAMP}, ',' ORDER BY p.at) AS stamps FROM placed p GROUP BY p.event_at
+"""
+_END = """
+), stored AS (
+    INSERT INTO hooklane.event (n, tenant, id, type, key, data, created_at, replay_of, stamps)
+    SELECT s.ns[e.at], e.tenant, e.id, e.type, e.key, e.data, e.created_at, e.replay_of,
+        convert_to('[' || coalesce(p.stamps, '') || ']', 'UTF8')
+    FROM unnest(:event_tenants::text::text[], :ids::text::text[], :types::text::text[], :event_keys::text::text[],
+        :datas::bytea[], :ats::text::bigint[], :replays::text::text[])
+        WITH ORDINALITY AS e (tenant, id, type, key, data, created_at, replay_of, at)
+    CROSS JOIN start s LEFT JOIN {stamps} ON p.event_at = e.at
+)
+SELECT (SELECT count(*) FROM start), pg_current_xact_id()::text, ids, tails, ranks FROM known
+"""
+_ONE_EACH = _START + _END.format(stamps=f"(SELECT p.event_at, {_STAMP} AS stamps FROM placed p) p")
+_MANY_EACH = _START + _STAMPED + _END.format(stamps="stamped p")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCommit:
+    """What one transaction of ours wrote, and our engine was told of."""
+
+    xid: str
+
+    def past(self, mark: Mark) -> Mark:
+        return replace(mark, told=(*mark.told, self.xid))
+
+
+class Trip:
+    """A batch of drafts on its way: the question, and what its answer means."""
+
+    def __init__(self, drafts: Sequence[Draft], placer: Placer, endpoints: Mapping[str, Sequence[Endpoint]]) -> None:
+        self._results: list[Refused | Event] = []
+        self._events: list[Event] = []
+        self._placed: list[tuple[int, Place]] = []
+        """The event's place in the question, from 1 on, and where it stands."""
+        self.is_plain = True
+        """Whether one statement can say it all."""
+        for draft in drafts:
+            event = draft.event
+            try:
+                places = placer(event, draft.asked, endpoints.get(event.tenant, ()))
+            except InvalidEvent as error:
+                self._results.append(Refused(error.code, str(error)))
+                continue
+            self._results.append(event)
+            self._events.append(event)
+            for place in places:
+                self.is_plain = self.is_plain and place.key is not None
+                self._placed.append((len(self._events), place))
+        self._many: dict[tuple[str, str | None], int] = {}
+        self._lanes: list[tuple[Place, str]] = []
+        self._lane_ats: list[int] = []
+        self._nths: list[int] = []
+
+    def statement(self, rev: int, lock_wait_ms: int) -> Statement:
+        """Ask for the places, if the endpoints are still as of *rev*."""
+        events, placed = self._events, self._placed
+        many, at = self._many, dict[tuple[str, str | None], int]()
+        for event_at, place in placed:
+            lane = place.endpoint_id, place.key
+            nth = many.get(lane, 0) + 1
+            if nth == 1:
+                self._lanes.append((place, events[event_at - 1].tenant))
+                at[lane] = len(self._lanes)
+            many[lane] = nth
+            self._lane_ats.append(at[lane])
+            self._nths.append(nth)
+        counts = list(many.values())
+        behind = [counts[lane - 1] - nth for lane, nth in zip(self._lane_ats, self._nths, strict=True)]
+        """How many of this batch stand behind each in its lane."""
+        is_one_each = len(placed) == len(events) and all(one[0] == n for n, one in enumerate(placed, start=1))
+        return Statement(
+            _ONE_EACH if is_one_each else _MANY_EACH,
+            {
+                "many": len(events),
+                "rev": rev,
+                "lock_wait": f"{lock_wait_ms}ms",
+                "tenants": texts([tenant for _, tenant in self._lanes]),
+                "endpoints": texts([place.endpoint_id for place, _ in self._lanes]),
+                "keys": texts([place.key for place, _ in self._lanes]),
+                "pids": numbers([place.pid for place, _ in self._lanes]),
+                "manies": numbers(counts),
+                "event_ats": numbers([event_at for event_at, _ in placed]),
+                "lane_ats": numbers(self._lane_ats),
+                "backs": numbers(behind),
+                "place_pids": numbers([place.pid for _, place in placed]),
+                "place_tenants": texts([events[event_at - 1].tenant for event_at, _ in placed]),
+                "place_endpoints": texts([place.endpoint_id for _, place in placed]),
+                "event_tenants": texts([event.tenant for event in events]),
+                "ids": texts([event.id for event in events]),
+                "types": texts([event.type for event in events]),
+                "event_keys": texts([event.key for event in events]),
+                "datas": [event.data for event in events],
+                "ats": numbers([event.created_at for event in events]),
+                "replays": texts([event.replay_of for event in events]),
+            },
+        )
+
+    def report(self, rows: Rows) -> PublishReport | None:
+        """What was published; None when the endpoints had changed, and nothing was."""
+        ((started, xid, ids, tails, ranks),) = rows
+        if not started:
+            return None
+        counts = list(self._many.values())
+        stamps: list[list[Stamp]] = [[] for _ in self._events]
+        grown: list[Grown] = []
+        for (event_at, place), lane_at, nth in zip(self._placed, self._lane_ats, self._nths, strict=True):
+            rank = ranks[lane_at - 1] - 1
+            lane_id, seq = ids[rank], tails[rank] - counts[lane_at - 1] + nth
+            stamps[event_at - 1].append(Stamp(place.endpoint_id, seq))
+            grown.append(Grown(lane_id, place.pid, place.endpoint_id, place.key, seq, self._events[event_at - 1]))
+        given = iter(stamps)
+        results: list[Published | Refused] = [
+            one
+            if isinstance(one, Refused)
+            else Published(one.id, one.type, one.key, one.created_at, tuple(next(given)))
+            for one in self._results
+        ]
+        return PublishReport(results, grown, OwnCommit(xid))
