@@ -13,7 +13,18 @@ from tests.crash.traffic import Client, Receiver
 KEYS, EACH = 300, 2
 KILLER, KEY = "evt_killer", "key 0"
 CRASHES_MAX = 6
-SERVE = {"failpoints": f"before_send=kill:{KILLER}"}
+SERVE = {"failpoints": f"before_send=kill:{KILLER}", "lease_ms": 700}
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def site(request, nursery, tmp_path):
+    """A database of either kind to serve from; on PostgreSQL a lease must run out before a takeover."""
+    url = f"sqlite:///{tmp_path}/hooklane.db"
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_url")
+    site = Site(nursery, url, tmp_path)
+    yield site
+    await site.close()
 
 
 async def call(site: Site, method: str, path: str, body: Any = None) -> Any:
