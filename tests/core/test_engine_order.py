@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.core.kit import T0, TIMEOUT, Bench, answer, endpoint, grown, row
 
 from hooklane.core.engine import Dropped, EndpointChanged, LeaseSet, Loaded, Reloaded, Settled
-from hooklane.model.attempt import Cancel, Dead, Delivered, Retry, Settlement, Start
+from hooklane.model.attempt import Cancel, Dead, Delivered, Retry, Settlement
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import EndpointState, OnDead
 from hooklane.model.lane import LaneState
@@ -196,37 +196,6 @@ def test_a_stale_commit_makes_the_engine_look_again() -> None:
     bench.step(Reloaded([row(1, head=3, tail=3, rev=1)], [1]))
     (following,) = bench.fetch().sends
     assert (following.seq, following.rev) == (3, 1)
-
-
-def test_after_an_unclean_takeover_an_attempt_is_announced_before_it_is_made() -> None:
-    bench = Bench(row(attempts=2), unclean=True)
-
-    effects = bench.fetch()
-
-    assert effects.sends == []
-    assert effects.writes == [Start(1, 0, 1, 3, 0)]
-    (send,) = bench.commit(*effects.writes).sends
-    assert send.attempt == 3
-    (following,) = bench.settle(send).sends
-    assert (following.seq, following.attempt) == (2, 1)
-
-
-def test_a_head_that_kills_its_workers_ends_as_a_dead_letter() -> None:
-    bench = Bench(row(attempts=5), unclean=True, attempts_max=5)
-
-    (write,) = bench.fetch().writes
-
-    assert isinstance(write, Settlement)
-    assert (write.outcome, write.result) == (Dead("worker_died"), None)
-
-
-def test_a_head_that_kills_its_workers_is_skipped_where_the_endpoint_says_so() -> None:
-    bench = Bench(row(attempts=5), unclean=True, attempts_max=5, on_dead=OnDead.SKIP)
-
-    (write,) = bench.fetch().writes
-
-    assert isinstance(write, Settlement)
-    assert write.outcome == Dead("worker_died", skip=True)
 
 
 def test_a_timeout_is_a_failure() -> None:

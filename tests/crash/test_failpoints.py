@@ -146,7 +146,7 @@ async def test_f20_f54_while_a_server_is_frozen_no_second_one_delivers_from_its_
 
 
 async def test_s11_a_head_that_kills_its_worker_each_time_ends_as_a_dead_letter(site, receiver, make_endpoint):
-    """Poison: each attempt ends the process before its outcome is durable; the starts are counted all the same."""
+    """Poison: each attempt ends the process before its outcome is durable; those that it made alone are counted."""
     server = await site.serve()
     await server.ready()
     await make_endpoint(attempts_max=4)
@@ -170,5 +170,6 @@ async def test_s11_a_head_that_kills_its_worker_each_time_ends_as_a_dead_letter(
         await server.ended()
 
     assert [letter["seq"] for letter in letters] == [1]
-    assert letters[0]["attempts"] == 4
-    assert [one.attempt for one in receiver.log] == [1, 1, 2, 3, 4]  # the first was not suspected yet, so not announced
+    assert letters[0]["attempts"] == 3
+    # The first was not suspected, so not announced; the second was, but might have been any other's fault.
+    assert [one.attempt for one in receiver.log] == [1, 1, 1, 2, 3]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hooklane.testing.invariants import NAMES, Arrival, Invariants, Rules, tally
+from hooklane.testing.invariants import KILLS_MAX, NAMES, Arrival, Invariants, Rules, tally
 
 RULES = Rules(attempts_max=2, backoff_ms=100, backoff_cap_ms=1_000)
 History = Callable[[Invariants], None]
@@ -158,6 +158,27 @@ def cancelled_alive(books: Invariants) -> None:
     books.cancelled("w1", 1, 7, 1, deleted=False)
 
 
+def for_another(books: Invariants) -> None:
+    books.killed("w1", 1, 7, 1, 1)
+    books.skipped(7, 1, 2, recorded=True)
+    books.died("w1", 1, 7, 2, seen=False)
+
+
+def given_up_for_another(books: Invariants) -> None:
+    books.given_up("w1", 1, 7, 1, recorded=True, seen=False)
+
+
+def killing_for_ever(books: Invariants) -> None:
+    for epoch in range(2, KILLS_MAX + 3):
+        books.owned(0, "w1", epoch, unclean=True)
+        books.killed("w1", epoch, 7, 1, 1)
+
+
+def fewer_tries(books: Invariants) -> None:
+    books.started("w1", 1, 7, 1, 2)
+    books.killed("w1", 1, 7, 1, 1)
+
+
 BROKEN: list[tuple[int, History]] = [
     (1, gap),
     (2, lost),
@@ -185,12 +206,16 @@ BROKEN: list[tuple[int, History]] = [
     (18, silent_skip),
     (18, skip_without_policy),
     (18, cancelled_alive),
+    (23, for_another),
+    (23, given_up_for_another),
+    (13, killing_for_ever),
+    (13, fewer_tries),
 ]
 
 
 @pytest.mark.parametrize(("number", "history"), BROKEN, ids=lambda one: getattr(one, "__name__", str(one)))
 def test_a_broken_promise_is_named(number: int, history: History) -> None:
-    books = Invariants(lambda: 0.0)
+    books = Invariants(lambda: 0.0, only_events_kill=True)
     lane(books)
 
     history(books)
@@ -199,8 +224,8 @@ def test_a_broken_promise_is_named(number: int, history: History) -> None:
 
 
 def test_every_promise_of_safety_can_be_broken() -> None:
-    assert {number for number, _ in BROKEN} == set(range(1, 19))
-    assert set(NAMES) == set(range(1, 23))
+    assert {number for number, _ in BROKEN} == {*range(1, 19), 23}
+    assert set(NAMES) == set(range(1, 24))
 
 
 def test_a_good_history_breaks_nothing() -> None:

@@ -30,6 +30,7 @@ NOTICED_BY: dict[str, set[int]] = {
     "body_changes_with_the_attempt": {17},
     "lost_acquire_is_forgotten": {19},
     "mark_after_load": {19},
+    "everyone_is_blamed": {23},
 }
 """Where one promise in particular must be the one that is broken."""
 

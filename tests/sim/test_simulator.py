@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from hooklane.testing.sim import NONE, ROUGH, SLOW, Faults, Report, simulate
+from hooklane.testing.sim import NONE, POISONED, ROUGH, SLOW, Faults, Report, simulate
 
 CRASHING = replace(Faults(), crash_every_ms=180)
 
@@ -44,6 +44,20 @@ def test_old_news_and_busy_people_do_no_harm() -> None:
 
     assert counts["replayed"] >= 50
     assert counts["skipped"] >= 50
+
+
+def test_events_that_kill_their_workers_are_given_up_and_no_other_event_is_blamed() -> None:
+    counts = run(range(5_000, 5_006), 2_000, POISONED)
+
+    assert counts["killed"] >= 100
+    assert counts["dead with its workers"] >= 8
+
+
+@pytest.mark.parametrize("weather", [CRASHING, ROUGH, SLOW], ids=["crashing", "rough", "slow"])
+def test_killers_among_all_other_faults_break_no_promise(weather: Faults) -> None:
+    counts = run(range(6_000, 6_004), 500, replace(weather, killers=0.002))
+
+    assert counts["killed"] >= 5
 
 
 def test_in_a_perfect_world_everything_is_sent_exactly_once() -> None:

@@ -96,13 +96,16 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """An attempt is about to be made: written first where an earlier worker died at this head."""
+    """An attempt is about to be made: written first where an earlier worker may have died of this head."""
 
     lane_id: LaneId
     pid: int
     seq: int
     attempt: int
+    """What the store counts from now on: one more only where the head goes alone, so that a death is its own."""
     rev: int
+    starts: int = 1
+    """How many announcements of this head are on record with this one; any outcome wipes them out."""
 
 
 @dataclass(frozen=True, slots=True)

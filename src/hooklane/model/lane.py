@@ -36,7 +36,7 @@ class DeliveryState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaneRow:
-    """A lane as the store knows it. *attempts*, *next_at* and *state* belong to *head*, not to what follows."""
+    """A lane as the store knows it. *attempts*, *next_at*, *starts* and *state* belong to *head* alone."""
 
     id: LaneId
     pid: int
@@ -51,6 +51,8 @@ class LaneRow:
     """Bumped by each recovery, so that an owner's late write cannot undo it."""
     acked: int = 0
     """The last seq that was really delivered: `head - 1` unless something was skipped."""
+    starts: int = 0
+    """Announced attempts at the head that came to nothing: so many workers may have died of it."""
 
 
 class Place(NamedTuple):

@@ -193,7 +193,7 @@ class Relay:
         now = wall_now()
         for send in sends:
             if self._hit is not None:
-                self._hit("before_send")
+                self._hit("before_send", send.event.id)
             try:
                 target, headers, body = self._letters.write(send, now)
             except ConfigError as error:

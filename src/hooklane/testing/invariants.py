@@ -6,7 +6,7 @@ no code with the engine or a store, so that it cannot make their mistakes. Numbe
      1 stamp               5 durable order       9 one owner per epoch  13 bounded attempts  17 identity
      2 accept is final     6 ack needs a 2xx    10 one in flight        14 dup has a reason  18 skip is explicit
      3 first-ack order     7 head is monotone   11 zombies not ahead    15 late copies old   19 progress
-     4 send order          8 epoch fence        12 dead means stopped   16 backoff
+     4 send order          8 epoch fence        12 dead means stopped   16 backoff           23 innocence
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ NAMES = {
     20: "isolation",
     21: "takeover",
     22: "recovery",
+    23: "innocence",
 }
+KILLS_MAX = 6
+"""An event may kill so many workers: one before anybody knows, two in company, and three alone."""
 KEEP_MAX = 100
 """So many violations are kept in words; the rest is only counted."""
 
@@ -81,6 +84,7 @@ class _Book:
         "flying",
         "head",
         "ids",
+        "kills",
         "known",
         "landed",
         "next_at",
@@ -111,11 +115,13 @@ class _Book:
         self.excused: set[int] = set()
         self.skipped: set[int] = set()
         self.flying: dict[tuple[str, int], int] = {}
+        self.kills = 0
+        """How many workers the head has killed."""
 
     def advance(self, seq: int) -> None:
         self.head = seq + 1
         self.blocked = False
-        self.failures = self.tried = self.next_at = 0
+        self.failures = self.tried = self.next_at = self.kills = 0
         self.ended = False
         self.landed.pop(seq, None)
         self.excused.discard(seq)
@@ -124,10 +130,14 @@ class _Book:
 class Invariants:
     """The books of one history and what was found wrong with it."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """*clock* shows the true time in milliseconds, which those who are watched may not know."""
+    def __init__(self, clock: Callable[[], float], *, only_events_kill: bool = False) -> None:
+        """*clock* shows the true time in milliseconds, which those who are watched may not know.
+
+        Where *only_events_kill* workers, none but those may be blamed for it.
+        """
         self.violations: list[Violation] = []
         self._clock = clock
+        self._only_events_kill = only_events_kill
         self.counts: Counter[int] = Counter()
         self._books: dict[int, _Book] = {}
         self._owners: dict[int, tuple[str, int]] = {}
@@ -198,6 +208,20 @@ class Invariants:
         landed = book.landed.get(seq)
         if landed is not None and seq not in book.excused and self._unclean.get(book.pid, -1) <= landed:
             self.broken(14, f"lane {lane}: {worker} sent {seq} again (attempt {attempt}) though it knew of its 2xx")
+
+    def killed(self, worker: str, epoch: int, lane: int, seq: int, attempt: int) -> None:
+        """A worker died of a delivery before it could send it."""
+        book = self._books[lane]
+        if attempt < book.tried:
+            self.broken(13, f"lane {lane}: attempt {attempt} of {seq} was made after {book.tried}")
+        if self._owners.get(book.pid) == (worker, epoch) and seq == book.head:
+            book.kills += 1
+            if self._only_events_kill and book.kills > KILLS_MAX:
+                self.broken(13, f"lane {lane}: {seq} has killed {book.kills} workers, at most {KILLS_MAX}")
+
+    def _blame(self, book: _Book, lane: int, seq: int) -> None:
+        if self._only_events_kill and not book.kills:
+            self.broken(23, f"lane {lane}: {seq} died for what another event did")
 
     def unanswered(self, lane: int, seq: int) -> None:
         """The sender saw no answer to an attempt, so that another one is excused."""
@@ -277,17 +301,22 @@ class Invariants:
             self.broken(13, f"lane {lane}: attempt {attempt} of {seq} was announced after {book.tried}")
         book.tried = attempt
 
-    def died(self, worker: str, epoch: int, lane: int, seq: int) -> None:
+    def died(self, worker: str, epoch: int, lane: int, seq: int, *, seen: bool = True) -> None:
+        """A head became a dead letter; of a failure that was *seen*, or because workers died of it."""
         book = self._books[lane]
         self._fence(book, lane, worker, epoch)
+        if not seen:
+            self._blame(book, lane, seq)
         if seq != book.head:
             self.broken(7, f"lane {lane}: {seq} died at head {book.head}")
         book.blocked = True
 
-    def given_up(self, worker: str, epoch: int, lane: int, seq: int, *, recorded: bool) -> None:
+    def given_up(self, worker: str, epoch: int, lane: int, seq: int, *, recorded: bool, seen: bool = True) -> None:
         """An owner gave a head up by the endpoint's policy."""
         book = self._books[lane]
         self._fence(book, lane, worker, epoch)
+        if not seen:
+            self._blame(book, lane, seq)
         if not book.rules.skips_dead or not recorded:
             self.broken(18, f"lane {lane}: {worker} gave {seq} up without a policy or a record")
         book.skipped.add(seq)
@@ -320,7 +349,7 @@ class Invariants:
         if head != book.head or seq != head:
             self.broken(7, f"lane {lane}: a replay of {seq} moved the head from {book.head} to {head}")
         book.blocked = book.ended = False
-        book.failures = book.tried = book.next_at = 0
+        book.failures = book.tried = book.next_at = book.kills = 0
         book.excused.add(seq)
 
     def skipped(self, lane: int, seq: int, head: int, *, recorded: bool) -> None:

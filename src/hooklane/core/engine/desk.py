@@ -21,6 +21,9 @@ One that sends less than twenty times a second may not, and counts from the end 
 there a single delivery too many in a second is a tenth of the limit.
 """
 
+ANNOUNCED_MS = 50.0
+"""What is announced at an endpoint with a rate limit must be able to fly so soon: until then it is under suspicion."""
+
 _SENDABLE = (EndpointState.ACTIVE, EndpointState.DRAINING)
 
 
@@ -98,7 +101,7 @@ class Desk:
             self.is_open
             and busy < self.breaker.room(now, self.cap)
             and (left > 0 if busy == 0 else busy < left * FREE_PART)
-            and (self._gap_ms is None or self._spaced_at < now + 1)
+            and (self._gap_ms is None or (self._spaced_at < now + 1 and self.starting * self._gap_ms < ANNOUNCED_MS))
         )
 
     def wants_probe(self, now: Instant) -> bool:

@@ -83,6 +83,8 @@ class Engine(Heads):
         self._dispatch(now)
         self._evict(now)
         effects.wake_at = self._alarms.next_at
+        if self._suspects:
+            effects.wake_at = min(effects.wake_at, self._suspects.wake_at(now))
         return effects
 
     # --- what others may look at ---
@@ -117,7 +119,8 @@ class Engine(Heads):
             before = self._lanes.get(row.id)
             if before is not None:
                 self._forget(before)
-            slot = self._lanes[row.id] = Slot(row, loaded.epoch, unsure=loaded.unclean)
+            # A head whose time has not come was in nobody's hands.
+            slot = self._lanes[row.id] = Slot(row, loaded.epoch, unsure=loaded.unclean and row.next_at <= now)
             self._place(now, slot)
 
     def _lease_set(self, now: Instant, lease: LeaseSet) -> None:

@@ -11,6 +11,7 @@ from hooklane.core.engine.desk import Desk, Turns
 from hooklane.core.engine.effects import Effects, Fetch
 from hooklane.core.engine.inputs import Committed, Dropped, Fetched, Settled
 from hooklane.core.engine.slot import Phase, Slot
+from hooklane.core.engine.suspects import DEATHS_MAX, Suspects, deaths
 from hooklane.core.engine.window import Window
 from hooklane.core.judge import judge, never_happened
 from hooklane.core.machine import Move, after
@@ -36,6 +37,7 @@ class Heads:
     def __init__(self, in_flight_max: int, window_bytes_max: int) -> None:
         self.in_flight = 0
         self._in_flight_max = in_flight_max
+        self._starting = 0
         self._flying_bytes = 0
         self._epochs: dict[int, int] = {}
         self._lanes: dict[LaneId, Slot] = {}
@@ -45,6 +47,8 @@ class Heads:
         self._placeless: deque[Desk] = deque()
         self._alarms = Alarms()
         self._window = Window(window_bytes_max)
+        self._suspects = Suspects()
+        self._called: list[Slot] = []
         self._lease_until: Instant = START
         self._draining = False
         self._leaving: frozenset[int] = frozenset()
@@ -54,6 +58,8 @@ class Heads:
 
     def _place(self, now: Instant, slot: Slot) -> None:
         """Put a lane that is in nobody's hands where it belongs."""
+        if slot.kept is not None:
+            self._suspects.release(slot)
         if not slot.has_work():
             slot.phase = Phase.IDLE
             slot.state = LaneState.IDLE
@@ -77,8 +83,11 @@ class Heads:
             self._alarms.set(slot.next_at, slot)
         else:
             slot.phase = Phase.READY
-            desk.ready.append(slot)
-            self._turns.push(desk)
+            if slot.starts and not self._is_lost(desk, slot):
+                self._suspects.set_aside(slot)
+            else:
+                desk.ready.append(slot)
+                self._turns.push(desk)
 
     def _cancel(self, slot: Slot) -> None:
         slot.phase = Phase.SETTLING
@@ -97,6 +106,7 @@ class Heads:
             self._end_start(slot)
         self._idle.pop(slot.id, None)
         self._window.drop(slot)
+        self._suspects.release(slot)
         slot.phase = Phase.IDLE
 
     def _forget(self, slot: Slot) -> None:
@@ -123,11 +133,16 @@ class Heads:
                 self._place(now, what)
 
     def _dispatch(self, now: Instant) -> None:
+        called, self._called = self._called, []
+        for slot in called:
+            self._go_on(now, slot)
         if self._draining or now >= self._lease_until:
             return
-        turns, leaving = self._turns, self._leaving
+        if self._suspects:
+            self._call_suspects(now)
+        turns = self._turns
         places = self._in_flight_max
-        while turns and self.in_flight < places and self._flying_bytes < FLYING_BYTES_MAX:
+        while turns and self.in_flight + self._starting < places and self._flying_bytes < FLYING_BYTES_MAX:
             desk = turns.pop()
             if not desk.has_room(now, places - self.in_flight, places):
                 if desk.wants_probe(now):
@@ -138,13 +153,27 @@ class Heads:
                     self._set_alarm(now, desk)
                 continue
             slot = desk.ready.popleft()
-            if slot.phase is Phase.READY:  # else it has moved on since it took its place in the line
-                if slot.pid in leaving:
-                    slot.phase = Phase.PARKED
-                elif not self._start(now, desk, slot):
-                    desk.ready.appendleft(slot)
-                    continue
+            if slot.phase is Phase.READY and not self._start(now, desk, slot):  # else it has moved on meanwhile
+                desk.ready.appendleft(slot)
+                continue
             turns.push(desk)
+
+    def _has_place(self) -> bool:
+        return self.in_flight + self._starting < self._in_flight_max and self._flying_bytes < FLYING_BYTES_MAX
+
+    def _call_suspects(self, now: Instant) -> None:
+        """Let those go who have waited for other suspects, if their endpoint has room."""
+        if not self._has_place():
+            return
+        for slot in self._suspects.next_up(now):
+            if slot.phase is not Phase.READY:
+                continue
+            desk = self._desks[slot.endpoint_id]
+            free = self._in_flight_max - self.in_flight
+            if not (self._has_place() and desk.has_room(now, free, self._in_flight_max)):
+                self._to_front(desk, slot)
+            elif not self._start(now, desk, slot):
+                desk.ready.appendleft(slot)
 
     def _wait_for_place(self, desk: Desk) -> None:
         if not desk.waits_for_place:
@@ -167,22 +196,61 @@ class Heads:
 
     def _start(self, now: Instant, desk: Desk, slot: Slot) -> bool:
         """Take the next step towards an attempt; False when the lane must stay where it is for now."""
+        if slot.pid in self._leaving:
+            self._suspects.release(slot)
+            slot.phase = Phase.PARKED
+            return True
         event = slot.bodies.get(slot.head) if slot.bodies is not None else None
+        if slot.unsure or slot.starts:
+            return self._start_doubted(now, desk, slot, event)
         if event is None:
             return self._fetch(desk, slot)
-        if not slot.unsure:
-            self._fly(now, desk, slot, event)
-        elif slot.attempts >= desk.policy.attempts_max:
-            died = Dead("worker_died", skip=self._skips_dead(desk, slot))
+        self._fly(now, desk, slot, event)
+        return True
+
+    def _start_doubted(self, now: Instant, desk: Desk, slot: Slot, event: Event | None) -> bool:
+        """The same for a head of which a worker may have died: it may have to wait for others, and is announced."""
+        suspects, is_lost = self._suspects, self._is_lost(desk, slot)
+        if not is_lost and slot.kept is None and (slot.starts or event is not None):
+            if not suspects.may_go(slot, now):
+                suspects.set_aside(slot)
+                return True
+            suspects.take(slot, now)
+        if event is None:
+            if self._fetch(desk, slot):
+                return True
+            suspects.release(slot)
+            return False
+        if is_lost:
+            outcome = Dead("worker_died", skip=self._skips_dead(desk, slot))
             # Nobody will try again: it died of the last attempt that was announced.
             last = replace(self._send_of(now, desk, slot, event), attempt=slot.attempts)
-            self._settle(slot, Settlement(last, died, now, None))
-        else:
-            # Made durable first, so that a head that kills its workers runs out of attempts like any other.
+            self._settle(slot, Settlement(last, outcome, now, None))
+        elif slot.unsure:
             slot.phase = Phase.STARTING
             desk.starting += 1
-            self._effects.writes.append(Start(slot.id, slot.pid, slot.head, slot.attempts + 1, slot.rev))
+            self._starting += 1
+            self._effects.writes.append(suspects.start_of(slot))
+        else:
+            self._fly(now, desk, slot, event)
         return True
+
+    @staticmethod
+    def _is_lost(desk: Desk, slot: Slot) -> bool:
+        """Whether it has had its last chance: workers died of it alone, and often enough."""
+        died = deaths(slot)
+        return died > 0 and (died >= DEATHS_MAX or slot.attempts >= desk.policy.attempts_max)
+
+    def _go_on(self, now: Instant, slot: Slot) -> None:
+        """A doubted head is in hand and others may wait for it: it goes on at once, or gives its place back."""
+        if slot.phase is not Phase.READY:
+            return  # it was lost or called off in the same step
+        desk, free = self._desks[slot.endpoint_id], self._in_flight_max - self.in_flight
+        may_send = not self._draining and now < self._lease_until
+        has_room = may_send and self._has_place() and desk.has_room(now, free, self._in_flight_max)
+        if not (has_room and self._start(now, desk, slot)):
+            self._suspects.release(slot)
+            self._to_front(desk, slot)
 
     def _fly(self, now: Instant, desk: Desk, slot: Slot, event: Event) -> None:
         slot.phase = Phase.FLYING
@@ -237,6 +305,8 @@ class Heads:
                 self._reload(slot)  # what we believed of the lane is not what the store holds
             elif desk.endpoint.state is EndpointState.CANCELLING:
                 self._cancel(slot)
+            elif slot.kept is not None:
+                self._go_on_soon(slot)
             else:
                 self._to_front(desk, slot)
 
@@ -244,6 +314,7 @@ class Heads:
         slot.phase = Phase.IDLE
         desk = self._desks[slot.endpoint_id]
         desk.starting -= 1
+        self._starting -= 1
         self._turns.push(desk)
 
     def _to_front(self, desk: Desk, slot: Slot) -> None:
@@ -334,7 +405,7 @@ class Heads:
                     if slot.again or slot.id in committed.stale:
                         self._reload(slot)
                     elif isinstance(write, Start):
-                        self._started(slot)
+                        self._started(slot, write)
                     else:
                         self._cancelled(now, slot, write)
 
@@ -356,10 +427,12 @@ class Heads:
                 slot.advance(slot.head)
             case Retry(at=at):
                 slot.state = after(slot.state, Move.FAIL)
-                slot.attempts, slot.next_at, slot.unsure = settlement.send.attempt, at, False
+                slot.attempts, slot.next_at = settlement.send.attempt, at
+                slot.clear()
             case Gone():
                 slot.state = after(slot.state, Move.FAIL)
-                slot.attempts, slot.unsure = settlement.send.attempt, False
+                slot.attempts = settlement.send.attempt
+                slot.clear()
             case Dead(skip=True):
                 slot.state = after(slot.state, Move.SKIP if more else Move.SKIP_LAST)
                 self._window.drop_head(slot)
@@ -369,17 +442,21 @@ class Heads:
                 slot.attempts = settlement.send.attempt
         self._place(now, slot)
 
-    def _started(self, slot: Slot) -> None:
-        # The store counts the attempt already; ours has the same number, so it is not counted twice.
-        slot.unsure = False
+    def _started(self, slot: Slot, start: Start) -> None:
+        # Where the store counts the attempt already, ours has the same number: it is not counted twice.
+        slot.unsure, slot.starts = False, start.starts
         self._end_start(slot)
-        desk = self._desks[slot.endpoint_id]
-        if desk.endpoint.state is EndpointState.CANCELLING:
+        if self._desks[slot.endpoint_id].endpoint.state is EndpointState.CANCELLING:
             self._cancel(slot)
         else:
-            self._to_front(desk, slot)
+            self._go_on_soon(slot)
+
+    def _go_on_soon(self, slot: Slot) -> None:
+        slot.phase = Phase.READY
+        self._called.append(slot)
 
     def _cancelled(self, now: Instant, slot: Slot, cancel: Cancel) -> None:
         self._window.drop(slot)
         slot.head, slot.state, slot.attempts = cancel.tail + 1, LaneState.IDLE, 0
+        slot.clear()
         self._place(now, slot)

@@ -36,11 +36,13 @@ class Slot:
         "epoch",
         "head",
         "id",
+        "kept",
         "key",
         "next_at",
         "phase",
         "pid",
         "rev",
+        "starts",
         "state",
         "tail",
         "unsure",
@@ -60,8 +62,12 @@ class Slot:
         self.rev = row.rev
         self.acked = row.acked
         self.phase = Phase.IDLE
-        self.unsure = unsure
+        self.starts = row.starts
+        """How many announcements of this head are on record."""
+        self.unsure = unsure or row.starts > 0
         """The last owner may have died of this head: its next attempt is announced before it is made."""
+        self.kept: int | None = None
+        """The rank under which it is in hand, where it is doubted: others may have to wait for it."""
         self.again = False
         """A person recovered the lane while it was in our hands: look at it again when it is not."""
         self.bodies: dict[int, Event] | None = None
@@ -71,9 +77,14 @@ class Slot:
 
     def renew(self, row: LaneRow) -> None:
         """Take over what the store knows; a tail that we know to be longer stays."""
+        self.tail = max(self.tail, row.tail)
+        same = (row.rev, row.head, row.starts) == (self.rev, self.head, self.starts)
+        if same and self.starts and not self.unsure:
+            return  # what we announced ourselves is on record, and is still to be made
+        self.unsure = row.starts > 0 or (self.unsure and row.head == self.head)
+        self.starts = row.starts
         self.head, self.state, self.attempts = row.head, row.state, row.attempts
         self.next_at, self.rev, self.acked = row.next_at, row.rev, row.acked
-        self.tail = max(self.tail, row.tail)
 
     def is_newer_than(self, row: LaneRow) -> bool:
         """Whether *row* was read before what we know became durable."""
@@ -86,7 +97,12 @@ class Slot:
         self.head += 1
         self.attempts = 0
         self.next_at = Instant(0)
+        self.clear()
+
+    def clear(self) -> None:
+        """An attempt at the head has come to something: nobody died of it."""
         self.unsure = False
+        self.starts = 0
 
     @classmethod
     def newborn(cls, grown: Grown, epoch: int) -> Slot:

@@ -9,6 +9,7 @@ class TestMyOutbox(OutboxConformance):
         await store.close()
 """
 
+from hooklane.testing.conformance_outbox.announcing import Announcing
 from hooklane.testing.conformance_outbox.fencing import Fencing
 from hooklane.testing.conformance_outbox.kit import Outbox, OutboxKit
 from hooklane.testing.conformance_outbox.many_workers import ManyWorkers
@@ -20,7 +21,7 @@ from hooklane.testing.conformance_outbox.recovering import Recovering
 from hooklane.testing.conformance_outbox.settling import Settling
 
 
-class OutboxConformance(Publishing, Owning, Settling, Fencing, Recovering, Reading, Minding):
+class OutboxConformance(Publishing, Owning, Settling, Announcing, Fencing, Recovering, Reading, Minding):
     """All promises of an outbox store with one deliver worker at a time."""
 
 

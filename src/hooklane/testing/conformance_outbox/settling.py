@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hooklane.model.attempt import DELIVERED, Cancel, Dead, Gone, Outcome, Retry, Start
+from hooklane.model.attempt import DELIVERED, Cancel, Dead, Gone, Outcome, Retry
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.lane import DeliveryState, LaneId, LaneState
@@ -118,55 +118,6 @@ class Settling(OutboxKit):
         await owner.commit(settlement)
 
         assert [endpoint()] == list(await store.endpoints())
-
-    async def test_an_announced_attempt_is_counted_before_it_is_made(self, store: Outbox) -> None:
-        lane_id = await lane_of(store)
-        owner = await Owner.of(store)
-        row = await owner.row(lane_id)
-
-        report = await owner.commit(Start(lane_id, row.pid, 1, 1, row.rev))
-
-        assert not report.stale
-        assert ((await owner.row(lane_id)).head, (await owner.row(lane_id)).attempts) == (1, 1)
-
-    async def test_an_announced_attempt_is_counted_once(self, store: Outbox) -> None:
-        lane_id = await lane_of(store)
-        owner = await Owner.of(store)
-        failure = await owner.settlement(lane_id, Retry(LATER, "500"))
-        assert failure.send.attempt == 1
-        start = Start(lane_id, failure.send.pid, 1, 1, failure.send.rev)
-        await owner.commit(start)
-        await owner.commit(start)
-
-        report = await owner.commit(failure)
-
-        row = await owner.row(lane_id)
-        assert not report.stale
-        assert (row.head, row.attempts, row.next_at, row.state) == (1, 1, LATER, LaneState.RETRYING)
-
-    async def test_an_announced_attempt_whose_worker_died_stays_counted(self, store: Outbox) -> None:
-        lane_id = await lane_of(store)
-        owner = await Owner.of(store)
-        row = await owner.row(lane_id)
-        await owner.commit(Start(lane_id, row.pid, 1, 1, row.rev))
-        await owner.commit(Start(lane_id, row.pid, 1, 2, row.rev))
-
-        third = await owner.settle(lane_id, Dead("worker_died"))
-
-        assert third.send.attempt == 3
-        assert (await owner.row(lane_id)).state is LaneState.BLOCKED
-
-    async def test_an_announced_attempt_that_is_delivered_moves_the_lane_on(self, store: Outbox) -> None:
-        lane_id = await lane_of(store)
-        owner = await Owner.of(store)
-        success = await owner.settlement(lane_id, DELIVERED)
-        await owner.commit(Start(lane_id, success.send.pid, 1, 1, success.send.rev))
-
-        report = await owner.commit(success)
-
-        row = await owner.row(lane_id)
-        assert not report.stale
-        assert (row.head, row.attempts) == (2, 0)
 
     async def test_cancelling_ends_everything_that_is_owed_up_to_the_tail(self, store: Outbox) -> None:
         lane_id = await lane_of(store, 4)

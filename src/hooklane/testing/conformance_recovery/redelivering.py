@@ -112,6 +112,27 @@ class Redelivering(OutboxKit):
             assert (report.fenced, report.stale) == (frozenset(), frozenset())
             assert (await owner.row(again)).head == 2
 
+    async def test_the_announcement_of_a_redelivery_stands_until_it_comes_to_something(self, store: Store) -> None:
+        owner = await Owner.of(store)
+        again, _ = await self.sent_again(store, owner)
+        row = await owner.row(again)
+
+        for starts, attempt in ((1, 0), (3, 1), (3, 1)):
+            report = await owner.commit(Start(again, row.pid, 1, attempt, row.rev, starts))
+            found = (await owner.loaded())[again]
+            assert (report.stale, found.starts, found.attempts) == (frozenset(), starts, attempt)
+        behind = await owner.commit(Start(again, row.pid, 1, 1, row.rev, 2))
+        failure = await owner.settlement(again, Retry(NOW, "500"))
+        failure.send.attempt = 1
+        await owner.commit(failure)
+        failed = await owner.row(again)
+        await owner.commit(Start(again, row.pid, 1, 1, row.rev, 1))
+        await owner.deliver(again)
+
+        assert behind.stale == {again}
+        assert (failed.starts, failed.attempts) == (0, 1)
+        assert ((await owner.row(again)).head, (await owner.row(again)).starts) == (2, 0)
+
     async def test_a_worker_that_lost_its_partition_cannot_move_a_redelivery(self, store: Store) -> None:
         owner = await Owner.of(store)
         again, _ = await self.sent_again(store, owner)

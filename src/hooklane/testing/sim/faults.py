@@ -31,6 +31,8 @@ class Faults:
     """A crash or a pause between two effects of one turn."""
     leave_every_ms: int = 8_000
     clock_drift: float = 0.02
+    killers: float = 0.0
+    """The part of all deliveries that kill whichever worker makes them."""
     # the endpoints
     sick: bool = True
     """Endpoints that fail now and then, are slow, are ill for long, choke on one event, or are gone."""
@@ -64,6 +66,19 @@ SLOW = Faults(
     operate_every_ms=40,
 )
 """A world in which nothing breaks, but every answer of the store may be old news, and people act all the time."""
+
+POISONED = Faults(
+    store_slow=0.0,
+    store_down_every_ms=0,
+    store_clock_jump_every_ms=0,
+    crash_every_ms=0,
+    pause_every_ms=0,
+    turn_broken=0.0,
+    leave_every_ms=0,
+    clock_drift=0.0,
+    killers=0.001,
+)
+"""A world in which workers die of nothing but what they send."""
 
 NONE = Faults(
     store_unknown=0.0,

@@ -124,6 +124,11 @@ class Network:
             world.after(1.0 + 4_000.0 * world.roll(), self._arrive, send, digest, deadline, None)
         world.after(0.5 + 2.0 * world.roll(), self._arrive, send, digest, deadline, done)
 
+    def kills(self, send: Send) -> bool:
+        """Whether this delivery is the end of whoever makes it."""
+        killers = self.world.faults.killers
+        return killers > 0 and crc32(f"{send.event.id}/{send.endpoint.id}".encode()) % 100_000 < killers * 100_000
+
     def body(self, send: Send, seq: int | None) -> bytes:
         return body_of(send.event, send.endpoint.payload, key=send.key, seq=seq, prev_seq=send.prev_seq)
 

@@ -65,7 +65,8 @@ class Simulation:
     ) -> None:
         """*settle* creates the endpoints."""
         self.world = World(seed, faults)
-        self.checker = Invariants(lambda: self.world.now)
+        only_killers = faults.killers > 0 and not (faults.crash_every_ms or faults.turn_broken or faults.pause_every_ms)
+        self.checker = Invariants(lambda: self.world.now, only_events_kill=only_killers)
         self.mutant = mutant
         self.store = mutant.store(self.world, self.checker)
         self.network = mutant.network(self.world, self.checker)

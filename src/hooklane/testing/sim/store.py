@@ -197,7 +197,8 @@ class SimStore:
                 deleted = self.tables.endpoints[lane.endpoint_id].state is EndpointState.CANCELLING
                 checker.cancelled(worker, epoch, lane.id, seq, deleted=deleted)
             elif seq in lane.skipped or (isinstance(write, Settlement) and isinstance(write.outcome, Dead)):
-                checker.given_up(worker, epoch, lane.id, seq, recorded=seq in lane.skipped)
+                seen = not (isinstance(write, Settlement) and write.result is None)
+                checker.given_up(worker, epoch, lane.id, seq, recorded=seq in lane.skipped, seen=seen)
                 self.world.counts["given up"] += 1
             else:
                 checker.acked(worker, epoch, lane.id, seq)
@@ -212,8 +213,8 @@ class SimStore:
             seen = write.result is not None
             checker.failed(worker, epoch, lane.id, after.head, after.attempts, write.at, due, seen=seen)
             if after.state != before.state and isinstance(write.outcome, Dead):
-                checker.died(worker, epoch, lane.id, after.head)
-                self.world.counts["dead"] += 1
+                checker.died(worker, epoch, lane.id, after.head, seen=seen)
+                self.world.counts["dead" if seen else "dead with its workers"] += 1
 
     # --- people ---
 

@@ -154,6 +154,11 @@ class Worker:
         if effects.health:
             self._note_health(self.name, effects.health)
         for send in effects.sends:
+            if self.network.kills(send):
+                self.checker.killed(self.name, send.epoch, send.lane_id, send.seq, send.attempt)
+                self.world.counts["killed"] += 1
+                self.crash()
+                return
             self.network.send(self.name, send, partial(self.do, self._settled, self.name))
 
     def _break(self, effects: Effects) -> None:

@@ -24,7 +24,7 @@ def revive(tables: Tables, tenant: str, dead_letter_id: str) -> Recovery | None:
         return None
     lane = tables.lanes[grave.lane_id]
     grave.ending = Ending.REPLAYED
-    lane.state, lane.attempts, lane.started, lane.next_at = LaneState.ACTIVE, 0, False, START
+    lane.state, lane.attempts, lane.starts, lane.next_at = LaneState.ACTIVE, 0, 0, START
     lane.reason, lane.since = None, None
     return _recovered(tables, lane, grave)
 

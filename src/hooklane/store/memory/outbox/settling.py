@@ -55,8 +55,8 @@ def settle(tables: Tables, lane: Lane, settlement: Settlement) -> bool:
         return False  # a person has acted on this head, and what we know of it is from before
     if _is_repeated(row, send, outcome):
         return True
-    # An attempt that was announced is in the count already; one whose worker died counts as well.
-    announced = lane.started and lane.head == row.head and row.attempts == send.attempt
+    # An attempt that was announced may be in the count already; one whose worker died counts as well.
+    announced = lane.starts > 0 and lane.head == row.head and row.attempts == send.attempt
     counts = announced or row.attempts == send.attempt - 1
     if row.head != send.seq or row.state is LaneState.BLOCKED or not counts:
         return False
@@ -83,7 +83,7 @@ def _fail(tables: Tables, lane: Lane, settlement: Settlement, outcome: Retry | D
         move_head(lane, send.seq)  # acks that are not folded yet have moved on from what the row knows
     if lane.state is not LaneState.RETRYING:
         lane.since = at
-    lane.attempts, lane.started, lane.reason = send.attempt, False, outcome.reason
+    lane.attempts, lane.starts, lane.reason = send.attempt, 0, outcome.reason
     _log(tables, settlement)
     match outcome:
         case Retry(at=next_at):
@@ -107,7 +107,7 @@ def _fail(tables: Tables, lane: Lane, settlement: Settlement, outcome: Retry | D
 
 def move_head(lane: Lane, head: int) -> None:
     """The lane stands at *head* now, and nothing is known of that head yet."""
-    lane.head, lane.state, lane.attempts, lane.started = head, LaneState.ACTIVE, 0, False
+    lane.head, lane.state, lane.attempts, lane.starts = head, LaneState.ACTIVE, 0, 0
     lane.next_at, lane.reason, lane.since = START, None, None
 
 
@@ -134,13 +134,13 @@ def _start(tables: Tables, lane: Lane, start: Start) -> bool:
     row = tables.row_of(lane)
     if row.head != start.seq or row.rev != start.rev or row.state is LaneState.BLOCKED:
         return False
-    if row.attempts == start.attempt and lane.started:
+    if (row.attempts, row.starts) == (start.attempt, start.starts):
         return True  # repeated
-    if row.attempts != start.attempt - 1:
+    if row.starts >= start.starts or start.attempt - row.attempts not in (0, 1):
         return False
     if lane.head < start.seq:
         move_head(lane, start.seq)
-    lane.attempts, lane.started = start.attempt, True
+    lane.attempts, lane.starts = start.attempt, start.starts
     return True
 
 

@@ -42,8 +42,8 @@ class Lane:
     head: int = 1
     state: LaneState = LaneState.IDLE
     attempts: int = 0
-    started: bool = False
-    """The attempt number *attempts* was announced and has not come to anything yet."""
+    starts: int = 0
+    """Attempts at the head that were announced and have not come to anything."""
     next_at: Instant = START
     rev: int = 0
     reason: str | None = None
@@ -162,9 +162,9 @@ class Tables:
 def row_of(lane: Lane, acked_head: int) -> LaneRow:
     """A lane with what the ack table says of it: state and attempts belong to the row's own head."""
     head = lane.head
-    state, attempts, next_at = lane.state, lane.attempts, lane.next_at
+    state, attempts, next_at, starts = lane.state, lane.attempts, lane.next_at, lane.starts
     if acked_head > head:
-        head, state, attempts, next_at = acked_head, LaneState.ACTIVE, 0, START
+        head, state, attempts, next_at, starts = acked_head, LaneState.ACTIVE, 0, START, 0
     if head > lane.tail:
         state = LaneState.IDLE
     elif state is LaneState.IDLE:
@@ -181,6 +181,7 @@ def row_of(lane: Lane, acked_head: int) -> LaneRow:
         next_at,
         lane.rev,
         acked_before(lane, head),
+        starts,
     )
 
 

@@ -62,10 +62,30 @@ WHERE (w.rev = 0 OR EXISTS (SELECT 1 FROM hooklane.lane x WHERE x.lane_id = w.la
   AND NOT EXISTS (SELECT 1 FROM hooklane.ack k WHERE k.lane_id = w.lane_id AND k.head > w.head)
 ORDER BY w.lane_id
 ON CONFLICT (lane_id) DO UPDATE SET head = excluded.head, state = excluded.state, attempts = excluded.attempts,
-    next_at = excluded.next_at, reason = excluded.reason, since = excluded.since
+    next_at = excluded.next_at, reason = excluded.reason, since = excluded.since, starts = 0
 WHERE l.rev = excluded.rev
   AND (l.head < excluded.head OR (l.head = excluded.head AND excluded.attempts - l.attempts IN (0, 1)))
   AND (l.state <> 'blocked' OR (excluded.state = 'blocked' AND l.attempts = excluded.attempts))
+RETURNING lane_id
+"""
+# An announcement is no outcome: state, reason and time of its head stay, those of an older head do not.
+_START = """
+INSERT INTO hooklane.lane AS l (lane_id, tenant, head, attempts, rev, since, starts)
+SELECT w.lane_id, t.tenant, w.head, w.attempts, w.rev, hooklane.now_ms(), w.starts
+FROM unnest(:lanes::bigint[], :heads::bigint[], :attempts::integer[], :revs::bigint[], :starts::integer[])
+    AS w (lane_id, head, attempts, rev, starts)
+JOIN hooklane.lane_tail t USING (lane_id)
+WHERE (w.rev = 0 OR EXISTS (SELECT 1 FROM hooklane.lane x WHERE x.lane_id = w.lane_id))
+  AND NOT EXISTS (SELECT 1 FROM hooklane.ack k WHERE k.lane_id = w.lane_id AND k.head > w.head)
+ORDER BY w.lane_id
+ON CONFLICT (lane_id) DO UPDATE SET head = excluded.head, attempts = excluded.attempts, starts = excluded.starts,
+    state = CASE WHEN l.head < excluded.head THEN 'active' ELSE l.state END,
+    next_at = CASE WHEN l.head < excluded.head THEN 0 ELSE l.next_at END,
+    reason = CASE WHEN l.head < excluded.head THEN NULL ELSE l.reason END,
+    since = CASE WHEN l.head < excluded.head THEN excluded.since ELSE l.since END
+WHERE l.rev = excluded.rev AND l.state <> 'blocked'
+  AND (l.head < excluded.head OR (l.head = excluded.head AND excluded.attempts - l.attempts IN (0, 1)
+    AND (l.starts < excluded.starts OR (l.starts = excluded.starts AND l.attempts = excluded.attempts))))
 RETURNING lane_id
 """
 # The head passes what is given up, by policy or because the endpoint is deleted. A repeat finds it passed.
@@ -82,7 +102,8 @@ WITH passed AS (
         state = CASE WHEN l.head < excluded.head THEN 'active' ELSE l.state END,
         attempts = CASE WHEN l.head < excluded.head THEN 0 ELSE l.attempts END,
         next_at = CASE WHEN l.head < excluded.head THEN 0 ELSE l.next_at END,
-        reason = CASE WHEN l.head < excluded.head THEN NULL ELSE l.reason END
+        reason = CASE WHEN l.head < excluded.head THEN NULL ELSE l.reason END,
+        starts = CASE WHEN l.head < excluded.head THEN 0 ELSE l.starts END
     WHERE l.rev = excluded.rev AND l.head <= excluded.head
     RETURNING lane_id, tenant
 )
@@ -121,11 +142,19 @@ SELECT tenant, endpoint_id, count(*) FROM done GROUP BY tenant, endpoint_id
 _LOOSE_LEFT = "SELECT n FROM hooklane.loose WHERE n = ANY(:ns::bigint[])"
 _LOOSE_HELD = """
 UPDATE hooklane.loose o SET state = w.state, attempts = w.attempts, next_at = w.next_at, reason = w.reason,
-    since = w.since
+    since = w.since, starts = 0
 FROM unnest(:ns::bigint[], :states::text[], :attempts::integer[], :nexts::bigint[], :revs::bigint[], :reasons::text[],
     :sinces::bigint[]) AS w (n, state, attempts, next_at, rev, reason, since)
 WHERE o.n = w.n AND o.rev = w.rev AND w.attempts - o.attempts IN (0, 1)
   AND (o.state IN ('queued', 'retrying') OR (o.state = w.state AND o.attempts = w.attempts))
+RETURNING o.n
+"""
+_LOOSE_START = """
+UPDATE hooklane.loose o SET attempts = w.attempts, starts = w.starts
+FROM unnest(:lanes::bigint[], :attempts::integer[], :revs::bigint[], :starts::integer[])
+    AS w (lane_id, attempts, rev, starts)
+WHERE o.n = -w.lane_id AND o.rev = w.rev AND o.state IN ('queued', 'retrying') AND w.attempts - o.attempts IN (0, 1)
+  AND (o.starts < w.starts OR (o.starts = w.starts AND o.attempts = w.attempts))
 RETURNING o.n
 """
 _LOOSE_CANCELLED = """
@@ -220,7 +249,11 @@ def _is_pass(write: Write) -> bool:
 def _write_ordered(writes: Sequence[Write]) -> Flow[set[LaneId]]:
     """The lanes whose write did not find what it expected."""
     done: set[LaneId] = set()
-    if holds := [write for write in writes if not _is_pass(write)]:
+    if starts := [write for write in writes if isinstance(write, Start)]:
+        heads = {"heads": [write.seq for write in starts]}
+        rows = yield Statement(_START, _start_rows(starts) | heads)
+        done |= {lane_id for (lane_id,) in rows}
+    if holds := [write for write in writes if not (_is_pass(write) or isinstance(write, Start))]:
         rows = yield Statement(_HOLD, _hold_rows(holds))
         done |= {lane_id for (lane_id,) in rows}
     if passes := [write for write in writes if _is_pass(write)]:
@@ -231,6 +264,15 @@ def _write_ordered(writes: Sequence[Write]) -> Flow[set[LaneId]]:
     return {lane_of(write) for write in writes} - done
 
 
+def _start_rows(starts: Sequence[Start]) -> dict[str, list[Any]]:
+    return {
+        "lanes": [one.lane_id for one in starts],
+        "attempts": [one.attempt for one in starts],
+        "revs": [one.rev for one in starts],
+        "starts": [one.starts for one in starts],
+    }
+
+
 def _hold_rows(writes: Sequence[Write]) -> dict[str, list[Any]]:
     rows = [_hold_row(write) for write in writes]
     names = ("lanes", "heads", "states", "attempts", "nexts", "revs", "reasons", "sinces")
@@ -239,8 +281,6 @@ def _hold_rows(writes: Sequence[Write]) -> dict[str, list[Any]]:
 
 def _hold_row(write: Write) -> tuple[Any, ...]:
     match write:
-        case Start():
-            return write.lane_id, write.seq, "retrying", write.attempt, 0, write.rev, "attempt started", 0
         case Settlement(send=send, outcome=outcome, at=at):
             next_at = outcome.at if isinstance(outcome, Retry) else 0
             state = _held_state(write)
@@ -289,7 +329,9 @@ def _write_loose(writes: Sequence[Write]) -> Flow[set[LaneId]]:
     if cancelled := [-write.lane_id for write in writes if isinstance(write, Cancel)]:
         done |= {n for (n,) in (yield Statement(_LOOSE_CANCELLED, {"ns": cancelled}))}
         yield Statement(_CLOSE_LETTERS, {"lanes": [-n for n in cancelled]})
-    if held := [w for w in writes if not isinstance(w, Cancel) and -lane_of(w) not in delivered]:
+    if starts := [write for write in writes if isinstance(write, Start)]:
+        done |= {n for (n,) in (yield Statement(_LOOSE_START, _start_rows(starts)))}
+    if held := [w for w in writes if isinstance(w, Settlement) and -lane_of(w) not in delivered]:
         rows = _hold_rows(held)
         rows["ns"] = [-lane_id for lane_id in rows["lanes"]]
         done |= {n for (n,) in (yield Statement(_LOOSE_HELD, rows))}

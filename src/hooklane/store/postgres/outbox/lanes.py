@@ -25,13 +25,15 @@ LANE_COLUMNS = """
     CASE WHEN a.head > coalesce(l.head, 1) THEN 0 ELSE coalesce(l.next_at, 0) END AS next_at,
     coalesce(l.rev, 0) AS rev, greatest(l.acked, a.head - 1, 0) AS acked
 """
+_STARTS = "CASE WHEN a.head > coalesce(l.head, 1) THEN 0 ELSE coalesce(l.starts, 0) END AS starts"
 LANES = """
 FROM hooklane.lane_tail t LEFT JOIN hooklane.lane l USING (lane_id)
 LEFT JOIN (SELECT lane_id, max(head) AS head, max(at) AS at FROM hooklane.ack {acks} GROUP BY lane_id) a USING (lane_id)
 """
 _LOOSE = """
 SELECT -n, pid, endpoint_id, NULL::text, 1::bigint, 1::bigint,
-    CASE state WHEN 'retrying' THEN 'retrying' ELSE 'active' END, attempts, next_at, rev, 0::bigint
+    CASE state WHEN 'retrying' THEN 'retrying' ELSE 'active' END, attempts, next_at, rev, 0::bigint,
+    starts
 FROM hooklane.loose
 """
 
@@ -44,7 +46,7 @@ _SNAPSHOT = Statement(
 _ENDPOINTS = Statement("SELECT doc FROM hooklane.endpoint ORDER BY id")
 _HELD = "SELECT pid, epoch FROM hooklane.part WHERE owner = :worker"
 _LOAD_LANES = f"""
-SELECT {LANE_COLUMNS} {LANES.format(acks="WHERE pid = ANY(:pids::integer[])")}
+SELECT {LANE_COLUMNS}, {_STARTS} {LANES.format(acks="WHERE pid = ANY(:pids::integer[])")}
 WHERE t.pid = ANY(:pids::integer[]) AND t.tail >= greatest(l.head, a.head, 1)
 """
 _LOAD_LOOSE = f"{_LOOSE} WHERE pid = ANY(:pids::integer[]) AND state IN ('queued', 'retrying')"
@@ -92,7 +94,7 @@ WHERE xid >= :xmax::text::xid8 OR xid = ANY(:xip::text[]::xid8[])
 # --- reload and fetch ---
 
 _RELOAD = f"""
-SELECT {LANE_COLUMNS} {LANES.format(acks="WHERE lane_id = ANY(:lanes::bigint[])")}
+SELECT {LANE_COLUMNS}, {_STARTS} {LANES.format(acks="WHERE lane_id = ANY(:lanes::bigint[])")}
 WHERE t.lane_id = ANY(:lanes::bigint[])
 """
 _RELOAD_LOOSE = f"{_LOOSE} WHERE n = ANY(:loose::bigint[]) AND state IN ('queued', 'retrying')"
@@ -178,9 +180,9 @@ def reload(lane_ids: Sequence[LaneId]) -> Flow[list[LaneRow]]:
 
 
 def lane_row(row: Sequence[Any]) -> LaneRow:
-    lane_id, pid, endpoint_id, key, head, tail, state, attempts, next_at, rev, acked = row
+    lane_id, pid, endpoint_id, key, head, tail, state, *rest = row
     state = LaneState.IDLE if head > tail else LaneState(state)
-    return LaneRow(lane_id, pid, endpoint_id, key, head, tail, state, attempts, next_at, rev, acked)
+    return LaneRow(lane_id, pid, endpoint_id, key, head, tail, state, *rest)
 
 
 def fetch(wants: Sequence[tuple[LaneId, int, int]]) -> Flow[list[tuple[LaneId, int, Event]]]:

@@ -12,7 +12,8 @@ from hooklane.store.caller.flow import Flow, Statement
 
 OPEN = "state IN ('active', 'retrying') AND head <= tail"
 ROWS = f"""
-SELECT {REDELIVERIES} - n, pid, endpoint_id, NULL::text, head, tail, state, attempts, next_at, 0::bigint, 0::bigint
+SELECT {REDELIVERIES} - n, pid, endpoint_id, NULL::text, head, tail, state, attempts, next_at, 0::bigint, 0::bigint,
+    starts
 FROM hooklane.redelivery WHERE {OPEN}
 """
 # The first copy named the largest seq below that was not passed over: the end of the run of skips tells it.
@@ -25,18 +26,21 @@ CROSS JOIN LATERAL (
 """
 _PASSED = "SELECT lane_id, seq, upto FROM hooklane.skipped WHERE lane_id = ANY(:lanes::bigint[])"
 _ACK = """
-UPDATE hooklane.redelivery SET head = :seq + 1, state = 'active', attempts = 0, next_at = 0, reason = NULL
+UPDATE hooklane.redelivery SET head = :seq + 1, state = 'active', attempts = 0, next_at = 0, reason = NULL,
+    starts = 0
 WHERE n = :n AND head = :seq AND state IN ('active', 'retrying') RETURNING n
 """
 _IS_BEHIND = "SELECT 1 FROM hooklane.redelivery WHERE n = :n AND head > :seq"
 _HOLD = """
-UPDATE hooklane.redelivery SET state = :state, attempts = :attempt, next_at = :next_at, reason = :reason
+UPDATE hooklane.redelivery SET state = :state, attempts = :attempt, next_at = :next_at, reason = :reason,
+    starts = 0
 WHERE n = :n AND head = :seq AND attempts <= :attempt
     AND (state IN ('active', 'retrying') OR (state = :state AND attempts = :attempt)) RETURNING n
 """
 _START = """
-UPDATE hooklane.redelivery SET attempts = :attempt WHERE n = :n AND head = :seq AND attempts <= :attempt
-    AND state IN ('active', 'retrying') RETURNING n
+UPDATE hooklane.redelivery SET attempts = :attempt, starts = :starts
+WHERE n = :n AND head = :seq AND :attempt - attempts IN (0, 1)
+    AND (starts < :starts OR (starts = :starts AND attempts = :attempt)) AND state IN ('active', 'retrying') RETURNING n
 """
 _CANCEL = "UPDATE hooklane.redelivery SET state = 'cancelled' WHERE n = :n RETURNING n"
 
@@ -83,8 +87,9 @@ def _write(wanted: Write) -> Flow[bool]:
                 case Dead(reason=reason):
                     held = {"state": "blocked", "next_at": 0, "reason": reason}
             return bool((yield Statement(_HOLD, {**params, **held})))
-        case Start(lane_id=lane_id, seq=seq, attempt=attempt):
-            return bool((yield Statement(_START, {"n": redelivery_lane(lane_id), "seq": seq, "attempt": attempt})))
+        case Start(lane_id=lane_id, seq=seq, attempt=attempt, starts=starts):
+            params = {"n": redelivery_lane(lane_id), "seq": seq, "attempt": attempt, "starts": starts}
+            return bool((yield Statement(_START, params)))
         case Cancel(lane_id=lane_id):
             yield Statement(_CANCEL, {"n": redelivery_lane(lane_id)})
             return True

@@ -30,7 +30,8 @@ WITH taken AS (
         attempts = CASE WHEN l.head < excluded.head THEN 0 ELSE l.attempts END,
         next_at = CASE WHEN l.head < excluded.head THEN 0 ELSE l.next_at END,
         reason = CASE WHEN l.head < excluded.head THEN NULL ELSE l.reason END,
-        since = CASE WHEN l.head < excluded.head THEN excluded.since ELSE l.since END
+        since = CASE WHEN l.head < excluded.head THEN excluded.since ELSE l.since END,
+        starts = CASE WHEN l.head < excluded.head THEN 0 ELSE l.starts END
     WHERE l.head < excluded.head OR l.acked < excluded.acked
     RETURNING 1
 )

@@ -16,12 +16,13 @@ from hooklane.store.sqlite.outbox.leases import store_now
 
 _LANES = """
 SELECT t.lane_id, t.pid, t.endpoint_id, t.key, coalesce(l.head, 1), t.tail, coalesce(l.state, 'active'),
-       coalesce(l.attempts, 0), coalesce(l.next_at, 0), coalesce(l.rev, 0), coalesce(l.acked, 0)
+       coalesce(l.attempts, 0), coalesce(l.next_at, 0), coalesce(l.rev, 0), coalesce(l.acked, 0),
+       coalesce(l.starts, 0)
 FROM hooklane_lane_tail t LEFT JOIN hooklane_lane l USING (lane_id)
 """
 _LOOSE = """
 SELECT -n, pid, endpoint_id, NULL, 1, 1, CASE state WHEN 'retrying' THEN 'retrying' ELSE 'active' END,
-       attempts, next_at, rev, 0
+       attempts, next_at, rev, 0, starts
 FROM hooklane_loose
 """
 
@@ -143,9 +144,9 @@ def reload(conn: sqlite3.Connection, lane_ids: Sequence[LaneId]) -> list[LaneRow
 
 
 def _lane_row(row: Sequence[object]) -> LaneRow:
-    lane_id, pid, endpoint_id, key, head, tail, state, attempts, next_at, rev, acked = row
+    lane_id, pid, endpoint_id, key, head, tail, state, *rest = row
     state = LaneState.IDLE if head > tail else LaneState(state)  # type: ignore[operator,arg-type]
-    return LaneRow(lane_id, pid, endpoint_id, key, head, tail, state, attempts, next_at, rev, acked)  # type: ignore[arg-type]
+    return LaneRow(lane_id, pid, endpoint_id, key, head, tail, state, *rest)  # type: ignore[arg-type]
 
 
 _EVENT_COLUMNS = "e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of"

@@ -30,7 +30,7 @@ _ACK = Insert(
     ("lane_id", "tenant", "head", "acked", "since"),
     """
 ON CONFLICT (lane_id) DO UPDATE SET head = excluded.head, acked = excluded.acked, state = 'active', attempts = 0,
-    next_at = 0, reason = NULL, since = excluded.since
+    next_at = 0, reason = NULL, since = excluded.since, starts = 0
 WHERE hooklane_lane.head < excluded.head
 """,
 )
@@ -40,7 +40,7 @@ INSERT INTO hooklane_lane (lane_id, tenant, head, state, attempts, next_at, reas
 SELECT :lane_id, :tenant, :seq, :state, :attempt, :next_at, :reason, :at WHERE :rev = 0
     OR EXISTS (SELECT 1 FROM hooklane_lane WHERE lane_id = :lane_id)
 ON CONFLICT (lane_id) DO UPDATE SET head = excluded.head, state = excluded.state, attempts = excluded.attempts,
-    next_at = excluded.next_at, reason = excluded.reason, since = excluded.since
+    next_at = excluded.next_at, reason = excluded.reason, since = excluded.since, starts = 0
 WHERE hooklane_lane.rev = :rev AND hooklane_lane.head <= :seq
     AND (hooklane_lane.head < :seq OR hooklane_lane.attempts <= :attempt)
     AND (hooklane_lane.state <> 'blocked' OR hooklane_lane.attempts = :attempt)
@@ -50,7 +50,7 @@ _PASS = """
 INSERT INTO hooklane_lane (lane_id, tenant, head, since) SELECT :lane_id, :tenant, :upto + 1, :at WHERE :rev = 0
     OR EXISTS (SELECT 1 FROM hooklane_lane WHERE lane_id = :lane_id)
 ON CONFLICT (lane_id) DO UPDATE SET head = excluded.head, state = 'active', attempts = 0, next_at = 0, reason = NULL,
-    since = excluded.since
+    since = excluded.since, starts = 0
 WHERE hooklane_lane.rev = :rev AND hooklane_lane.head <= :upto
 RETURNING 1
 """
@@ -68,16 +68,29 @@ ON CONFLICT (id) DO UPDATE SET attempts = excluded.attempts, reason = excluded.r
     state = excluded.state, closed_at = NULL
 """
 _LOOSE_OUTCOME = """
-UPDATE hooklane_loose SET state = :state, attempts = :attempt, next_at = :next_at, reason = :reason, since = :at
+UPDATE hooklane_loose SET state = :state, attempts = :attempt, next_at = :next_at, reason = :reason, since = :at,
+    starts = 0
 WHERE n = -:lane_id AND rev = :rev
     AND (state IN ('queued', 'retrying') OR (state = :state AND attempts = :attempt)) RETURNING 1
 """
 _CANCEL_LETTERS = """
 UPDATE hooklane_dead_letter SET state = 'cancelled', closed_at = :at WHERE lane_id = :lane_id AND state = 'open'
 """
+# Its state, reason and time stay: an announcement is no outcome. A repeat finds itself.
+_START = """
+INSERT INTO hooklane_lane (lane_id, tenant, head, attempts, since, starts)
+SELECT lane_id, tenant, :seq, :attempt, :at, :starts FROM hooklane_lane_tail WHERE lane_id = :lane_id AND (:rev = 0
+    OR EXISTS (SELECT 1 FROM hooklane_lane WHERE lane_id = :lane_id))
+ON CONFLICT (lane_id) DO UPDATE SET attempts = excluded.attempts, starts = excluded.starts
+WHERE hooklane_lane.rev = :rev AND hooklane_lane.head = :seq AND hooklane_lane.state <> 'blocked'
+    AND :attempt - hooklane_lane.attempts IN (0, 1)
+    AND (hooklane_lane.starts < :starts OR (hooklane_lane.starts = :starts AND hooklane_lane.attempts = :attempt))
+RETURNING 1
+"""
 _START_LOOSE = """
-UPDATE hooklane_loose SET attempts = :attempt WHERE n = -:lane_id AND rev = :rev AND attempts <= :attempt
-    AND state IN ('queued', 'retrying') RETURNING 1
+UPDATE hooklane_loose SET attempts = :attempt, starts = :starts
+WHERE n = -:lane_id AND rev = :rev AND state IN ('queued', 'retrying') AND :attempt - attempts IN (0, 1)
+    AND (starts < :starts OR (starts = :starts AND attempts = :attempt)) RETURNING 1
 """
 _LOG_COLUMNS = ("lane_id", "seq", "started_at", "attempt", "tenant", "took_ms", "outcome", "status")
 _LOG = Insert("hooklane_attempt", (*_LOG_COLUMNS, "failure", "said", "detail"), "ON CONFLICT DO NOTHING")
@@ -221,21 +234,15 @@ def _disable(conn: sqlite3.Connection, endpoint_id: str) -> None:
 
 
 def _start(conn: sqlite3.Connection, start: Start) -> bool:
-    if start.lane_id < 0:
-        loose = {"lane_id": start.lane_id, "rev": start.rev, "attempt": start.attempt}
-        return bool(conn.execute(_START_LOOSE, loose).fetchone())
     params = {
         "lane_id": start.lane_id,
-        "tenant": _tenant_of(conn, start.lane_id),
         "seq": start.seq,
-        "state": "retrying",
         "attempt": start.attempt,
-        "next_at": 0,
-        "reason": "attempt started",
-        "at": store_now(conn),
         "rev": start.rev,
+        "starts": start.starts,
+        "at": store_now(conn),
     }
-    return bool(conn.execute(_HOLD, params).fetchone())
+    return bool(conn.execute(_START_LOOSE if start.lane_id < 0 else _START, params).fetchone())
 
 
 def _cancel(conn: sqlite3.Connection, cancel: Cancel) -> bool:
@@ -259,11 +266,6 @@ def _cancel(conn: sqlite3.Connection, cancel: Cancel) -> bool:
     conn.execute(_ADD_SKIPPED, {**params, "kind": "cancelled", "note": "endpoint deleted", "actor": "api"})
     conn.execute(_CANCEL_LETTERS, params)
     return True
-
-
-def _tenant_of(conn: sqlite3.Connection, lane_id: LaneId) -> str:
-    row = conn.execute("SELECT tenant FROM hooklane_lane_tail WHERE lane_id = ?", (lane_id,)).fetchone()
-    return str(row[0])
 
 
 def _log_row(settlement: Settlement) -> Row:

@@ -10,8 +10,8 @@ from hooklane.model.lane import Grown, LaneId
 from hooklane.model.redelivery import REDELIVERIES, Redelivery, redelivery_lane
 
 ROWS = f"""
-SELECT {REDELIVERIES} - n, pid, endpoint_id, NULL, head, tail, state, attempts, next_at, 0, 0 FROM hooklane_redelivery
-WHERE state IN ('active', 'retrying') AND head <= tail
+SELECT {REDELIVERIES} - n, pid, endpoint_id, NULL, head, tail, state, attempts, next_at, 0, 0, starts
+FROM hooklane_redelivery WHERE state IN ('active', 'retrying') AND head <= tail
 """
 _GROWN = f"""
 SELECT {REDELIVERIES} - d.n, d.pid, d.endpoint_id, NULL, d.tail FROM hooklane_redelivery d
@@ -24,17 +24,20 @@ FROM hooklane_member m JOIN hooklane_event e ON e.tenant = m.tenant AND e.id = m
 WHERE m.redelivery = ? AND m.pos >= ? ORDER BY m.pos LIMIT ?
 """
 _ACK = """
-UPDATE hooklane_redelivery SET head = :seq + 1, state = 'active', attempts = 0, next_at = 0, reason = NULL
+UPDATE hooklane_redelivery SET head = :seq + 1, state = 'active', attempts = 0, next_at = 0, reason = NULL,
+    starts = 0
 WHERE n = :n AND head = :seq AND state IN ('active', 'retrying')
 """
 _HOLD = """
-UPDATE hooklane_redelivery SET state = :state, attempts = :attempt, next_at = :next_at, reason = :reason
+UPDATE hooklane_redelivery SET state = :state, attempts = :attempt, next_at = :next_at, reason = :reason,
+    starts = 0
 WHERE n = :n AND head = :seq AND attempts <= :attempt
     AND (state IN ('active', 'retrying') OR (state = :state AND attempts = :attempt))
 """
 _START = """
-UPDATE hooklane_redelivery SET attempts = :attempt WHERE n = :n AND head = :seq AND attempts <= :attempt
-    AND state IN ('active', 'retrying')
+UPDATE hooklane_redelivery SET attempts = :attempt, starts = :starts
+WHERE n = :n AND head = :seq AND :attempt - attempts IN (0, 1)
+    AND (starts < :starts OR (starts = :starts AND attempts = :attempt)) AND state IN ('active', 'retrying')
 """
 _CANCEL = "UPDATE hooklane_redelivery SET state = 'cancelled' WHERE n = :n AND state <> 'cancelled'"
 
@@ -82,8 +85,8 @@ def write(conn: sqlite3.Connection, wanted: Write) -> bool:
                 case Dead(reason=reason):
                     held = {"state": "blocked", "next_at": 0, "reason": reason}
             return bool(conn.execute(_HOLD, {**params, **held}).rowcount)
-        case Start(lane_id=lane_id, seq=seq, attempt=attempt):
-            params = {"n": redelivery_lane(lane_id), "seq": seq, "attempt": attempt}
+        case Start(lane_id=lane_id, seq=seq, attempt=attempt, starts=starts):
+            params = {"n": redelivery_lane(lane_id), "seq": seq, "attempt": attempt, "starts": starts}
             return bool(conn.execute(_START, params).rowcount)
         case Cancel(lane_id=lane_id):
             conn.execute(_CANCEL, {"n": redelivery_lane(lane_id)})

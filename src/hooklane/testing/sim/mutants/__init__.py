@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hooklane.testing.sim.faults import SLOW
+from hooklane.testing.sim.faults import POISONED, SLOW
 from hooklane.testing.sim.mutants import engines, shells, stores
 from hooklane.testing.sim.mutants.mutant import Mutant
 
@@ -33,6 +33,7 @@ MUTANTS: dict[str, Mutant] = {
     "client_error_counted_as_delivered": Mutant(engine=engines.ClientErrorCountedAsDelivered),
     "every_death_is_skipped": Mutant(engine=engines.EveryDeathIsSkipped),
     "attempts_never_end": Mutant(engine=engines.AttemptsNeverEnd),
+    "everyone_is_blamed": Mutant(engine=engines.EveryoneIsBlamed, faults=POISONED),
     "unknown_commit_counted_as_ok": Mutant(worker=shells.UnknownCommitCountedAsOk),
     "failed_commit_counted_as_no": Mutant(worker=shells.FailedCommitCountedAsNo),
     "handover_in_flight": Mutant(worker=shells.HandoverInFlight),

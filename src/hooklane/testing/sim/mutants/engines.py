@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from hooklane.core.engine import Engine, Settled
 from hooklane.core.engine.desk import Desk
 from hooklane.core.engine.slot import Phase, Slot
+from hooklane.core.engine.suspects import Rank, Suspects
 from hooklane.model.attempt import Dead, Delivered, Retry, Settlement
 from hooklane.model.clock import START, Instant
 from hooklane.model.event import Event
@@ -114,3 +116,20 @@ class AttemptsNeverEnd(Engine):
             later = Instant(settlement.at + settlement.send.endpoint.backoff_cap_ms)
             settlement = replace(settlement, outcome=Retry(later, "again"))
         super()._settle(slot, settlement)
+
+
+class EveryoneIsBlamed(Engine):
+    """After a death every head is announced at once, and each of them counts it when their worker dies again."""
+
+    def __init__(self, **limits: Any) -> None:
+        super().__init__(**limits)
+        self._suspects = _AllAlone()
+
+
+class _AllAlone(Suspects):
+    def may_go(self, slot: Slot, now: Instant) -> bool:
+        return True
+
+    def take(self, slot: Slot, now: Instant) -> None:
+        slot.kept = Rank.ALONE
+        self._in_hand[Rank.ALONE] += 1

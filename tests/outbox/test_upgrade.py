@@ -1,0 +1,73 @@
+"""A database of an older hooklane is brought up to date with everything that it holds."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+
+from hooklane.core.fanout import places
+from hooklane.store.outbox import StoreOptions
+from hooklane.store.postgres.outbox import PostgresOutbox
+from hooklane.store.sqlite.outbox import SqliteOutbox
+from hooklane.testing.conformance_outbox.announcing import announce
+from hooklane.testing.conformance_outbox.kit import Outbox, Owner, endpoint, event, published
+
+OPTIONS = StoreOptions(placer=places)
+TABLES = ("lane", "loose", "redelivery")
+
+
+async def fill(store: Outbox) -> Owner:
+    """Lanes in every state, and deliveries without one."""
+    await store.open()
+    await store.save_endpoint(endpoint(), expect=None)
+    report = await published(store, *(event(f"e{n}", f"k{n % 4}") for n in range(12)), event("e98", None))
+    owner = await Owner.of(store)
+    lanes = [one.lane_id for one in report.grown]
+    await owner.deliver(lanes[0], 2)
+    await owner.fail(lanes[1])
+    await owner.kill(lanes[2])
+    await owner.fail(lanes[-1])
+    return owner
+
+
+async def check(store: Outbox, owner: Owner, before: dict[int, object]) -> None:
+    """Everything is there, and what is new works on it."""
+    await store.open()
+    owner = replace(owner, store=store)
+    rows = await owner.loaded()
+    assert rows == before
+    for lane_id in [row.id for row in rows.values() if row.state != "blocked"]:
+        await announce(owner, lane_id)
+    assert {row.starts for row in (await owner.loaded()).values() if row.state != "blocked"} == {1}
+    await store.close()
+
+
+async def test_a_sqlite_file_from_before_announcements_were_on_record_keeps_its_events(tmp_path: Path) -> None:
+    path = tmp_path / "outbox.db"
+    store = SqliteOutbox(str(path), OPTIONS)
+    owner = await fill(store)
+    before = dict(await owner.loaded())
+    await store.close()
+    with sqlite3.connect(path) as connection:
+        for table in TABLES:
+            connection.execute(f"ALTER TABLE hooklane_{table} DROP COLUMN starts")
+        connection.execute("UPDATE hooklane_schema SET version = 3 WHERE component = 'outbox'")
+    connection.close()
+
+    await check(SqliteOutbox(str(path), OPTIONS), owner, before)
+
+
+async def test_a_postgres_schema_from_before_announcements_were_on_record_keeps_its_events(postgres_url: str) -> None:
+    store = PostgresOutbox(postgres_url, OPTIONS)
+    owner = await fill(store)
+    before = dict(await owner.loaded())
+    await store.close()
+    with psycopg.connect(postgres_url) as connection:
+        for table in TABLES:
+            connection.execute(f"ALTER TABLE hooklane.{table} DROP COLUMN starts")
+        connection.execute("UPDATE hooklane.schema SET version = 3 WHERE component = 'outbox'")
+
+    await check(PostgresOutbox(postgres_url, OPTIONS), owner, before)
