@@ -29,6 +29,8 @@ from hooklane.store.sqlite.group import GROUP_MAX, Group, Job
 Order = Callable[[sqlite3.Connection, bytes], bytes]
 """What the scribe does for a kind of order: its text in, its answer out."""
 
+CHECKPOINT_PAGES = 8_000
+CACHE_KIB = 16 * 1024
 _HEAD = 5
 _DONE, _FAILED = 0, 1
 _END_S = 10.0
@@ -69,6 +71,10 @@ def write_orders(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # meant for the parent, which still has outcomes to write
     conn = connect(path, busy_wait_ms=busy_wait_ms)
+    # What was written is copied into the file itself less often, and a page that changed many times only once; reading
+    # it back meanwhile takes some memory.
+    conn.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+    conn.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     group, frames = Group(conn, path, undone=undone), _Frames()
     with socket.socket(fileno=fd) as sock:
         sock.setblocking(True)
