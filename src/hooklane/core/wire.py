@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from urllib.parse import quote
 
 import msgspec
@@ -56,6 +57,7 @@ def headers_of(
     return lines
 
 
+@lru_cache(maxsize=4096)  # a busy key is sent again and again
 def quote_key(key: str) -> bytes:
     """A key as it stands in `X-Key`: printable ASCII as it is, `%` and everything else percent-encoded."""
     return quote(key, safe="!#$&'()*+,/:;=?@[]~").encode()

@@ -20,7 +20,7 @@ def redelivery_lane(n: int) -> LaneId:
     return REDELIVERIES - n
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Redelivery(Event):
     """The event with the place that it had: its copies carry the same key, seq and prev_seq as the first one."""
 

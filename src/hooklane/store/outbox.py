@@ -25,7 +25,10 @@ Placer = Callable[[Event, Sequence[str] | None, Sequence[Endpoint]], list[Place]
 # --- publishing ---
 
 
-@dataclass(frozen=True, slots=True)
+# The three below are made for every event, and a frozen dataclass takes three times as long to make.
+
+
+@dataclass(slots=True)
 class Draft:
     """An admitted event on its way in. *names* are what may not be used twice: an idempotency key, an own id."""
 
@@ -35,9 +38,6 @@ class Draft:
     names: tuple[str, ...] = ()
     digest: bytes = b""
     """A hash of type, key, endpoints and data: the same name with another digest is a conflict."""
-
-
-# The two below are made for every event, and a frozen dataclass takes three times as long to make.
 
 
 class Stamp(NamedTuple):
