@@ -33,6 +33,7 @@ IDLE_S_MAX = 75.0
 LINGER_S = 2.0
 LINGER_BYTES_MAX = 4 * 1024 * 1024
 PENDING_MAX = 64
+KNOWN_MAX = 32
 
 log = logging.getLogger("hooklane.api")
 
@@ -79,7 +80,6 @@ class _Known(NamedTuple):
     """
 
     head: bytes
-    size: int
     authorization: bytes | None
 
 
@@ -94,7 +94,8 @@ class IngestProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._slots: deque[_Slot] = deque()
         self._slot: _Slot | None = None
-        self._known: _Known | None = None
+        self._known: dict[int, _Known] = {}
+        """By their size, since events differ by a few bytes and their heads by that count."""
         self._messages = 0
         self._is_between = True
         self._was_admitted = False
@@ -115,13 +116,8 @@ class IngestProtocol(HttpToolsProtocol):
             if self._discarded > LINGER_BYTES_MAX:
                 self.transport.abort()
             return
-        known = self._known
-        if (
-            known is not None
-            and len(data) == known.size
-            and data.startswith(known.head)
-            and self._enter_again(known, data)
-        ):
+        known = self._known.get(len(data))
+        if known is not None and data.startswith(known.head) and self._enter_again(known, data):
             return
         began_alone, messages = self._is_between, self._messages
         self._chunk_bytes = len(data)
@@ -153,14 +149,16 @@ class IngestProtocol(HttpToolsProtocol):
 
     def _remember(self, data: bytes) -> None:
         """Know this publish again, if it was one that could come again: kept alive, with its length in the head."""
-        slot, self._known = self.cycle, None
+        slot = self.cycle
         if not self._was_admitted or not _is_slot(slot) or not slot.keep_alive or self._ending:
             return
         headers = dict(self.headers)
         size = data.find(b"\r\n\r\n") + 4
         length = headers.get(b"content-length", b"")
         if b"idempotency-key" not in headers and length.isdigit() and int(length) == len(data) - size:
-            self._known = _Known(data[:size], len(data), headers.get(b"authorization"))
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            self._known[len(data)] = _Known(data[:size], headers.get(b"authorization"))
 
     def on_message_begin(self) -> None:
         self._is_between = False
