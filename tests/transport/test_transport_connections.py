@@ -398,3 +398,29 @@ async def test_a_request_that_ends_before_its_dial_began_gives_its_place_back() 
             assert failures(result) == {(Failure.ABORTED, False)}
             assert isinstance(await post(transport, peer.url(), endpoint_id=f"ep_{number}"), Answer)
             # The next one finds no free place but this idle connection's.
+
+
+async def test_many_that_answer_at_once_are_all_used_again_from_inside_their_answers() -> None:
+    """A look at all connections shows unread answers too; by the time of the next request they were read."""
+    answers = 0
+    over = asyncio.Event()
+    async with (
+        serving(answering(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as peer,
+        transporting() as transport,
+    ):
+        target = Target("ep_1", peer.url(), 5_000)
+
+        def again(result: Result) -> None:
+            nonlocal answers
+            assert isinstance(result, Answer)
+            answers += 1
+            if answers <= 600:
+                transport.send(target, b"", b"{}", again)
+            elif transport.in_flight == 0:
+                over.set()
+
+        for _ in range(30):
+            transport.send(target, b"", b"{}", again)
+        await over.wait()
+
+    assert peer.accepted == 30

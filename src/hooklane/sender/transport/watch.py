@@ -36,7 +36,14 @@ class Watch:
         if readable is None:
             readable = self._readable = frozenset([fd for fd, _ in self._system.poll(0)])
             self._loop.call_soon(self._forget)
-        return fd in readable
+        # The look may be older than our last read there, so what it found is looked at once more by itself.
+        return fd in readable and _is_readable_now(fd)
 
     def _forget(self) -> None:
         self._readable = None
+
+
+def _is_readable_now(fd: int) -> bool:
+    one = select.poll()
+    one.register(fd, select.POLLIN)
+    return bool(one.poll(0))
