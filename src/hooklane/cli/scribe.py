@@ -18,6 +18,7 @@ COMMAND = (sys.executable, "-m", "hooklane.cli.scribe")
 def main(fd: str, path: str, busy_wait_ms: str) -> None:
     orders, undone = orders_for(places)
     gc.freeze()
+    gc.set_threshold(50_000, 20, 50)  # orders make no circles
     write_orders(int(fd), path, int(busy_wait_ms), orders, undone)
 
 

@@ -102,6 +102,7 @@ async def _guarded(work: Callable[[Callable[[Running], None]], Awaitable[None]])
     def ready(server: Running) -> None:
         servers.append(server)
         gc.freeze()  # what exists now lives as long as the process: the collector need not look at it again
+        gc.set_threshold(10_000, 20, 50)  # an event makes dozens of objects and no circles
         if told:
             server.stop()
 
