@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from hooklane.cli.upkeep import Upkeep, jobs_for, room_for
 from hooklane.config import Settings
-from hooklane.core.fanout import places
+from hooklane.core.fanout import Fanout
 from hooklane.errors import UsageError
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.publisher import Publisher
@@ -134,7 +134,7 @@ def open_gateway(
 
 
 def open_store(settings: Settings) -> Outbox:
-    return outbox_store(settings.db, StoreOptions(placer=places))
+    return outbox_store(settings.db, StoreOptions(placer=Fanout()))
 
 
 @contextlib.asynccontextmanager
