@@ -138,6 +138,11 @@ def wait_for_quiet(within_s: float, cores_max: float = 0.2) -> None:
             return
 
 
+def rss_kib(pid: int) -> int:
+    """How much memory a process has at this moment."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * (os.sysconf("SC_PAGE_SIZE") // 1024)
+
+
 def peak_rss_mb(pid: int) -> float:
     """Of a process and its children, each at its own peak."""
     return sum(_peak_rss_mb(one) for one in (pid, *_children(pid)))

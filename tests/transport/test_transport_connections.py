@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 import time
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -27,6 +28,8 @@ from tests.transport.peers import (
 from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Target
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.transport import Transport
+from hooklane.sender.transport.dialer import DIALS_PER_TURN
+from hooklane.sender.transport.pool import make_room_for_files
 
 
 def failures(results: list[Result]) -> set[tuple[Failure, bool] | None]:
@@ -424,3 +427,58 @@ async def test_many_that_answer_at_once_are_all_used_again_from_inside_their_ans
         await over.wait()
 
     assert peer.accepted == 30
+
+
+def send_to_many(transport: Transport, peer: Peer, many: int) -> list[Result]:
+    results: list[Result] = []
+    for number in range(many):
+        transport.send(Target(f"ep_{number}", peer.url()), b"", b"{}", results.append)
+    return results
+
+
+async def test_a_crowd_that_needs_new_connections_leaves_every_turn_of_the_loop_to_others_too() -> None:
+    async with serving(answering(OK)) as peer, transporting() as transport:
+        results = send_to_many(transport, peer, 30)
+        begun = [len(transport._dialer._dials)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+            begun.append(len(transport._dialer._dials))
+        await transport.close(5_000)
+
+    assert begun[0] == DIALS_PER_TURN
+    assert all(later - before <= DIALS_PER_TURN for before, later in pairwise(begun))
+    assert all(isinstance(result, Answer) for result in results)
+    assert peer.accepted == 30
+
+
+async def test_a_request_that_ends_while_it_waits_to_be_dialled_gives_its_place_back() -> None:
+    async with serving(answering(OK)) as peer, transporting(connections_max=10) as transport:
+        results = send_to_many(transport, peer, 10)
+        for exchange in list(transport._dialer._waiting):
+            exchange.expire()
+        # What we were too busy for is nobody's failed attempt.
+        assert failures(results) == {(Failure.ABORTED, False)}
+        more = send_to_many(transport, peer, 10)
+        await transport.close(5_000)
+
+    assert len(more) == len(results) == 10
+    assert all(isinstance(result, Answer) for result in more)
+    assert transport._pool._taken == 0
+
+
+async def test_what_waits_to_be_dialled_ends_when_the_transport_closes() -> None:
+    async with serving(answering(OK)) as peer, transporting() as transport:
+        results = send_to_many(transport, peer, 20)
+        await transport.close(0)
+
+    assert len(results) == 20
+    assert failures(results) == {(Failure.ABORTED, False)}
+
+
+def test_making_room_for_files_opens_none_and_respects_the_limit() -> None:
+    before = sockets_open()
+
+    make_room_for_files(512)
+    make_room_for_files(10**9)
+
+    assert sockets_open() == before

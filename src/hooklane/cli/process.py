@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from hooklane.cli import scribe
 from hooklane.cli.upkeep import Upkeep, jobs_for, room_for
 from hooklane.config import Settings
-from hooklane.core.fanout import places
+from hooklane.core.fanout import Fanout
 from hooklane.errors import UsageError
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.publisher import Publisher
@@ -138,7 +138,7 @@ def open_gateway(
 def open_store(settings: Settings, *, busy: bool = False) -> Outbox:
     """*busy*: for a server, whose SQLite gets a process that writes, where there is a second core to run it."""
     extra = {"scribe": scribe.COMMAND} if busy and _cores() > 1 else {}
-    return outbox_store(settings.db, StoreOptions(placer=places, extra=extra))
+    return outbox_store(settings.db, StoreOptions(placer=Fanout(), extra=extra))
 
 
 def _cores() -> int:

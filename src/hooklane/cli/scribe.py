@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import sys
 
-from hooklane.core.fanout import places
+from hooklane.core.fanout import Fanout
 from hooklane.store.sqlite.outbox.store import orders_for
 from hooklane.store.sqlite.scribe import write_orders
 
@@ -16,7 +16,7 @@ COMMAND = (sys.executable, "-m", "hooklane.cli.scribe")
 
 
 def main(fd: str, path: str, busy_wait_ms: str) -> None:
-    orders, undone = orders_for(places)
+    orders, undone = orders_for(Fanout())
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)  # orders make no circles
     write_orders(int(fd), path, int(busy_wait_ms), orders, undone)

@@ -13,6 +13,9 @@ from hooklane.model.event import Event
 from hooklane.model.lane import GLOBAL_KEY, PARTITIONS, Place
 
 _DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
+TYPES_MAX = 1_000
+"""For so many types it is remembered who gets them; beyond that it is forgotten and worked out again."""
+LISTS_MAX = 256
 _PATTERN = re.compile(r"[A-Za-z0-9_.*-]{1,128}\Z")
 
 
@@ -36,15 +39,57 @@ def places(event: Event, asked: Sequence[str] | None, endpoints: Sequence[Endpoi
 
     A deleted endpoint takes nothing new. A paused or disabled one does, and holds it.
     """
-    takers = [endpoint for endpoint in endpoints if endpoint.state not in _DELETED]
-    if asked is None:
-        chosen = [endpoint for endpoint in takers if matches(endpoint.types, event.type)]
-    else:
-        chosen = [endpoint for endpoint in takers if endpoint.id in asked]
-        if len(chosen) != len(set(asked)):
-            unknown = sorted(set(asked) - {endpoint.id for endpoint in chosen})
+    return _Takers(endpoints).places(event, asked)
+
+
+class Fanout:
+    """`places` for whoever asks it about the same endpoints again and again: the work is done once for each type.
+
+    Told by identity: a list that was given here once is never changed, a change of an endpoint makes a new list.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, _Takers] = {}
+
+    def __call__(self, event: Event, asked: Sequence[str] | None, endpoints: Sequence[Endpoint]) -> list[Place]:
+        takers = self._known.get(id(endpoints))
+        # An id is only worth something while its object lives, and what is known keeps its list alive.
+        if takers is None:
+            if len(self._known) >= LISTS_MAX:
+                self._known.clear()
+            takers = self._known[id(endpoints)] = _Takers(endpoints)
+        return takers.places(event, asked)
+
+
+class _Takers:
+    """Those of some endpoints that take something new, in their order, and who of them takes what."""
+
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+        self._given = endpoints
+        self._all = [endpoint for endpoint in endpoints if endpoint.state not in _DELETED]
+        self._numbers: dict[str, int] | None = None
+        self._of_type: dict[str, list[Endpoint]] = {}
+
+    def places(self, event: Event, asked: Sequence[str] | None) -> list[Place]:
+        chosen = self._passed_by(event.type) if asked is None else self._named(asked)
+        return [_place(event, endpoint) for endpoint in chosen]
+
+    def _passed_by(self, type_: str) -> list[Endpoint]:
+        found = self._of_type.get(type_)
+        if found is None:
+            if len(self._of_type) >= TYPES_MAX:
+                self._of_type.clear()
+            found = self._of_type[type_] = [one for one in self._all if matches(one.types, type_)]
+        return found
+
+    def _named(self, asked: Sequence[str]) -> list[Endpoint]:
+        if self._numbers is None:
+            self._numbers = {endpoint.id: number for number, endpoint in enumerate(self._all)}
+        wanted = set(asked)
+        unknown = sorted(wanted - self._numbers.keys())
+        if unknown:
             raise InvalidEvent("unknown_endpoint", f"no endpoint with id {', '.join(unknown)}")
-    return [_place(event, endpoint) for endpoint in chosen]
+        return [self._all[number] for number in sorted(self._numbers[id_] for id_ in wanted)]
 
 
 def _place(event: Event, endpoint: Endpoint) -> Place:

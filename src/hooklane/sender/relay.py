@@ -25,7 +25,7 @@ from hooklane.core.engine import (
     Settled,
 )
 from hooklane.errors import ConfigError, StoreError
-from hooklane.model.attempt import Delivered, Send, Settlement, Write
+from hooklane.model.attempt import Delivered, Retry, Send, Settlement, Write
 from hooklane.model.clock import FOREVER, Instant, boot_now, wall_now
 from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Timings
 from hooklane.model.health import Health
@@ -45,6 +45,8 @@ COMMIT_MAX = 2_000
 FETCH_LANES_MAX = 256
 RETRY_MS_MAX = 2_000
 CLOCK_SLACK_MS = 100
+PATIENT_MS = 250
+"""Whoever is tried again no sooner than this does not mind when the outcome is made durable a moment later."""
 
 
 class Relay:
@@ -79,7 +81,7 @@ class Relay:
         self._timer: asyncio.TimerHandle | None = None
         self._skew: int = wall_now() - boot_now()
         self._own = Ownership(store, self, lease_ms)
-        self._commits: Pump[Write] = Pump(self._commit, COMMIT_MAX)
+        self._commits: Pump[Write] = Pump(self._commit, COMMIT_MAX, can_wait=_can_wait)
         self._fetches: Pump[Fetch] = Pump(self._fetch, FETCH_LANES_MAX)
         self._reloads: Pump[LaneId] = Pump(self._reload, FETCH_LANES_MAX)
         self._turned: Pump[Health] = Pump(self._note_health, FETCH_LANES_MAX)
@@ -335,3 +337,10 @@ class Relay:
                 await self._quiet.wait()
         except TimeoutError:
             await self._transport.close(0)  # what is left is unknown, and will be sent again by whoever is next
+
+
+def _can_wait(write: Write) -> bool:
+    """Whether nothing follows from *write* for a while: what is tried again waits for its time first."""
+    if not isinstance(write, Settlement) or not isinstance(write.outcome, Retry):
+        return False
+    return write.outcome.at - write.at >= PATIENT_MS

@@ -10,6 +10,7 @@ import errno
 import os
 import socket
 import ssl
+from collections import deque
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from hooklane.sender.transport.pool import Pool
     from hooklane.sender.transport.route import Route
 
+DIALS_PER_TURN = 2
+"""How many may begin in one turn of the loop: a dial costs more than ten requests on a kept connection, and a crowd of
+endpoints that always need a new one would otherwise hold up everybody's answers for as long as all of them take."""
 _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -38,9 +42,38 @@ class Dialer:
         self._ca_file = ca_file
         self._context: ssl.SSLContext | None = None if ca_file is None else default_context(ca_file)
         self._dials: dict[asyncio.Task[None], _Dial] = {}
+        self._waiting: deque[Exchange] = deque()
+        self._begun = 0
+        """In this turn of the loop."""
+        self._turn_is_set = False
 
     def start(self, exchange: Exchange) -> None:
-        """Make a connection for *exchange*; it holds a place in the pool."""
+        """Make a connection for *exchange*, now or after those that wait already; it holds a place in the pool."""
+        if self._begun < DIALS_PER_TURN and not self._waiting:
+            self._begin(exchange)
+        else:
+            self._waiting.append(exchange)
+        self._set_turn()
+
+    def _set_turn(self) -> None:
+        if not self._turn_is_set:
+            self._turn_is_set = True
+            self._hub.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_is_set = False
+        self._begun = 0
+        while self._waiting and self._begun < DIALS_PER_TURN:
+            exchange = self._waiting.popleft()
+            if exchange.settled:  # it waited for too long, or was given up
+                self._pool.not_opened()
+            else:
+                self._begin(exchange)
+        if self._waiting:
+            self._set_turn()
+
+    def _begin(self, exchange: Exchange) -> None:
+        self._begun += 1
         dial = _Dial(exchange)
         task = exchange.task = self._hub.loop.create_task(self._run(dial), name="dial")
         self._dials[task] = dial
@@ -49,8 +82,8 @@ class Dialer:
 
     def abort(self) -> None:
         """Give up every dial under way, each with its request."""
-        for dial in list(self._dials.values()):
-            dial.exchange.abort()
+        for exchange in [*self._waiting, *(dial.exchange for dial in self._dials.values())]:
+            exchange.abort()
 
     async def stopped(self) -> None:
         """Returns when no dial is under way."""

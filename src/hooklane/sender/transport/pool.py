@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import resource
 from collections import deque
 from collections.abc import Callable
@@ -26,6 +28,23 @@ def connections_max_default() -> int:
     return CONNECTIONS_MAX if soft == resource.RLIM_INFINITY else max(16, min(CONNECTIONS_MAX, soft * 3 // 4))
 
 
+def make_room_for_files(many: int) -> None:
+    """Have the system's table of our open files as large as *many* need, once, before there is traffic.
+
+    A process with threads stands still for some 10 ms each time the table is enlarged under it.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.close(
+            fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, many if soft == resource.RLIM_INFINITY else min(many, soft - 1))
+        )
+    except OSError:
+        pass  # no file is free at this moment: what is opened next will say so
+    finally:
+        os.close(fd)
+
+
 class Pool:
     """At most *connections_max* connections, made or being made; idle ones make room for other routes."""
 
@@ -38,6 +57,7 @@ class Pool:
         self.waiting: deque[Exchange] = deque()
         self._idle: dict[Connection, None] = {}  # the one that is idle longest first
         self.connections_max = connections_max
+        make_room_for_files(connections_max)
         self._taken = 0
         self._dial = dial
         self._emptied = asyncio.Event()
