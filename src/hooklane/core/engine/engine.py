@@ -11,7 +11,6 @@ from typing import Any
 from hooklane.core.breaker import BreakerRules
 from hooklane.core.engine.desk import Desk
 from hooklane.core.engine.effects import Effects
-from hooklane.core.engine.heads import Heads
 from hooklane.core.engine.inputs import (
     Committed,
     Draining,
@@ -26,6 +25,7 @@ from hooklane.core.engine.inputs import (
     Reloaded,
     Settled,
 )
+from hooklane.core.engine.outcomes import Outcomes
 from hooklane.core.engine.slot import Phase, Slot
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint, EndpointState
@@ -41,7 +41,7 @@ must have been ours for so long until a first event is known to be new without a
 _BUSY = (Phase.FLYING, Phase.SETTLING, Phase.STARTING)
 
 
-class Engine(Heads):
+class Engine(Outcomes):
     """What the shell tells of ownership, endpoints and new work, and what is to be done about it."""
 
     def __init__(
