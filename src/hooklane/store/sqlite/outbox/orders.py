@@ -6,7 +6,6 @@ import pickle
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
-from typing import Any
 
 import msgspec
 
@@ -19,6 +18,8 @@ from hooklane.store.outbox import CommitReport, Draft, Published, PublishReport,
 from hooklane.store.sqlite.outbox import outcomes
 from hooklane.store.sqlite.outbox.lanes import Span
 from hooklane.store.sqlite.outbox.outcomes import Ack
+from hooklane.store.sqlite.outbox.publish import Accepted, Placed
+from hooklane.store.sqlite.scribe import Order
 
 PUBLISH, COMMIT = 1, 2
 _encode = msgspec.msgpack.Encoder().encode
@@ -74,7 +75,7 @@ def publish_order(drafts: Sequence[Draft]) -> bytes:
     )
 
 
-def do_publish(publish: Callable[[sqlite3.Connection, Sequence[Draft]], PublishReport]) -> Any:
+def do_publish(place_all: Callable[[sqlite3.Connection, Sequence[Draft]], Placed]) -> Order:
     """The scribe's part of it."""
 
     def do(conn: sqlite3.Connection, order: bytes) -> bytes:
@@ -82,23 +83,31 @@ def do_publish(publish: Callable[[sqlite3.Connection, Sequence[Draft]], PublishR
             Draft(Event(id_, type_, key, data, Instant(at), tenant, replay_of), asked, names, digest)
             for id_, type_, key, data, at, tenant, replay_of, asked, names, digest in _read_drafts(order)
         ]
-        report = publish(conn, drafts)
-        places = {id(draft.event): place for place, draft in enumerate(drafts)}
-        grown = [
-            (places[id(one.event)], one.lane_id, one.pid, one.endpoint_id, one.key, one.seq) for one in report.grown
-        ]
-        assert isinstance(report.span, Span)
-        return _encode(_PublishAnswer([_told(result) for result in report.results], grown, astuple(report.span)))
+        placed = place_all(conn, drafts)
+        results: list[_Earlier | dict[str, str] | None] = []
+        grown: list[tuple[int, int, int, str, str | None, int]] = []
+        told: set[int] = set()
+        for number, result in enumerate(placed.results):
+            if isinstance(result, Accepted) and result.n not in told:
+                told.add(result.n)
+                results.append(None)
+                for place, (endpoint_id, lane_id, seq) in zip(result.places, result.stamps, strict=True):
+                    grown.append((number, lane_id, place.pid, endpoint_id, place.key, seq or 1))
+            elif isinstance(result, Refused):
+                results.append({"code": result.code, "detail": result.detail})
+            else:
+                results.append(_earlier(result))
+        return _encode(_PublishAnswer(results, grown, astuple(placed.span)))
 
     return do
 
 
-def _told(result: Published | Refused) -> _Earlier | dict[str, str] | None:
-    if isinstance(result, Refused):
-        return {"code": result.code, "detail": result.detail}
-    if result.repeated:
+def _earlier(result: Published | Accepted) -> _Earlier:
+    if isinstance(result, Published):
         return _Earlier(result.event_id, result.type, result.key, result.created_at, [*result.stamps])
-    return None
+    event = result.draft.event  # a twin in the same commit
+    stamps = [(endpoint_id, seq) for endpoint_id, _, seq in result.stamps]
+    return _Earlier(event.id, event.type, event.key, event.created_at, stamps)
 
 
 def published(drafts: Sequence[Draft], answer: bytes) -> PublishReport:

@@ -120,10 +120,15 @@ def commit(
     stale: set[LaneId] = set()
     acks: list[Row] = []
     log: list[Row] = []
+    plain: list[Row] = []
     for lane_id, pid, tenant, seq, attempt, started, at, took_ms, status, said in short:
         if pid not in fenced:
             acks.append((lane_id, tenant, seq + 1, seq, at))
-            log.append((lane_id, seq, started, attempt, tenant, took_ms, "delivered", status, None, said, None))
+            row = (lane_id, seq, started, attempt, tenant, took_ms, "delivered", status)
+            if said is None:
+                plain.append(row)
+            else:
+                log.append((*row, None, said, None))
     for write in writes:
         if fenced and _pid_of(write) in fenced:
             continue
@@ -147,7 +152,7 @@ def commit(
         elif not (_start(conn, write) if isinstance(write, Start) else _cancel(conn, write)):
             stale.add(write.lane_id)
     _ACK.run(conn, acks)
-    _LOG_PLAIN.run(conn, [row[:PLAIN] for row in log if row[PLAIN:] == NOTHING_SAID])
+    _LOG_PLAIN.run(conn, plain + [row[:PLAIN] for row in log if row[PLAIN:] == NOTHING_SAID])
     _LOG.run(conn, [row for row in log if row[PLAIN:] != NOTHING_SAID])
     return CommitReport(now, fenced, frozenset(stale))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -62,7 +62,7 @@ class EndpointCache:
 
 
 @dataclass(slots=True)
-class _Accepted:
+class Accepted:
     """A draft on its way in: the number of its row and its places, which get their seq together with others'."""
 
     draft: Draft
@@ -72,8 +72,27 @@ class _Accepted:
     """(endpoint, lane, seq) each; a loose delivery has a negative lane and no seq."""
 
 
+class Placed(NamedTuple):
+    """What became of some drafts, in their order; a draft stands there twice where another was its twin."""
+
+    results: Sequence[Published | Refused | Accepted]
+    accepted: Sequence[Accepted]
+    span: Span
+
+
 def publish(drafts: Sequence[Draft], placer: Placer, cache: EndpointCache | None = None) -> PublishFlow[PublishReport]:
     """Stamp and store *drafts* in order; one that is refused leaves no trace and stops no other."""
+    results, accepted, span = yield from place_all(drafts, placer, cache)
+    grown = [
+        Grown(lane_id, place.pid, endpoint_id, place.key, seq or 1, one.draft.event)
+        for one in accepted
+        for place, (endpoint_id, lane_id, seq) in zip(one.places, one.stamps, strict=True)
+    ]
+    return PublishReport(list(_reported(results)), grown, span)
+
+
+def place_all(drafts: Sequence[Draft], placer: Placer, cache: EndpointCache | None = None) -> PublishFlow[Placed]:
+    """The same, told in as little as it takes."""
     cache = cache or EndpointCache()
     ((rev, last_n, last_lane_event, last_loose),) = yield _NUMBERS
     if rev != cache.rev:
@@ -81,30 +100,28 @@ def publish(drafts: Sequence[Draft], placer: Placer, cache: EndpointCache | None
         cache.endpoints = [decode_endpoint(doc) for (doc,) in (yield _ENDPOINTS)]
         cache.by_tenant = {}
         cache.rev = rev
-    results: list[Published | Refused | _Accepted] = []
+    results: list[Published | Refused | Accepted] = []
     for draft in drafts:
         try:
-            results.append(_Accepted(draft, 0, placer(draft.event, draft.asked, cache.of(draft.event.tenant))))
+            results.append(Accepted(draft, 0, placer(draft.event, draft.asked, cache.of(draft.event.tenant))))
         except InvalidEvent as error:
             results.append(Refused(error.code, str(error)))
     accepted = yield from _admit(results, last_n + 1)
-    grown = yield from _stamp(accepted, last_lane_event + 1, last_loose + 1)
-    loose = sum(one.lane_id < 0 for one in grown)
-    last = last_lane_event + len(grown) - loose
-    span = Span(last_lane_event + 1, last, last_loose + 1, last_loose + loose)
-    return PublishReport(list(_reported(results)), grown, span)
+    next_lane_event, next_loose = yield from _stamp(accepted, last_lane_event + 1, last_loose + 1)
+    span = Span(last_lane_event + 1, next_lane_event - 1, last_loose + 1, next_loose - 1)
+    return Placed(results, accepted, span)
 
 
-def _admit(results: list[Published | Refused | _Accepted], next_n: int) -> PublishFlow[list[_Accepted]]:
+def _admit(results: list[Published | Refused | Accepted], next_n: int) -> PublishFlow[list[Accepted]]:
     """Number what is new, from *next_n* on; what has a name that is taken gives way in *results* to what took it."""
-    asking = [one for one in results if isinstance(one, _Accepted)]
+    asking = [one for one in results if isinstance(one, Accepted)]
     for number, asked in enumerate(asking, start=next_n):
         asked.n = number
     if (yield from claim_all([(one.draft, one.n) for one in asking])):
         return asking
-    by_n: dict[int, _Accepted] = {}
+    by_n: dict[int, Accepted] = {}
     for place, one in enumerate(results):
-        if not isinstance(one, _Accepted):
+        if not isinstance(one, Accepted):
             continue
         holder = yield from claim(one.draft, next_n)
         if isinstance(holder, Refused):
@@ -119,8 +136,11 @@ def _admit(results: list[Published | Refused | _Accepted], next_n: int) -> Publi
     return list(by_n.values())
 
 
-def _stamp(accepted: Sequence[_Accepted], next_lane_event: int, next_loose: int) -> PublishFlow[list[Grown]]:
-    """Give every accepted event its places: each lane's counter moves once, by as many as it takes."""
+def _stamp(accepted: Sequence[Accepted], next_lane_event: int, next_loose: int) -> PublishFlow[tuple[int, int]]:
+    """Give every accepted event its places: each lane's counter moves once, by as many as it takes.
+
+    Numbers go on from *next_lane_event* and *next_loose*; the next ones that are free come back.
+    """
     many: dict[Place, int] = {}
     tenants: dict[Place, str] = {}
     for one in accepted:
@@ -132,7 +152,6 @@ def _stamp(accepted: Sequence[_Accepted], next_lane_event: int, next_loose: int)
     lanes = sorted(many)
     tails = yield Many(_GROW, [(tenants[lane], *lane, many[lane]) for lane in lanes])
     heads = {lane: [lane_id, tail - many[lane] + 1] for lane, (lane_id, tail) in zip(lanes, tails, strict=True)}
-    grown: list[Grown] = []
     events: list[Row] = []
     replays: list[Row] = []
     lane_events: list[Row] = []
@@ -142,8 +161,7 @@ def _stamp(accepted: Sequence[_Accepted], next_lane_event: int, next_loose: int)
         tenant = event.tenant
         for place in one.places:
             if place.key is None:
-                lane_id, seq = -next_loose, 1
-                one.stamps.append((place.endpoint_id, lane_id, None))
+                one.stamps.append((place.endpoint_id, -next_loose, None))
                 loose.append((next_loose, tenant, place.endpoint_id, place.pid, n))
                 next_loose += 1
             else:
@@ -153,7 +171,6 @@ def _stamp(accepted: Sequence[_Accepted], next_lane_event: int, next_loose: int)
                 one.stamps.append((place.endpoint_id, lane_id, seq))
                 lane_events.append((next_lane_event, tenant, lane_id, seq, n))
                 next_lane_event += 1
-            grown.append(Grown(lane_id, place.pid, place.endpoint_id, place.key, seq, event))
         row = (
             n,
             tenant,
@@ -172,13 +189,13 @@ def _stamp(accepted: Sequence[_Accepted], next_lane_event: int, next_loose: int)
     yield Many(_ADD_REPLAYS, replays)
     yield Many(_ADD_LANE_EVENTS, lane_events)
     yield Many(_ADD_LOOSE, loose)
-    return grown
+    return next_lane_event, next_loose
 
 
-def _reported(results: Sequence[Published | Refused | _Accepted]) -> Generator[Published | Refused]:
+def _reported(results: Sequence[Published | Refused | Accepted]) -> Generator[Published | Refused]:
     first: set[int] = set()
     for result in results:
-        if isinstance(result, _Accepted):
+        if isinstance(result, Accepted):
             event = result.draft.event
             stamps = tuple(Stamp(endpoint, seq) for endpoint, _, seq in result.stamps)
             yield Published(event.id, event.type, event.key, event.created_at, stamps, repeated=result.n in first)

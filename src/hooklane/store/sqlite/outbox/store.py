@@ -50,7 +50,7 @@ from hooklane.store.sqlite.outbox import (
     outcomes,
     recovery,
 )
-from hooklane.store.sqlite.outbox.publish import EndpointCache, publish
+from hooklane.store.sqlite.outbox.publish import EndpointCache, place_all, publish
 from hooklane.store.sqlite.outbox.recovering import SqliteRecovery
 from hooklane.store.sqlite.pen import Pen
 from hooklane.store.sqlite.rows import Many, PublishFlow
@@ -278,7 +278,7 @@ class SqliteOutbox(SqliteRecovery):
 def orders_for(placer: Placer) -> tuple[Mapping[int, Order], Callable[[], None]]:
     """What a scribe of this store is asked to do, and what it must be told when work was undone."""
     cache = EndpointCache()
-    do_publish = orders.do_publish(lambda conn, drafts: _drive(conn, publish(drafts, placer, cache)))
+    do_publish = orders.do_publish(lambda conn, drafts: _drive(conn, place_all(drafts, placer, cache)))
     return {orders.PUBLISH: do_publish, orders.COMMIT: orders.do_commit}, cache.forget
 
 
