@@ -82,6 +82,8 @@ class Publisher:
     async def _run(self) -> None:
         try:
             while self._line:
+                # Who has asked already and was not read yet comes along: a larger commit, and no later.
+                await asyncio.sleep(0)
                 batch, self._line = self._line[:BATCH_MAX], self._line[BATCH_MAX:]
                 await self._commit([(draft, done, 0) for draft, done in batch])
         finally:
