@@ -56,7 +56,7 @@ class Gateway:
                 return ledger, asked
             if time.monotonic() > deadline:
                 raise SystemExit(f"{owed} deliveries are still owed after {within_s:g} s")
-            time.sleep(min(1.0, 0.02 + owed / 100_000))
+            time.sleep(min(1.0, 0.02 + (owed - owed_max) / 100_000))  # what stays owed is not waited for
 
     @property
     def cost(self) -> Cost:
