@@ -17,6 +17,19 @@ from hooklane.testing.conformance_outbox.kit import Outbox, Owner, endpoint, eve
 
 OPTIONS = StoreOptions(placer=places)
 TABLES = ("lane", "loose", "redelivery")
+# Attempts as they stood up to version 4: by their lane.
+ATTEMPTS_BY_LANE = """
+ALTER TABLE hooklane_attempt RENAME TO newer;
+CREATE TABLE hooklane_attempt (
+    lane_id INTEGER NOT NULL, seq INTEGER NOT NULL, started_at INTEGER NOT NULL, attempt INTEGER NOT NULL,
+    tenant TEXT NOT NULL, took_ms REAL NOT NULL, outcome TEXT NOT NULL, status INTEGER, failure TEXT, said TEXT,
+    detail BLOB, PRIMARY KEY (lane_id, seq, started_at, attempt)
+) STRICT, WITHOUT ROWID;
+INSERT INTO hooklane_attempt SELECT lane_id, seq, started_at, attempt, tenant, took_ms, outcome, status, failure, said,
+    detail FROM newer;
+DROP TABLE newer;
+"""
+EVENTS = [f"e{n}" for n in (*range(12), 98)]
 
 
 async def fill(store: Outbox) -> Owner:
@@ -52,12 +65,31 @@ async def test_a_sqlite_file_from_before_announcements_were_on_record_keeps_its_
     before = dict(await owner.loaded())
     await store.close()
     with sqlite3.connect(path) as connection:
+        connection.executescript(ATTEMPTS_BY_LANE)
         for table in TABLES:
             connection.execute(f"ALTER TABLE hooklane_{table} DROP COLUMN starts")
         connection.execute("UPDATE hooklane_schema SET version = 3 WHERE component = 'outbox'")
     connection.close()
 
     await check(SqliteOutbox(str(path), OPTIONS), owner, before)
+
+
+async def test_a_sqlite_file_whose_attempts_stood_by_lane_keeps_every_one(tmp_path: Path) -> None:
+    path = tmp_path / "outbox.db"
+    store = SqliteOutbox(str(path), OPTIONS)
+    await fill(store)
+    before = {one: await store.attempts("default", one) for one in EVENTS}
+    assert sum(map(len, before.values())) >= 5, "delivered, failed and dead ones, with a lane and without"
+    await store.close()
+    with sqlite3.connect(path) as connection:
+        connection.executescript(ATTEMPTS_BY_LANE)
+        connection.execute("UPDATE hooklane_schema SET version = 4 WHERE component = 'outbox'")
+    connection.close()
+
+    store = SqliteOutbox(str(path), OPTIONS)
+    await store.open()
+    assert {one: await store.attempts("default", one) for one in EVENTS} == before
+    await store.close()
 
 
 async def test_a_postgres_schema_from_before_announcements_were_on_record_keeps_its_events(postgres_url: str) -> None:

@@ -109,13 +109,14 @@ def delivery(conn: sqlite3.Connection, event_id: str, endpoint_id: str, lane_id:
 
 
 def attempts(conn: sqlite3.Connection, tenant: str, event_id: str) -> list[AttemptRow]:
-    row = conn.execute("SELECT stamps FROM hooklane_event WHERE tenant = ? AND id = ?", (tenant, event_id)).fetchone()
+    sql = "SELECT stamps, created_at FROM hooklane_event WHERE tenant = ? AND id = ?"
+    stamps, event_at = conn.execute(sql, (tenant, event_id)).fetchone() or (b"[]", 0)
     found: list[AttemptRow] = []
-    for endpoint_id, lane_id, seq in msgspec.json.decode(row[0]) if row else ():
+    for endpoint_id, lane_id, seq in msgspec.json.decode(stamps):
         rows = conn.execute(
             "SELECT started_at, attempt, took_ms, outcome, status, failure, said, detail FROM hooklane_attempt"
-            " WHERE lane_id = ? AND seq = ? ORDER BY started_at, attempt",
-            (lane_id, seq or 1),
+            " WHERE event_at = ? AND lane_id = ? AND seq = ? ORDER BY started_at, attempt",
+            (event_at, lane_id, seq or 1),
         )
         for started_at, attempt, took_ms, outcome, status, failure, said, detail in rows:
             found.append(

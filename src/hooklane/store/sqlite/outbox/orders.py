@@ -148,7 +148,7 @@ def commit_order(worker: str, epochs: Mapping[int, int], writes: Sequence[Write]
             acks.append(
                 (
                     *(send.lane_id, send.pid, send.event.tenant, send.seq, send.attempt, send.at, write.at),
-                    *(result.timings.total_ms, result.status, result.outcome),
+                    *(result.timings.total_ms, result.status, result.outcome, send.event.created_at),
                 )
             )
         else:

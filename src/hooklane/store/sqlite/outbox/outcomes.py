@@ -92,7 +92,7 @@ UPDATE hooklane_loose SET attempts = :attempt, starts = :starts
 WHERE n = -:lane_id AND rev = :rev AND state IN ('queued', 'retrying') AND :attempt - attempts IN (0, 1)
     AND (starts < :starts OR (starts = :starts AND attempts = :attempt)) RETURNING 1
 """
-_LOG_COLUMNS = ("lane_id", "seq", "started_at", "attempt", "tenant", "took_ms", "outcome", "status")
+_LOG_COLUMNS = ("event_at", "lane_id", "seq", "started_at", "attempt", "tenant", "took_ms", "outcome", "status")
 _LOG = Insert("hooklane_attempt", (*_LOG_COLUMNS, "failure", "said", "detail"), "ON CONFLICT DO NOTHING")
 _LOG_PLAIN = Insert("hooklane_attempt", _LOG_COLUMNS, "ON CONFLICT DO NOTHING")
 """Nothing to say but that it was delivered, as nearly always."""
@@ -105,8 +105,9 @@ SELECT {NOW}, (SELECT json_group_array(CAST(asked.key AS INTEGER)) FROM json_eac
 """
 
 
-Ack = tuple[int, int, str, int, int, int, int, float, int, str | None]
-"""The most frequent write in short: lane, partition, tenant, seq, attempt, started, at, took_ms, status, said."""
+Ack = tuple[int, int, str, int, int, int, int, float, int, str | None, int]
+"""The most frequent write in short: lane, partition, tenant, seq, attempt, started, at, took_ms, status, said, and when
+the event was created."""
 
 
 def commit(
@@ -121,10 +122,10 @@ def commit(
     acks: list[Row] = []
     log: list[Row] = []
     plain: list[Row] = []
-    for lane_id, pid, tenant, seq, attempt, started, at, took_ms, status, said in short:
+    for lane_id, pid, tenant, seq, attempt, started, at, took_ms, status, said, event_at in short:
         if pid not in fenced:
             acks.append((lane_id, tenant, seq + 1, seq, at))
-            row = (lane_id, seq, started, attempt, tenant, took_ms, "delivered", status)
+            row = (event_at, lane_id, seq, started, attempt, tenant, took_ms, "delivered", status)
             if said is None:
                 plain.append(row)
             else:
@@ -224,8 +225,14 @@ def _is_logged(conn: sqlite3.Connection, settlement: Settlement) -> bool:
     """Whether this very write was made before: a person may have resumed the endpoint since."""
     send = settlement.send
     found = conn.execute(
-        "SELECT 1 FROM hooklane_attempt WHERE lane_id = ? AND seq = ? AND started_at = ? AND attempt = ?",
-        (*redeliveries.place_of(send.lane_id, send.seq, send.event), send.at, send.attempt),
+        "SELECT 1 FROM hooklane_attempt"
+        " WHERE event_at = ? AND lane_id = ? AND seq = ? AND started_at = ? AND attempt = ?",
+        (
+            send.event.created_at,
+            *redeliveries.place_of(send.lane_id, send.seq, send.event),
+            send.at,
+            send.attempt,
+        ),
     )
     return found.fetchone() is not None
 
@@ -277,5 +284,5 @@ def _log_row(settlement: Settlement) -> Row:
     send = settlement.send
     outcome, took_ms, status, failure, said, detail = attempt_fields(settlement)
     lane_id, seq = redeliveries.place_of(send.lane_id, send.seq, send.event)
-    where = (lane_id, seq, send.at, send.attempt, send.event.tenant)
+    where = (send.event.created_at, lane_id, seq, send.at, send.attempt, send.event.tenant)
     return (*where, took_ms, outcome, status, failure, said, detail)

@@ -34,6 +34,7 @@ SELECT s.lane_id, s.seq, s.upto, s.kind, s.tenant, t.endpoint_id, s.at < :before
 FROM hooklane_skipped s JOIN hooklane_lane_tail t USING (lane_id) JOIN hooklane_lane l USING (lane_id)
 WHERE (s.lane_id, s.seq) > (:lane, :seq) ORDER BY s.lane_id, s.seq LIMIT :limit
 """
+_ATTEMPTS = "hooklane_attempt WHERE event_at = ? AND lane_id = ? AND seq = ?"
 _ADD_PAST = """
 INSERT INTO hooklane_past (tenant, endpoint_id, kind, state, many) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (tenant, endpoint_id, kind, state) DO UPDATE SET many = many + excluded.many
@@ -53,14 +54,14 @@ def find_events(conn: sqlite3.Connection, cutoffs: Cutoffs, after: int, limit: i
     old = [row for row in rows if row[3] < cutoffs.events]
     found = [
         n
-        for n, tenant, event_id, _, stamps in old
-        if all(_is_over(conn, lane, seq, cutoffs.events) for _, lane, seq in msgspec.json.decode(stamps))
+        for n, tenant, event_id, created_at, stamps in old
+        if all(_is_over(conn, created_at, lane, seq, cutoffs.events) for _, lane, seq in msgspec.json.decode(stamps))
         and conn.execute(_IS_SENT_AGAIN, (tenant, event_id)).fetchone() is None
     ]
     return found, rows[-1][0] if old and len(rows) == limit else None
 
 
-def _is_over(conn: sqlite3.Connection, lane_id: LaneId, seq: int | None, before: Instant) -> bool:
+def _is_over(conn: sqlite3.Connection, event_at: Instant, lane_id: LaneId, seq: int | None, before: Instant) -> bool:
     """Whether a delivery is settled, and its last try is as old: what waited long must not go the moment it lands."""
     if lane_id < 0:
         row = conn.execute("SELECT state FROM hooklane_loose WHERE n = ?", (-lane_id,)).fetchone()
@@ -70,8 +71,8 @@ def _is_over(conn: sqlite3.Connection, lane_id: LaneId, seq: int | None, before:
         settled = row is not None and row[0] > (seq or 0)
     if not settled:
         return False
-    recent = "SELECT 1 FROM hooklane_attempt WHERE lane_id = ? AND seq = ? AND started_at >= ? LIMIT 1"
-    return conn.execute(recent, (lane_id, seq or 1, before)).fetchone() is None
+    recent = f"SELECT 1 FROM {_ATTEMPTS} AND started_at >= ? LIMIT 1"
+    return conn.execute(recent, (event_at, lane_id, seq or 1, before)).fetchone() is None
 
 
 def remove_events(conn: sqlite3.Connection, numbers: Sequence[int]) -> dict[str, int]:
@@ -88,9 +89,7 @@ def remove_events(conn: sqlite3.Connection, numbers: Sequence[int]) -> dict[str,
         conn.execute(_KEEP_ANSWER, (answer, created_at, n))
         for endpoint_id, lane_id, seq in msgspec.json.decode(stamps):
             place = (lane_id, seq or 1)
-            removed["attempts"] += conn.execute(
-                "DELETE FROM hooklane_attempt WHERE lane_id = ? AND seq = ?", place
-            ).rowcount
+            removed["attempts"] += conn.execute(f"DELETE FROM {_ATTEMPTS}", (created_at, *place)).rowcount
             removed["dead_letters"] += conn.execute(
                 "DELETE FROM hooklane_dead_letter WHERE lane_id = ? AND seq = ? AND state <> 'open'", place
             ).rowcount
@@ -136,12 +135,11 @@ def _attempts(conn: sqlite3.Connection, cutoffs: Cutoffs, limit: int) -> tuple[d
     ).fetchall()
     old = [row for row in rows if row[1] < cutoffs.attempts]
     removed = 0
-    for _, _, stamps in old:
+    for _, created_at, stamps in old:
         for _, lane_id, seq in msgspec.json.decode(stamps):
             # What is still owed, or dead, keeps its story; it goes with the event.
-            if _is_over(conn, lane_id, seq, cutoffs.attempts):
-                sql = "DELETE FROM hooklane_attempt WHERE lane_id = ? AND seq = ?"
-                removed += conn.execute(sql, (lane_id, seq or 1)).rowcount
+            if _is_over(conn, created_at, lane_id, seq, cutoffs.attempts):
+                removed += conn.execute(f"DELETE FROM {_ATTEMPTS}", (created_at, lane_id, seq or 1)).rowcount
     if old:
         conn.execute("UPDATE hooklane_counter SET value = ? WHERE name = 'attempts_pruned'", (old[-1][0],))
     return {"attempts": removed}, "more" if len(old) == limit else ""
