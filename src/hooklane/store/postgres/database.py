@@ -22,6 +22,7 @@ except ImportError as missing:
 VERSION_MIN = 140_000
 CONNECT_WAIT_S = 10.0
 COMMAND_WAIT_S = 30.0
+STANDING_MAX = 3
 TRIES = 4
 LOCK_WAIT_MS = 5_000
 
@@ -45,6 +46,9 @@ class Database:
         self.url = re.sub(r"^postgres(ql)?(\+\w+)?://", "postgresql://", url)
         self._size = size
         self._pool: Any = None
+        self._is_open = False
+        self._standing: list[Any] = []
+        """Connections that stay out of the pool: to lend one and take it back costs as much as a small statement."""
         self.is_pooled = False
         """Whether a pooler such as PgBouncer stands between: then nothing may outlive a transaction."""
 
@@ -76,14 +80,17 @@ class Database:
                 max_inactive_connection_lifetime=60.0,
                 reset=_keep,
             )
+            self._is_open = True
 
     async def close(self) -> None:
-        if self._pool is not None:
-            pool, self._pool = self._pool, None
+        if self._is_open:
+            self._is_open = False
+            while self._standing:
+                await self._give_back(self._standing.pop())
             try:
-                await asyncio.wait_for(pool.close(), CONNECT_WAIT_S)
+                await asyncio.wait_for(self._pool.close(), CONNECT_WAIT_S)
             except TimeoutError:
-                pool.terminate()
+                self._pool.terminate()
 
     async def migrate(self, component: str, migrations: Sequence[str]) -> None:
         """Bring *component* up to date; a database that is needs no rights beyond reading."""
@@ -131,11 +138,24 @@ class Database:
 
     async def once(self, statement: Statement) -> Rows:
         """One statement that is a transaction of its own: one round trip, where no pooler stands between."""
-        async with self.connection() as connection:
-            if self.is_pooled:
+        if self.is_pooled:
+            async with self.connection() as connection:
                 return await self._in(connection, lambda: _single(statement), WRITE.format(lock_wait_ms=LOCK_WAIT_MS))
+        connection = self._standing.pop() if self._standing else await self._take()
+        if connection.is_closed():  # the server went away meanwhile
+            await self._give_back(connection)
+            connection = await self._take()
+        stays = False
+        try:
             with named(unknown=True):
-                return await execute(connection, statement)
+                rows = await execute(connection, statement)
+            stays = self._is_open and len(self._standing) < STANDING_MAX
+            return rows
+        finally:
+            if stays:
+                self._standing.append(connection)
+            else:
+                await self._give_back(connection)
 
     async def _in(self, connection: Any, flow: Callable[[], Flow[T]], begin: str) -> T:
         async with transaction(connection, begin):
@@ -144,17 +164,23 @@ class Database:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Any]:
         """A connection of the pool; one whose state is not known is thrown away."""
-        if self._pool is None:
-            raise StoreUnavailable("the PostgreSQL store is not open")
-        with named():
-            connection = await self._pool.acquire(timeout=CONNECT_WAIT_S)
+        connection = await self._take()
         try:
             yield connection
         finally:
-            with suppress(asyncpg.InterfaceError):  # it died, and the pool has taken it back already
-                if connection.is_in_transaction():
-                    connection.terminate()
-                await self._pool.release(connection)
+            await self._give_back(connection)
+
+    async def _take(self) -> Any:
+        if not self._is_open:
+            raise StoreUnavailable("the PostgreSQL store is not open")
+        with named():
+            return await self._pool.acquire(timeout=CONNECT_WAIT_S)
+
+    async def _give_back(self, connection: Any) -> None:
+        with suppress(asyncpg.InterfaceError):  # it died, and the pool has taken it back already
+            if connection.is_in_transaction():
+                connection.terminate()
+            await self._pool.release(connection)
 
 
 @asynccontextmanager
