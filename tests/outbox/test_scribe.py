@@ -17,6 +17,7 @@ from hooklane.core.fanout import places
 from hooklane.errors import StoreError
 from hooklane.model.attempt import DELIVERED, Retry
 from hooklane.store.outbox import Refused, StoreOptions
+from hooklane.store.reads import EventFilter
 from hooklane.store.sqlite.outbox import SqliteOutbox
 from hooklane.store.sqlite.pen import Pen
 from hooklane.testing.conformance_outbox import OutboxConformance
@@ -81,6 +82,24 @@ async def test_a_refusal_and_an_error_come_back_as_what_they_are(store, tmp_path
     assert [grown.event.id for grown in report.grown] == ["evt_2"]
     with pytest.raises(StoreError, match="hooklane_lane_event"):
         await store.publish([draft(event("evt_3"))])
+
+
+async def test_a_batch_that_is_refused_leaves_no_trace_in_the_commit_that_it_shares(store):
+    await store.save_endpoint(endpoint(), expect=None)
+    before, whole, refused, after = await asyncio.gather(
+        store.publish([draft(event("evt_1"))]),
+        store.publish_all([draft(event("evt_2")), draft(event("evt_3"))]),
+        store.publish_all([draft(event("evt_4")), draft(event("evt_5"), asked=("ep_nowhere",))]),
+        store.publish([draft(event("evt_6"))]),
+    )
+
+    assert [result.code for result in refused.results] == ["batch_refused", "unknown_endpoint"]
+    assert refused.grown == []
+    assert refused.span is None
+    assert [one.seq for report in (before, whole, after) for one in report.grown] == [1, 2, 3, 4]
+    assert [one.id for one in (await store.events("default", EventFilter(), None, 9)).items] == [
+        *("evt_6", "evt_3", "evt_2", "evt_1")
+    ]
 
 
 async def test_a_caller_that_goes_away_keeps_nobody_waiting(store):

@@ -45,6 +45,7 @@ COMMIT_MAX = 2_000
 FETCH_LANES_MAX = 256
 RETRY_MS_MAX = 2_000
 CLOCK_SLACK_MS = 100
+SENDS_AT_ONCE = 8
 PATIENT_MS = 250
 """Whoever is tried again no sooner than this does not mind when the outcome is made durable a moment later."""
 
@@ -85,6 +86,9 @@ class Relay:
         self._fetches: Pump[Fetch] = Pump(self._fetch, FETCH_LANES_MAX)
         self._reloads: Pump[LaneId] = Pump(self._reload, FETCH_LANES_MAX)
         self._turned: Pump[Health] = Pump(self._note_health, FETCH_LANES_MAX)
+        self._outgoing: list[Send] = []
+        self._is_sending = False
+        self._lease_until = FOREVER
         self._unsigned: set[str] = set()
         self._stopping = asyncio.Event()
         self._nudged = asyncio.Event()
@@ -181,7 +185,9 @@ class Relay:
         if effects.health:
             self._turned.add(effects.health)
         if effects.sends:
-            self._send(effects.sends)
+            self._outgoing.extend(effects.sends)
+            if not self._is_sending:
+                self._send_some()
         self._set_timer(effects.wake_at)
 
     def _set_timer(self, at: Instant) -> None:
@@ -190,6 +196,21 @@ class Relay:
             self._timer = None
         if at < FOREVER:
             self._timer = self._loop.call_later(max(0, at - self.now()) / 1000, self.put)
+
+    def _send_some(self) -> None:
+        """Send a few, and the others after a look at what has come in.
+
+        Who publishes is kept waiting for less, and the store writes while the rest goes out: in one piece, the loop
+        would send while the store has nothing to do, and then wait for the store with nothing to send.
+        """
+        self._is_sending = False
+        if self.now() >= self._lease_until:
+            return  # after a stall, others may own these lanes by now: `lease` goes on with them, or `drop` ends them
+        some, self._outgoing = self._outgoing[:SENDS_AT_ONCE], self._outgoing[SENDS_AT_ONCE:]
+        self._send(some)
+        if self._outgoing:
+            self._is_sending = True
+            self._loop.call_soon(self._send_some)
 
     def _send(self, sends: Sequence[Send]) -> None:
         now = wall_now()
@@ -323,11 +344,15 @@ class Relay:
         self.put(*inputs)
 
     def lease(self, until: Instant, share: float) -> None:
+        self._lease_until = until
         self.put(LeaseSet(until, share))
+        if self._outgoing and not self._is_sending:
+            self._send_some()
 
     def drop(self, pids: frozenset[int]) -> None:
         # What was decided under an epoch that is over is not written under a later one.
         self._commits.discard(lambda write: write.pid in pids)
+        self._outgoing = [send for send in self._outgoing if send.pid not in pids]
         self.put(Dropped(pids))
 
     async def _drain(self) -> None:

@@ -100,8 +100,13 @@ def all_or_nothing(report: PublishReport) -> PublishReport:
     """*report*, unless something in it was refused: then NotAll, with the others refused for its sake."""
     if not any(isinstance(result, Refused) for result in report.results):
         return report
+    raise NotAll(PublishReport(refused_whole(report.results)))
+
+
+def refused_whole(results: Sequence[object]) -> list[Refused]:
+    """The results of a batch of which something was refused: the others are refused for its sake."""
     others = Refused("batch_refused", "another event of the batch was refused, so none was stored")
-    raise NotAll(PublishReport([r if isinstance(r, Refused) else others for r in report.results]))
+    return [result if isinstance(result, Refused) else others for result in results]
 
 
 # --- owning ---

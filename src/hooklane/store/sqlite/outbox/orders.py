@@ -14,14 +14,14 @@ from hooklane.model.clock import Instant
 from hooklane.model.event import Event
 from hooklane.model.exchange import Answer
 from hooklane.model.lane import Grown
-from hooklane.store.outbox import CommitReport, Draft, Published, PublishReport, Refused, Stamp
+from hooklane.store.outbox import CommitReport, Draft, Published, PublishReport, Refused, Stamp, refused_whole
 from hooklane.store.sqlite.outbox import outcomes
 from hooklane.store.sqlite.outbox.lanes import Span
 from hooklane.store.sqlite.outbox.outcomes import Ack
 from hooklane.store.sqlite.outbox.publish import Accepted, Placed
 from hooklane.store.sqlite.scribe import Order
 
-PUBLISH, COMMIT = 1, 2
+PUBLISH, COMMIT, PUBLISH_ALL = 1, 2, 3
 _encode = msgspec.msgpack.Encoder().encode
 
 _DraftRow = tuple[
@@ -41,11 +41,14 @@ class _Earlier(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _PublishAnswer(msgspec.Struct, array_like=True, frozen=True):
-    """For each draft None, what was published before it, or (code, detail) of a refusal; and what lanes grew by."""
+    """For each draft None, what was published before it, or (code, detail) of a refusal; and what lanes grew by.
+
+    Without a span, nothing was stored.
+    """
 
     results: list[_Earlier | dict[str, str] | None]
     grown: list[tuple[int, int, int, str, str | None, int]]
-    span: tuple[int, int, int, int]
+    span: tuple[int, int, int, int] | None
 
 
 _read_published = msgspec.msgpack.Decoder(_PublishAnswer).decode
@@ -75,31 +78,62 @@ def publish_order(drafts: Sequence[Draft]) -> bytes:
     )
 
 
-def do_publish(place_all: Callable[[sqlite3.Connection, Sequence[Draft]], Placed]) -> Order:
+PlaceAll = Callable[[sqlite3.Connection, Sequence[Draft]], Placed]
+
+
+def do_publish(place_all: PlaceAll) -> Order:
     """The scribe's part of it."""
 
     def do(conn: sqlite3.Connection, order: bytes) -> bytes:
-        drafts = [
-            Draft(Event(id_, type_, key, data, Instant(at), tenant, replay_of), asked, names, digest)
-            for id_, type_, key, data, at, tenant, replay_of, asked, names, digest in _read_drafts(order)
-        ]
-        placed = place_all(conn, drafts)
-        results: list[_Earlier | dict[str, str] | None] = []
-        grown: list[tuple[int, int, int, str, str | None, int]] = []
-        told: set[int] = set()
-        for number, result in enumerate(placed.results):
-            if isinstance(result, Accepted) and result.n not in told:
-                told.add(result.n)
-                results.append(None)
-                for place, (endpoint_id, lane_id, seq) in zip(result.places, result.stamps, strict=True):
-                    grown.append((number, lane_id, place.pid, endpoint_id, place.key, seq or 1))
-            elif isinstance(result, Refused):
-                results.append({"code": result.code, "detail": result.detail})
-            else:
-                results.append(_earlier(result))
-        return _encode(_PublishAnswer(results, grown, astuple(placed.span)))
+        return _answer(place_all(conn, _drafts(order)))
 
     return do
+
+
+def do_publish_all(place_all: PlaceAll, undone: Callable[[], None]) -> Order:
+    """The same for a batch that is stored whole or not at all; what shares its commit is stored in either case."""
+
+    def do(conn: sqlite3.Connection, order: bytes) -> bytes:
+        conn.execute("SAVEPOINT batch")
+        placed = place_all(conn, _drafts(order))
+        refused = any(isinstance(result, Refused) for result in placed.results)
+        if refused:
+            conn.execute("ROLLBACK TO batch")
+            undone()
+        conn.execute("RELEASE batch")
+        if not refused:
+            return _answer(placed)
+        return _encode(_PublishAnswer([_refusal(result) for result in refused_whole(placed.results)], [], None))
+
+    return do
+
+
+def _drafts(order: bytes) -> list[Draft]:
+    return [
+        Draft(Event(id_, type_, key, data, Instant(at), tenant, replay_of), asked, names, digest)
+        for id_, type_, key, data, at, tenant, replay_of, asked, names, digest in _read_drafts(order)
+    ]
+
+
+def _answer(placed: Placed) -> bytes:
+    results: list[_Earlier | dict[str, str] | None] = []
+    grown: list[tuple[int, int, int, str, str | None, int]] = []
+    told: set[int] = set()
+    for number, result in enumerate(placed.results):
+        if isinstance(result, Accepted) and result.n not in told:
+            told.add(result.n)
+            results.append(None)
+            for place, (endpoint_id, lane_id, seq) in zip(result.places, result.stamps, strict=True):
+                grown.append((number, lane_id, place.pid, endpoint_id, place.key, seq or 1))
+        elif isinstance(result, Refused):
+            results.append(_refusal(result))
+        else:
+            results.append(_earlier(result))
+    return _encode(_PublishAnswer(results, grown, astuple(placed.span)))
+
+
+def _refusal(refused: Refused) -> dict[str, str]:
+    return {"code": refused.code, "detail": refused.detail}
 
 
 def _earlier(result: Published | Accepted) -> _Earlier:
@@ -129,7 +163,7 @@ def published(drafts: Sequence[Draft], answer: bytes) -> PublishReport:
             results.append(Published(result.event_id, result.type, result.key, at, earlier, repeated=True))
         else:
             results.append(Refused(result["code"], result["detail"]))
-    return PublishReport(results, grown, Span(*told.span))
+    return PublishReport(results, grown, None if told.span is None else Span(*told.span))
 
 
 # --- outcomes ---

@@ -51,7 +51,7 @@ from hooklane.store.sqlite.outbox import (
     outcomes,
     recovery,
 )
-from hooklane.store.sqlite.outbox.publish import EndpointCache, place_all, publish
+from hooklane.store.sqlite.outbox.publish import EndpointCache, Placed, place_all, publish
 from hooklane.store.sqlite.outbox.recovering import SqliteRecovery
 from hooklane.store.sqlite.pen import Pen
 from hooklane.store.sqlite.rows import Many, PublishFlow
@@ -138,13 +138,18 @@ class SqliteOutbox(SqliteRecovery):
     async def publish(self, drafts: Sequence[Draft]) -> PublishReport:
         if self._scribe is None:
             return await self._write(self._publish, drafts)
-        return orders.published(drafts, await self._order(self._scribe, orders.PUBLISH, orders.publish_order(drafts)))
+        return await self._ordered(self._scribe, orders.PUBLISH, drafts)
 
     async def publish_all(self, drafts: Sequence[Draft]) -> PublishReport:
+        if self._scribe is not None:
+            return await self._ordered(self._scribe, orders.PUBLISH_ALL, drafts)
         try:
             return await self._write(lambda conn: all_or_nothing(self._publish(conn, drafts)))
         except NotAll as refused:
             return refused.report
+
+    async def _ordered(self, scribe: Scribe, kind: int, drafts: Sequence[Draft]) -> PublishReport:
+        return orders.published(drafts, await self._order(scribe, kind, orders.publish_order(drafts)))
 
     def _publish(self, conn: sqlite3.Connection, drafts: Sequence[Draft]) -> PublishReport:
         return _drive(conn, publish(drafts, self._options.placer, self._cache))
@@ -281,8 +286,15 @@ class SqliteOutbox(SqliteRecovery):
 def orders_for(placer: Placer) -> tuple[Mapping[int, Order], Callable[[], None]]:
     """What a scribe of this store is asked to do, and what it must be told when work was undone."""
     cache = EndpointCache()
-    do_publish = orders.do_publish(lambda conn, drafts: _drive(conn, place_all(drafts, placer, cache)))
-    return {orders.PUBLISH: do_publish, orders.COMMIT: orders.do_commit}, cache.forget
+
+    def place(conn: sqlite3.Connection, drafts: Sequence[Draft]) -> Placed:
+        return _drive(conn, place_all(drafts, placer, cache))
+
+    return {
+        orders.PUBLISH: orders.do_publish(place),
+        orders.PUBLISH_ALL: orders.do_publish_all(place, cache.forget),
+        orders.COMMIT: orders.do_commit,
+    }, cache.forget
 
 
 def _drive(conn: sqlite3.Connection, flow: PublishFlow[T]) -> T:
