@@ -1,15 +1,9 @@
-"""How do many publishes share one commit? What queued while the last one ran goes into the next: no delay is added.
-
-Where the store can take a second batch before it has answered the first, what is queued is cut in two: while the store
-writes the one, the answers to the other go out and the next publishes come in. In one batch, both sides would take
-turns, and each would wait for the other.
-"""
+"""How do many publishes share one commit? What queued while the last one ran goes into the next: no delay is added."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import cast
 
 from hooklane.errors import StoreError, StoreUnavailable
 from hooklane.store.outbox import BUSY, Draft, OutboxStore, Published, PublishReport, Refused
@@ -17,15 +11,13 @@ from hooklane.store.outbox import BUSY, Draft, OutboxStore, Published, PublishRe
 Done = Callable[[Published | Refused | StoreError], None]
 BATCH_MAX = 1_000
 QUEUE_MAX = 50_000
-HALVES_FROM = 16
-"""Fewer than these are not worth two commits."""
 AGAIN_MS = 50
 AGAIN_MAX = 100
 """An application may hold a lane in a transaction of its own: its events are tried again for so long, apart."""
 
 
 class Publisher:
-    """A line of drafts and one commit under way at a time, or a few. Nobody is told of success before it is durable."""
+    """A line of drafts and one commit under way at a time. Nobody is told of success before it is durable."""
 
     def __init__(
         self,
@@ -43,8 +35,7 @@ class Publisher:
         self._observe = observe
         self._guard = guard
         self._line: list[tuple[Draft, Done]] = []
-        self._running: set[asyncio.Task[None]] = set()
-        self._under_way = 0
+        self._running: asyncio.Task[None] | None = None
         self._aside: list[tuple[Draft, Done, int]] = []
         self._retrying: asyncio.Task[None] | None = None
 
@@ -57,11 +48,9 @@ class Publisher:
             done(refusal)
             return
         self._line.append((draft, done))
-        running = len(self._running)
-        if running < self._store.capabilities.publishes_ahead and len(self._line) > running * HALVES_FROM:
+        if self._running is None:
             # One task per busy period, not per event: it goes on until the line is empty.
-            task = asyncio.get_running_loop().create_task(self._run(), name="group commit of publishes")
-            self._running.add(task)
+            self._running = asyncio.get_running_loop().create_task(self._run(), name="group commit of publishes")
 
     async def publish(self, draft: Draft) -> Published | Refused:
         """Publish one event and wait for its commit."""
@@ -87,30 +76,18 @@ class Publisher:
 
     async def close(self) -> None:
         """Wait until everything that was queued is answered."""
-        while tasks := {*self._running, *filter(None, [self._retrying])}:
-            await asyncio.wait(tasks)
+        while (task := self._running or self._retrying) is not None:
+            await task
 
     async def _run(self) -> None:
         try:
             while self._line:
                 # Who has asked already and was not read yet comes along: a larger commit, and no later.
                 await asyncio.sleep(0)
-                if batch := self._take():
-                    self._under_way += 1
-                    try:
-                        await self._commit([(draft, done, 0) for draft, done in batch])
-                    finally:
-                        self._under_way -= 1
+                batch, self._line = self._line[:BATCH_MAX], self._line[BATCH_MAX:]
+                await self._commit([(draft, done, 0) for draft, done in batch])
         finally:
-            self._running.remove(cast("asyncio.Task[None]", asyncio.current_task()))  # before the next one may come
-
-    def _take(self) -> list[tuple[Draft, Done]]:
-        many = len(self._line)
-        if many >= HALVES_FROM and not self._under_way and self._store.capabilities.publishes_ahead > 1:
-            many = (many + 1) // 2
-        many = min(many, BATCH_MAX)
-        batch, self._line = self._line[:many], self._line[many:]
-        return batch
+            self._running = None
 
     async def _retry(self) -> None:
         """Those that met a held lane, in commits of their own: nobody else waits for them."""

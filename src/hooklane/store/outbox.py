@@ -191,8 +191,6 @@ class Capabilities:
     durable: bool = True
     many_workers: bool = False
     foreign_publish: bool = True
-    publishes_ahead: int = 1
-    """How many calls of `publish` it pays to have under way at once. They take effect in the order they were made."""
 
 
 class OutboxStore(Protocol):

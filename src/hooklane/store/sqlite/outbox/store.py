@@ -8,7 +8,6 @@ import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from hooklane.errors import StoreRefused
@@ -84,8 +83,6 @@ class SqliteOutbox(SqliteRecovery):
         await asyncio.get_running_loop().run_in_executor(None, self._open)
         if command := self._options.extra.get("scribe"):
             self._scribe = await Scribe.start(command, self.path, self._options.busy_wait_ms, exit_without_scribe)
-            # While it writes one batch, the server makes the next; else each would wait for the other.
-            self.capabilities = replace(self.capabilities, publishes_ahead=2)
 
     def _open(self) -> None:
         conn = database.connect(self.path, busy_wait_ms=self._options.busy_wait_ms)
