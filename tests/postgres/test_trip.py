@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklane.store.outbox import Published, Refused
-from hooklane.store.postgres.literals import numbers_or_null, texts
+from hooklane.store.postgres.literals import numbers, texts
 from hooklane.store.postgres.outbox import PostgresOutbox
 from hooklane.store.postgres.outbox.trip import OwnCommit
 from hooklane.testing.conformance_outbox.kit import Owner, draft, endpoint, event, published
@@ -139,7 +139,9 @@ def read(literal: str) -> list[str | None]:
 async def test_the_database_reads_the_literals_as_they_were_meant(conn: asyncpg.Connection) -> None:
     values = [*STRANGE, None]
     assert await conn.fetchval("SELECT $1::text::text[]", texts(values)) == values
-    assert await conn.fetchval("SELECT $1::text::int[]", numbers_or_null([1, None, -3])) == [1, None, -3]
+    assert await conn.fetchval("SELECT $1::text::int[]", numbers([1, None, -3])) == [1, None, -3]
+    assert await conn.fetchval("SELECT $1::text::float8[]", numbers([0.1, 1e-7, 2.5e9, 3])) == [0.1, 1e-7, 2.5e9, 3.0]
+    assert await conn.fetchval("SELECT $1::text::bigint[]", numbers([])) == []
     assert await conn.fetchval("SELECT $1::text::text[]", texts([])) == []
 
 

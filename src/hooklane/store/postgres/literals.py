@@ -6,15 +6,16 @@ that PostgreSQL takes apart costs both sides less. A parameter is then written `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+
+import msgspec
+
+_encode = msgspec.json.Encoder().encode
 
 
-def numbers(values: Iterable[float]) -> str:
-    return "{" + ",".join(map(str, values)) + "}"
-
-
-def numbers_or_null(values: Iterable[int | None]) -> str:
-    return "{" + ",".join(["NULL" if value is None else str(value) for value in values]) + "}"
+def numbers(values: Sequence[float | None]) -> str:
+    """Numbers and NULLs; a list of them is written in JSON as in an array, but for its brackets."""
+    return f"{{{_encode(values)[1:-1].decode()}}}"
 
 
 def texts(values: Sequence[str | None]) -> str:

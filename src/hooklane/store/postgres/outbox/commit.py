@@ -14,7 +14,7 @@ from hooklane.model.redelivery import REDELIVERIES, is_redelivery
 from hooklane.store.caller.flow import Flow, Rows, Statement
 from hooklane.store.codec import attempt_fields
 from hooklane.store.outbox import CommitReport
-from hooklane.store.postgres.literals import numbers, numbers_or_null, texts
+from hooklane.store.postgres.literals import numbers, texts
 from hooklane.store.postgres.outbox import audit, redeliveries
 from hooklane.store.postgres.outbox.endpoints import disable_endpoint
 from hooklane.store.postgres.outbox.recovery import act_of
@@ -29,21 +29,19 @@ WITH mine AS MATERIALIZED (
     WHERE p.owner = :worker AND p.pid = ANY(:pids::integer[])
       AND p.epoch = (:epochs::bigint[])[array_position(:pids::integer[], p.pid)]
     ORDER BY p.pid FOR SHARE OF p
-), acked AS (
-    INSERT INTO hooklane.ack (pid, lane_id, head, tenant, at)
-    SELECT a.* FROM unnest(:ack_pids::text::integer[], :ack_lanes::text::bigint[], :ack_heads::text::bigint[],
-        :ack_tenants::text::text[], :ack_ats::text::bigint[]) AS a (pid, lane_id, head, tenant, at)
+), done AS MATERIALIZED (
+    SELECT d.* FROM unnest(:ack_pids::text::integer[], :ack_lanes::text::bigint[], :ack_heads::text::bigint[],
+        :ack_tenants::text::text[], :ack_ats::text::bigint[], :log_starts::text::bigint[],
+        :log_attempts::text::integer[], :log_tooks::text::double precision[], :log_statuses::text::integer[],
+        :log_saids::text::text[])
+        AS d (pid, lane_id, head, tenant, at, started_at, attempt, took_ms, status, said)
     JOIN mine USING (pid)
+), acked AS (
+    INSERT INTO hooklane.ack (pid, lane_id, head, tenant, at) SELECT pid, lane_id, head, tenant, at FROM done
 ), logged AS (
-    INSERT INTO hooklane.attempt
-        (lane_id, seq, started_at, attempt, tenant, took_ms, outcome, status, failure, said, detail)
-    SELECT g.lane_id, g.head - 1, g.started_at, g.attempt, g.tenant, g.took_ms, 'delivered', g.status, NULL, g.said,
-        NULL
-    FROM unnest(:ack_pids::text::integer[], :ack_lanes::text::bigint[], :ack_heads::text::bigint[],
-        :log_starts::text::bigint[], :log_attempts::text::integer[], :ack_tenants::text::text[],
-        :log_tooks::text::double precision[], :log_statuses::text::integer[], :log_saids::text::text[])
-        AS g (pid, lane_id, head, started_at, attempt, tenant, took_ms, status, said)
-    JOIN mine USING (pid) ON CONFLICT DO NOTHING
+    INSERT INTO hooklane.attempt (lane_id, seq, started_at, attempt, tenant, took_ms, outcome, status, said)
+    SELECT lane_id, head - 1, started_at, attempt, tenant, took_ms, 'delivered', status, said FROM done
+    ON CONFLICT DO NOTHING
 )
 SELECT hooklane.now_ms(), ARRAY(SELECT pid FROM mine), set_config('synchronous_commit', 'on', true)
 """
@@ -199,7 +197,7 @@ def fenced_acks(worker: str, epochs: Mapping[int, int], writes: Sequence[Write])
             "log_starts": numbers([send.at for send in sends]),
             "log_attempts": numbers([send.attempt for send in sends]),
             "log_tooks": numbers([fields.took_ms for fields in log]),
-            "log_statuses": numbers_or_null([fields.status for fields in log]),
+            "log_statuses": numbers([fields.status for fields in log]),
             "log_saids": texts([fields.said for fields in log]),
         },
     )
