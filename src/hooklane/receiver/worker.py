@@ -68,9 +68,11 @@ class Breakers:
 
     def open_left_ms(self, handler: Handler) -> int:
         """How long *handler* stays paused; 0 unless it is."""
+        breaker = self._of.get((handler.source, handler.name))
+        if breaker is None or breaker.state is not BreakerState.OPEN:  # as it nearly always is: neither lock nor clock
+            return 0
         with self._lock:
-            breaker = self._breaker(handler)
-            return 0 if breaker is None else breaker.open_left_ms(self._clock())
+            return breaker.open_left_ms(self._clock())
 
     def states(self) -> dict[tuple[str, str], BreakerState]:
         """The state of each handler's breaker."""
@@ -81,9 +83,10 @@ class Breakers:
         if handler.breaker is None:
             return None
         name = (handler.source, handler.name)
-        if name not in self._of:
-            self._of[name] = Breaker(handler.breaker)
-        return self._of[name]
+        breaker = self._of.get(name)
+        if breaker is None:
+            breaker = self._of[name] = Breaker(handler.breaker)
+        return breaker
 
 
 class Worker:
