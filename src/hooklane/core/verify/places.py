@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from hooklane.model.message import Request
+from hooklane.model.value import value
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ Place = InBody | InEnvelope | InHeader | Proven | Joined | Callable[[Any], Any]
 """A callable gets the parsed event."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Reading:
     """One event to be read: its document, the whole body's, the request, and what was proven about it."""
 
@@ -93,6 +94,18 @@ class Reading:
             if value is not None and value != "":
                 return value, place
         return None, None
+
+    def value(self, places: tuple[Place, ...]) -> Any:
+        """The first value that is there."""
+        event = self.event
+        for place in places:
+            if place.__class__ is InBody and place.member is not None and event.__class__ is dict:
+                value = event.get(place.member)  # as nearly all are
+            else:
+                value = self.at(place)
+            if value is not None and value != "":
+                return value
+        return None
 
 
 def dig(document: Any, path: str) -> Any:

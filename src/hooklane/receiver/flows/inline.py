@@ -15,14 +15,14 @@ from hooklane.errors import LeaseLost, StoreBusy, StoreError, TransactionMisused
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import SETTLED, Claimed, Handling, Known, NewHandling, NewRow
 from hooklane.model.message import Status, Verdict
+from hooklane.model.value import value
 from hooklane.receiver.drive import (
     AFTER_CLAIM,
     AFTER_COMMIT,
-    BEFORE_COMMIT,
+    COMMIT,
+    ROLLBACK,
     AfterCommit,
     Begin,
-    Commit,
-    Rollback,
     Wait,
     transaction,
 )
@@ -49,7 +49,7 @@ class Inline:
     owner: str = "inline"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Outcome:
     """The receipt of one handler's turn; *settled* when the handler ran."""
 
@@ -83,25 +83,21 @@ def apply(context: Context, arrival: Arrival, handler: Handler, event: Event, ru
 
 
 def _attempt(context: Context, arrival: Arrival, handler: Handler, event: Event, rules: Inline) -> Flow[Outcome]:
-    # An attempt that was undone together with another's leaves nothing behind.
-    event.sent.clear()
-    event.hooks.clear()
     yield Begin(rules.wait_ms)
     try:
         receipt = yield from _within(context, arrival, handler, event, rules)
-        yield BEFORE_COMMIT
-        yield Commit()
+        yield COMMIT
     except OutOfTurn:
-        yield Rollback()
+        yield ROLLBACK
         return (yield from transaction(_gap(context, arrival, handler)))
     except (_Busy, StoreError):
-        yield Rollback()
+        yield ROLLBACK
         raise
     except Exception as error:
-        yield Rollback()
+        yield ROLLBACK
         return (yield from _fail(context, arrival, handler, error, rules))
     except BaseException:
-        yield Rollback()
+        yield ROLLBACK
         raise
     yield AFTER_COMMIT
     if receipt.verdict is not Verdict.APPLIED:
