@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,19 +39,18 @@ class SqliteInbox(SqliteVerbs):
 
     def _start_process(self) -> None:
         """Locks, threads and connections belong to one process: a child of fork starts with its own."""
-        self._pid = os.getpid()
         self.transactions = Transactions(self.path)
         # Beginning may wait for a handler that needs the other pool to commit: they must not share threads.
         self._beginners = ThreadPoolExecutor(32, thread_name_prefix="hooklane-sqlite-begin")
         self._performers = ThreadPoolExecutor(4, thread_name_prefix="hooklane-sqlite")
 
     def begin(self, *, wait_ms: int | None = None) -> SqliteSession:
-        if self._pid != os.getpid():
+        if self.transactions.is_parents:
             self._start_process()
         return self.transactions.begin(self._busy_wait_ms if wait_ms is None else wait_ms)
 
     async def abegin(self, *, wait_ms: int | None = None) -> AsyncSqliteSession:
-        if self._pid != os.getpid():
+        if self.transactions.is_parents:
             self._start_process()
         loop = asyncio.get_running_loop()
         beginning = loop.run_in_executor(self._beginners, lambda: self.begin(wait_ms=wait_ms))
@@ -66,7 +64,7 @@ class SqliteInbox(SqliteVerbs):
 
     def look(self, identities: Sequence[Identity]) -> list[Known | None]:
         """What is known about each identity, outside any write transaction: for duplicates, who need not wait."""
-        if self._pid != os.getpid():
+        if self.transactions.is_parents:
             self._start_process()
         answers = self.transactions.read([Sql("known", identity_params(identity)) for identity in identities])
         return [known_of(lines) for lines in answers]
@@ -77,8 +75,8 @@ class SqliteInbox(SqliteVerbs):
         return self.transactions.is_busy
 
     def close(self) -> None:
-        if self._pid != os.getpid():
-            return  # the connections are the parent's
+        if self.transactions.is_parents:
+            return  # so are the connections
         self.transactions.close()
         self._beginners.shutdown(wait=False)
         self._performers.shutdown(wait=False)

@@ -6,17 +6,16 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
-from operator import itemgetter
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakSet
 
 from hooklane.errors import StoreBusy, StoreError, TransactionMisused
-from hooklane.store.caller.placeholders import Style, translate
-from hooklane.store.sql.queries import Many, Sql, Step, queries_of
+from hooklane.store.sql.queries import Sql, Step
 from hooklane.store.sqlite.database import errors_named
 from hooklane.store.sqlite.inbox.guarded import BEGIN, COMMIT, RELEASE, ROLLBACK, SAVE, UNDO, Guarded
 from hooklane.store.sqlite.inbox.pen import Batch, Pen
+from hooklane.store.sqlite.inbox.statements import perform
 
 SHARED_MAX = 16
 SLOW_S = 0.05
@@ -36,6 +35,8 @@ class Transactions:
         self._pen = Pen(path, self.settle)
         self._alone_until = 0.0
         self._still = False
+        self.is_parents = False
+        """Whether this process is a child of fork, and they belong to its parent: asking for the pid costs a call."""
         _LIVE.add(self)
 
     @property
@@ -256,35 +257,6 @@ class SqliteSession:
             self._transactions.settle(self._batch, spoilt=not self._done)
 
 
-def perform(conn: sqlite3.Connection, step: Step) -> Any:
-    """The rows of a statement, or of each repetition of it."""
-    sql, values = _STATEMENTS[step.name]
-    if step.__class__ is Many:
-        if step.name == _INSERT:
-            return [_inserted(conn.execute(sql, values(params))) for params in step.params]
-        return [conn.execute(sql, values(params)).fetchall() for params in step.params]
-    return conn.execute(sql, values(step.params)).fetchall()
-
-
-def _inserted(cursor: sqlite3.Cursor) -> list[Any]:
-    """What RETURNING id would answer, which costs as much as the insert itself."""
-    return [(cursor.lastrowid,)] if cursor.rowcount == 1 else []
-
-
-def _statement(sql: str) -> tuple[str, Callable[[Any], Sequence[Any]]]:
-    """*sql* with its parameters by position, which SQLite binds faster than names, and what puts them so."""
-    text, names = translate(sql, Style.QMARK)
-    if len(names) < 2:
-        return text, lambda params: [params[name] for name in names]
-    return text, itemgetter(*names)
-
-
-_INSERT = "insert_row"
-_QUERIES = queries_of("hooklane.store.sqlite.inbox")
-_STATEMENTS = {name: _statement(sql) for name, sql in _QUERIES.items()}
-_STATEMENTS[_INSERT] = _statement(_QUERIES[_INSERT].removesuffix("RETURNING id"))
-
-
 def _before_fork() -> None:
     for each in list(_LIVE):
         each.hold_still()
@@ -295,4 +267,9 @@ def _after_fork() -> None:
         each.go_on()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork)
+def _after_fork_in_child() -> None:
+    for each in list(_LIVE):
+        each.is_parents = True
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

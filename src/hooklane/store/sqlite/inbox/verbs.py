@@ -15,6 +15,7 @@ from hooklane.store.inbox import Flow
 from hooklane.store.sql.inbox import SqlInbox
 from hooklane.store.sql.queries import Many, Sql
 from hooklane.store.sql.rows import handling_params, row_params
+from hooklane.store.sqlite.rows import blob
 
 _FOLDED = (Status.COMPLETED, Status.STALE, Status.IGNORED)
 _UNFOLDED: dict[str, Any] = {"settled_by": None, "settled_as": None, "settled_at": None}
@@ -29,7 +30,7 @@ class SqliteVerbs(SqlInbox):
         for row in rows:
             handlings = row.handlings
             folds = bool(handlings) and _folds(handlings[0])
-            params.append(row_params(row) | (_folded(handlings[0]) if folds else _UNFOLDED))
+            params.append(_params(row) | (_folded(handlings[0]) if folds else _UNFOLDED))
             apart.append(handlings[1:] if folds else handlings)
         answers = yield Many("insert_row", params)
         ids: list[RowId | None] = [lines[0][0] if lines else None for lines in answers]
@@ -51,6 +52,12 @@ class SqliteVerbs(SqlInbox):
     def prune(self, *, before: Instant, source: str | None, limit: int) -> Flow[int]:
         yield Sql("keep_last", {})
         return (yield from super().prune(before=before, source=source, limit=limit))
+
+
+def _params(row: NewRow) -> dict[str, Any]:
+    params = row_params(row)
+    params["fingerprint"], params["body"] = blob(row.message.fingerprint), blob(row.message.body)
+    return params
 
 
 def _folds(handling: NewHandling) -> bool:
