@@ -31,7 +31,7 @@ class Begin:
 
 @value(frozen=True, slots=True)
 class Commit:
-    pass
+    """Make it durable; answers whether somebody wants to be told that it is."""
 
 
 @value(frozen=True, slots=True)
@@ -88,11 +88,12 @@ def transaction(body: Flow[T], *, wait_ms: int | None = None) -> Flow[T]:
     yield Begin(wait_ms)
     try:
         result = yield from body
-        yield COMMIT
+        watched = yield COMMIT
     except BaseException:
         yield ROLLBACK
         raise
-    yield AFTER_COMMIT
+    if watched:
+        yield AFTER_COMMIT
     return result
 
 
@@ -140,30 +141,37 @@ class Driver:
                 self._reach("after_handler")
 
     def _perform(self, step: Any) -> Any:
-        session = self._session
-        if step.__class__ not in _OURS:
+        kind, session = step.__class__, self._session
+        # By class, for what each event takes: a match looks at every step up to eight times.
+        if kind is Reached:
+            self._reach(step.point)
+        elif kind is Begin:
+            self._session = self._store.begin(wait_ms=step.wait_ms)
+        elif kind in _OURS:
+            return self._act(step, session)
+        else:
             assert session is not None, f"{step} outside a transaction"
             return session.perform(step)
-        match step:  # what each event takes comes first
-            case Reached(point):
-                self._reach(point)
-            case Begin(wait_ms):
-                self._session = self._store.begin(wait_ms=wait_ms)
-            case Commit():
-                assert session is not None
-                self._reach("before_commit")
-                session.commit()
-                self._release()
-            case Handle(fn, event):
+        return None
+
+    def _act(self, step: Any, session: Session | None) -> Any:
+        match step:
+            case Handle():
                 assert session is not None
                 session.handing_over()
                 try:
-                    fn(event, session.tx)
+                    step.fn(step.event, session.tx)
                 except BaseException as error:
                     session.taking_back(error)
                     raise
                 session.taking_back()
                 self._reach("after_handler")
+            case Commit():
+                assert session is not None
+                self._reach("before_commit")
+                session.commit()
+                self._release()
+                return self._failpoint is not None
             case Rollback():
                 if session is not None:
                     try:
@@ -248,6 +256,7 @@ class AsyncDriver:
                 self._reach("before_commit")
                 await session.commit()
                 await self._release()
+                return self._failpoint is not None
             case Rollback():
                 if session is not None:
                     try:

@@ -103,12 +103,15 @@ class Reception:
 
     def _apply(self, arrival: Arrival) -> Plan[Receipt]:
         """Inline: one handler after the other, each in a transaction of its own."""
+        worker = self._inbox.worker
         handlers = [] if arrival.standing()[1] is not None else arrival.handlers
-        if not any(handler.wants(arrival.message.type) for handler in handlers):
+        wanted, paused_ms = False, 0
+        for handler in handlers:
+            wanted = wanted or handler.wants(arrival.message.type)
+            paused_ms = max(paused_ms, worker.breakers.open_left_ms(handler))
+        if not wanted:
             (receipt,) = yield Store([arrival])
             return receipt  # type: ignore[no-any-return]
-        worker = self._inbox.worker
-        paused_ms = max([worker.breakers.open_left_ms(handler) for handler in handlers])
         if paused_ms:
             return (yield from self._postpone(arrival, paused_ms))
         outcomes: list[Outcome] = []

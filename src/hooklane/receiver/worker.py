@@ -58,13 +58,14 @@ class Breakers:
 
     def record(self, handler: Handler, ok: bool) -> BreakerState | None:
         """A call ended; the new state if it changed."""
+        now = self._clock()
         with self._lock:
             breaker = self._breaker(handler)
             if breaker is None:
                 return None
             before = breaker.state
-            after = breaker.record(ok, self._clock())
-            return None if after is before else after
+            after = breaker.record(ok, now)
+        return None if after is before else after
 
     def open_left_ms(self, handler: Handler) -> int:
         """How long *handler* stays paused; 0 unless it is."""
@@ -80,11 +81,9 @@ class Breakers:
             return {name: breaker.state for name, breaker in self._of.items()}
 
     def _breaker(self, handler: Handler) -> Breaker | None:
-        if handler.breaker is None:
-            return None
         name = (handler.source, handler.name)
         breaker = self._of.get(name)
-        if breaker is None:
+        if breaker is None and handler.breaker is not None:
             breaker = self._of[name] = Breaker(handler.breaker)
         return breaker
 

@@ -192,7 +192,7 @@ def _signs_body(context: Context) -> bool:
 
 
 def _event_id(value: Any) -> str | None:
-    return _storable(as_text(value)) if not isinstance(value, bool) else None
+    return None if value is None or isinstance(value, bool) else _storable(as_text(value))
 
 
 def _storable(text: str | None) -> str | None:
@@ -208,7 +208,7 @@ def _storable(text: str | None) -> str | None:
 
 def _text(reading: Reading, places: tuple[Place, ...]) -> str | None:
     value = reading.value(places) if places else None
-    return None if value is None else _storable(as_text(value))
+    return None if value is None else _storable(value if value.__class__ is str else as_text(value))
 
 
 _WRONG = -1

@@ -70,13 +70,13 @@ class Reading:
 
     def at(self, place: Place) -> Any:
         """The value at *place*, or None."""
+        if isinstance(place, InBody):  # as nearly all are: a match would look at each several times
+            if place.member is None:
+                return dig(self.event, place.path)
+            return self.event.get(place.member) if isinstance(self.event, dict) else None
+        if isinstance(place, Proven):
+            return self.proven.get(place.name)
         match place:
-            case InBody(path, member=member):
-                if member is None:
-                    return dig(self.event, path)
-                return self.event.get(member) if isinstance(self.event, dict) else None
-            case Proven(name):
-                return self.proven.get(name)
             case InHeader(name):
                 return self.request.lone(name)
             case InEnvelope(path):
@@ -97,12 +97,8 @@ class Reading:
 
     def value(self, places: tuple[Place, ...]) -> Any:
         """The first value that is there."""
-        event = self.event
         for place in places:
-            if place.__class__ is InBody and place.member is not None and event.__class__ is dict:
-                value = event.get(place.member)  # as nearly all are
-            else:
-                value = self.at(place)
+            value = self.at(place)
             if value is not None and value != "":
                 return value
         return None

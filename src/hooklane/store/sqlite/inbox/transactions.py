@@ -47,7 +47,7 @@ class Transactions:
     @property
     def is_wanted(self) -> bool:
         """Whether somebody waits for the one that is open."""
-        return self._pen.is_wanted
+        return bool(self._pen.waiters)
 
     def begin(self, wait_ms: int) -> SqliteSession:
         """One more, or a part of the one that is open; `StoreBusy` when it is not our turn within *wait_ms*."""
@@ -111,7 +111,7 @@ class Transactions:
 
     def share(self, batch: Batch) -> bool:
         """Leave the commit of *batch* to who waits for the pen; False: nobody does, or it may take too long."""
-        if batch.waiting + 1 >= SHARED_MAX or not self._pen.is_wanted or time.monotonic() < self._alone_until:
+        if batch.waiting + 1 >= SHARED_MAX or time.monotonic() < self._alone_until:
             return False
         batch.expect(1)
         if self._pen.hand_on(batch):
@@ -220,8 +220,9 @@ class SqliteSession:
         """Durable when it returns; with *alone* at once, else perhaps together with who comes next."""
         self._transactions.note_pace(self._began)
         if not alone and self._guarded.conn.in_transaction:
-            self._release()
-            if self._transactions.share(self._batch):
+            if self._shared:
+                self._release()
+            if self._transactions.is_wanted and self._transactions.share(self._batch):
                 self._done, self._open = True, False  # whoever has the pen now commits, or hands on
                 self._batch.wait()
                 return
@@ -250,7 +251,8 @@ class SqliteSession:
         if not self._open:
             return
         try:
-            self.rollback()
+            if not self._done:
+                self.rollback()
         finally:
             self._open = False
             # What could not be undone must not be committed, not even for the sake of those who wait.
