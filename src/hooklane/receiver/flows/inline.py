@@ -116,7 +116,7 @@ def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, 
     leased = not store.capabilities.transactional
     if not leased:
         yield AFTER_CLAIM
-    place, is_latest = arrival.sequence_of(handler), isinstance(handler.order, Latest)
+    is_latest = isinstance(handler.order, Latest)
     if is_latest or not arrival.message.id_signed:
         # Look first: the mark of the newest, or a tombstone, would take a retried message for its own duplicate.
         (known,) = yield from store.known([arrival.identity])
@@ -130,6 +130,7 @@ def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, 
             return (yield from _again(context, arrival, handler, event, known, rules))
         return _receipt(arrival, Verdict.DUPLICATE)
     event.variant = guarded.variant
+    place = arrival.sequence_of(handler)
     is_unordered = place is None and not is_latest  # applied when it comes, whatever came before
     admitted = is_unordered or (yield from _admit(context, arrival, handler, event))
     status = Status.COMPLETED if admitted else Status.STALE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -38,19 +39,23 @@ class SqliteInbox(SqliteVerbs):
         self._start_process()
 
     def _start_process(self) -> None:
-        """Locks, threads and connections belong to one process: a child of fork starts with its own."""
+        """Locks, threads and connections belong to one process: a child of fork starts with its own.
+
+        It is known by its pid and not by a hook of `os.fork`: servers that fork in C, as uWSGI does, call none.
+        """
+        self._pid = os.getpid()
         self.transactions = Transactions(self.path)
         # Beginning may wait for a handler that needs the other pool to commit: they must not share threads.
         self._beginners = ThreadPoolExecutor(32, thread_name_prefix="hooklane-sqlite-begin")
         self._performers = ThreadPoolExecutor(4, thread_name_prefix="hooklane-sqlite")
 
     def begin(self, *, wait_ms: int | None = None) -> SqliteSession:
-        if self.transactions.is_parents:
+        if self._pid != os.getpid():
             self._start_process()
         return self.transactions.begin(self._busy_wait_ms if wait_ms is None else wait_ms)
 
     async def abegin(self, *, wait_ms: int | None = None) -> AsyncSqliteSession:
-        if self.transactions.is_parents:
+        if self._pid != os.getpid():
             self._start_process()
         loop = asyncio.get_running_loop()
         beginning = loop.run_in_executor(self._beginners, lambda: self.begin(wait_ms=wait_ms))
@@ -64,7 +69,7 @@ class SqliteInbox(SqliteVerbs):
 
     def look(self, identities: Sequence[Identity]) -> list[Known | None]:
         """What is known about each identity, outside any write transaction: for duplicates, who need not wait."""
-        if self.transactions.is_parents:
+        if self._pid != os.getpid():
             self._start_process()
         answers = self.transactions.read([Sql("known", identity_params(identity)) for identity in identities])
         return [known_of(lines) for lines in answers]
@@ -75,8 +80,8 @@ class SqliteInbox(SqliteVerbs):
         return self.transactions.is_busy
 
     def close(self) -> None:
-        if self.transactions.is_parents:
-            return  # so are the connections
+        if self._pid != os.getpid():
+            return  # the connections are the parent's
         self.transactions.close()
         self._beginners.shutdown(wait=False)
         self._performers.shutdown(wait=False)

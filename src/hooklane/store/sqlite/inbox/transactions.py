@@ -35,8 +35,6 @@ class Transactions:
         self._pen = Pen(path, self.settle)
         self._alone_until = 0.0
         self._still = False
-        self.is_parents = False
-        """Whether this process is a child of fork, and they belong to its parent: asking for the pid costs a call."""
         _LIVE.add(self)
 
     @property
@@ -269,9 +267,4 @@ def _after_fork() -> None:
         each.go_on()
 
 
-def _after_fork_in_child() -> None:
-    for each in list(_LIVE):
-        each.is_parents = True
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork)
