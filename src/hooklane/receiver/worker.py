@@ -171,20 +171,20 @@ class Worker:
     def note(self, handler: Handler, event: Event, settled: Settled, took_ms: float) -> None:
         """Tell the breaker and the world how a handler ended."""
         emit = self._inbox.emit
-        source, event_id = event.source, event.id
         if settled.counts:
             turned = self.breakers.record(handler, settled.error is None)
             if turned is not None:
-                emit(BreakerTurned(source=source, handler=handler.name, state=turned))
+                emit(BreakerTurned(source=event.source, handler=handler.name, state=turned))
         else:
             self.breakers.forgo(handler, 1)
+        if emit is nowhere:
+            return
+        source, event_id = event.source, event.id
         if settled.fenced:
             emit(FenceRejected(source=source, event_id=event_id, handler=handler.name))
             return
         for error in settled.hook_errors:
             emit(CommitHookFailed(source=source, event_id=event_id, handler=handler.name, error=repr(error)[:1000]))
-        if emit is nowhere:
-            return
         now = self._inbox.clock()
         emit(
             Handled(
