@@ -17,6 +17,7 @@ from hooklane.core.admission.turns import Turn, whose_turn
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Heartbeat
 from hooklane.model.message import Status
+from hooklane.receiver.recent import Recent
 
 NOW = Instant(1_800_000_000_000)
 DAY_MS = 86_400_000
@@ -165,6 +166,30 @@ def test_a_breaker_opens_by_rate_with_a_minimum_and_forgets_what_is_long_ago() -
     for at in range(2_010, 2_015):
         breaker.record(False, Instant(at))
     assert breaker.state is BreakerState.OPEN
+
+
+def test_a_breaker_counts_a_busy_handler_without_remembering_each_call() -> None:
+    breaker = Breaker(BreakerPolicy(window_ms=60_000, calls_min=10, failure_rate=0.5))
+    for at in range(0, 180_000, 2):
+        breaker.record(True, Instant(at))
+    assert len(breaker._parts) <= 61
+    failures = 1
+    while breaker.record(False, Instant(180_000)) is not BreakerState.OPEN:
+        failures += 1
+
+    assert 29_500 <= failures <= 31_000, "as many as the successes of the last minute"
+
+
+def test_recent_ids_are_known_again_until_newer_ones_take_their_place() -> None:
+    recent = Recent()
+    ids = [("github", "default", f"evt_{number}") for number in range(100_000)]
+
+    assert not recent.note(ids[:1])
+    assert recent.note(ids[:1])
+    assert not recent.note(ids[:2]), "not all of them"
+    assert not recent.note(ids)
+    assert sum(recent.note([id]) for id in ids[-1_000:]) > 900
+    assert sum(recent.note([id]) for id in ids[:1_000]) < 100, "newer ones came"
 
 
 @pytest.mark.parametrize("wrong", [{"failure_rate": 0.0}, {"failure_rate": 1.1}, {"probes": 0}, {"calls_min": 0}])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from hooklane.model.clock import START, Instant
 from hooklane.model.message import Message, Status
+from hooklane.model.value import value
 
 RowId = int | str
 """Opaque name of a row in its store; a later row of a store has a larger one where the store counts."""
@@ -29,7 +30,7 @@ _LOUDEST_FIRST = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Identity:
     """What makes a row one of its kind; *variant* tells apart what shares an id (a conflict, a repeated state)."""
 
@@ -39,7 +40,7 @@ class Identity:
     variant: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class NewHandling:
     """A handling as it is first written: owed from *due_at* on, or settled in the same transaction."""
 
@@ -58,7 +59,7 @@ class NewHandling:
     settled_at: Instant | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class NewRow:
     """A message on its way into the store, raw bytes and all, with what each handler owes it."""
 

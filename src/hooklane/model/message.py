@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hooklane.model.clock import Instant
 from hooklane.model.event import DEFAULT_TENANT
+from hooklane.model.value import value
 
 
 class Verdict(StrEnum):
@@ -40,7 +42,7 @@ class Status(StrEnum):
     TOO_OLD = "too_old"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Request:
     """An inbound request, raw: *headers* in arrival order with duplicates, *body* untouched bytes."""
 
@@ -48,8 +50,8 @@ class Request:
     url: str
     headers: tuple[tuple[str, str], ...]
     body: bytes = field(repr=False)
-    _values: dict[str, list[str]] | None = field(default=None, init=False, repr=False, compare=False)
-    """The headers by name in lower case, once somebody has asked."""
+    _lone: dict[str, str | None] | None = field(default=None, init=False, repr=False, compare=False)
+    """The headers by name in lower case, once somebody has asked; None for those that are there more than once."""
 
     @classmethod
     def of(cls, method: str, url: str, headers: Mapping[str, str] | Iterable[tuple[str, str]], body: bytes) -> Request:
@@ -59,21 +61,20 @@ class Request:
 
     def values(self, name: str) -> list[str]:
         """All values of the header *name*, case-insensitively, in order of arrival."""
-        return list(self._by_name().get(name.lower(), ()))
+        low = name.lower()
+        return [value for each, value in self.headers if each.lower() == low]
 
     def lone(self, name: str) -> str | None:
         """The value of the header *name* where it is there exactly once."""
-        found = self._values or self._by_name()
-        values = found.get(name) or found.get(name.lower())
-        return values[0] if values is not None and len(values) == 1 else None
+        found = self._lone
+        return (self._index() if found is None else found).get(name.lower())
 
-    def _by_name(self) -> dict[str, list[str]]:
-        found = self._values
-        if found is None:
-            found = {}
-            for name, value in self.headers:
-                found.setdefault(name.lower(), []).append(value)
-            object.__setattr__(self, "_values", found)  # when it is whole: threads may share a request
+    def _index(self) -> dict[str, str | None]:
+        found: dict[str, str | None] = {name.lower(): value for name, value in self.headers}
+        if len(found) < len(self.headers):
+            several = Counter(name.lower() for name, _ in self.headers)
+            found.update((name, None) for name, times in several.items() if times > 1)
+        object.__setattr__(self, "_lone", found)  # when it is whole: threads may share a request
         return found
 
 
@@ -86,7 +87,7 @@ class Reply:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Message:
     """One verified event of a source, whatever shape its provider gave it."""
 

@@ -95,7 +95,7 @@ class Claim:
         misuse: BaseException | None = None
         try:
             self._driver.taking_back(error)
-        except Exception as raised:
+        except BaseException as raised:
             misuse = raised
         _, outcome = self._driver.resume(self._flow, None, misuse or error, pause=False)
         self._end(outcome, misuse)
@@ -114,7 +114,7 @@ class Claim:
         misuse: BaseException | None = None
         try:
             await self._adriver.taking_back(error)
-        except Exception as raised:
+        except BaseException as raised:
             misuse = raised
         _, outcome = await self._adriver.resume(self._flow, None, misuse or error, pause=False)
         self._end(outcome, misuse)

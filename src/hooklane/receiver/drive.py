@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from hooklane.model.value import value
 from hooklane.receiver.event import Event
 from hooklane.store.inbox import AsyncSession, Flow, InboxStore, Session
 
@@ -21,24 +22,24 @@ Failpoint = Callable[[str], None]
 """Called with `after_claim`, `after_handler`, `before_commit` or `after_commit`: tests crash or stall there."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Begin:
     """Open a transaction; until it ends every other step of the store goes to it."""
 
     wait_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Commit:
-    pass
+    """Make it durable; answers whether somebody wants to be told that it is."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Rollback:
     pass
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Handle:
     """Call *fn* with the event and the transaction, guarded against ending it."""
 
@@ -69,14 +70,14 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The flow is at a point where a crash is worth a test."""
+    """The flow is at a point where a crash is worth a test; `Handle` and `Commit` have theirs within them."""
 
     point: str
 
 
+COMMIT = Commit()
+ROLLBACK = Rollback()
 AFTER_CLAIM = Reached("after_claim")
-AFTER_HANDLER = Reached("after_handler")
-BEFORE_COMMIT = Reached("before_commit")
 AFTER_COMMIT = Reached("after_commit")
 
 _OURS = frozenset((Begin, Commit, Rollback, Handle, Publish, AfterCommit, Wait, Reached))
@@ -87,12 +88,12 @@ def transaction(body: Flow[T], *, wait_ms: int | None = None) -> Flow[T]:
     yield Begin(wait_ms)
     try:
         result = yield from body
-        yield BEFORE_COMMIT
-        yield Commit()
+        watched = yield COMMIT
     except BaseException:
-        yield Rollback()
+        yield ROLLBACK
         raise
-    yield AFTER_COMMIT
+    if watched:
+        yield AFTER_COMMIT
     return result
 
 
@@ -115,22 +116,19 @@ class Driver:
     ) -> tuple[bool, Any]:
         """Run *flow* until it ends (True, its result) or, with *pause*, until the handler's turn (False, the tx)."""
         try:
-            while True:
-                try:
-                    step = flow.send(value) if error is None else flow.throw(error)
-                except StopIteration as end:
-                    return True, end.value
-                if pause and isinstance(step, Handle):
-                    assert self._session is not None
-                    self._session.handing_over()
-                    return False, self._session.tx
-                value = error = None
-                if step.__class__ is Reached and self._failpoint is None:
-                    continue
+            step = flow.send(value) if error is None else flow.throw(error)
+            while not (pause and step.__class__ is Handle):
                 try:
                     value = self._perform(step)
                 except BaseException as raised:
-                    error = raised
+                    step = flow.throw(raised)
+                else:
+                    step = flow.send(value)
+            assert self._session is not None
+            self._session.handing_over()
+            return False, self._session.tx
+        except StopIteration as end:
+            return True, end.value
         except BaseException:
             self._release()
             raise
@@ -139,31 +137,41 @@ class Driver:
         """End of the pause that `resume` made for the handler."""
         if self._session is not None:
             self._session.taking_back(error)
+            if error is None:
+                self._reach("after_handler")
 
     def _perform(self, step: Any) -> Any:
-        session = self._session
-        if step.__class__ not in _OURS:
+        kind, session = step.__class__, self._session
+        # By class, for what each event takes: a match looks at every step up to eight times.
+        if kind is Reached:
+            self._reach(step.point)
+        elif kind is Begin:
+            self._session = self._store.begin(wait_ms=step.wait_ms)
+        elif kind in _OURS:
+            return self._act(step, session)
+        else:
             assert session is not None, f"{step} outside a transaction"
             return session.perform(step)
-        match step:  # what each event takes comes first
-            case Begin(wait_ms):
-                self._session = self._store.begin(wait_ms=wait_ms)
-            case Commit():
-                assert session is not None
-                session.commit()
-                self._release()
-            case Handle(fn, event):
+        return None
+
+    def _act(self, step: Any, session: Session | None) -> Any:
+        match step:
+            case Handle():
                 assert session is not None
                 session.handing_over()
                 try:
-                    fn(event, session.tx)
+                    step.fn(step.event, session.tx)
                 except BaseException as error:
                     session.taking_back(error)
                     raise
                 session.taking_back()
-            case Reached(point):
-                if self._failpoint is not None:
-                    self._failpoint(point)
+                self._reach("after_handler")
+            case Commit():
+                assert session is not None
+                self._reach("before_commit")
+                session.commit()
+                self._release()
+                return self._failpoint is not None
             case Rollback():
                 if session is not None:
                     try:
@@ -179,6 +187,10 @@ class Driver:
             case Wait(ms):
                 time.sleep(ms / 1000)
         return None
+
+    def _reach(self, point: str) -> None:
+        if self._failpoint is not None:
+            self._failpoint(point)
 
     def _release(self) -> None:
         session, self._session = self._session, None
@@ -205,22 +217,19 @@ class AsyncDriver:
     ) -> tuple[bool, Any]:
         """Run *flow* until it ends (True, its result) or, with *pause*, until the handler's turn (False, the tx)."""
         try:
-            while True:
-                try:
-                    step = flow.send(value) if error is None else flow.throw(error)
-                except StopIteration as end:
-                    return True, end.value
-                if pause and isinstance(step, Handle):
-                    assert self._session is not None
-                    await self._session.handing_over()
-                    return False, self._session.tx
-                value = error = None
-                if step.__class__ is Reached and self._failpoint is None:
-                    continue
+            step = flow.send(value) if error is None else flow.throw(error)
+            while not (pause and step.__class__ is Handle):
                 try:
                     value = await self._perform(step)
                 except BaseException as raised:
-                    error = raised
+                    step = flow.throw(raised)
+                else:
+                    step = flow.send(value)
+            assert self._session is not None
+            await self._session.handing_over()
+            return False, self._session.tx
+        except StopIteration as end:
+            return True, end.value
         except BaseException:
             await self._release()
             raise
@@ -229,6 +238,8 @@ class AsyncDriver:
         """End of the pause that `resume` made for the handler."""
         if self._session is not None:
             await self._session.taking_back(error)
+            if error is None:
+                self._reach("after_handler")
 
     async def _perform(self, step: Any) -> Any:
         session = self._session
@@ -237,14 +248,15 @@ class AsyncDriver:
             return await session.perform(step)
         match step:
             case Reached(point):
-                if self._failpoint is not None:
-                    self._failpoint(point)
+                self._reach(point)
             case Begin(wait_ms):
                 self._session = await self._store.abegin(wait_ms=wait_ms)
             case Commit():
                 assert session is not None
+                self._reach("before_commit")
                 await session.commit()
                 await self._release()
+                return self._failpoint is not None
             case Rollback():
                 if session is not None:
                     try:
@@ -260,6 +272,7 @@ class AsyncDriver:
                     await session.taking_back(error)
                     raise
                 await session.taking_back()
+                self._reach("after_handler")
             case Publish(event):
                 assert session is not None
                 for sent in event.sent:
@@ -271,6 +284,10 @@ class AsyncDriver:
             case Wait(ms):
                 await asyncio.sleep(ms / 1000)
         return None
+
+    def _reach(self, point: str) -> None:
+        if self._failpoint is not None:
+            self._failpoint(point)
 
     async def _release(self) -> None:
         session, self._session = self._session, None

@@ -24,12 +24,10 @@ class KeptHeaders:
 
     def of(self, request: Request) -> tuple[tuple[str, str], ...]:
         """The headers of *request* to keep, as they were sent."""
-        kept = [
-            (name, value[:VALUE_CHARS_MAX])
-            for name, value in request.headers
-            if (low := name.lower()) in self._names or (self._prefixes and low.startswith(self._prefixes))
-        ]
-        return tuple(kept)
+        names = self._names
+        if self._prefixes:
+            names = names | {low for name, _ in request.headers if (low := name.lower()).startswith(self._prefixes)}
+        return tuple([(name, value[:VALUE_CHARS_MAX]) for name, value in request.headers if name.lower() in names])
 
 
 def _named_by(profile: Profile) -> set[str]:

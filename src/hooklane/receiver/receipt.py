@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from hooklane.model.inbox import RowId
 from hooklane.model.message import Message, Reply, Verdict
+from hooklane.model.value import value
 
 _JSON = ("content-type", "application/json")
 
@@ -30,7 +30,7 @@ _PLAIN = (Verdict.APPLIED, Verdict.STORED)
 """What nearly all receipts say, and what alone needs no weighing up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """The verdict on one message, and where it is kept."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hooklane.core.verify import Handshake
 from hooklane.errors import StoreError, VerificationError
-from hooklane.model.clock import boot_now
+from hooklane.model.clock import Instant
 from hooklane.model.inbox import SETTLED
 from hooklane.model.message import Reply, Request, Verdict
 from hooklane.receiver.event import Event
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from hooklane.receiver.inbox import Inbox
 
 
+Opened = tuple[Source, list[Arrival], Instant]
+"""A request that was let in: whose it is, what was in it, and when it came."""
+
+
 class Reception:
     """One inbox's reception."""
 
@@ -33,7 +37,7 @@ class Reception:
         self._recent = Recent()
         self._single_writer = inbox.store if isinstance(inbox.store, SingleWriter) else None
 
-    def open(self, request: Request, source: str | None) -> Reply | tuple[Source, list[Arrival]]:
+    def open(self, request: Request, source: str | None) -> Reply | Opened:
         name = source if source is not None else request.url.partition("?")[0].rstrip("/").rpartition("/")[2]
         found = self._inbox.sources.get(name)
         if found is None:
@@ -58,11 +62,11 @@ class Reception:
         if not is_post:
             return self._refuse(name, "method", 405, "method not allowed", ("allow", "POST"))
         headers = found.kept_headers.of(request)
-        return found, [Arrival.of(found, item, headers, now) for item in unsealed.items]
+        return found, [Arrival.of(found, item, headers, now) for item in unsealed.items], now
 
-    def receive(self, source: Source, arrivals: list[Arrival]) -> Plan[Reply]:
+    def receive(self, source: Source, arrivals: list[Arrival], now: Instant) -> Plan[Reply]:
         began = time.perf_counter()
-        if self._inbox.keeper.is_silent(self._inbox.clock()):
+        if self._inbox.keeper.is_silent(now):
             yield from self._inbox.keeper.beat()
         try:
             receipts = self._seen(arrivals)
@@ -99,12 +103,15 @@ class Reception:
 
     def _apply(self, arrival: Arrival) -> Plan[Receipt]:
         """Inline: one handler after the other, each in a transaction of its own."""
+        worker = self._inbox.worker
         handlers = [] if arrival.standing()[1] is not None else arrival.handlers
-        if not any(handler.wants(arrival.message.type) for handler in handlers):
+        wanted, paused_ms = False, 0
+        for handler in handlers:
+            wanted = wanted or handler.wants(arrival.message.type)
+            paused_ms = max(paused_ms, worker.breakers.open_left_ms(handler))
+        if not wanted:
             (receipt,) = yield Store([arrival])
             return receipt  # type: ignore[no-any-return]
-        worker = self._inbox.worker
-        paused_ms = max([worker.breakers.open_left_ms(handler) for handler in handlers])
         if paused_ms:
             return (yield from self._postpone(arrival, paused_ms))
         outcomes: list[Outcome] = []
@@ -118,12 +125,12 @@ class Reception:
                 data_path=arrival.source.profile.data,
                 can_send=self._inbox.can_send,
             )
-            began = boot_now()
+            began = time.perf_counter()
             outcome: Outcome = yield Run(
                 apply(self._inbox.context, arrival, handler, event, self._inbox.inline), handler.is_async
             )
             if outcome.settled is not None:
-                worker.note(handler, event, outcome.settled, boot_now() - began)
+                worker.note(handler, event, outcome.settled, (time.perf_counter() - began) * 1000)
             outcomes.append(outcome)
         return loudest(outcomes) if len(outcomes) > 1 else outcomes[0].receipt
 

@@ -12,11 +12,11 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hooklane.errors import UsageError
 from hooklane.model.clock import Instant
+from hooklane.model.value import value
 from hooklane.receiver.drive import AsyncDriver, Driver, Failpoint
 from hooklane.receiver.flows.receive import Arrival, receive
 from hooklane.receiver.gather import AsyncGatherer, Gatherer
@@ -26,7 +26,7 @@ T = TypeVar("T")
 THREADS = 32
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Run:
     """Run *flow* in the way that the handler in it needs: *is_async* None when there is none."""
 
@@ -34,7 +34,7 @@ class Run:
     is_async: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Store:
     """Store *arrivals*, in one commit with those of others who come at the same time; answers receipts."""
 

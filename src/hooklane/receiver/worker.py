@@ -58,19 +58,22 @@ class Breakers:
 
     def record(self, handler: Handler, ok: bool) -> BreakerState | None:
         """A call ended; the new state if it changed."""
+        now = self._clock()
         with self._lock:
             breaker = self._breaker(handler)
             if breaker is None:
                 return None
             before = breaker.state
-            after = breaker.record(ok, self._clock())
-            return None if after is before else after
+            after = breaker.record(ok, now)
+        return None if after is before else after
 
     def open_left_ms(self, handler: Handler) -> int:
         """How long *handler* stays paused; 0 unless it is."""
+        breaker = self._of.get((handler.source, handler.name))
+        if breaker is None or breaker.state is not BreakerState.OPEN:  # as it nearly always is: neither lock nor clock
+            return 0
         with self._lock:
-            breaker = self._breaker(handler)
-            return 0 if breaker is None else breaker.open_left_ms(self._clock())
+            return breaker.open_left_ms(self._clock())
 
     def states(self) -> dict[tuple[str, str], BreakerState]:
         """The state of each handler's breaker."""
@@ -78,12 +81,11 @@ class Breakers:
             return {name: breaker.state for name, breaker in self._of.items()}
 
     def _breaker(self, handler: Handler) -> Breaker | None:
-        if handler.breaker is None:
-            return None
         name = (handler.source, handler.name)
-        if name not in self._of:
-            self._of[name] = Breaker(handler.breaker)
-        return self._of[name]
+        breaker = self._of.get(name)
+        if breaker is None and handler.breaker is not None:
+            breaker = self._of[name] = Breaker(handler.breaker)
+        return breaker
 
 
 class Worker:
@@ -169,20 +171,20 @@ class Worker:
     def note(self, handler: Handler, event: Event, settled: Settled, took_ms: float) -> None:
         """Tell the breaker and the world how a handler ended."""
         emit = self._inbox.emit
-        source, event_id = event.source, event.id
         if settled.counts:
             turned = self.breakers.record(handler, settled.error is None)
             if turned is not None:
-                emit(BreakerTurned(source=source, handler=handler.name, state=turned))
+                emit(BreakerTurned(source=event.source, handler=handler.name, state=turned))
         else:
             self.breakers.forgo(handler, 1)
+        if emit is nowhere:
+            return
+        source, event_id = event.source, event.id
         if settled.fenced:
             emit(FenceRejected(source=source, event_id=event_id, handler=handler.name))
             return
         for error in settled.hook_errors:
             emit(CommitHookFailed(source=source, event_id=event_id, handler=handler.name, error=repr(error)[:1000]))
-        if emit is nowhere:
-            return
         now = self._inbox.clock()
         emit(
             Handled(

@@ -8,6 +8,9 @@ from enum import StrEnum
 
 from hooklane.model.clock import START, Instant
 
+PARTS = 60
+"""Calls are counted by parts of the window, and forgotten part by part: a busy handler has thousands a second."""
+
 
 class BreakerState(StrEnum):
     CLOSED = "closed"
@@ -33,13 +36,22 @@ class BreakerPolicy:
 
 
 @dataclass(slots=True)
+class _Part:
+    """What happened in one part of the window."""
+
+    number: int
+    calls: int = 0
+    failed: int = 0
+
+
+@dataclass(slots=True)
 class Breaker:
     """The state of one handler. *now* is of a clock that never jumps. Whoever owns it guards it with a lock."""
 
     policy: BreakerPolicy = field(default_factory=BreakerPolicy)
     state: BreakerState = BreakerState.CLOSED
     _opened_at: Instant = START
-    _calls: deque[tuple[Instant, bool]] = field(default_factory=deque)
+    _parts: deque[_Part] = field(default_factory=deque)
     _probing: int = 0
     _passed: int = 0
 
@@ -71,20 +83,29 @@ class Breaker:
                 self._passed += 1
                 if self._passed >= self.policy.probes:
                     self.state = BreakerState.CLOSED
-                    self._calls.clear()
+                    self._parts.clear()
             return self.state
-        self._calls.append((now, ok))
-        while self._calls and now - self._calls[0][0] > self.policy.window_ms:
-            self._calls.popleft()
-        failed = sum(not each for _, each in self._calls) if not ok else 0
-        if (
-            self.state is BreakerState.CLOSED
-            and len(self._calls) >= self.policy.calls_min
-            and failed >= self.policy.failure_rate * len(self._calls)
-            and failed
-        ):
-            self._open(now)
+        part = self._part(now)
+        part.calls += 1
+        if not ok:
+            part.failed += 1
+            if self.state is BreakerState.CLOSED and self._is_too_much():
+                self._open(now)
         return self.state
+
+    def _part(self, now: Instant) -> _Part:
+        """The part of the window that *now* is in; those that have left the window are forgotten."""
+        number = now * PARTS // self.policy.window_ms
+        if not self._parts or self._parts[-1].number != number:
+            self._parts.append(_Part(number))
+            while number - self._parts[0].number > PARTS:
+                self._parts.popleft()
+        return self._parts[-1]
+
+    def _is_too_much(self) -> bool:
+        calls = sum(part.calls for part in self._parts)
+        failed = sum(part.failed for part in self._parts)
+        return calls >= self.policy.calls_min and failed >= self.policy.failure_rate * calls
 
     def open_left_ms(self, now: Instant) -> int:
         """How long it stays open; 0 unless it is."""
@@ -94,4 +115,4 @@ class Breaker:
 
     def _open(self, now: Instant) -> None:
         self.state, self._opened_at = BreakerState.OPEN, now
-        self._calls.clear()
+        self._parts.clear()

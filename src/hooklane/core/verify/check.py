@@ -31,6 +31,7 @@ from hooklane.core.verify.scheme import (
     TokenItems,
     TopicSigned,
 )
+from hooklane.core.verify.standard import check_standard
 from hooklane.errors import VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request
@@ -55,6 +56,10 @@ def check(request: Request, profile: Profile, keys: Keyring, now: Instant) -> Pr
         held = keys.of(scheme)
         if not held:
             continue  # no secret of this kind, so the scheme is not in use here
+        if scheme.__class__ is Signed and scheme.standard is not None and len(held) == 1:
+            proof = check_standard(scheme, scheme.standard, request, held[0], keys.tolerance_ms, now)
+            if proof is not None:
+                return proof
         try:
             match scheme:
                 case Signed():
@@ -146,7 +151,8 @@ def _split(scheme: Signed, texts: list[str]) -> tuple[list[str], str | None]:
             fields = text.split(" ")
             if len(fields) > SIGNATURES_MAX:
                 raise VerificationError("malformed", f"more than {SIGNATURES_MAX} signatures")
-            entries = [each[len(tag) + 1 :] for each in fields if each.startswith(f"{tag},")]
+            mark = f"{tag},"
+            entries = [each.removeprefix(mark) for each in fields if each.startswith(mark)]
         case Positional():
             beside, *entries = text.split(",")
         case Pairs(name, stamp, separator):
@@ -164,8 +170,11 @@ def _split(scheme: Signed, texts: list[str]) -> tuple[list[str], str | None]:
 def _decode(scheme: Signed, entries: Sequence[str]) -> list[bytes]:
     """Entries that cannot be signatures are skipped; when none is left there is nothing to compare."""
     size = _SIZES.get(scheme.algorithm)
-    raws = [read_bytes(each, scheme.encoding) for each in entries]
-    signatures = [raw for raw in raws if raw and (size is None or len(raw) == size)]
+    signatures: list[bytes] = []
+    for each in entries:
+        raw = read_bytes(each, scheme.encoding)
+        if raw and (size is None or len(raw) == size):
+            signatures.append(raw)
     if not signatures:
         raise VerificationError("malformed", f"no {scheme.algorithm} signature in {scheme.encoding}")
     return signatures

@@ -69,7 +69,7 @@ def read_json(body: bytes) -> Any:
         raise Unreadable("the body is not JSON") from None
     if body.count(b"[") + body.count(b"{") > DEPTH_MAX and _is_deep(document):
         raise Unreadable(f"the body is nested deeper than {DEPTH_MAX}")
-    if _SURROGATE.search(body):
+    if b"\\u" in body and _SURROGATE.search(body):
         try:
             json.dumps(document, ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError:

@@ -57,8 +57,15 @@ def signed_messages(
     """The byte strings, in pieces, that *scheme* may have signed; several where the URL has several spellings.
     Signed headers are noted in *named*."""
     if not scheme.needs_url:
-        parts = cast(tuple[OnePiece, ...], scheme.message)
-        return [[_piece(part, request, url, stamp_text, secret, named) for part in parts]]
+        whole: list[bytes] = []
+        for part in cast("tuple[OnePiece, ...]", scheme.message):
+            if part.__class__ is Literal:  # of these every message has several
+                whole.append(part.raw)
+            elif part.__class__ is Body:
+                whole.append(request.body)
+            else:
+                whole.append(_piece(part, request, url, stamp_text, secret, named))
+        return [whole]
     choices = [
         signed_urls(request, url, part.form)
         if isinstance(part, Url)
@@ -71,13 +78,7 @@ def signed_messages(
 def _piece(
     part: OnePiece, request: Request, url: str | None, stamp_text: str | None, secret: str, named: dict[str, str]
 ) -> bytes:
-    if part.__class__ is Literal:  # of these every message has several
-        return part.raw
     match part:
-        case Body():
-            return request.body
-        case Literal(raw):
-            return raw
         case StampText():
             return (stamp_text or "").encode("utf-8", "surrogatepass")
         case HeaderText(header, name, pattern):
@@ -86,6 +87,10 @@ def _piece(
                 raise VerificationError("malformed", f"{header} is not a valid value")
             named[name] = text
             return text.encode("utf-8", "surrogatepass")
+        case Body():
+            return request.body
+        case Literal(raw):
+            return raw
         case JsonText(path):
             return body_text(request, path).encode("utf-8", "surrogatepass")
         case BodyCrc32():

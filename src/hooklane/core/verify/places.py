@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from hooklane.model.message import Request
+from hooklane.model.value import value
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ Place = InBody | InEnvelope | InHeader | Proven | Joined | Callable[[Any], Any]
 """A callable gets the parsed event."""
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Reading:
     """One event to be read: its document, the whole body's, the request, and what was proven about it."""
 
@@ -69,13 +70,13 @@ class Reading:
 
     def at(self, place: Place) -> Any:
         """The value at *place*, or None."""
+        if isinstance(place, InBody):  # as nearly all are: a match would look at each several times
+            if place.member is None:
+                return dig(self.event, place.path)
+            return self.event.get(place.member) if isinstance(self.event, dict) else None
+        if isinstance(place, Proven):
+            return self.proven.get(place.name)
         match place:
-            case InBody(path, member=member):
-                if member is None:
-                    return dig(self.event, path)
-                return self.event.get(member) if isinstance(self.event, dict) else None
-            case Proven(name):
-                return self.proven.get(name)
             case InHeader(name):
                 return self.request.lone(name)
             case InEnvelope(path):
@@ -93,6 +94,14 @@ class Reading:
             if value is not None and value != "":
                 return value, place
         return None, None
+
+    def value(self, places: tuple[Place, ...]) -> Any:
+        """The first value that is there."""
+        for place in places:
+            value = self.at(place)
+            if value is not None and value != "":
+                return value
+        return None
 
 
 def dig(document: Any, path: str) -> Any:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from hooklane.core.verify.scheme import Scheme
 from hooklane.model.clock import Instant
+from hooklane.model.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Proof:
     """Who signed (by the index of the secret) and what was signed besides the body."""
 

@@ -12,13 +12,15 @@ from functools import lru_cache
 
 from hooklane.model.clock import Instant
 
-_DIGITS = re.compile(r"[0-9]{1,15}")
 _DECIMAL = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,9}))?")
-_RFC3339 = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?([Zz]|[+-][0-9]{2}:?[0-9]{2})?"
-)
+_SECOND = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})")
+_REST = re.compile(r"(?:\.([0-9]{1,9}))?([Zz]|[+-][0-9]{2}:?[0-9]{2})?")
 _HTTP_DATE = re.compile(r"[A-Za-z]{3}, [0-9]{2} [A-Za-z]{3} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
+
+
+ISO_CHARS_MAX = 35
+"""Of a time to the nanosecond, with its zone."""
 
 
 class Encoding(StrEnum):
@@ -80,11 +82,11 @@ def read_instant(value: object, unit: Unit) -> Instant | None:
         value = str(value)
     if unit is Unit.ISO:  # as most are written
         return _read_iso(value)
+    if unit is Unit.SECONDS:
+        return Instant(int(value) * 1000) if is_number(value) else None
     match unit:
-        case Unit.SECONDS:
-            return Instant(int(value) * 1000) if _DIGITS.fullmatch(value) else None
         case Unit.MILLISECONDS:
-            return Instant(int(value)) if _DIGITS.fullmatch(value) else None
+            return Instant(int(value)) if is_number(value) else None
         case Unit.DECIMAL_SECONDS:
             found = _DECIMAL.fullmatch(value)
             return Instant(int(found[1]) * 1000 + _millis(found[2])) if found else None
@@ -116,27 +118,42 @@ def write_instant(at: Instant, unit: Unit) -> str:
             return str((at - 1_420_070_400_000) << 22)
 
 
+def is_number(text: str) -> bool:
+    """Whether *text* is written in digits only, and not too many."""
+    return text.isascii() and text.isdigit() and len(text) <= 15
+
+
 def _millis(fraction: str | None) -> int:
     return int((fraction or "0").ljust(3, "0")[:3])
 
 
 def _read_iso(text: str) -> Instant | None:
-    found = _RFC3339.fullmatch(text)
-    if not found:
+    rest = _read_rest(text[19:]) if len(text) <= ISO_CHARS_MAX else None
+    if rest is None:
         return None
-    day, clock, fraction, zone = found.groups()
     # Whole seconds from the date, the fraction from its text: nanoseconds never pass through a float.
-    seconds = _seconds(day, clock, zone)
-    return None if seconds is None else Instant(seconds * 1000 + _millis(fraction))
+    fraction_ms, zone = rest
+    seconds = _read_second(text[:19], zone)
+    return None if seconds is None else Instant(seconds * 1000 + fraction_ms)
 
 
 @lru_cache(maxsize=256)  # the events of a second share it
-def _seconds(day: str, clock: str, zone: str | None) -> int | None:
-    zone = "+00:00" if zone is None or zone in "Zz" else zone
+def _read_second(text: str, zone: str) -> int | None:
+    found = _SECOND.fullmatch(text)
     try:
-        return int(datetime.fromisoformat(f"{day}T{clock}{zone}").timestamp())
+        return int(datetime.fromisoformat(f"{found[1]}T{found[2]}{zone}").timestamp()) if found else None
     except (ValueError, OverflowError):
         return None
+
+
+@lru_cache(maxsize=2048)  # and of a day all but those of a thousand milliseconds
+def _read_rest(text: str) -> tuple[int, str] | None:
+    """The milliseconds, and the zone."""
+    found = _REST.fullmatch(text)
+    if not found:
+        return None
+    zone = found[2]
+    return _millis(found[1]), "+00:00" if zone is None or zone in "Zz" else zone
 
 
 def _read_http_date(text: str) -> Instant | None:

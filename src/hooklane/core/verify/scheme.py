@@ -181,6 +181,17 @@ class Stamp:
     tolerance_ms: int | None = FIVE_MINUTES_MS
 
 
+@dataclass(frozen=True, slots=True)
+class Standard:
+    """The headers of a scheme that signs `id.stamp.body` with one HMAC-SHA256: the id, the names of two, the rest."""
+
+    id: HeaderText
+    stamp: str
+    signature: str
+    mark: str
+    tolerance_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signed:
     """A signature over bytes: about nine in ten providers."""
@@ -196,6 +207,8 @@ class Signed:
     """Whether a changed body is noticed. A CRC-32 is no digest: anyone can make another body with it."""
     covers_stamp: bool = field(init=False, repr=False, compare=False)
     needs_url: bool = field(init=False, repr=False, compare=False)
+    standard: Standard | None = field(init=False, repr=False, compare=False)
+    """Set where it signs as Standard Webhooks does, whatever its headers are called: see `standard.py`."""
 
     def __post_init__(self) -> None:
         # Asked for each request, and always the same: told once.
@@ -203,6 +216,7 @@ class Signed:
         object.__setattr__(self, "covers_body", not kinds.isdisjoint((Body, SortedForm)))
         object.__setattr__(self, "covers_stamp", StampText in kinds)
         object.__setattr__(self, "needs_url", Url in kinds)
+        object.__setattr__(self, "standard", _standard(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +271,20 @@ class TopicSigned:
 Scheme = Signed | Token | SignedItems | TokenItems | TopicSigned
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+def _standard(scheme: Signed) -> Standard | None:
+    match scheme:
+        case Signed(
+            source=Header(signature),
+            message=(HeaderText() as id, Literal(b"."), StampText(), Literal(b"."), Body()),
+            format=Tagged(tag),
+            encoding=Encoding.BASE64,
+            algorithm=Algorithm.HMAC_SHA256,
+            stamp=Stamp(Header(stamp), Unit.SECONDS, int() as tolerance_ms),
+        ):
+            return Standard(id, stamp.lower(), signature.lower(), f"{tag},", tolerance_ms)
+    return None
 
 
 def standard(prefix: str = "webhook", *, key: KeyKind = KeyKind.WHSEC) -> tuple[Signed, Signed]:

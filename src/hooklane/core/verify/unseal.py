@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from hooklane.core.verify.check import check
@@ -15,9 +14,10 @@ from hooklane.core.verify.ring import Keyring
 from hooklane.core.verify.scheme import HeaderText, Signed
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request
+from hooklane.model.value import value
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Messages:
     """What the request held, in order; a batch may be empty."""
 
@@ -30,7 +30,7 @@ Unsealed = Messages | Handshake
 
 def unseal(request: Request, profile: Profile, keys: Keyring, now: Instant, *, source: str) -> Unsealed:
     """The verified content of *request*. Raises only `VerificationError`, whatever the bytes are."""
-    greeting = _unsigned_greeting(request, profile, keys)
+    greeting = _unsigned_greeting(request, profile, keys) if profile.handshakes else None
     if greeting is not None:
         return greeting
     proof = check(request, profile, keys, now)

@@ -10,7 +10,7 @@ from hooklane.errors import LeaseLost, Reject
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Claimed, RowId, Track
 from hooklane.model.message import Message, Status
-from hooklane.receiver.drive import AFTER_CLAIM, AFTER_HANDLER, AfterCommit, Handle, Publish, transaction
+from hooklane.receiver.drive import AFTER_CLAIM, AfterCommit, Handle, Publish, transaction
 from hooklane.receiver.event import Event
 from hooklane.receiver.failure import failure_of, text_of, traceback_of
 from hooklane.receiver.flows.context import Context
@@ -84,7 +84,6 @@ def run(context: Context, handler: Handler, message: Message, key: str | None, e
     event.sent.clear()
     event.hooks.clear()
     yield Handle(handler.fn, event)
-    yield AFTER_HANDLER
     if event.sent:
         yield Publish(event)
     return until

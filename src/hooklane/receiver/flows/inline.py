@@ -13,16 +13,16 @@ from hooklane.core.admission.copies import Copy, judge_copy
 from hooklane.core.admission.turns import Turn, whose_turn
 from hooklane.errors import LeaseLost, StoreBusy, StoreError, TransactionMisused
 from hooklane.model.clock import Instant
-from hooklane.model.inbox import SETTLED, Claimed, Handling, Known, NewHandling, NewRow
+from hooklane.model.inbox import SETTLED, Claimed, Handling, Known, NewHandling, NewRow, RowId
 from hooklane.model.message import Status, Verdict
+from hooklane.model.value import value
 from hooklane.receiver.drive import (
     AFTER_CLAIM,
     AFTER_COMMIT,
-    BEFORE_COMMIT,
+    COMMIT,
+    ROLLBACK,
     AfterCommit,
     Begin,
-    Commit,
-    Rollback,
     Wait,
     transaction,
 )
@@ -32,7 +32,7 @@ from hooklane.receiver.flows.context import Context
 from hooklane.receiver.flows.handle import Settled, fail, run
 from hooklane.receiver.flows.order import OutOfTurn, after, before, track_of
 from hooklane.receiver.flows.receive import FRESH, Arrival, baseline_of, guard, judge
-from hooklane.receiver.order import InSequence, Latest, Refetch, key_of
+from hooklane.receiver.order import Latest, Refetch, key_of
 from hooklane.receiver.receipt import Receipt
 from hooklane.receiver.source import Handler
 from hooklane.store.inbox import Flow
@@ -49,7 +49,7 @@ class Inline:
     owner: str = "inline"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Outcome:
     """The receipt of one handler's turn; *settled* when the handler ran."""
 
@@ -83,27 +83,24 @@ def apply(context: Context, arrival: Arrival, handler: Handler, event: Event, ru
 
 
 def _attempt(context: Context, arrival: Arrival, handler: Handler, event: Event, rules: Inline) -> Flow[Outcome]:
-    # An attempt that was undone together with another's leaves nothing behind.
-    event.sent.clear()
-    event.hooks.clear()
     yield Begin(rules.wait_ms)
     try:
         receipt = yield from _within(context, arrival, handler, event, rules)
-        yield BEFORE_COMMIT
-        yield Commit()
+        watched = yield COMMIT
     except OutOfTurn:
-        yield Rollback()
+        yield ROLLBACK
         return (yield from transaction(_gap(context, arrival, handler)))
     except (_Busy, StoreError):
-        yield Rollback()
+        yield ROLLBACK
         raise
     except Exception as error:
-        yield Rollback()
+        yield ROLLBACK
         return (yield from _fail(context, arrival, handler, error, rules))
     except BaseException:
-        yield Rollback()
+        yield ROLLBACK
         raise
-    yield AFTER_COMMIT
+    if watched:
+        yield AFTER_COMMIT
     if receipt.verdict is not Verdict.APPLIED:
         return Outcome(receipt)
     if not event.hooks:
@@ -119,7 +116,8 @@ def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, 
     leased = not store.capabilities.transactional
     if not leased:
         yield AFTER_CLAIM
-    if isinstance(handler.order, Latest) or not arrival.message.id_signed:
+    is_latest = isinstance(handler.order, Latest)
+    if is_latest or not arrival.message.id_signed:
         # Look first: the mark of the newest, or a tombstone, would take a retried message for its own duplicate.
         (known,) = yield from store.known([arrival.identity])
         if known is not None:
@@ -131,12 +129,14 @@ def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, 
         if known is not None:
             return (yield from _again(context, arrival, handler, event, known, rules))
         return _receipt(arrival, Verdict.DUPLICATE)
-    variant = event.variant = guarded.variant
-    admitted = _is_unordered(arrival, handler) or (yield from _admit(context, arrival, handler, event))
+    event.variant = guarded.variant
+    place = arrival.sequence_of(handler)
+    is_unordered = place is None and not is_latest  # applied when it comes, whatever came before
+    admitted = is_unordered or (yield from _admit(context, arrival, handler, event))
     status = Status.COMPLETED if admitted else Status.STALE
     if not handler.wants(arrival.message.type):
         status = Status.IGNORED
-    row = _row(arrival, variant, handler, status, now, rules)
+    row = _row(arrival, guarded.variant, handler, status, now, rules)
     (id,) = yield from store.insert([_leased(row, now, rules) if leased else row])
     if id is None:
         (known,) = yield from store.known([arrival.identity])
@@ -149,8 +149,9 @@ def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, 
         yield from _run(context, arrival, handler, event)
     if leased and not (yield from store.complete(id, handler.name, 1, status, context.clock())):
         raise LeaseLost(f"{handler.name} lost its claim on {arrival.message.event_id}")
-    yield from _move_on(context, arrival, handler, status)
-    return _receipt(arrival, _VERDICTS[status], id=id)
+    if place is not None:
+        yield from _move_on(context, arrival, handler, status)
+    return Receipt(message=arrival.message, verdict=_VERDICTS[status], id=id)
 
 
 def _again(
@@ -190,13 +191,6 @@ _VERDICTS = {
 }
 
 
-def _is_unordered(arrival: Arrival, handler: Handler) -> bool:
-    """Whether it is applied when it comes, whatever came before."""
-    if isinstance(handler.order, InSequence):
-        return arrival.sequence_of(handler) is None
-    return not isinstance(handler.order, Latest)
-
-
 def _admit(context: Context, arrival: Arrival, handler: Handler, event: Event) -> Flow[bool]:
     place = arrival.sequence_of(handler)
     if place is not None:
@@ -205,13 +199,18 @@ def _admit(context: Context, arrival: Arrival, handler: Handler, event: Event) -
     return (yield from before(context, arrival.message, handler, event))
 
 
-def _run(context: Context, arrival: Arrival, handler: Handler, event: Event) -> Flow[None]:
-    key = None
-    if isinstance(handler.order, Refetch):
-        key = key_of(handler.order.key, arrival.message, lambda: arrival.document)
+def _run(context: Context, arrival: Arrival, handler: Handler, event: Event) -> Flow[RowId | None]:
+    if not isinstance(handler.order, Refetch):
+        return run(context, handler, arrival.message, None, event)
+    return _refetch(context, arrival, handler, event, handler.order)
+
+
+def _refetch(context: Context, arrival: Arrival, handler: Handler, event: Event, order: Refetch) -> Flow[RowId | None]:
+    key = key_of(order.key, arrival.message, lambda: arrival.document)
     until = yield from run(context, handler, arrival.message, key, event)
     if until is not None and key is not None:
         yield from context.store.coalesce(track_of(arrival.message, handler, key), until, context.clock())
+    return until
 
 
 def _move_on(context: Context, arrival: Arrival, handler: Handler, status: Status) -> Flow[None]:
@@ -275,17 +274,17 @@ def _row(arrival: Arrival, variant: str, handler: Handler, status: Status, now: 
 
     The others' turn comes right after; they are due only later, so that a worker takes them only if we die.
     """
-    mine = _handling(arrival, handler, status, now)
-    later = Instant(now + rules.lease_ms)
-    others = [
-        _handling(arrival, other, Status.PENDING, later) for other in arrival.handlers if other.name != handler.name
-    ]
+    handlings: tuple[NewHandling, ...] = (_handling(arrival, handler, status, now),)
+    if len(arrival.handlers) > 1:
+        later = Instant(now + rules.lease_ms)
+        others = [other for other in arrival.handlers if other.name != handler.name]
+        handlings += tuple(_handling(arrival, other, Status.PENDING, later) for other in others)
     return NewRow(
         message=arrival.message,
         received_at=arrival.received_at,
         variant=variant,
         headers=arrival.headers,
-        handlings=(mine, *others),
+        handlings=handlings,
     )
 
 
@@ -297,8 +296,7 @@ def _leased(row: NewRow, now: Instant, rules: Inline) -> NewRow:
 
 
 def _handling(arrival: Arrival, handler: Handler, status: Status, due_at: Instant) -> NewHandling:
-    place = arrival.sequence_of(handler)
-    key, seq, prev_seq = place if place is not None else (None, None, None)
+    key, seq, prev_seq = arrival.sequence_of(handler) or (None, None, None)
     if isinstance(handler.order, Refetch):
         key = key_of(handler.order.key, arrival.message, lambda: arrival.document)
     return NewHandling(

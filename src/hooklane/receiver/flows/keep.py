@@ -11,7 +11,7 @@ from hooklane.errors import UsageError
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Gap, Handling, Heartbeat, NewHandling, Row, RowId, Track
 from hooklane.model.message import Status
-from hooklane.receiver.drive import Begin, Handle, Rollback, transaction
+from hooklane.receiver.drive import ROLLBACK, Begin, Handle, transaction
 from hooklane.receiver.event import Event
 from hooklane.receiver.failure import text_of
 from hooklane.receiver.flows.context import Context
@@ -62,7 +62,7 @@ def shadow(context: Context, row: Row, handler: Handler, event: Event) -> Flow[S
     except Exception as raised:
         error = text_of(raised)
     finally:
-        yield Rollback()
+        yield ROLLBACK
     return Shadow(row.id, row.message.event_id, handler.name, error, len(event.sent))
 
 

@@ -21,6 +21,7 @@ from hooklane.core.verify.document import Unreadable, read_json
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Identity, Known, NewHandling, NewRow, Track
 from hooklane.model.message import Message, Status, Verdict
+from hooklane.model.value import value
 from hooklane.receiver.drive import transaction
 from hooklane.receiver.order import InSequence, Refetch, key_of
 from hooklane.receiver.receipt import Receipt
@@ -32,7 +33,7 @@ STATE_HANDLER = ""
 KEY_CHARS_MAX = 512
 
 
-@dataclass(frozen=True)
+@value(frozen=True)
 class Arrival:
     """A verified message on its way in, with what must be known to store it."""
 
@@ -121,7 +122,7 @@ class Arrival:
         return self._places[handler.name]
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class _Standing:
     """A handling as planned, and what it says to the sender."""
 

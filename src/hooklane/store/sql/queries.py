@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any
+
+from hooklane.model.value import value
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Sql:
     """A step: perform the statement *name*; answers its rows as tuples."""
 
@@ -22,7 +23,7 @@ class Sql:
     params: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Many:
     """A step: perform the statement *name* once for each of *params*; answers the rows of each."""
 

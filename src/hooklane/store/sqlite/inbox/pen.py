@@ -65,7 +65,7 @@ class Pen:
         self._lock = threading.Lock()
         self._taken = False
         self._holder = 0
-        self._waiters: deque[_Waiter] = deque()
+        self.waiters: deque[_Waiter] = deque()
 
     @property
     def is_taken(self) -> bool:
@@ -75,10 +75,6 @@ class Pen:
     def is_mine(self) -> bool:
         """Whether this thread took it."""
         return self._taken and self._holder == threading.get_ident()
-
-    @property
-    def is_wanted(self) -> bool:
-        return bool(self._waiters)
 
     def take_at_once(self) -> bool:
         """Hold the pen, if nobody does."""
@@ -97,7 +93,7 @@ class Pen:
                 self._holder = threading.get_ident()
                 return None
             waiter = _Waiter()
-            self._waiters.append(waiter)
+            self.waiters.append(waiter)
         try:
             if not waiter.turn.acquire(timeout=max(0.0, wait_s)) and self._withdraw(waiter):
                 raise StoreBusy(f"{self._path} is held by another transaction of this process")
@@ -113,17 +109,17 @@ class Pen:
     def _withdraw(self, waiter: _Waiter) -> bool:
         """Wait no longer; False when the pen was given at that very moment."""
         with self._lock:
-            if waiter not in self._waiters:
+            if waiter not in self.waiters:
                 return False
-            self._waiters.remove(waiter)
+            self.waiters.remove(waiter)
             return True
 
     def hand_on(self, batch: Batch | None) -> bool:
         """Give the pen to who waits for it, with the *batch* that is open; False, and it is still ours, if nobody."""
         with self._lock:
-            if not self._waiters:
+            if not self.waiters:
                 return False
-            waiter = self._waiters.popleft()
+            waiter = self.waiters.popleft()
             waiter.batch = batch
         waiter.turn.release()
         return True
@@ -131,8 +127,8 @@ class Pen:
     def put_down(self) -> None:
         """Nothing is open; the next may begin."""
         with self._lock:
-            if not self._waiters:
+            if not self.waiters:
                 self._taken = False
                 return
-            waiter = self._waiters.popleft()
+            waiter = self.waiters.popleft()
         waiter.turn.release()

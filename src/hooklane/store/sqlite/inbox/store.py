@@ -39,7 +39,10 @@ class SqliteInbox(SqliteVerbs):
         self._start_process()
 
     def _start_process(self) -> None:
-        """Locks, threads and connections belong to one process: a child of fork starts with its own."""
+        """Locks, threads and connections belong to one process: a child of fork starts with its own.
+
+        It is known by its pid and not by a hook of `os.fork`: servers that fork in C, as uWSGI does, call none.
+        """
         self._pid = os.getpid()
         self.transactions = Transactions(self.path)
         # Beginning may wait for a handler that needs the other pool to commit: they must not share threads.

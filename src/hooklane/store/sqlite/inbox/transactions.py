@@ -6,17 +6,16 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
-from operator import itemgetter
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakSet
 
 from hooklane.errors import StoreBusy, StoreError, TransactionMisused
-from hooklane.store.caller.placeholders import Style, translate
-from hooklane.store.sql.queries import Many, Sql, Step, queries_of
+from hooklane.store.sql.queries import Sql, Step
 from hooklane.store.sqlite.database import errors_named
 from hooklane.store.sqlite.inbox.guarded import BEGIN, COMMIT, RELEASE, ROLLBACK, SAVE, UNDO, Guarded
 from hooklane.store.sqlite.inbox.pen import Batch, Pen
+from hooklane.store.sqlite.inbox.statements import perform
 
 SHARED_MAX = 16
 SLOW_S = 0.05
@@ -46,7 +45,7 @@ class Transactions:
     @property
     def is_wanted(self) -> bool:
         """Whether somebody waits for the one that is open."""
-        return self._pen.is_wanted
+        return bool(self._pen.waiters)
 
     def begin(self, wait_ms: int) -> SqliteSession:
         """One more, or a part of the one that is open; `StoreBusy` when it is not our turn within *wait_ms*."""
@@ -110,7 +109,7 @@ class Transactions:
 
     def share(self, batch: Batch) -> bool:
         """Leave the commit of *batch* to who waits for the pen; False: nobody does, or it may take too long."""
-        if batch.waiting + 1 >= SHARED_MAX or not self._pen.is_wanted or time.monotonic() < self._alone_until:
+        if batch.waiting + 1 >= SHARED_MAX or time.monotonic() < self._alone_until:
             return False
         batch.expect(1)
         if self._pen.hand_on(batch):
@@ -219,8 +218,9 @@ class SqliteSession:
         """Durable when it returns; with *alone* at once, else perhaps together with who comes next."""
         self._transactions.note_pace(self._began)
         if not alone and self._guarded.conn.in_transaction:
-            self._release()
-            if self._transactions.share(self._batch):
+            if self._shared:
+                self._release()
+            if self._transactions.is_wanted and self._transactions.share(self._batch):
                 self._done, self._open = True, False  # whoever has the pen now commits, or hands on
                 self._batch.wait()
                 return
@@ -249,40 +249,12 @@ class SqliteSession:
         if not self._open:
             return
         try:
-            self.rollback()
+            if not self._done:
+                self.rollback()
         finally:
             self._open = False
             # What could not be undone must not be committed, not even for the sake of those who wait.
             self._transactions.settle(self._batch, spoilt=not self._done)
-
-
-def perform(conn: sqlite3.Connection, step: Step) -> Any:
-    """The rows of a statement, or of each repetition of it."""
-    sql, values = _STATEMENTS[step.name]
-    if step.__class__ is Many:
-        if step.name == _INSERT:
-            return [_inserted(conn.execute(sql, values(params))) for params in step.params]
-        return [conn.execute(sql, values(params)).fetchall() for params in step.params]
-    return conn.execute(sql, values(step.params)).fetchall()
-
-
-def _inserted(cursor: sqlite3.Cursor) -> list[Any]:
-    """What RETURNING id would answer, which costs as much as the insert itself."""
-    return [(cursor.lastrowid,)] if cursor.rowcount == 1 else []
-
-
-def _statement(sql: str) -> tuple[str, Callable[[Any], Sequence[Any]]]:
-    """*sql* with its parameters by position, which SQLite binds faster than names, and what puts them so."""
-    text, names = translate(sql, Style.QMARK)
-    if len(names) < 2:
-        return text, lambda params: [params[name] for name in names]
-    return text, itemgetter(*names)
-
-
-_INSERT = "insert_row"
-_QUERIES = queries_of("hooklane.store.sqlite.inbox")
-_STATEMENTS = {name: _statement(sql) for name, sql in _QUERIES.items()}
-_STATEMENTS[_INSERT] = _statement(_QUERIES[_INSERT].removesuffix("RETURNING id"))
 
 
 def _before_fork() -> None:

@@ -15,9 +15,9 @@ from hooklane.store.inbox import Flow
 from hooklane.store.sql.inbox import SqlInbox
 from hooklane.store.sql.queries import Many, Sql
 from hooklane.store.sql.rows import handling_params, row_params
+from hooklane.store.sqlite.rows import blob
 
 _FOLDED = (Status.COMPLETED, Status.STALE, Status.IGNORED)
-_UNFOLDED: dict[str, Any] = {"settled_by": None, "settled_as": None, "settled_at": None}
 
 
 class SqliteVerbs(SqlInbox):
@@ -25,20 +25,20 @@ class SqliteVerbs(SqlInbox):
 
     def insert(self, rows: Sequence[NewRow]) -> Flow[list[RowId | None]]:
         params: list[dict[str, Any]] = []
-        apart: list[tuple[NewHandling, ...]] = []
+        apart: list[tuple[NewRow, tuple[NewHandling, ...]]] = []
         for row in rows:
             handlings = row.handlings
             folds = bool(handlings) and _folds(handlings[0])
-            params.append(row_params(row) | (_folded(handlings[0]) if folds else _UNFOLDED))
-            apart.append(handlings[1:] if folds else handlings)
+            params.append(_params(row, handlings[0] if folds else None))
+            apart.append((row, handlings[1:] if folds else handlings))
         answers = yield Many("insert_row", params)
-        ids: list[RowId | None] = [lines[0][0] if lines else None for lines in answers]
-        owed = [
-            handling_params(id, row, handling)
-            for id, row, handlings in zip(ids, rows, apart, strict=True)
-            if id is not None
-            for handling in handlings
-        ]
+        ids: list[RowId | None] = []
+        owed: list[dict[str, Any]] = []
+        for lines, (row, handlings) in zip(answers, apart, strict=True):
+            id = lines[0][0] if lines else None
+            ids.append(id)
+            if handlings and id is not None:
+                owed += [handling_params(id, row, handling) for handling in handlings]
         if owed:
             yield Many("insert_handling", owed)
         return ids
@@ -51,6 +51,17 @@ class SqliteVerbs(SqlInbox):
     def prune(self, *, before: Instant, source: str | None, limit: int) -> Flow[int]:
         yield Sql("keep_last", {})
         return (yield from super().prune(before=before, source=source, limit=limit))
+
+
+def _params(row: NewRow, settled: NewHandling | None) -> dict[str, Any]:
+    """The parameters of *row*, which tells of the handling that was *settled* with it."""
+    params = row_params(row)
+    params["fingerprint"], params["body"] = blob(row.message.fingerprint), blob(row.message.body)
+    params["settled_by"] = params["settled_as"] = params["settled_at"] = None
+    if settled is not None:
+        params["settled_by"], params["settled_as"] = settled.handler, str(settled.status)
+        params["settled_at"] = settled.settled_at
+    return params
 
 
 def _folds(handling: NewHandling) -> bool:
@@ -66,11 +77,3 @@ def _folds(handling: NewHandling) -> bool:
         and handling.error is None
         and handling.traceback is None
     )
-
-
-def _folded(handling: NewHandling) -> dict[str, Any]:
-    return {
-        "settled_by": handling.handler,
-        "settled_as": str(handling.status),
-        "settled_at": handling.settled_at,
-    }
