@@ -19,10 +19,12 @@ class Limit:
     cpu_us: float
 
 
-def requests_per_second(server: Nginx, seconds: float = 1.0, *, keys: int = 1_000) -> Limit:
+def requests_per_second(
+    server: Nginx, seconds: float = 1.0, *, keys: int = 1_000, connections: int = wrk.CONNECTIONS
+) -> Limit:
     """wrk → nginx, with the very requests of the benchmark."""
     before = server.cost.total_s
-    load = wrk.run(server.port, seconds, keys=keys)
+    load = wrk.run(server.port, seconds, keys=keys, connections=connections)
     return Limit(load.rate, (server.cost.total_s - before + load.cpu_s) * 1e6 / load.answers)
 
 

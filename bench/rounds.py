@@ -46,6 +46,7 @@ class Contender:
     store: Store | None = None
     keys: int = 1_000
     names: str = "-"
+    connections: int = wrk.CONNECTIONS
     owed_max: int = 0
     """So many deliveries stay owed whatever happens: those of a dead endpoint."""
     rates: list[float] = field(default_factory=list)
@@ -58,7 +59,7 @@ class Contender:
     answers: int = 0
 
     def warm(self) -> None:
-        load = wrk.run(self.gateway.port, 1, keys=self.keys, names=self._name())
+        load = wrk.run(self.gateway.port, 1, keys=self.keys, names=self._name(), connections=self.connections)
         self.answers += load.answers - load.refused
         self.gateway.drain(self.owed_max)
 
@@ -68,7 +69,7 @@ class Contender:
         watch = Neighbours(*self._pids())
         accepted = self.gateway.ledger()["accepted"]
         began = time.perf_counter()
-        load = wrk.run(self.gateway.port, seconds, keys=self.keys, names=self._name())
+        load = wrk.run(self.gateway.port, seconds, keys=self.keys, names=self._name(), connections=self.connections)
         ledger, asked = self.gateway.drain_counted(self.owed_max)
         took = time.perf_counter() - began
         self.elsewhere.append(watch.cores(load.cpu_s))
@@ -138,9 +139,9 @@ def interleave(bench: Bench, contenders: Sequence[Contender]) -> None:
     for number in range(bench.rounds):
         for contender in contenders:
             wait_for_quiet(bench.patience_s)
-            before = requests_per_second(bench.limit, keys=contender.keys)
+            before = requests_per_second(bench.limit, keys=contender.keys, connections=contender.connections)
             contender.run(bench.seconds)
-            after = requests_per_second(bench.limit, keys=contender.keys)
+            after = requests_per_second(bench.limit, keys=contender.keys, connections=contender.connections)
             limit = (before.rate + after.rate) / 2
             contender.limits.append(limit)
             contender.limit_us.append((before.cpu_us + after.cpu_us) / 2)
