@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hooklane.model.clock import Instant
-from hooklane.model.copied import copied_whole
 from hooklane.model.event import DEFAULT_TENANT
 
 
@@ -108,6 +107,3 @@ class Message:
     """A digest of the body without what the provider changes on every retry."""
     id_signed: bool = True
     """False where the id travels in an unsigned header: then it is no proof, and the digest guards."""
-
-
-copied_whole(Request, Reply, Message)
