@@ -1,4 +1,7 @@
-"""`python -m bench [NAME …] [--store sqlite] [--seconds 4] [--rounds 3]`: run scenarios, print and keep a report."""
+"""`python -m bench [NAME …] [--store sqlite] [--seconds 4] [--rounds 3]`: run scenarios, print and keep a report.
+
+Measured is what ships compiled; with --interpreted, the plain source.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import argparse
 import sys
 from contextlib import ExitStack
 
-from bench import report, stores
+from bench import report, stores, tree
 from bench.machine import described, load_average, require_tools, scratch
 from bench.nginx import limit_server
 from bench.report import Figure, Goal
@@ -21,11 +24,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0, help="of each slice of load")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--patience", type=float, default=0.0, help="seconds to wait for a quiet machine, each time")
+    parser.add_argument("--interpreted", action="store_true", help="measure the plain source, not what is compiled")
     asked = parser.parse_args()
     unknown = [name for name in asked.names if name not in SCENARIOS]
     if unknown:
         parser.error(f"no scenario {', '.join(unknown)}: expected some of {', '.join(SCENARIOS)}")
     require_tools()
+    build = tree.choose(interpreted=asked.interpreted)
     machine = f"{described()}, load average {load_average():.1f} before"
     figures: list[Figure] = []
     goals: list[Goal] = []
@@ -45,8 +50,8 @@ def main() -> None:
             mine, reached = SCENARIOS[name](bench)
             figures += mine
             goals += reached
-    print(report.table(figures, goals, machine))
-    print(f"\nkept in {report.write(figures, goals, machine).parent.name}/ of the bench folder", file=sys.stderr)
+    print(report.table(figures, goals, machine, build))
+    print(f"\nkept in {report.write(figures, goals, machine, build).parent.name}/ of the bench folder", file=sys.stderr)
     if any(one.check is not None and not one.check.is_right for one in figures):
         sys.exit("the sink saw what it must not see")
 

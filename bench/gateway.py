@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench import tree
 from bench.machine import Cost, cost_of, free_port, peak_rss_mb
 
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -80,6 +81,7 @@ def gateway(db: str, folder: Path, *, role: str | None = None) -> Iterator[Gatew
         try:
             one = Gateway(port, process.pid)
             wait_for(one, process, Path(log.name))
+            tree.check(one.pid)
             yield one
         finally:
             process.terminate()

@@ -72,7 +72,7 @@ def median(values: Sequence[float]) -> float:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
-def table(figures: Sequence[Figure], goals: Sequence[Goal], machine: str) -> str:
+def table(figures: Sequence[Figure], goals: Sequence[Goal], machine: str, build: str) -> str:
     head = ("scenario", "variant", "events/s (range)", "H", "ratio (range)", "CPU µs/event", "others", "correct")
     rows = [head]
     for one in figures:
@@ -85,7 +85,11 @@ def table(figures: Sequence[Figure], goals: Sequence[Goal], machine: str) -> str
         others = f"{median(one.elsewhere):.1f}" if one.elsewhere else ""
         rows.append((one.scenario, one.variant, f"{one.rate:,.0f}{span}", limit, ratio, cpu, others, right))
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    lines = [f"machine: {machine}; 'others' is how many cores somebody else kept busy meanwhile", ""]
+    lines = [
+        f"machine: {machine}; 'others' is how many cores somebody else kept busy meanwhile",
+        f"hooklane: {build}",
+        "",
+    ]
     for number, row in enumerate(rows):
         lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
         if number == 0:
@@ -118,11 +122,16 @@ def _said(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:,.3f}"
 
 
-def write(figures: Sequence[Figure], goals: Sequence[Goal], machine: str, folder: Path = OUT) -> Path:
+def write(figures: Sequence[Figure], goals: Sequence[Goal], machine: str, build: str, folder: Path = OUT) -> Path:
     """The table, the JSON and the picture, in *folder*."""
     folder.mkdir(exist_ok=True)
-    (folder / "report.txt").write_text(table(figures, goals, machine) + "\n")
-    kept = {"machine": machine, "figures": [asdict(one) for one in figures], "goals": [asdict(one) for one in goals]}
+    (folder / "report.txt").write_text(table(figures, goals, machine, build) + "\n")
+    kept = {
+        "machine": machine,
+        "hooklane": build,
+        "figures": [asdict(one) for one in figures],
+        "goals": [asdict(one) for one in goals],
+    }
     (folder / "report.json").write_text(json.dumps(kept, indent=2) + "\n")
     (folder / "report.svg").write_text(picture(figures))
     return folder / "report.txt"

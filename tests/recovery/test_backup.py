@@ -43,7 +43,7 @@ POSTGRES_AFTER_A_LOGICAL_RESTORE = (
 async def sending(url: str, wire: Wire) -> AsyncIterator[tuple[Outbox, Publisher]]:
     store = outbox_store(url, StoreOptions(placer=places))
     await store.open()
-    relay = Relay(store, wire, poll_ms=20)  # type: ignore[arg-type]
+    relay = Relay(store, wire, poll_ms=20)
     publisher = Publisher(store, relay.feed)
     running = asyncio.create_task(relay.run())
     await relay.ready()

@@ -77,7 +77,7 @@ async def test_very_many_dead_letters_are_replayed_by_filter_in_order_while_new_
     await store.open()
     await kill_all(store)
     wire = Wire()
-    relay = Relay(store, wire)  # type: ignore[arg-type]
+    relay = Relay(store, wire)
     publisher = Publisher(store, relay.feed)
     jobs = Jobs(store, "runner", nudge=relay.nudge, feed=relay.feed, tick_ms=50)
     running = [asyncio.create_task(relay.run()), asyncio.create_task(jobs.run())]

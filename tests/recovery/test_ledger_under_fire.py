@@ -84,7 +84,7 @@ async def test_the_ledger_holds_at_any_moment_under_load_faults_crashes_and_reco
     async def deliver() -> None:
         """One worker after the other; each dies in the middle of things, and the next waits for its lease."""
         while not over.is_set():
-            relay = Relay(store, weather, lease_ms=250, poll_ms=10)  # type: ignore[arg-type]
+            relay = Relay(store, weather, lease_ms=250, poll_ms=10)
             running = asyncio.create_task(relay.run())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1_000 if weather.clear else 0.6):
@@ -180,7 +180,7 @@ async def test_recovery_of_one_lane_makes_no_duplicate_in_the_others_of_its_part
             asyncio.get_running_loop().call_later(chance.random() * 0.003, done, result)
 
     slow = Slow()
-    relay = Relay(store, slow, poll_ms=5)  # type: ignore[arg-type]
+    relay = Relay(store, slow, poll_ms=5)
     publisher = Publisher(store, relay.feed)
     running = asyncio.create_task(relay.run())
     await relay.ready()

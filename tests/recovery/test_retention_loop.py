@@ -182,7 +182,7 @@ async def test_deleting_with_cancel_ends_also_where_letters_are_dead(tmp_path):
     endpoint = Endpoint(id="ep_a", url="https://a.example", created_at=START, keys=keys, attempts_max=1)
     await store.save_endpoint(endpoint, expect=None)
     wire = Wire(lambda sent: BAD if sent.seq in (None, 1) else OK)
-    relay = Relay(store, wire, poll_ms=10)  # type: ignore[arg-type]
+    relay = Relay(store, wire, poll_ms=10)
     publisher = Publisher(store, relay.feed)
     running = asyncio.create_task(relay.run())
     await relay.ready()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from hooklane.model.copied import copied_whole
+
 
 class Failure(StrEnum):
     """Why there was no usable answer; a closed set for logs, metrics and tenants."""
@@ -70,3 +72,6 @@ class Target:
     ca_pem: str | None = None
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """The endpoint's own static headers, already validated."""
+
+
+copied_whole(NoAnswer, Target)

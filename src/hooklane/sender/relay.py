@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 from hooklane.core.engine import (
     Committed,
@@ -27,14 +28,13 @@ from hooklane.core.engine import (
 from hooklane.errors import ConfigError, StoreError
 from hooklane.model.attempt import Delivered, Retry, Send, Settlement, Write
 from hooklane.model.clock import FOREVER, Instant, boot_now, wall_now
-from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Timings
+from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Target, Timings
 from hooklane.model.health import Health
 from hooklane.model.lane import LaneId
 from hooklane.sender.failpoints import Failpoints
 from hooklane.sender.letter import Letters
 from hooklane.sender.ownership import Ownership
 from hooklane.sender.pump import Pump
-from hooklane.sender.transport import Transport
 from hooklane.store.outbox import CommitReport, OutboxStore, PublishReport
 from hooklane.telemetry.deliveries import Fenced, Listener, Queued, Recorded, Sent
 
@@ -50,13 +50,27 @@ PATIENT_MS = 250
 """Whoever is tried again no sooner than this does not mind when the outcome is made durable a moment later."""
 
 
+class Courier(Protocol):
+    """What carries requests to their targets: the transport, or what stands where it stands."""
+
+    @property
+    def connections_max(self) -> int:
+        """How many requests can be under way at once."""
+
+    def send(self, target: Target, headers: bytes, body: bytes, done: Callable[[Result], None]) -> None:
+        """POST *body*; *done* is called exactly once, later, from the loop."""
+
+    async def close(self, grace_ms: int) -> None:
+        """Take nothing new, and end what is under way within *grace_ms*."""
+
+
 class Relay:
     """Delivers what is owed in the partitions that its worker owns, until it is stopped."""
 
     def __init__(
         self,
         store: OutboxStore,
-        transport: Transport,
+        transport: Courier,
         *,
         listener: Listener | None = None,
         lease_ms: int = 30_000,

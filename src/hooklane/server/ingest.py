@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -86,9 +86,11 @@ class _Known(NamedTuple):
 class IngestProtocol(HttpToolsProtocol):
     """One connection. Answers leave in the order of the requests, whichever commit ends first."""
 
-    gateway: Gateway
-    door: Door
-    clock: Callable[[], float]
+    def __init__(self, gateway: Gateway, door: Door, clock: Callable[[], float], **of_uvicorn: Any) -> None:
+        super().__init__(**of_uvicorn)
+        self.gateway = gateway
+        self.door = door
+        self.clock = clock
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -404,6 +406,5 @@ def _common_lines(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
 
 
 def protocol_for(gateway: Gateway, door: Door, clock: Callable[[], float]) -> type[IngestProtocol]:
-    """The protocol class of one server, in the form in which uvicorn takes it."""
-    fields = {"gateway": gateway, "door": door, "clock": staticmethod(clock)}
-    return type("BoundIngestProtocol", (IngestProtocol,), fields)
+    """The protocol of one server, in the form in which uvicorn takes it: all that uvicorn does with it is call it."""
+    return cast(type[IngestProtocol], partial(IngestProtocol, gateway, door, clock))

@@ -44,7 +44,6 @@ class Exchange:
     slot: set[Expiring] | None = None
     task: asyncio.Task[None] | None = None
     connection: Connection | None = None
-    phase = Phase.QUEUED
     dns_at: float | None = None
     connect_at: float | None = None
     tls_at: float | None = None
@@ -57,6 +56,7 @@ class Exchange:
         self.done = done
         self.started = started
         self.deadline = started + route.timeout_s
+        self.phase = Phase.QUEUED
 
     def expire(self) -> None:
         """The deadline passed before there were complete headers."""

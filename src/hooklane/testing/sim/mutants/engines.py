@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from hooklane.core.engine import Engine, Settled
 from hooklane.core.engine.desk import Desk
@@ -121,8 +120,8 @@ class AttemptsNeverEnd(Engine):
 class EveryoneIsBlamed(Engine):
     """After a death every head is announced at once, and each of them counts it when their worker dies again."""
 
-    def __init__(self, **limits: Any) -> None:
-        super().__init__(**limits)
+    def __init__(self, *, in_flight_max: int, lanes_max: int) -> None:
+        super().__init__(in_flight_max=in_flight_max, lanes_max=lanes_max)
         self._suspects = _AllAlone()
 
 

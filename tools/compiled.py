@@ -1,0 +1,161 @@
+"""How do the hot modules become machine code? `python -m tools.compiled [FOLDER]` makes a second tree for it.
+
+The tree (build/compiled) is a copy of src/hooklane in which the modules that pyproject.toml names have an extension
+module beside their source; Python imports that first. The source stays what one reads and debugs, and nothing is built
+inside src/. Where there is no C compiler nothing is built, and the plain source is what runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import importlib.util
+import io
+import os
+import shutil
+import sys
+import sysconfig
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src"
+TREE = ROOT / "build" / "compiled"
+STAMP = ".built-from"
+_NAME = "hooklane"
+_OPT_LEVEL = "2"
+# The types were checked by `make check`; here mypy only has to know them.
+_MYPY_INI = "[mypy]\nignore_missing_imports = True\n"
+
+
+def modules() -> list[str]:
+    """Which modules are compiled, as pyproject.toml lists them."""
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    listed: list[str] = table["tool"]["hooklane"]["compiled"]["modules"]
+    return listed
+
+
+def tree() -> Path | None:
+    """The compiled tree, if it was built from the sources as they are now."""
+    stamp = TREE / STAMP
+    return TREE if stamp.exists() and stamp.read_text() == _fingerprint() else None
+
+
+def hindrance() -> str | None:
+    """Why nothing can be compiled here, or None."""
+    missing = [name for name in ("mypyc", "setuptools") if importlib.util.find_spec(name) is None]
+    if missing:
+        return f"{' and '.join(missing)} not installed"
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    if os.name == "posix" and shutil.which(compiler) is None:
+        return f"no C compiler ({compiler})"
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        return "no Python.h"
+    return None
+
+
+def build(folder: Path) -> list[Path]:
+    """Make the tree in *folder*; returns its extension modules."""
+    # The C files and objects stay beside it: an object is made again only when its C changed.
+    work = folder.with_name(f"{folder.name}-c")
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(SOURCE / _NAME, folder / _NAME, ignore=shutil.ignore_patterns("__pycache__"))
+    work.mkdir(parents=True, exist_ok=True)
+    (work / "mypy.ini").write_text(_MYPY_INI)
+    os.chdir(folder)  # tracebacks name the sources by the paths that mypyc was given
+    made = [_linked(extension, objects, folder) for extension, objects in _compiled(work)]
+    (folder / STAMP).write_text(_fingerprint())
+    return made
+
+
+def _compiled(work: Path) -> list[tuple[Any, list[str]]]:
+    """Each extension, with its object files."""
+    import setuptools  # noqa: F401  # before mypyc, which then builds on it
+    from mypyc.build import mypycify
+
+    paths = [name.replace(".", "/") + ".py" for name in modules()]
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said):
+            extensions = mypycify(
+                ["--config-file", str(work / "mypy.ini"), *paths],
+                opt_level=_OPT_LEVEL,
+                debug_level="0",
+                multi_file=True,  # all in one file is hardly faster and takes several times as long to compile
+                group_name=_NAME,
+                target_dir=str(work),
+            )
+    except SystemExit:
+        print(said.getvalue(), file=sys.stderr)  # besides, it lists what it could do faster
+        raise
+    headers = hashlib.sha256(b"".join(sorted(path.read_bytes() for path in work.rglob("*.h"))))
+
+    def compiled(extension: Any, source: str) -> str:
+        key = headers.copy()
+        key.update(repr(extension.extra_compile_args).encode() + Path(source).read_bytes())
+        kept = work / f"{Path(source).stem}-{key.hexdigest()[:16]}.o"
+        if not kept.exists():
+            includes = [*extension.include_dirs, sysconfig.get_path("include")]
+            output = str(work / key.hexdigest())
+            (made,) = _compiler().compile(
+                [source], output_dir=output, include_dirs=includes, extra_postargs=extension.extra_compile_args
+            )
+            Path(made).replace(kept)
+            shutil.rmtree(output, ignore_errors=True)
+        return str(kept)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = [(one, [pool.submit(compiled, one, source) for source in one.sources]) for one in extensions]
+        return [(extension, [job.result() for job in mine]) for extension, mine in jobs]
+
+
+def _linked(extension: Any, objects: list[str], folder: Path) -> Path:
+    target = folder / (extension.name.replace(".", "/") + sysconfig.get_config_var("EXT_SUFFIX"))
+    _compiler().link_shared_object(objects, str(target), extra_postargs=["-s"] if sys.platform == "linux" else [])
+    return target
+
+
+def _compiler() -> Any:
+    from distutils import ccompiler  # setuptools' own, which is there for every Python
+    from distutils.sysconfig import customize_compiler
+
+    compiler = ccompiler.new_compiler()
+    customize_compiler(compiler)
+    return compiler
+
+
+def _fingerprint() -> str:
+    """Of all that the tree is made from."""
+    found = hashlib.sha256(f"{sys.version} {sysconfig.get_config_var('EXT_SUFFIX')}".encode())
+    files = [path for path in (SOURCE / _NAME).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    for path in sorted([*files, ROOT / "pyproject.toml", Path(__file__)]):
+        found.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tools.compiled", description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=TREE)
+    parser.add_argument("--must", action="store_true", help="fail where nothing can be compiled")
+    asked = parser.parse_args()
+    folder = asked.folder.resolve()
+    reason = hindrance()
+    if reason is not None:
+        shutil.rmtree(folder, ignore_errors=True)  # one of another day would be taken for this source
+        if asked.must:
+            sys.exit(f"not compiled: {reason}")
+        print(f"not compiled, the plain source is used: {reason}")
+        return
+    stamp = folder / STAMP
+    if stamp.exists() and stamp.read_text() == _fingerprint():
+        print(f"compiled already: {len(modules())} modules")
+        return
+    made = build(folder)
+    print(f"compiled: {len(made) - 1} modules")
+
+
+if __name__ == "__main__":
+    main()
