@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -23,8 +24,13 @@ _LONG_NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (NUMBER_CHARS_MAX + 1))
 _decode = msgspec.json.Decoder().decode
 
 
+@lru_cache(maxsize=1_024)  # they are few, and come again and again
+def _is_type(type_: str) -> bool:
+    return _TYPE.match(type_) is not None
+
+
 def admit_type(type_: str) -> None:
-    if not _TYPE.match(type_):
+    if not _is_type(type_):
         raise InvalidEvent("invalid_type", f"type must be 1-128 of A-Z a-z 0-9 _ . -, got {type_[:140]!r}")
 
 
@@ -41,7 +47,7 @@ def admit_key(key: str) -> None:
         raise InvalidEvent("invalid_key", "key is not valid UTF-8 (it holds a lone surrogate)") from None
     if not 1 <= size <= KEY_BYTES_MAX:
         raise InvalidEvent("invalid_key", f"key must be 1-{KEY_BYTES_MAX} bytes of UTF-8, got {size}")
-    if _CONTROL.search(key):
+    if not key.isprintable() and _CONTROL.search(key):
         raise InvalidEvent("invalid_key", "key must not hold control characters")
 
 
@@ -63,17 +69,21 @@ def admit_json(text: bytes, what: str, *, bytes_max: int, depth_max: int, keys_m
     # Outside of strings a colon stands for one member of an object, so the text's own count can be
     # compared with the parsed tree: fewer in the tree means that a key was there twice.
     skeleton = _STRINGS.sub(b"", text)
-    if _LONG_NUMBER.search(skeleton):
+    if len(skeleton) > NUMBER_CHARS_MAX and _LONG_NUMBER.search(skeleton):
         raise InvalidEvent("number_too_long", f"a number in {what} has more than {NUMBER_CHARS_MAX} characters")
     members = skeleton.count(b":")
     if members > keys_max:
         raise InvalidEvent("too_many_keys", f"{what} has {members} object keys, at most {keys_max} are allowed")
-    if skeleton.count(b"[") + skeleton.count(b"{") > depth_max and _depth(skeleton) > depth_max:
+    if len(skeleton) > depth_max and _depth_at_most(skeleton) > depth_max and _depth(skeleton) > depth_max:
         raise InvalidEvent("too_deep", f"{what} is nested deeper than {depth_max} levels")
     # (With members in its text the tree is an object or a list.)
     if members and members != _count_members(tree):
         raise InvalidEvent("duplicate_key", f"an object in {what} has the same key twice")
     return tree
+
+
+def _depth_at_most(skeleton: bytes) -> int:
+    return skeleton.count(b"[") + skeleton.count(b"{")
 
 
 def _depth(skeleton: bytes) -> int:

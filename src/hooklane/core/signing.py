@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import base64
-import hmac
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from hooklane.core.verify.keys import BadSecret, read_whsec
+from hooklane.core.verify.keys import BadSecret, HmacKey, read_whsec
 from hooklane.core.verify.reading import read_base64
+from hooklane.core.verify.scheme import Algorithm
 from hooklane.errors import ConfigError
 from hooklane.model.clock import FOREVER, Instant
 from hooklane.model.endpoint import SigningKey
@@ -97,18 +97,10 @@ def _sign_with(secret: str) -> Callable[[bytes, bytes], bytes]:
         private = _read_private(secret)
         return lambda head, body: b"v1a," + base64.b64encode(private.sign(head + body))
     try:
-        keyed = hmac.new(read_whsec(secret), digestmod="sha256")
+        key = HmacKey(read_whsec(secret), Algorithm.HMAC_SHA256)
     except BadSecret as problem:
         raise ConfigError([str(problem)]) from None
-
-    def sign(head: bytes, body: bytes) -> bytes:
-        # A copy of the keyed state skips hashing the key, and the body is never copied.
-        mac = keyed.copy()
-        mac.update(head)
-        mac.update(body)
-        return b"v1," + base64.b64encode(mac.digest())
-
-    return sign
+    return lambda head, body: b"v1," + base64.b64encode(key.mac((head, body)))
 
 
 def _read_private(secret: str) -> ed25519.Ed25519PrivateKey:

@@ -8,6 +8,7 @@ from typing import Any
 from hooklane.model.attempt import Cancel, Dead, Delivered, Gone, Retry, Settlement, Start, Write
 from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
+from hooklane.model.exchange import Answer
 from hooklane.model.ids import dead_letter_id
 from hooklane.model.lane import LaneId
 from hooklane.model.redelivery import REDELIVERIES, is_redelivery
@@ -182,7 +183,7 @@ def fenced_acks(worker: str, epochs: Mapping[int, int], writes: Sequence[Write])
     pids = sorted({pid_of(write) for write in writes} & epochs.keys())
     acks = [write for write in writes if isinstance(write, Settlement) and is_ack(write)]
     sends = [ack.send for ack in acks]
-    log = [attempt_fields(ack) for ack in acks]
+    log = [_answered(ack) for ack in acks]
     return Statement(
         FENCED_ACKS,
         {
@@ -196,11 +197,17 @@ def fenced_acks(worker: str, epochs: Mapping[int, int], writes: Sequence[Write])
             "ack_ats": numbers([ack.at for ack in acks]),
             "log_starts": numbers([send.at for send in sends]),
             "log_attempts": numbers([send.attempt for send in sends]),
-            "log_tooks": numbers([fields.took_ms for fields in log]),
-            "log_statuses": numbers([fields.status for fields in log]),
-            "log_saids": texts([fields.said for fields in log]),
+            "log_tooks": numbers([answer.timings.total_ms for answer in log]),
+            "log_statuses": numbers([answer.status for answer in log]),
+            "log_saids": texts([answer.outcome for answer in log]),
         },
     )
+
+
+def _answered(ack: Settlement) -> Answer:
+    """By what an event was delivered."""
+    assert isinstance(ack.result, Answer)
+    return ack.result
 
 
 def report_of(rows: Rows, writes: Sequence[Write], stale: Iterable[LaneId] = ()) -> CommitReport:

@@ -21,7 +21,7 @@ from hooklane.store.postgres.outbox.lanes import Mark
 # Nothing is written unless the endpoints are still those by which the places were found. The settings count from their
 # evaluation on, and every insert needs the row that evaluates them. Lanes are locked in the order of the longer way,
 # or two publishers could wait for each other crosswise; `rank` leads from a lane's place in the question to that order.
-_START = """
+_GROW = """
 WITH start AS MATERIALIZED (
     SELECT ARRAY(SELECT nextval('hooklane.event_n') FROM generate_series(1, :many::bigint)) AS ns,
         set_config('synchronous_commit', 'on', true), set_config('lock_timeout', :lock_wait::text, true)
@@ -39,7 +39,32 @@ WITH start AS MATERIALIZED (
     SELECT array_agg(lane_id ORDER BY endpoint_id, key) AS ids, array_agg(tail ORDER BY endpoint_id, key) AS tails,
         (SELECT array_agg(rank ORDER BY at) FROM lanes) AS ranks
     FROM grown
-), placed AS MATERIALIZED (
+)
+"""
+_STAMP = """'["' || p.endpoint_id || '",' || p.lane_id || ',' || p.seq || ']'"""
+_TELL = "SELECT (SELECT count(*) FROM start), pg_current_xact_id()::text, ids, tails, ranks FROM known"
+# Where each event has one place, as nearly always, both stand in one row, and nothing is joined.
+_ONE_EACH = f"""
+{_GROW}, placed AS MATERIALIZED (
+    SELECT p.*, s.ns[p.at] AS n, k.ids[k.ranks[p.lane_at]] AS lane_id, k.tails[k.ranks[p.lane_at]] - p.back AS seq
+    FROM unnest(:lane_ats::text::integer[], :backs::text::bigint[], :place_pids::text::integer[],
+        :place_endpoints::text::text[], :event_tenants::text::text[], :ids::text::text[], :types::text::text[],
+        :event_keys::text::text[], :datas::bytea[], :ats::text::bigint[], :replays::text::text[])
+        WITH ORDINALITY AS p (lane_at, back, pid, endpoint_id, tenant, id, type, key, data, created_at, replay_of, at)
+    CROSS JOIN known k CROSS JOIN start s WHERE k.ids IS NOT NULL
+), in_lanes AS (
+    INSERT INTO hooklane.lane_event (lane_id, seq, event_n, pid, tenant)
+    SELECT p.lane_id, p.seq, p.n, p.pid, p.tenant FROM placed p
+), stored AS (
+    INSERT INTO hooklane.event (n, tenant, id, type, key, data, created_at, replay_of, stamps)
+    SELECT p.n, p.tenant, p.id, p.type, p.key, p.data, p.created_at, p.replay_of,
+        convert_to('[' || {_STAMP} || ']', 'UTF8')
+    FROM placed p
+)
+{_TELL}
+"""
+_MANY_EACH = f"""
+{_GROW}, placed AS MATERIALIZED (
     SELECT p.event_at, p.pid, p.tenant, p.at, k.ids[k.ranks[p.lane_at]] AS lane_id,
         k.tails[k.ranks[p.lane_at]] - p.back AS seq, p.endpoint_id
     FROM unnest(:event_ats::text::integer[], :lane_ats::text::integer[], :backs::text::bigint[],
@@ -49,13 +74,8 @@ WITH start AS MATERIALIZED (
 ), in_lanes AS (
     INSERT INTO hooklane.lane_event (lane_id, seq, event_n, pid, tenant)
     SELECT p.lane_id, p.seq, s.ns[p.event_at], p.pid, p.tenant FROM placed p CROSS JOIN start s
-"""
-_STAMP = """'["' || p.endpoint_id || '",' || p.lane_id || ',' || p.seq || ']'"""
-_STAMPED = f"""
 ), stamped AS MATERIALIZED (
     SELECT p.event_at, string_agg({_STAMP}, ',' ORDER BY p.at) AS stamps FROM placed p GROUP BY p.event_at
-"""
-_END = """
 ), stored AS (
     INSERT INTO hooklane.event (n, tenant, id, type, key, data, created_at, replay_of, stamps)
     SELECT s.ns[e.at], e.tenant, e.id, e.type, e.key, e.data, e.created_at, e.replay_of,
@@ -63,12 +83,10 @@ _END = """
     FROM unnest(:event_tenants::text::text[], :ids::text::text[], :types::text::text[], :event_keys::text::text[],
         :datas::bytea[], :ats::text::bigint[], :replays::text::text[])
         WITH ORDINALITY AS e (tenant, id, type, key, data, created_at, replay_of, at)
-    CROSS JOIN start s LEFT JOIN {stamps} ON p.event_at = e.at
+    CROSS JOIN start s LEFT JOIN stamped p ON p.event_at = e.at
 )
-SELECT (SELECT count(*) FROM start), pg_current_xact_id()::text, ids, tails, ranks FROM known
+{_TELL}
 """
-_ONE_EACH = _START + _END.format(stamps=f"(SELECT p.event_at, {_STAMP} AS stamps FROM placed p) p")
-_MANY_EACH = _START + _STAMPED + _END.format(stamps="stamped p")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,33 +142,32 @@ class Trip:
         counts = list(many.values())
         behind = [counts[lane - 1] - nth for lane, nth in zip(self._lane_ats, self._nths, strict=True)]
         """How many of this batch stand behind each in its lane."""
-        is_one_each = len(placed) == len(events) and all(one[0] == n for n, one in enumerate(placed, start=1))
-        return Statement(
-            _ONE_EACH if is_one_each else _MANY_EACH,
-            {
-                "many": len(events),
-                "rev": rev,
-                "lock_wait": f"{lock_wait_ms}ms",
-                "tenants": texts([tenant for _, tenant in self._lanes]),
-                "endpoints": texts([place.endpoint_id for place, _ in self._lanes]),
-                "keys": texts([place.key for place, _ in self._lanes]),
-                "pids": numbers([place.pid for place, _ in self._lanes]),
-                "manies": numbers(counts),
-                "event_ats": numbers([event_at for event_at, _ in placed]),
-                "lane_ats": numbers(self._lane_ats),
-                "backs": numbers(behind),
-                "place_pids": numbers([place.pid for _, place in placed]),
-                "place_tenants": texts([events[event_at - 1].tenant for event_at, _ in placed]),
-                "place_endpoints": texts([place.endpoint_id for _, place in placed]),
-                "event_tenants": texts([event.tenant for event in events]),
-                "ids": texts([event.id for event in events]),
-                "types": texts([event.type for event in events]),
-                "event_keys": texts([event.key for event in events]),
-                "datas": [event.data for event in events],
-                "ats": numbers([event.created_at for event in events]),
-                "replays": texts([event.replay_of for event in events]),
-            },
-        )
+        params = {
+            "many": len(events),
+            "rev": rev,
+            "lock_wait": f"{lock_wait_ms}ms",
+            "tenants": texts([tenant for _, tenant in self._lanes]),
+            "endpoints": texts([place.endpoint_id for place, _ in self._lanes]),
+            "keys": texts([place.key for place, _ in self._lanes]),
+            "pids": numbers([place.pid for place, _ in self._lanes]),
+            "manies": numbers(counts),
+            "lane_ats": numbers(self._lane_ats),
+            "backs": numbers(behind),
+            "place_pids": numbers([place.pid for _, place in placed]),
+            "place_endpoints": texts([place.endpoint_id for _, place in placed]),
+            "event_tenants": texts([event.tenant for event in events]),
+            "ids": texts([event.id for event in events]),
+            "types": texts([event.type for event in events]),
+            "event_keys": texts([event.key for event in events]),
+            "datas": [event.data for event in events],
+            "ats": numbers([event.created_at for event in events]),
+            "replays": texts([event.replay_of for event in events]),
+        }
+        if len(placed) == len(events) and all(one[0] == n for n, one in enumerate(placed, start=1)):
+            return Statement(_ONE_EACH, params)
+        params["event_ats"] = numbers([event_at for event_at, _ in placed])
+        params["place_tenants"] = texts([events[event_at - 1].tenant for event_at, _ in placed])
+        return Statement(_MANY_EACH, params)
 
     def report(self, rows: Rows) -> PublishReport | None:
         """What was published; None when the endpoints had changed, and nothing was."""
