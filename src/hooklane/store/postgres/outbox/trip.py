@@ -20,33 +20,32 @@ from hooklane.store.postgres.outbox.lanes import Mark
 
 # Nothing is written unless the endpoints are still those by which the places were found. The settings count from their
 # evaluation on, and every insert needs the row that evaluates them. Lanes are locked in the order of the longer way,
-# or two publishers could wait for each other crosswise; `rank` leads from a lane's place in the question to that order.
+# or two publishers could wait for each other crosswise.
 _GROW = """
 WITH start AS MATERIALIZED (
     SELECT ARRAY(SELECT nextval('hooklane.event_n') FROM generate_series(1, :many::bigint)) AS ns,
         set_config('synchronous_commit', 'on', true), set_config('lock_timeout', :lock_wait::text, true)
     FROM hooklane.counter WHERE name = 'endpoint' AND value = :rev::bigint
 ), lanes AS MATERIALIZED (
-    SELECT w.*, row_number() OVER (ORDER BY w.endpoint_id, w.key) AS rank
-    FROM unnest(:tenants::text::text[], :endpoints::text::text[], :keys::text::text[], :pids::text::integer[],
+    SELECT w.* FROM unnest(:tenants::text::text[], :endpoints::text::text[], :keys::text::text[], :pids::text::integer[],
         :manies::text::bigint[]) WITH ORDINALITY AS w (tenant, endpoint_id, key, pid, many, at)
 ), grown AS (
     INSERT INTO hooklane.lane_tail AS t (tenant, endpoint_id, key, pid, tail)
-    SELECT l.tenant, l.endpoint_id, l.key, l.pid, l.many FROM lanes l CROSS JOIN start ORDER BY l.rank
+    SELECT l.tenant, l.endpoint_id, l.key, l.pid, l.many FROM lanes l CROSS JOIN start
+    ORDER BY l.endpoint_id, l.key
     ON CONFLICT (endpoint_id, key) DO UPDATE SET tail = t.tail + excluded.tail
     RETURNING endpoint_id, key, lane_id, tail
 ), known AS MATERIALIZED (
-    SELECT array_agg(lane_id ORDER BY endpoint_id, key) AS ids, array_agg(tail ORDER BY endpoint_id, key) AS tails,
-        (SELECT array_agg(rank ORDER BY at) FROM lanes) AS ranks
-    FROM grown
+    SELECT array_agg(lane_id ORDER BY at) AS ids, array_agg(tail ORDER BY at) AS tails
+    FROM lanes JOIN grown USING (endpoint_id, key)
 )
 """
 _STAMP = """'["' || p.endpoint_id || '",' || p.lane_id || ',' || p.seq || ']'"""
-_TELL = "SELECT (SELECT count(*) FROM start), pg_current_xact_id()::text, ids, tails, ranks FROM known"
+_TELL = "SELECT (SELECT count(*) FROM start), pg_current_xact_id()::text, ids, tails FROM known"
 # Where each event has one place, as nearly always, both stand in one row, and nothing is joined.
 _ONE_EACH = f"""
 {_GROW}, placed AS MATERIALIZED (
-    SELECT p.*, s.ns[p.at] AS n, k.ids[k.ranks[p.lane_at]] AS lane_id, k.tails[k.ranks[p.lane_at]] - p.back AS seq
+    SELECT p.*, s.ns[p.at] AS n, k.ids[p.lane_at] AS lane_id, k.tails[p.lane_at] - p.back AS seq
     FROM unnest(:lane_ats::text::integer[], :backs::text::bigint[], :place_pids::text::integer[],
         :place_endpoints::text::text[], :event_tenants::text::text[], :ids::text::text[], :types::text::text[],
         :event_keys::text::text[], :datas::bytea[], :ats::text::bigint[], :replays::text::text[])
@@ -65,8 +64,8 @@ _ONE_EACH = f"""
 """
 _MANY_EACH = f"""
 {_GROW}, placed AS MATERIALIZED (
-    SELECT p.event_at, p.pid, p.tenant, p.at, k.ids[k.ranks[p.lane_at]] AS lane_id,
-        k.tails[k.ranks[p.lane_at]] - p.back AS seq, p.endpoint_id
+    SELECT p.event_at, p.pid, p.tenant, p.at, k.ids[p.lane_at] AS lane_id,
+        k.tails[p.lane_at] - p.back AS seq, p.endpoint_id
     FROM unnest(:event_ats::text::integer[], :lane_ats::text::integer[], :backs::text::bigint[],
         :place_pids::text::integer[], :place_tenants::text::text[], :place_endpoints::text::text[])
         WITH ORDINALITY AS p (event_at, lane_at, back, pid, tenant, endpoint_id, at)
@@ -171,15 +170,14 @@ class Trip:
 
     def report(self, rows: Rows) -> PublishReport | None:
         """What was published; None when the endpoints had changed, and nothing was."""
-        ((started, xid, ids, tails, ranks),) = rows
+        ((started, xid, ids, tails),) = rows
         if not started:
             return None
         counts = list(self._many.values())
         stamps: list[list[Stamp]] = [[] for _ in self._events]
         grown: list[Grown] = []
         for (event_at, place), lane_at, nth in zip(self._placed, self._lane_ats, self._nths, strict=True):
-            rank = ranks[lane_at - 1] - 1
-            lane_id, seq = ids[rank], tails[rank] - counts[lane_at - 1] + nth
+            lane_id, seq = ids[lane_at - 1], tails[lane_at - 1] - counts[lane_at - 1] + nth
             stamps[event_at - 1].append(Stamp(place.endpoint_id, seq))
             grown.append(Grown(lane_id, place.pid, place.endpoint_id, place.key, seq, self._events[event_at - 1]))
         given = iter(stamps)
