@@ -109,7 +109,11 @@ def _compiled(work: Path) -> list[tuple[Any, list[str]]]:
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = [(one, [pool.submit(compiled, one, source) for source in one.sources]) for one in extensions]
-        return [(extension, [job.result() for job in mine]) for extension, mine in jobs]
+        made = [(extension, [job.result() for job in mine]) for extension, mine in jobs]
+    used = {Path(one) for _, objects in made for one in objects}
+    for old in set(work.glob("*.o")) - used:
+        old.unlink()
+    return made
 
 
 def _linked(extension: Any, objects: list[str], folder: Path) -> Path:
