@@ -27,8 +27,8 @@ WITH start AS MATERIALIZED (
         set_config('synchronous_commit', 'on', true), set_config('lock_timeout', :lock_wait::text, true)
     FROM hooklane.counter WHERE name = 'endpoint' AND value = :rev::bigint
 ), lanes AS MATERIALIZED (
-    SELECT w.* FROM unnest(:tenants::text::text[], :endpoints::text::text[], :keys::text::text[], :pids::text::integer[],
-        :manies::text::bigint[]) WITH ORDINALITY AS w (tenant, endpoint_id, key, pid, many, at)
+    SELECT w.* FROM unnest(:tenants::text::text[], :endpoints::text::text[], :keys::text::text[],
+        :pids::text::integer[], :manies::text::bigint[]) WITH ORDINALITY AS w (tenant, endpoint_id, key, pid, many, at)
 ), grown AS (
     INSERT INTO hooklane.lane_tail AS t (tenant, endpoint_id, key, pid, tail)
     SELECT l.tenant, l.endpoint_id, l.key, l.pid, l.many FROM lanes l CROSS JOIN start
