@@ -98,6 +98,26 @@ async def test_a_store_that_is_away_says_so_and_comes_back(far: PostgresOutbox, 
     assert (await published(far, event("e1", "k"))).grown[0].seq == 1
 
 
+async def test_connections_that_died_while_nobody_used_them_are_replaced(
+    far: PostgresOutbox, postgres_url: str
+) -> None:
+    lane_id = (await published(far, event("e1", "k"))).grown[0].lane_id
+    owner = await Owner.of(far)
+    await published(far, event("e2", "k"))
+    others = await asyncpg.connect(postgres_url)
+    await others.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    await others.close()
+    await asyncio.sleep(0.05)  # for the news to arrive on sockets that nobody reads
+
+    report = await far.publish([draft(event("e3", "k"))])
+    await owner.settle(lane_id, DELIVERED)
+
+    assert [one.seq for one in report.grown] == [3]
+
+
 async def test_a_server_that_hangs_is_given_up(
     far: PostgresOutbox, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

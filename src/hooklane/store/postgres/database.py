@@ -141,10 +141,7 @@ class Database:
         if self.is_pooled:
             async with self.connection() as connection:
                 return await self._in(connection, lambda: _single(statement), WRITE.format(lock_wait_ms=LOCK_WAIT_MS))
-        connection = self._standing.pop() if self._standing else await self._take()
-        if connection.is_closed():  # the server went away meanwhile
-            await self._give_back(connection)
-            connection = await self._take()
+        connection = self._pop_standing() or await self._take()
         stays = False
         try:
             with named(unknown=True):
@@ -169,6 +166,15 @@ class Database:
             yield connection
         finally:
             await self._give_back(connection)
+
+    def _pop_standing(self) -> Any:
+        """One that stands ready and is alive, or None."""
+        while self._standing:
+            connection = self._standing.pop()
+            with suppress(asyncpg.InterfaceError):  # it died, and the pool has taken it back already
+                if not connection.is_closed():
+                    return connection
+        return None
 
     async def _take(self) -> Any:
         if not self._is_open:
