@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hooklane.core import entry
 from hooklane.core.entry import (
     DATA_BYTES_MAX,
     DEPTH_MAX,
@@ -111,3 +112,18 @@ def test_types_and_ids_are_plain(text: str) -> None:
             admit(text)
         else:
             assert code_of(admit, text) == code
+
+
+def test_types_that_are_far_too_long_are_refused_and_not_remembered():
+    def kept() -> int:
+        return entry._is_type.cache_info().currsize
+
+    before = kept()
+    for number in range(50):
+        with pytest.raises(InvalidEvent, match="type must be"):
+            admit_type(f"{number}" * 10_000)
+
+    assert kept() == before
+    admit_type("a" * 128)
+    with pytest.raises(InvalidEvent, match="type must be"):
+        admit_type("a" * 129)

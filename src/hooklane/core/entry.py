@@ -15,8 +15,9 @@ DEPTH_MAX = 64
 KEYS_MAX = 10_000
 NUMBER_CHARS_MAX = 64
 KEY_BYTES_MAX = 255
+TYPE_CHARS_MAX = 128
 
-_TYPE = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
+_TYPE = re.compile(rf"[A-Za-z0-9_.-]{{1,{TYPE_CHARS_MAX}}}\Z")
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -30,7 +31,8 @@ def _is_type(type_: str) -> bool:
 
 
 def admit_type(type_: str) -> None:
-    if not _is_type(type_):
+    # Their length first: what is kept must be short, however long the texts are that somebody sends.
+    if len(type_) > TYPE_CHARS_MAX or not _is_type(type_):
         raise InvalidEvent("invalid_type", f"type must be 1-128 of A-Z a-z 0-9 _ . -, got {type_[:140]!r}")
 
 
