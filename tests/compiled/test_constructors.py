@@ -74,7 +74,7 @@ def test_a_written_constructor_takes_what_the_one_of_the_dataclass_takes():
     before, after = classes(SOURCE), classes(with_constructors(SOURCE))
 
     for name in ("Plain", "Frozen", "Listed", "Counted", "Checked", "Child"):
-        assert inspect.signature(after[name]) == inspect.signature(before[name]), name
+        assert inspect.signature(after[name]).parameters == inspect.signature(before[name]).parameters, name
 
 
 def test_plain_ones_are_written_out_and_others_are_left_alone():
