@@ -1,69 +1,25 @@
 """`hooklane send --times --reorder --drop-ack`: copies of one event, straight to a real receiver over real HTTP."""
 
 import json
-import socket
-import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import uvicorn
 from tests.cli.conftest import Ended
 from tests.inbox.kit import SECRET
-from tests.support.processes import free_port, until
+from tests.support.inline_shop import Shop
+from tests.support.processes import free_port
 from tests.support.receiver import Answer, Drop, Sink
-
-from hooklane import asgi
-from hooklane.receiver import Inbox
 
 Cli = Callable[..., Ended]
 OTHER_SECRET = SECRET[:-4] + "ZWU="
 
 
-class Shop:
-    """A receiver: an inbox that applies events before it answers, behind uvicorn."""
-
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / "shop.db"
-        with sqlite3.connect(self._file) as conn:
-            conn.execute("CREATE TABLE effects (event_id TEXT)")
-        conn.close()
-        self.inbox = Inbox(f"sqlite:///{self._file}", mode="inline")
-
-        @self.inbox.source("hooklane", [SECRET]).on("order.*")
-        def effect(event: Any, tx: Any) -> None:
-            tx.execute("INSERT INTO effects VALUES (?)", (event.id,))
-
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self._server = uvicorn.Server(uvicorn.Config(asgi.app(self.inbox), log_config=None, ws="none"))
-        self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
-        self._thread.start()
-        until(lambda: self._server.started, what="the shop to open")
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._socket.getsockname()[1]}/hooklane"
-
-    def effects(self) -> list[str]:
-        with sqlite3.connect(self._file) as conn:
-            found = [name for (name,) in conn.execute("SELECT event_id FROM effects")]
-        conn.close()
-        return found
-
-    def close(self) -> None:
-        self._server.should_exit = True
-        self._thread.join()
-        self._socket.close()
-        self.inbox.close()
-
-
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
     monkeypatch.setenv("HOOKLANE_SECRET", SECRET)
-    shop = Shop(tmp_path)
+    shop = Shop(tmp_path, SECRET)
     yield shop
     shop.close()
 
