@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from hooklane.model.value import value
 from hooklane.receiver.event import Event
@@ -205,10 +205,16 @@ class Driver:
             session.close()
 
 
+class Beginner(Protocol):
+    """Whoever opens transactions for async flows: the store, or one who stands before it."""
+
+    async def abegin(self, *, wait_ms: int | None = None) -> AsyncSession: ...
+
+
 class AsyncDriver:
     """The same on async sessions, for async handlers."""
 
-    def __init__(self, store: InboxStore, *, outbox: Any = None, failpoint: Failpoint | None = None) -> None:
+    def __init__(self, store: Beginner, *, outbox: Any = None, failpoint: Failpoint | None = None) -> None:
         self._store = store
         self._outbox = outbox
         self._failpoint = failpoint

@@ -111,6 +111,19 @@ class AsyncSqliteSession:
     async def taking_back(self, error: BaseException | None = None) -> None:
         self._session.taking_back(error)
 
+    @property
+    def is_whole(self) -> bool:
+        return self._session.is_whole
+
+    async def save(self) -> None:
+        self._session.save()
+
+    async def keep(self) -> None:
+        self._session.keep()
+
+    async def undo(self) -> None:
+        self._session.undo()
+
     async def commit(self) -> None:
         await self._in_thread(self._session.commit)
 
