@@ -155,13 +155,15 @@ async def test_a_handler_that_fails_undoes_only_itself(inbox: Inbox, path: str, 
         if event.id == failing:
             raise ValueError("not this one")
 
-    outcomes = await Gate(inbox, handler).outcomes(4)
+    gate = Gate(inbox, handler)
+    outcomes = await gate.outcomes(4)
     all_ids = [f"evt_{number}" for number in range(4)]
     (failed,) = inbox.rows(status="failed")
 
     assert outcomes == ["busy" if id == failing else "applied" for id in all_ids]
     assert ids(path) == [id for id in all_ids if id != failing]
     assert failed.message.event_id == failing
+    assert gate.ran == all_ids, "nobody has to do its work again"
 
 
 @pytest.mark.parametrize(
@@ -280,3 +282,21 @@ async def test_a_request_that_is_cancelled_when_its_part_is_done_stays_done(inbo
 
     assert (answer, again) == ("applied", "duplicate")
     assert ids(path) == ["evt_0", "evt_1"]
+
+
+async def test_whose_turn_comes_in_the_moment_in_which_it_is_cancelled_passes_it_on(inbox: Inbox) -> None:
+    in_turns = inbox.runner.in_turns
+    assert in_turns is not None
+    first = await in_turns.abegin()
+    second = asyncio.create_task(in_turns.abegin())
+    third = asyncio.create_task(in_turns.abegin())
+    async with asyncio.timeout(20):
+        while in_turns.waiting < 2:
+            await asyncio.wait([second], timeout=0.001)
+        await first.close()
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        await (await third).close()
+
+    assert in_turns.waiting == 0

@@ -8,6 +8,7 @@ import sqlite3
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
@@ -73,12 +74,14 @@ class Crowd:
         self.number = number
         self.statements: list[str] = []
         self.threads: dict[str, int] = {}
+        self.runs: Counter[str] = Counter()
         self.replies: list[Future[Reply]] = []
         self._begun, self._go_on = threading.Event(), threading.Event()
 
         @own_source(inbox, order="none").on("*")
         def held(event: Event, tx: Any) -> None:
             self.threads[event.id] = threading.get_ident()
+            self.runs[event.id] += 1
             if event.id == "evt_0" and not self._begun.is_set():
                 tx.set_trace_callback(self.statements.append)
                 self._begun.set()
@@ -155,10 +158,12 @@ def test_a_handler_that_fails_among_others_is_kept_with_its_error_and_they_are_a
         if event.id == "evt_2":
             raise ValueError("not this one")
 
-    outcomes = Crowd(inbox, handler, number=5).outcomes()
+    crowd = Crowd(inbox, handler, number=5)
+    outcomes = crowd.outcomes()
     (failed,) = inbox.rows(status="failed")
 
     assert outcomes == all_applied(5) | {"evt_2": "busy"}
+    assert set(crowd.runs.values()) == {1}, "nobody has to do its work again"
     assert ids(path) == ["evt_0", "evt_1", "evt_3", "evt_4"]
     assert "not this one" in (failed.handlings[0].error or "")
 
@@ -181,9 +186,11 @@ def test_an_event_that_fails_at_the_commit_does_not_fail_its_neighbours(inbox: I
         if event.id == "evt_1":
             tx.execute("INSERT INTO lines VALUES ('no such part')")  # noticed at the commit only
 
-    outcomes = Crowd(inbox, handler).outcomes()
+    crowd = Crowd(inbox, handler)
+    outcomes = crowd.outcomes()
 
     assert outcomes == all_applied(4) | {"evt_1": "busy"}
+    assert max(crowd.runs.values()) == 2, "once together, and once alone"
     assert ids(path) == ["evt_0", "evt_2", "evt_3"]
 
 
@@ -209,9 +216,11 @@ def test_a_handler_cannot_end_a_transaction_that_it_shares(inbox: Inbox, path: s
         if event.id == "evt_1":
             tx.execute(word)
 
-    outcomes = Crowd(inbox, handler, number=3).outcomes()
+    crowd = Crowd(inbox, handler, number=3)
+    outcomes = crowd.outcomes()
 
     assert (outcomes["evt_0"], outcomes["evt_2"]) == ("applied", "applied")
+    assert set(crowd.runs.values()) == {1}
     assert outcomes["evt_1"] != "applied"
     assert ids(path) == ["evt_0", "evt_2"]
 
