@@ -72,7 +72,7 @@ class SqliteInbox(SqliteVerbs):
         if self._pid != os.getpid():
             self._start_process()
         answers = self.transactions.read([Sql("known", identity_params(identity)) for identity in identities])
-        return [known_of(lines) for lines in answers]
+        return [None] * len(identities) if answers is None else [known_of(lines) for lines in answers]
 
     @property
     def is_busy(self) -> bool:

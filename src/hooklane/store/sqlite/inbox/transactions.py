@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +31,9 @@ class Transactions:
         self._idle: list[Guarded] = []
         # SQLite's own waiting is a poll with naps; threads of one process queue up here instead.
         self._pen = Pen(path)
+        self._gate = threading.Lock()
         self._still = False
+        self._readers = 0
         _LIVE.add(self)
 
     @property
@@ -72,8 +75,19 @@ class Transactions:
         except IndexError:
             return Guarded(self.path)
 
-    def read(self, steps: Sequence[Sql]) -> list[Any]:
-        """The answers to *steps*, outside of any write transaction: nobody is waited for."""
+    def read(self, steps: Sequence[Sql]) -> list[Any] | None:
+        """The answers to *steps*, outside of any write transaction: nobody is waited for. None while a fork is near."""
+        with self._gate:
+            if self._still:
+                return None
+            self._readers += 1
+        try:
+            return self._read(steps)
+        finally:
+            with self._gate:
+                self._readers -= 1
+
+    def _read(self, steps: Sequence[Sql]) -> list[Any]:
         guarded = self._pop_idle()
         try:
             answers = [perform(guarded.conn, step) for step in steps]
@@ -97,16 +111,21 @@ class Transactions:
             self._pen.put_down()
 
     def hold_still(self) -> None:
-        """Begin nothing until `go_on`: in a child of fork, SQLite would wait for ever for one that was open."""
+        """Begin nothing until `go_on`: in a child of fork, SQLite would wait for ever for who was at work in it."""
         with contextlib.suppress(StoreBusy):  # a handler takes that long: the child may have to be started again
             if not self._still and not self._pen.is_mine:
                 self._pen.take(FORK_WAIT_S)
-                self._still = True
+                with self._gate:
+                    self._still = True
+                deadline = time.monotonic() + FORK_WAIT_S
+                while self._readers and time.monotonic() < deadline:
+                    time.sleep(0.0002)
 
     def go_on(self) -> None:
         """The fork is over."""
         if self._still:
-            self._still = False
+            with self._gate:
+                self._still = False
             self._pen.put_down()
 
     def close(self) -> None:
