@@ -21,6 +21,9 @@ from hooklane.store.open import outbox_store
 from hooklane.store.outbox import Draft, StoreOptions
 
 BATCH = 1_000
+LOG_FILES = 60
+# Memory as PostgreSQL itself would take it (the test kit takes less), and log files that are kept to be used again.
+SETTINGS = {"shared_buffers": "128MB", "min_wal_size": f"{LOG_FILES * 16}MB"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +43,35 @@ def sqlite(folder: Path) -> Iterator[Store]:
 
 @contextmanager
 def postgres(folder: Path) -> Iterator[Store]:
-    """A PostgreSQL of our own with fsync on, from the package that the tests use."""
+    """A PostgreSQL of our own with fsync on, from the package that the tests use.
+
+    Its log files are there already, as those of a server that has run for a while: a new one makes a file of 16 MB
+    every second of a run, and a commit that needs it waits 50 ms.
+    """
     from tests.support.postgres import PostgresMissing, PostgresServer, installation
 
     numbers = count(1)
     (folder / "postgres").mkdir()
     try:
-        server = PostgresServer(installation(), folder / "postgres", durable=True)
+        server = PostgresServer(installation(), folder / "postgres", durable=True, settings=SETTINGS)
     except PostgresMissing as error:
         sys.exit(str(error))
     try:
         address = server.start()
+        _make_log_files(address.create_database("logs"))
         yield Store("postgres", lambda: address.create_database(f"bench{next(numbers)}"), (server.pid,))
     finally:
         server.close()
+
+
+def _make_log_files(db: str) -> None:
+    import psycopg
+
+    with psycopg.connect(db, autocommit=True) as connection:
+        for _ in range(LOG_FILES):
+            connection.execute("SELECT pg_logical_emit_message(false, 'bench', '')")  # or there is nothing to switch
+            connection.execute("SELECT pg_switch_wal()")
+        connection.execute("CHECKPOINT")
 
 
 def fill(

@@ -21,6 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from tools.constructors import with_constructors
+
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
 TREE = ROOT / "build" / "compiled"
@@ -36,6 +38,11 @@ def modules() -> list[str]:
     table = tomllib.loads((ROOT / "pyproject.toml").read_text())
     listed: list[str] = table["tool"]["hooklane"]["compiled"]["modules"]
     return listed
+
+
+def _paths() -> list[str]:
+    """Their files, seen from the folder of the package."""
+    return [name.replace(".", "/") + ".py" for name in modules()]
 
 
 def tree() -> Path | None:
@@ -63,6 +70,8 @@ def build(folder: Path) -> list[Path]:
     work = folder.with_name(f"{folder.name}-c")
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(SOURCE / _NAME, folder / _NAME, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in map(Path, _paths()):
+        (folder / path).write_text(with_constructors((SOURCE / path).read_text()))
     work.mkdir(parents=True, exist_ok=True)
     (work / "mypy.ini").write_text(_MYPY_INI)
     os.chdir(folder)  # tracebacks name the sources by the paths that mypyc was given
@@ -76,12 +85,11 @@ def _compiled(work: Path) -> list[tuple[Any, list[str]]]:
     import setuptools  # noqa: F401  # before mypyc, which then builds on it
     from mypyc.build import mypycify
 
-    paths = [name.replace(".", "/") + ".py" for name in modules()]
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said):
             extensions = mypycify(
-                ["--config-file", str(work / "mypy.ini"), *paths],
+                ["--config-file", str(work / "mypy.ini"), *_paths()],
                 opt_level=_OPT_LEVEL,
                 debug_level="0",
                 multi_file=True,  # all in one file is hardly faster and takes several times as long to compile
@@ -135,7 +143,8 @@ def _fingerprint() -> str:
     """Of all that the tree is made from."""
     found = hashlib.sha256(f"{sys.version} {sysconfig.get_config_var('EXT_SUFFIX')}".encode())
     files = [path for path in (SOURCE / _NAME).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    for path in sorted([*files, ROOT / "pyproject.toml", Path(__file__)]):
+    tools = [Path(__file__), Path(__file__).with_name("constructors.py")]
+    for path in sorted([*files, ROOT / "pyproject.toml", *tools]):
         found.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
     return found.hexdigest()
 

@@ -13,9 +13,11 @@ from typing import Any
 from hooklane.errors import ConfigError
 
 ROLES = ("api", "deliver", "inbox")
+"""What a server may be. `inbox` is only a name: handlers are code of yours, and `hooklane inbox worker` runs it."""
 DEFAULT_DB = "sqlite:///.hooklane/hooklane.db"
 DEFAULT_PORT = 8787
 FILE = "hooklane.toml"
+WORKERS_MAX = 64
 DAY_MS = 24 * 3_600_000
 
 _BIND = re.compile(r"[A-Za-z0-9.:_-]{1,255}\Z")
@@ -37,7 +39,9 @@ class Settings:
     db: str = DEFAULT_DB
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
-    role: tuple[str, ...] = ROLES
+    role: tuple[str, ...] = ("api", "deliver")
+    workers: int = 1
+    """How many processes deliver: 1 is this process itself."""
     api_key: Secret | None = field(default=None, repr=False)
     no_auth: bool = False
     egress_allow: tuple[str, ...] = ()
@@ -116,6 +120,13 @@ def _roles(value: Any) -> tuple[str, ...]:
     return roles
 
 
+def _workers(value: Any) -> int:
+    workers = int(value) if not isinstance(value, bool) else 0
+    if not 1 <= workers <= WORKERS_MAX:
+        raise ValueError
+    return workers
+
+
 def _networks(value: Any) -> tuple[str, ...]:
     return tuple(str(ipaddress.ip_network(word)) for word in _words(value))
 
@@ -183,6 +194,7 @@ SETTINGS = (
     _Setting("host", _host, "an address or host name to listen on"),
     _Setting("port", _port, "a port from 0 to 65535"),
     _Setting("role", _roles, f"some of {', '.join(ROLES)}, with commas"),
+    _Setting("workers", _workers, f"a number of processes from 1 to {WORKERS_MAX}"),
     _Setting("api_key", _key, "8 to 512 printable characters without spaces", is_secret=True),
     _Setting("no_auth", _switch, "true or false"),
     _Setting("egress_allow", _networks, "networks such as 127.0.0.0/8,::1/128"),

@@ -114,6 +114,18 @@ def process_source() -> str:
     return str(Path(hooklane.__file__).resolve().parents[1])
 
 
+def test_a_server_cannot_be_an_inbox_alone(process: Process):
+    assert "hooklane inbox worker" in only_line(process(*NO_AUTH, "--role", "inbox"))
+
+
+def test_a_server_that_is_to_be_an_inbox_too_says_that_it_is_not(start_hooklane: Callable[..., Child]):
+    child = start_hooklane(*NO_AUTH, "--role", "api,deliver,inbox")
+    child.wait_for_line(r"serving api, deliver on ")
+
+    assert "the role inbox does nothing here" in child.output()
+    assert child.stop() == 0
+
+
 def test_an_unknown_back_end_is_one_line(process: Process):
     line = only_line(process(*NO_AUTH, "--db", "mysql://x"))
 

@@ -17,16 +17,20 @@ from tools import compiled
 import hooklane
 from hooklane.core.entry import admit_type
 from hooklane.errors import InvalidEvent
-from hooklane.model.attempt import DELIVERED, Cancel, Dead, Gone, Retry, Start
+from hooklane.model.attempt import DELIVERED, Cancel, Dead, Gone, Retry, Send, Settlement, Start
 from hooklane.model.clock import Instant
+from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.exchange import Answer, Failure, NoAnswer, Target, Timings
 from hooklane.model.health import BreakerState, Health
-from hooklane.model.lane import LaneId, LaneRow
+from hooklane.model.lane import Grown, LaneId, LaneRow
+from hooklane.model.redelivery import Redelivery
 
 NOW = Instant(1_750_000_000_000)
 TREE = Path(os.environ.get("HOOKLANE_TREE", compiled.SOURCE))
 """The tree that this run says it tests."""
+EVENT = Event("evt_1", "order.created", "k", b"{}", NOW)
+SEND = Send(LaneId(1), 2, 3, 0, "k", 4, 3, 1, EVENT, Endpoint(id="ep_1", url="https://x.example/", created_at=NOW), NOW)
 VALUES = [
     DELIVERED,
     Retry(NOW, "again"),
@@ -38,7 +42,10 @@ VALUES = [
     Target("ep", "https://x.example/"),
     Health("ep", 1, BreakerState.OPEN, NOW),
     LaneRow(LaneId(1), 2, "ep", "k", 3, 4),
-    Event("evt_1", "order.created", "k", b"{}", NOW),
+    EVENT,
+    Redelivery("evt_1", "order.created", "k", b"{}", NOW, lane_id=LaneId(1), lane_key="k", seq=3, prev_seq=2),
+    Grown(LaneId(1), 2, "ep", "k", 3, EVENT),
+    Settlement(SEND, DELIVERED, NOW, Answer(200, Timings(1.0)), b"POST"),
     Answer(200, Timings(1.0)),
 ]
 

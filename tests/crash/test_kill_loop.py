@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.crash.traffic import Load
 
-from hooklane.testing.invariants import tally
+from hooklane.testing.arrivals import tally
 
 KILLS = 200
 CLIENTS, KEYS_EACH = 8, 4

@@ -11,7 +11,7 @@ from tests.crash.serving import Server, Site, free_port
 from tests.crash.traffic import Client, Load, Receiver
 from tests.support.postgres import PostgresServer
 
-from hooklane.testing.invariants import tally
+from hooklane.testing.arrivals import tally
 
 WORKERS, CLIENTS, KEYS_EACH = 3, 10, 20
 FAULTS, LEASE_MS = 24, 1_500

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
 
-from hooklane.testing.invariants import Arrival
+from hooklane.testing.arrivals import Arrival
 
 WITHIN_S = 60.0
 

@@ -12,7 +12,7 @@ from tests.support.steps import Steps
 
 from hooklane.model.attempt import DELIVERED, Dead, Retry, Settlement, Write
 from hooklane.model.clock import Instant
-from hooklane.store.postgres.outbox import PostgresOutbox, commit, lanes, recovery, tidy, workers
+from hooklane.store.postgres.outbox import PostgresOutbox, acks, commit, lanes, recovery, tidy, workers
 from hooklane.testing.conformance_outbox.kit import LEASE_MS, T0, Owner, draft, event, published
 
 RIGHT_AND_BROKEN = pytest.mark.parametrize("broken", [False, True], ids=["", "without-the-rule"])
@@ -27,7 +27,7 @@ def take_out(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, rule: str,
 
 def lock_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Locks that do not see each other, since a takeover changes no key. Ours are stronger on both sides."""
-    take_out(monkeypatch, commit, "FENCED_ACKS", "FOR SHARE OF p", "FOR KEY SHARE OF p")
+    take_out(monkeypatch, acks, "FENCED_ACKS", "FOR SHARE OF p", "FOR KEY SHARE OF p")
     take_out(monkeypatch, workers, "_FREE", "FOR UPDATE OF p", "FOR NO KEY UPDATE OF p")
 
 

@@ -6,7 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from hooklane.testing.invariants import KILLS_MAX, NAMES, Arrival, Invariants, Rules, tally
+from hooklane.testing.arrivals import Arrival, tally
+from hooklane.testing.invariants import KILLS_MAX, Invariants
+from hooklane.testing.lane_book import Rules
+from hooklane.testing.violation import NAMES
 
 RULES = Rules(attempts_max=2, backoff_ms=100, backoff_cap_ms=1_000)
 History = Callable[[Invariants], None]

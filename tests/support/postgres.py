@@ -10,7 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -93,11 +93,13 @@ _database_numbers = count(1)
 class PostgresServer:
     """One data folder and the server on it, which can be stopped, crashed and started again on the same port."""
 
-    def __init__(self, installation: Installation, folder: Path, *, durable: bool) -> None:
+    def __init__(
+        self, installation: Installation, folder: Path, *, durable: bool, settings: Mapping[str, str] | None = None
+    ) -> None:
         self.installation = installation
         self._data = folder / "data"
         self._log = folder / "log"
-        self._settings = EVERY_SERVER | (DURABLE if durable else FUNCTIONAL)
+        self._settings = EVERY_SERVER | (DURABLE if durable else FUNCTIONAL) | dict(settings or {})
         self._child: Child | None = None
         self._port: int | None = None
         self._wrapper, self._user = _identity(installation)

@@ -61,7 +61,28 @@ class DuplicateRequest:
     """A connection's request bytes arrive twice, over two connections; only the reply to the first comes back."""
 
 
-Fault = Clear | Latency | LoseReply | BlackHole | Refuse | Cut | DuplicateRequest
+@dataclass(frozen=True, slots=True)
+class Trickle:
+    """Both directions pass one byte, then wait this long. When the fault is lifted the rest arrives, late."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ResetEvery:
+    """Of the connections made from now on each *nth* is reset before anything passes."""
+
+    nth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Requests that hold this text wait until the fault is lifted; all others pass."""
+
+    text: str
+
+
+Fault = Clear | Latency | LoseReply | BlackHole | Refuse | Cut | DuplicateRequest | Trickle | ResetEvery | Hold
 
 
 class FaultProxy:
@@ -73,7 +94,9 @@ class FaultProxy:
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        self._requests: list[bytearray] = []
         self.connections = 0
+        self.resets = 0
         self.port = 0
 
     def __enter__(self) -> Self:
@@ -102,6 +125,10 @@ class FaultProxy:
         """Resets every open connection, as a restart of a box in between would."""
         self._do(self._reset_all())
 
+    def replay(self) -> None:
+        """Sends what each connection has brought so far once more, over new ones; returns when all was answered."""
+        self._do(self._replay())
+
     def _do(self, act: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(act, self._loop).result(10)
 
@@ -126,6 +153,16 @@ class FaultProxy:
         for writer in list(self._open):
             _reset(writer)
 
+    async def _replay(self) -> None:
+        for request in [bytes(one) for one in self._requests if one]:
+            reader, writer = await asyncio.open_connection(*self._upstream)
+            try:
+                writer.write(request)
+                writer.write_eof()
+                await _drain(reader)
+            finally:
+                writer.close()
+
     async def _apply(self, fault: Fault) -> None:
         self._fault = fault
         await self._listen(not isinstance(fault, Refuse))
@@ -145,6 +182,12 @@ class FaultProxy:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         self.connections += 1
+        if isinstance(self._fault, ResetEvery) and self.connections % self._fault.nth == 0:
+            self.resets += 1
+            _reset(writer)
+            return
+        heard = bytearray()
+        self._requests.append(heard)
         ends = [writer]
         self._open.add(writer)
         end: Callable[[asyncio.StreamWriter], None] = _reset
@@ -156,8 +199,8 @@ class FaultProxy:
             for one in ends:
                 one.transport.set_write_buffer_limits(0)  # drained then means: in the kernel, out of our hands
             async with asyncio.TaskGroup() as pumps:
-                pumps.create_task(self._pump("request", reader, [to for _, to in ways]))
-                pumps.create_task(self._pump("reply", ways[0][0], [writer]))
+                pumps.create_task(self._pump("request", reader, [to for _, to in ways], heard))
+                pumps.create_task(self._pump("reply", ways[0][0], [writer], bytearray()))
                 for spare, _ in ways[1:]:
                     pumps.create_task(_drain(spare))
             end = asyncio.StreamWriter.close
@@ -168,10 +211,13 @@ class FaultProxy:
             for one in ends:
                 end(one)
 
-    async def _pump(self, way: Direction, source: asyncio.StreamReader, targets: list[asyncio.StreamWriter]) -> None:
+    async def _pump(
+        self, way: Direction, source: asyncio.StreamReader, targets: list[asyncio.StreamWriter], heard: bytearray
+    ) -> None:
         passed = 0
         while chunk := await source.read(CHUNK):
-            while isinstance(self._fault, BlackHole):
+            heard += chunk
+            while self._stops(way, chunk):
                 await self._changed.wait()
             match self._fault:
                 case Latency(seconds=seconds):
@@ -181,11 +227,25 @@ class FaultProxy:
                 case Cut(after=after, direction=direction) if direction == way and passed + len(chunk) >= after:
                     await _send(targets, chunk[: max(0, after - passed)])
                     raise ConnectionResetError("cut on order")
-            await _send(targets, chunk)
             passed += len(chunk)
+            while len(chunk) > 1 and isinstance(self._fault, Trickle):
+                await _send(targets, chunk[:1])
+                chunk = chunk[1:]
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), self._fault.seconds)
+            await _send(targets, chunk)
         for target in targets:
             with suppress(OSError):
                 target.write_eof()
+
+    def _stops(self, way: Direction, chunk: bytes) -> bool:
+        match self._fault:
+            case BlackHole():
+                return True
+            case Hold(text=text):
+                return way == "request" and text.encode() in chunk
+            case _:
+                return False
 
 
 async def _send(targets: list[asyncio.StreamWriter], chunk: bytes) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import select
+import socket
 import time
 
 import pytest
@@ -53,6 +56,29 @@ async def test_a_closed_port_is_a_connect_failure_and_nothing_was_sent() -> None
     assert isinstance(result, NoAnswer)
     assert (result.failure, result.sent) == (Failure.CONNECT, False)
     assert "127." not in result.detail
+
+
+async def test_a_peer_that_does_not_even_answer_the_first_packet_ends_at_the_deadline() -> None:
+    """F22. The queue of a listener that accepts nobody is full, and the kernel drops who comes then, without a word."""
+    with contextlib.ExitStack() as sockets:
+        listener = sockets.enter_context(socket.create_server(("127.0.0.2", 0), backlog=0))
+        port = listener.getsockname()[1]
+        guests = [sockets.enter_context(socket.socket()) for _ in range(8)]
+        for guest in guests:
+            guest.setblocking(False)
+            guest.connect_ex(("127.0.0.2", port))
+        _, connected, _ = select.select([], guests, [], 0.2)
+        assert len(connected) < len(guests), "the queue has room: this system does not drop"
+
+        async with transporting() as transport:
+            started = time.monotonic()
+            result = await post(transport, f"http://127.0.0.2:{port}/", timeout_ms=300)
+            took_s = time.monotonic() - started
+
+    assert isinstance(result, NoAnswer)
+    assert (result.failure, result.sent) == (Failure.TIMEOUT, False)
+    assert 0.3 <= took_s < 0.8
+    assert transport.in_flight == 0
 
 
 @pytest.mark.parametrize("status", [301, 400, 409, 410, 429, 500, 503])

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
-import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 import msgspec
 
@@ -131,25 +130,41 @@ def _must_exist(db: str, create: bool) -> None:
         raise StoreRefused(f"there is no database {db}")
 
 
+def address_of(url: str) -> SplitResult | None:
+    """*url* taken apart; plain http unless it says otherwise. None when it is no address that can be called."""
+    if not url.isascii():
+        return None
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        parts.port  # noqa: B018 - it is read when asked for
+    except ValueError:
+        return None
+    return parts if parts.scheme in ("http", "https") and parts.hostname else None
+
+
+def connection_to(address: SplitResult, timeout_s: float) -> http.client.HTTPConnection:
+    assert address.hostname is not None
+    if address.scheme == "https":
+        context = ssl.create_default_context()
+        return http.client.HTTPSConnection(address.hostname, address.port, timeout=timeout_s, context=context)
+    return http.client.HTTPConnection(address.hostname, address.port, timeout=timeout_s)
+
+
+def why_unreachable(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
 class HttpClient:
     """A server at a URL."""
 
     def __init__(self, url: str, api_key: Secret | None) -> None:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        try:
-            port = parts.port
-        except ValueError:
-            port = -1
-        if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
+        address = address_of(url)
+        if address is None:
             raise ConfigError([f"server must be a URL such as http://127.0.0.1:{DEFAULT_PORT}, got {url!r}"])
         self._url = url
-        self._prefix = parts.path.rstrip("/")
+        self._prefix = address.path.rstrip("/")
         self._key = api_key
-        self._connection: http.client.HTTPConnection = (
-            http.client.HTTPSConnection(parts.hostname, port, timeout=TIMEOUT_S, context=ssl.create_default_context())
-            if parts.scheme == "https"
-            else http.client.HTTPConnection(parts.hostname, port, timeout=TIMEOUT_S)
-        )
+        self._connection = connection_to(address, TIMEOUT_S)
 
     def send(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Reply:
         sent = dict(headers)
@@ -160,9 +175,8 @@ class HttpClient:
             self._connection.request(method, target, body or None, sent)
             response = self._connection.getresponse()
             return Reply(response.status, response.read())
-        except (OSError, http.client.HTTPException, socket.gaierror) as error:
-            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise CallFailed(f"cannot reach {self._url}: {why}", Exit.UNREACHABLE) from None
+        except (OSError, http.client.HTTPException) as error:
+            raise CallFailed(f"cannot reach {self._url}: {why_unreachable(error)}", Exit.UNREACHABLE) from None
 
     def close(self) -> None:
         self._connection.close()

@@ -16,7 +16,7 @@ import typer
 from hooklane import __version__
 from hooklane.cli.options import Json
 from hooklane.cli.output import json_line, plain, say
-from hooklane.cli.serve import run_until_told
+from hooklane.cli.serve import Stoppable, run_until_told
 from hooklane.config import Origin, Settings, load
 from hooklane.errors import UsageError
 
@@ -46,7 +46,7 @@ def dev(
     as_json: Json = False,
 ) -> None:
     """Run everything on this machine, for development."""
-    flags = {"db": db, "port": port, "host": "127.0.0.1", "no_auth": True, "role": "api,deliver,inbox"}
+    flags = {"db": db, "port": port, "host": "127.0.0.1", "no_auth": True, "role": "api,deliver"}
     settings, origins = load(flags, os.environ)
     if _is_default(origins, "db"):
         settings, origins = load({**flags, "db": DB}, os.environ)
@@ -60,7 +60,7 @@ def dev(
 
 async def _dev(
     settings: Settings,
-    ready: Callable[[Running], None],
+    ready: Callable[[Stoppable], None],
     forward_to: str | None,
     *,
     demo: bool,

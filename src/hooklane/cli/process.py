@@ -14,6 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from hooklane.cli import scribe
+from hooklane.cli.crew import Crew
 from hooklane.cli.upkeep import Upkeep, jobs_for, room_for
 from hooklane.config import Settings
 from hooklane.core.fanout import Fanout
@@ -64,10 +65,13 @@ class Running:
     server: Server
     address: str
     _serving: asyncio.Task[None] | None = None
+    _crew: Crew | None = None
 
     def stop(self) -> None:
         self.server.should_exit = True
         self.gateway.hub.close()
+        if self._crew is not None:
+            self._crew.stop()
 
     async def ended(self) -> None:
         assert self._serving is not None
@@ -98,7 +102,12 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def open_gateway(
-    settings: Settings, store: Outbox, *, listener: Callable[[Happening], None] | None = None, deliver: bool = True
+    settings: Settings,
+    store: Outbox,
+    *,
+    listener: Callable[[Happening], None] | None = None,
+    deliver: bool = True,
+    crew: Crew | None = None,
 ) -> Gateway:
     """Everything that answers calls, on a store that is open. Needs a running loop."""
     guard = EgressGuard(allow=settings.egress_allow)
@@ -117,6 +126,8 @@ def open_gateway(
     def feed(published: PublishReport) -> None:
         if relay is not None:
             relay.feed(published)
+        elif crew is not None:
+            crew.nudge()
 
     room = room_for(settings, store)
     gateway = Gateway(
@@ -128,6 +139,7 @@ def open_gateway(
         meter=meter,
         cursors=Cursors(settings.api_key or settings.db),
         relay=relay,
+        crew=crew,
         jobs=jobs_for(store, relay),
         room=room,
     )
@@ -154,16 +166,21 @@ async def running(
     routes: Sequence[Route] = ROUTES,
     mounts: Callable[[Gateway], Mapping[str, ASGIApp]] = lambda _: {},
     listener: Callable[[Happening], None] | None = None,
+    crew: Crew | None = None,
 ) -> AsyncIterator[Running]:
-    """A server that answers and delivers; leaving the block stops it and waits until nothing is under way."""
+    """A server that answers, and delivers itself or by its *crew*.
+
+    Leaving the block stops it and waits until nothing is under way.
+    """
     allow_open_files()
     sock = sock or listen(settings)
     store = open_store(settings, busy=True)
     await store.open()
     try:
-        gateway = open_gateway(settings, store, listener=listener, deliver="deliver" in settings.role)
+        gateway = open_gateway(settings, store, listener=listener, deliver="deliver" in settings.role, crew=crew)
         async with asyncio.TaskGroup() as group:
             relaying = group.create_task(gateway.relay.run(), name="relay") if gateway.relay is not None else None
+            manning = group.create_task(crew.run(gateway.meter.tally.absorb), name="crew") if crew is not None else None
             watching = group.create_task(gateway.hub.run(), name="hub")
             upkeep = Upkeep(settings, store, gateway.jobs, gateway.room)
             keeping = group.create_task(upkeep.run(), name="upkeep")
@@ -172,7 +189,7 @@ async def running(
             sweeping = group.create_task(_sweep(server), name="sweep connections")
             host, port = sock.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
-            one = Running(gateway, server, f"http://{shown}:{port}", serving)
+            one = Running(gateway, server, f"http://{shown}:{port}", serving, crew)
             try:
                 await server.listening.wait()
                 yield one
@@ -186,6 +203,8 @@ async def running(
                 if gateway.relay is not None and relaying is not None:
                     gateway.relay.stop()
                     await relaying
+                if manning is not None:
+                    await manning
                 await watching
                 await gateway.transport.close(DRAIN_MS)
     finally:

@@ -1,9 +1,10 @@
-"""`hooklane send`: publish one event, and wait for it if asked."""
+"""`hooklane send`: publish one event, and wait for it if asked; or post copies of one, as a faulty network would."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,11 +12,17 @@ import msgspec
 import typer
 
 from hooklane.cli.client import Caller, calling, segment
+from hooklane.cli.copies import TIMES_MAX, Postman, copies, post_and_tell
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Db, Json, Server
 from hooklane.cli.output import plain, say, show
+from hooklane.cli.plans import rate_of
+from hooklane.cli.secret import secrets_of
+from hooklane.model.clock import wall_now
+from hooklane.sender.draft import draft_of
 
 POLL_S = 0.05
+TIMEOUT_S_MAX = 3_600
 _SETTLED = ("delivered", "dead", "skipped", "cancelled")
 
 
@@ -27,30 +34,82 @@ def send(
     type_: Annotated[str, typer.Argument(metavar="TYPE", help="Such as order.created.")],
     data: Annotated[str, typer.Argument(metavar="[DATA|@FILE|-]", help="JSON, a file of it, or - for stdin.")] = "{}",
     key: Annotated[str | None, typer.Option(help="Events of one key arrive in order.")] = None,
-    to: Annotated[list[str] | None, typer.Option(metavar="ENDPOINT", help="Only to this endpoint.")] = None,
+    to: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ENDPOINT|URL", help="Only to this endpoint; a receiver's URL when copies are posted."),
+    ] = None,
     event_id: Annotated[str | None, typer.Option("--id", help="An id of your own.")] = None,
     idempotency_key: Annotated[str | None, typer.Option(help="Repeating it makes no second event.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it is delivered or dead.")] = False,
     timeout_s: Annotated[float, typer.Option("--timeout", help="How long to wait.")] = 30.0,
+    times: Annotated[
+        int | None,
+        typer.Option("--times", min=1, max=TIMES_MAX, help="Post so many signed copies straight to the URL of --to."),
+    ] = None,
+    reorder: Annotated[
+        bool, typer.Option("--reorder", help="Copies: the last attempt arrives first. Two copies unless --times.")
+    ] = False,
+    drop_ack: Annotated[
+        bool,
+        typer.Option("--drop-ack", help="Copies: all answers but the last get lost. Two copies unless --times."),
+    ] = False,
+    rate: Annotated[str | None, typer.Option("--rate", metavar="N/s", help="Copies: at most so many a second.")] = None,
+    secret: Annotated[
+        list[str] | None,
+        typer.Option("--secret", help="Copies: what signs them (whsec_… or whsk_…); HOOKLANE_SECRET by default."),
+    ] = None,
+    seq: Annotated[
+        int | None,
+        typer.Option("--seq", min=1, help="Copies: the place in the key's line; no server counts it. 1 by default."),
+    ] = None,
     server: Server = None,
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Publish an event."""
+    """Publish an event.
+
+    With --times, --reorder or --drop-ack nothing is published: copies of one event are posted straight to a receiver
+    (--to URL), correctly signed, as a faulty network would. That shows what the receiver makes of each.
+    """
+    if times is not None or reorder or drop_ack:
+        published = {"--idempotency-key": idempotency_key, "--server": server, "--db": db}
+        _refuse("is for publishing, and copies are not published", published)
+        if to is None or len(to) != 1:
+            raise CallFailed("copies go straight to one receiver: give its URL with --to", Exit.USAGE)
+        if times == 1 and (reorder or drop_ack):
+            raise CallFailed("--reorder and --drop-ack need at least two copies: --times 2", Exit.USAGE)
+        if seq is not None and key is None:
+            raise CallFailed("--seq is a place in the line of a key: give --key too", Exit.USAGE)
+        if not 0 < timeout_s <= TIMEOUT_S_MAX:
+            raise CallFailed(f"--timeout must be more than 0 and at most {TIMEOUT_S_MAX} seconds", Exit.USAGE)
+        pace = rate_of(rate)
+        event = draft_of(type_, _data(data), now=wall_now(), key=key, event_id=event_id).event
+        postman = Postman(event, None if key is None else seq or 1, to[0], secrets_of(secret), timeout_s)
+        wanted = copies(times or 2, reorder=reorder, drop_ack=drop_ack)
+        post_and_tell(postman, wanted, rate=pace, as_json=as_json)
+        return
+    _refuse("is for copies: use it with --times", {"--rate": rate, "--secret": secret, "--seq": seq})
+    if any("://" in one for one in to or ()):
+        raise CallFailed("--to names an endpoint; only with --times is it a receiver's URL", Exit.USAGE)
     body: dict[str, Any] = {"type": type_, "data": msgspec.Raw(_data(data))}
+    if key is not None:
+        body["key"] = key
+    if event_id is not None:
+        body["id"] = event_id
     with calling(server, db) as caller:
         if to:
             body["endpoints"] = [caller.endpoint_id(one) for one in to]
-        if key is not None:
-            body["key"] = key
-        if event_id is not None:
-            body["id"] = event_id
         headers = {"idempotency-key": idempotency_key} if idempotency_key is not None else None
         made = caller.post("/api/v1/events", body, headers=headers)
         if not wait:
             show(made, as_json, lambda: [_line(made)])
             return
-        event = _settled(caller, made["id"], timeout_s)
+        settled = _settled(caller, made["id"], timeout_s)
+    _tell(settled, made, as_json)
+
+
+def _tell(event: dict[str, Any], made: dict[str, Any], as_json: bool) -> None:
+    """What came of the deliveries; the exit code says whether all arrived."""
     if as_json:
         show(event, True, list)
     else:
@@ -66,6 +125,12 @@ def send(
             f"{len(undone)} of {len(states)} deliveries are {', '.join(sorted(set(undone)))}",
             Exit.FAILED if len(undone) == len(states) else Exit.PARTLY,
         )
+
+
+def _refuse(why: str, given: Mapping[str, object]) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise CallFailed(f"{name} {why}", Exit.USAGE)
 
 
 def _settled(caller: Caller, event_id: str, timeout_s: float) -> dict[str, Any]:

@@ -9,7 +9,8 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import replace
+from typing import Annotated, Any, Protocol
 
 import typer
 
@@ -17,10 +18,6 @@ from hooklane.cli.options import EgressAllow
 from hooklane.cli.output import talk
 from hooklane.config import ROLES, Settings, load
 from hooklane.errors import ConfigError, MissingExtra, UsageError
-
-if TYPE_CHECKING:
-    from hooklane.cli.process import Running
-
 
 SWITCH_S = 0.001
 
@@ -33,7 +30,13 @@ def serve(
     db: Annotated[str | None, typer.Option("--db", metavar="URL", help="sqlite:///path or postgresql://…")] = None,
     host: Annotated[str | None, typer.Option("--host", help="The address to listen on.")] = None,
     port: Annotated[str | None, typer.Option("--port", help="The port to listen on; 0 for any.")] = None,
-    role: Annotated[str | None, typer.Option("--role", help=f"Some of {','.join(ROLES)}.")] = None,
+    role: Annotated[
+        str | None, typer.Option("--role", help=f"Some of {','.join(ROLES)}; api,deliver by default.")
+    ] = None,
+    workers: Annotated[
+        str | None,
+        typer.Option("--workers", metavar="N", help="Deliver in so many processes (PostgreSQL); 1 is this one."),
+    ] = None,
     no_auth: Annotated[bool, typer.Option("--no-auth", help="Ask for no key; only on the loopback.")] = False,
     no_ui: Annotated[bool, typer.Option("--no-ui", help="Serve the API without the page.")] = False,
     egress_allow: EgressAllow = None,
@@ -45,6 +48,7 @@ def serve(
             "host": host,
             "port": port,
             "role": role,
+            "workers": workers,
             "no_auth": True if no_auth else None,
             "ui": False if no_ui else None,
             "egress_allow": egress_allow,
@@ -52,6 +56,8 @@ def serve(
         os.environ,
     )
     check_door(settings)
+    settings = check_roles(settings)
+    check_workers(settings)
     run_until_told(lambda ready: _serve(settings, ready), settings)
 
 
@@ -63,16 +69,55 @@ def check_door(settings: Settings) -> None:
         raise UsageError("set HOOKLANE_API_KEY (or HOOKLANE_API_KEY_FILE), or use --no-auth on the loopback")
 
 
-async def _serve(settings: Settings, ready: Callable[[Running], None]) -> None:
+def check_roles(settings: Settings) -> Settings:
+    """The settings with the roles that a server carries out. It cannot be an inbox: it has no handlers to run."""
+    if "inbox" not in settings.role:
+        return settings
+    why = "the role inbox does nothing here, since handlers are code of yours: run `hooklane inbox worker MODULE:INBOX`"
+    others = tuple(role for role in settings.role if role != "inbox")
+    if not others:
+        raise UsageError(why)
+    talk(why)
+    return replace(settings, role=others)
+
+
+def check_workers(settings: Settings) -> None:
+    """Refuse workers where there is nothing for them to do."""
+    if settings.workers == 1:
+        return
+    if settings.db.startswith("sqlite:"):
+        raise UsageError("--workers needs PostgreSQL: one process at a time delivers from a SQLite file")
+    if "deliver" not in settings.role:
+        raise UsageError("--workers are processes that deliver: add deliver to --role")
+
+
+async def _serve(settings: Settings, ready: Callable[[Stoppable], None]) -> None:
+    from hooklane.cli.crew import Crew
     from hooklane.cli.process import running
 
-    async with running(settings) as server:
-        talk(f"serving {', '.join(settings.role)} on {server.address}, data in {_shown(settings.db)}")
+    crew, mine = None, settings
+    if settings.workers > 1:
+        crew = Crew(settings)
+        mine = replace(settings, role=tuple(role for role in settings.role if role != "deliver"))
+    async with running(mine, crew=crew) as server:
+        with_ = f" with {settings.workers} workers" if crew is not None else ""
+        talk(f"serving {', '.join(settings.role)} on {server.address}, data in {_shown(settings.db)}{with_}")
         ready(server)
         await server.ended()
 
 
-def run_until_told(work: Callable[[Callable[[Running], None]], Awaitable[None]], settings: Settings) -> None:
+class Stoppable(Protocol):
+    """What runs in this process: a server, or a worker of one."""
+
+    def stop(self) -> None:
+        """Finish what is under way, and end."""
+
+
+Work = Callable[[Callable[[Stoppable], None]], Awaitable[None]]
+"""Runs something, and tells by the callable when it can be stopped."""
+
+
+def run_until_told(work: Work, settings: Settings) -> None:
     """Run a server in this process until SIGINT or SIGTERM, then let it finish what it does."""
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
@@ -89,9 +134,9 @@ def run_until_told(work: Callable[[Callable[[Running], None]], Awaitable[None]],
             raise _first_of_ours(group) from None
 
 
-async def _guarded(work: Callable[[Callable[[Running], None]], Awaitable[None]]) -> None:
+async def _guarded(work: Work) -> None:
     loop = asyncio.get_running_loop()
-    servers: list[Running] = []
+    servers: list[Stoppable] = []
     told: list[int] = []
 
     def stop(number: int) -> None:
@@ -103,7 +148,7 @@ async def _guarded(work: Callable[[Callable[[Running], None]], Awaitable[None]])
         if not servers and task is not None:
             task.cancel()
 
-    def ready(server: Running) -> None:
+    def ready(server: Stoppable) -> None:
         servers.append(server)
         gc.freeze()  # what exists now lives as long as the process: the collector need not look at it again
         # A look at everything takes 20 ms with thousands of lanes, in which nobody is served, and hardly ever finds

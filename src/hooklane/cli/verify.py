@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ import typer
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Json
 from hooklane.cli.output import plain, show
+from hooklane.cli.secret import secrets_of
 from hooklane.core.profiles import find_profile
 from hooklane.core.verify.explain import explain
 from hooklane.core.verify.httptext import parse_http
@@ -35,9 +35,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Say whether a request's signature fits, and if not, why."""
-    secrets = secret or [one for one in os.environ.get("HOOKLANE_SECRET", "").split(",") if one]
-    if not secrets:
-        raise CallFailed("give the secret with --secret or HOOKLANE_SECRET", Exit.USAGE)
+    secrets = secrets_of(secret)
     now = wall_now() if at is None else Instant(at * 1000)
     told = explain(parse_http(_read(request)), find_profile(profile), secrets, now, url=url)
     value = {

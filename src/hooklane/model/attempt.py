@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hooklane.model.clock import Instant
-from hooklane.model.copied import copied_whole
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.exchange import Result
@@ -122,6 +121,3 @@ class Cancel:
 
 Write = Settlement | Start | Cancel
 """What an owner asks its store to make durable, fenced by the epoch of the partition."""
-
-
-copied_whole(Delivered, Retry, Dead, Gone, Start, Cancel)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import NewType
+from typing import Final, NewType
 
 Instant = NewType("Instant", int)
 """Milliseconds since 1970 in UTC."""
 
 START = Instant(0)
 FOREVER = Instant(2**62)
+_MILLISECONDS: Final = [f".{ms:03d}Z" for ms in range(1000)]
 
 
 def wall_now() -> Instant:
@@ -27,7 +28,7 @@ def boot_now() -> Instant:
 def rfc3339(at: Instant) -> str:
     """*at* as `2026-03-01T12:00:00.000Z`."""
     seconds, ms = divmod(at, 1000)
-    return f"{_to_the_second(seconds)}.{ms:03d}Z"
+    return _to_the_second(seconds) + _MILLISECONDS[ms]
 
 
 @lru_cache(maxsize=256)  # the events of a second share it

@@ -1,4 +1,7 @@
-"""How is a frozen value copied or pickled? Made anew from its fields: a compiled one refuses to be filled in later."""
+"""How is a compiled value copied or pickled? Made anew from its fields: it cannot be made empty and filled in later.
+
+`tools.constructors` says so for each dataclass that is compiled; the others need nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 
 
 def copied_whole(*kinds: type[Any]) -> None:
-    """Values of these frozen dataclasses may be copied and pickled, whether their module was compiled or not."""
+    """Values of these dataclasses may be copied and pickled."""
     for kind in kinds:
         copyreg.pickle(kind, _parts)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from hooklane.model.copied import copied_whole
-
 
 class Failure(StrEnum):
     """Why there was no usable answer; a closed set for logs, metrics and tenants."""
@@ -72,6 +70,3 @@ class Target:
     ca_pem: str | None = None
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """The endpoint's own static headers, already validated."""
-
-
-copied_whole(NoAnswer, Target)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hooklane.model.clock import Instant
-from hooklane.model.copied import copied_whole
 
 
 class BreakerState(StrEnum):
@@ -30,6 +29,3 @@ class Health:
     probes: int = 0
     """How many probes have failed since it was closed: each makes the next wait longer."""
     by: str = ""
-
-
-copied_whole(Health)

@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from hooklane.model.clock import START, Instant
-from hooklane.model.copied import copied_whole
 from hooklane.model.event import Event
 
 LaneId = int
@@ -77,6 +76,3 @@ class Grown:
     key: str | None
     seq: int
     event: Event | None = None
-
-
-copied_whole(LaneRow)

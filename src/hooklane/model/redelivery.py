@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hooklane.model.event import Event
+from hooklane.model.clock import Instant
+from hooklane.model.event import DEFAULT_TENANT, Event
 from hooklane.model.lane import LaneId
 
 REDELIVERIES = -(2**52)
@@ -29,3 +30,25 @@ class Redelivery(Event):
     lane_key: str | None = None
     seq: int | None = None
     prev_seq: int = 0
+
+    # By hand, because compiled code calls constructors directly and would take Event's for this one.
+    def __init__(
+        self,
+        id: str,
+        type: str,
+        key: str | None,
+        data: bytes,
+        created_at: Instant,
+        tenant: str = DEFAULT_TENANT,
+        replay_of: str | None = None,
+        lane_id: LaneId = 0,
+        lane_key: str | None = None,
+        seq: int | None = None,
+        prev_seq: int = 0,
+    ) -> None:
+        # (No bare super(): with slots a dataclass is made anew, and this is not its class.)
+        Event.__init__(self, id, type, key, data, created_at, tenant, replay_of)
+        self.lane_id = lane_id
+        self.lane_key = lane_key
+        self.seq = seq
+        self.prev_seq = prev_seq

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.health import BreakerState
+from hooklane.model.lane import LaneId
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.publisher import Publisher
 from hooklane.sender.recovery import Jobs
@@ -23,9 +24,19 @@ from hooklane.store.open import Outbox
 from hooklane.store.reads import Page
 
 
+class Workers(Protocol):
+    """Processes that deliver for this one."""
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    def nudge(self) -> None:
+        """Something changed in the store: they need not wait for their next poll."""
+
+
 @dataclass(slots=True)
 class Gateway:
-    """One process: its store, its publisher, and where it delivers too, its relay."""
+    """One process: its store, its publisher, and where it delivers too, its relay or its crew of workers."""
 
     store: Outbox
     publisher: Publisher
@@ -37,6 +48,7 @@ class Gateway:
     jobs: Jobs
     room: Room
     relay: Relay | None = None
+    crew: Workers | None = None
     features: tuple[str, ...] = ()
     """What this server can do besides: the page shows controls only for these."""
     now: Callable[[], Instant] = wall_now
@@ -46,6 +58,27 @@ class Gateway:
         """A list as the API answers it."""
         return {"items": list(items), "next": self.cursors.seal(listing, call.query, page.next)}
 
+    @property
+    def is_delivering(self) -> bool:
+        """Whether what this process is to deliver is delivered, by itself or by its crew."""
+        if self.relay is not None:
+            return self.relay.is_ready
+        return self.crew is None or self.crew.is_ready
+
+    def nudge(self) -> None:
+        """Something changed in the store: whoever delivers need not wait for the next poll."""
+        if self.relay is not None:
+            self.relay.nudge()
+        elif self.crew is not None:
+            self.crew.nudge()
+
+    def wake(self, lane_id: LaneId) -> None:
+        """A lane was recovered: whoever delivers it looks at it again."""
+        if self.relay is not None:
+            self.relay.wake([lane_id])
+        else:
+            self.nudge()
+
     def circuits(self) -> dict[str, BreakerState]:
         """The breaker of each endpoint that this process delivers to."""
         if self.relay is None:
@@ -53,7 +86,6 @@ class Gateway:
         return {endpoint_id: desk.breaker.state for endpoint_id, desk in self.relay.engine.desks.items()}
 
     def endpoints_changed(self) -> None:
-        """An endpoint was saved: the relay of this process need not wait for its poll, nor the page for its look."""
+        """An endpoint was saved: nobody need wait for the next poll, nor the page for its look."""
         self.hub.endpoints_changed()
-        if self.relay is not None:
-            self.relay.nudge()
+        self.nudge()

@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -22,7 +22,8 @@ from hooklane.server.auth import Door
 from hooklane.server.gateway import Gateway
 from hooklane.server.json_body import EVENT_BODY_BYTES_MAX, read_event
 from hooklane.server.problem import Problem, problem_of, refused
-from hooklane.server.reply import accepted, problem_reply
+from hooklane.server.reply import accepted, common_lines, problem_reply
+from hooklane.server.slot import Known, Slot, is_slot
 from hooklane.store.outbox import Published, Refused
 
 PATH = b"/api/v1/events"
@@ -38,51 +39,6 @@ KNOWN_MAX = 32
 log = logging.getLogger("hooklane.api")
 
 
-class _Slot:
-    """One request at the fast door, in the shape in which uvicorn looks at its own cycles."""
-
-    __slots__ = (
-        "chunks",
-        "disconnected",
-        "idempotency_key",
-        "keep_alive",
-        "message_event",
-        "reply",
-        "response_complete",
-        "size",
-    )
-
-    def __init__(self, keep_alive: bool) -> None:
-        self.keep_alive = keep_alive
-        self.idempotency_key: str | None = None
-        self.chunks: list[bytes] = []
-        self.size = 0
-        self.reply: bytes | None = None
-        self.response_complete = False
-        self.disconnected = False
-        self.message_event = _NOBODY
-
-
-class _Nobody:
-    """uvicorn wakes a cycle when its connection is lost; nobody sleeps at the fast door."""
-
-    def set(self) -> None:
-        pass
-
-
-_NOBODY = _Nobody()
-
-
-class _Known(NamedTuple):
-    """A publish as it came on this connection, whole and alone: the same head with as many bytes means the same again.
-
-    A client says the same thing all day; what the parser made of such a head depends on nothing else.
-    """
-
-    head: bytes
-    authorization: bytes | None
-
-
 class IngestProtocol(HttpToolsProtocol):
     """One connection. Answers leave in the order of the requests, whichever commit ends first."""
 
@@ -94,9 +50,9 @@ class IngestProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._slots: deque[_Slot] = deque()
-        self._slot: _Slot | None = None
-        self._known: dict[int, _Known] = {}
+        self._slots: deque[Slot] = deque()
+        self._slot: Slot | None = None
+        self._known: dict[int, Known] = {}
         """By their size, since events differ by a few bytes and their heads by that count."""
         self._messages = 0
         self._is_between = True
@@ -132,14 +88,14 @@ class IngestProtocol(HttpToolsProtocol):
             if self._header_bytes > HEADER_BYTES_MAX:
                 self._refuse(Problem("headers_too_large", f"headers may have {HEADER_BYTES_MAX} bytes"))
 
-    def _enter_again(self, known: _Known, data: bytes) -> bool:
+    def _enter_again(self, known: Known, data: bytes) -> bool:
         """A publish whose head is known: straight to its body. False where it must be looked at like any other."""
         before = self.cycle
         if not self._is_between or not self.door.knows_bytes(known.authorization):
             return False
-        if before is not None and not before.response_complete and not _is_slot(before):
+        if before is not None and not before.response_complete and not is_slot(before):
             return False
-        slot = _Slot(keep_alive=True)
+        slot = Slot(keep_alive=True)
         slot.chunks.append(data[len(known.head) :])
         self.cycle = slot  # type: ignore[assignment]
         self._slots.append(slot)
@@ -152,7 +108,7 @@ class IngestProtocol(HttpToolsProtocol):
     def _remember(self, data: bytes) -> None:
         """Know this publish again, if it was one that could come again: kept alive, with its length in the head."""
         slot = self.cycle
-        if not self._was_admitted or not _is_slot(slot) or not slot.keep_alive or self._ending:
+        if not self._was_admitted or not is_slot(slot) or not slot.keep_alive or self._ending:
             return
         headers = dict(self.headers)
         size = data.find(b"\r\n\r\n") + 4
@@ -160,7 +116,7 @@ class IngestProtocol(HttpToolsProtocol):
         if b"idempotency-key" not in headers and length.isdigit() and int(length) == len(data) - size:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
-            self._known[len(data)] = _Known(data[:size], headers.get(b"authorization"))
+            self._known[len(data)] = Known(data[:size], headers.get(b"authorization"))
 
     def on_message_begin(self) -> None:
         self._is_between = False
@@ -195,11 +151,11 @@ class IngestProtocol(HttpToolsProtocol):
     def _enter(self, headers: dict[bytes, bytes]) -> bool:
         """Open a slot for a plain publish; False where the request is better served by the application."""
         before = self.cycle
-        if before is not None and not before.response_complete and not _is_slot(before):
+        if before is not None and not before.response_complete and not is_slot(before):
             return False  # pipelined behind something else: it must wait for its turn there
         if len(headers) != len(self.headers) or b"expect" in headers:
             return False  # a header twice, or a client that asks first
-        slot = self._slot = _Slot(self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive())
+        slot = self._slot = Slot(self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive())
         self.cycle = slot  # type: ignore[assignment]
         self._slots.append(slot)
         try:
@@ -255,7 +211,7 @@ class IngestProtocol(HttpToolsProtocol):
 
     # --- answering ---
 
-    def _submit(self, slot: _Slot) -> None:
+    def _submit(self, slot: Slot) -> None:
         chunks = slot.chunks
         gateway = self.gateway
         try:
@@ -270,7 +226,7 @@ class IngestProtocol(HttpToolsProtocol):
         slot.chunks = []
         gateway.publisher.submit(draft, partial(self._done, slot))
 
-    def _done(self, slot: _Slot, result: Published | Refused | StoreError) -> None:
+    def _done(self, slot: Slot, result: Published | Refused | StoreError) -> None:
         """The commit is over: only now is there anything to say."""
         match result:
             case Published():
@@ -310,17 +266,17 @@ class IngestProtocol(HttpToolsProtocol):
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
 
-    def _problem(self, slot: _Slot, problem: Problem) -> bytes:
+    def _problem(self, slot: Slot, problem: Problem) -> bytes:
         return problem_reply(problem, self._common(slot))
 
-    def _common(self, slot: _Slot) -> bytes:
+    def _common(self, slot: Slot) -> bytes:
         """The header lines that do not depend on the answer; the date changes once a second."""
-        lines = _common_lines(tuple(self.server_state.default_headers))
+        lines = common_lines(tuple(self.server_state.default_headers))
         return lines if slot.keep_alive else lines + b"connection: close\r\n"
 
     # --- ending ---
 
-    def _too_large(self, slot: _Slot) -> None:
+    def _too_large(self, slot: Slot) -> None:
         slot.keep_alive = False
         slot.reply = self._problem(slot, Problem("too_large", f"the body may have {EVENT_BODY_BYTES_MAX} bytes"))
         self._slot = None
@@ -331,11 +287,11 @@ class IngestProtocol(HttpToolsProtocol):
         """Answer what cannot be read any further, and read nothing more."""
         self._ending = True
         cycle, slot = self.cycle, self._slot
-        if slot is None and cycle is not None and not cycle.response_complete and not _is_slot(cycle):
+        if slot is None and cycle is not None and not cycle.response_complete and not is_slot(cycle):
             self._cut_off(problem)
             return
         if slot is None:
-            slot = _Slot(keep_alive=False)
+            slot = Slot(keep_alive=False)
             self._slots.append(slot)
         slot.keep_alive = False
         slot.reply = self._problem(slot, problem)
@@ -345,7 +301,7 @@ class IngestProtocol(HttpToolsProtocol):
     def _cut_off(self, problem: Problem) -> None:
         """The same for a request that the application has begun to read: it is told that the client has gone."""
         if self._began is not None and not self.cycle.response_started and not self.pipeline:
-            self.transport.write(problem_reply(problem, self._common(_Slot(keep_alive=False))))
+            self.transport.write(problem_reply(problem, self._common(Slot(keep_alive=False))))
         self.cycle.disconnected = True
         self.cycle.message_event.set()
         self._end()
@@ -388,21 +344,6 @@ class IngestProtocol(HttpToolsProtocol):
 
 def _size(headers: list[tuple[bytes, bytes]]) -> int:
     return sum(len(name) + len(value) for name, value in headers)
-
-
-def _is_slot(cycle: object) -> bool:
-    return type(cycle) is _Slot
-
-
-_common_cache: dict[tuple[tuple[bytes, bytes], ...], bytes] = {}
-
-
-def _common_lines(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
-    lines = _common_cache.get(headers)
-    if lines is None:
-        _common_cache.clear()
-        lines = _common_cache[headers] = b"".join(b"%b: %b\r\n" % header for header in headers)
-    return lines
 
 
 def protocol_for(gateway: Gateway, door: Door, clock: Callable[[], float]) -> type[IngestProtocol]:

@@ -3,51 +3,52 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
-from collections import Counter as CountOf
 from collections.abc import Iterable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
-from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from hooklane.model.attempt import Dead, Delivered, Gone, Retry, Settlement
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.health import BreakerState
 from hooklane.model.lane import DeliveryState, LaneState
-from hooklane.model.redelivery import is_redelivery
+from hooklane.server.tally import SECONDS, Spread, Tally
 from hooklane.store.reads import OutboxReads
-from hooklane.telemetry.deliveries import Fenced, Happening, Recorded
+from hooklane.telemetry.deliveries import Happening
 
-_SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 21600, 86400)
-_WORDS = {Delivered: "delivered", Retry: "retry", Dead: "dead", Gone: "dead"}
 _LEFT_ALONE = {BreakerState.CLOSED: 0, BreakerState.RAMPING: 1, BreakerState.PROBING: 2, BreakerState.OPEN: 3}
 _OWED = (DeliveryState.QUEUED, DeliveryState.IN_FLIGHT, DeliveryState.RETRYING)
 
 
-class Durations(Collector):
-    """A histogram that takes many values at once: one lock and one call for each would show on the hot path."""
+class _Attempts(Collector):
+    """A tally as Prometheus reads it. Plain counts are kept: a lock and a call for each would show on the hot path."""
 
-    def __init__(self, name: str, what: str, registry: CollectorRegistry) -> None:
-        self._name = name
-        self._what = what
-        self._counts = [0] * (len(_SECONDS) + 1)
-        self._sum = 0.0
-        registry.register(self)
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
 
-    def add(self, seconds: Sequence[float]) -> None:
-        counts = self._counts
-        for value in seconds:
-            counts[bisect_left(_SECONDS, value)] += 1
-        self._sum += sum(seconds)
+    def collect(self) -> Iterable[Metric]:
+        tally = self._meter.tally
+        ended = CounterMetricFamily("hooklane_attempts", "Attempts that ended.", labels=["endpoint", "outcome"])
+        for endpoint_id, outcomes in tally.attempts.items():
+            for word, many in outcomes.items():
+                ended.add_metric([endpoint_id, word], many)
+        yield ended
+        yield _histogram("hooklane_delivery_seconds", "From publish to ack.", tally.delivery)
+        yield _histogram("hooklane_attempt_seconds", "One attempt.", tally.attempt)
+        yield CounterMetricFamily(
+            "hooklane_fence_rejections",
+            "Outcomes that came after the partition had another owner.",
+            value=tally.fenced,
+        )
 
-    def collect(self) -> Iterable[HistogramMetricFamily]:
-        total, buckets = 0, []
-        for bound, count in zip((*_SECONDS, float("inf")), self._counts, strict=True):
-            total += count
-            buckets.append(("+Inf" if bound == float("inf") else str(float(bound)), total))
-        yield HistogramMetricFamily(self._name, self._what, buckets=buckets, sum_value=self._sum)
+
+def _histogram(name: str, what: str, spread: Spread) -> HistogramMetricFamily:
+    total, buckets = 0, []
+    for bound, count in zip((*SECONDS, float("inf")), spread.counts, strict=True):
+        total += count
+        buckets.append(("+Inf" if bound == float("inf") else str(float(bound)), total))
+    return HistogramMetricFamily(name, what, buckets=buckets, sum_value=spread.total_s)
 
 
 class Meter:
@@ -56,14 +57,8 @@ class Meter:
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
         self.published = Counter("hooklane_events_published", "Events made durable.", registry=registry)
-        self._attempts = Counter(
-            "hooklane_attempts", "Attempts that ended.", ["endpoint", "outcome"], registry=registry
-        )
-        self._delivery = Durations("hooklane_delivery_seconds", "From publish to ack.", registry)
-        self._attempt = Durations("hooklane_attempt_seconds", "One attempt.", registry)
-        self._fenced = Counter(
-            "hooklane_fence_rejections", "Outcomes that came after the partition had another owner.", registry=registry
-        )
+        self.tally = Tally()
+        registry.register(_Attempts(self))
         self._lanes = Gauge("hooklane_lanes", "Lanes by state.", ["state"], registry=registry)
         self._backlog = Gauge("hooklane_backlog", "Deliveries owed and not dead.", registry=registry)
         self._oldest = Gauge(
@@ -84,27 +79,12 @@ class Meter:
 
     def listen(self, happening: Happening) -> None:
         """The relay's listener."""
-        match happening:
-            case Recorded(settlements=settlements):
-                self._settled(settlements)
-            case Fenced(pids=pids):
-                self._fenced.inc(len(pids))
-            case _:
-                pass  # queued and sent events are counted when they end
+        self.tally.listen(happening)
 
-    def _settled(self, settlements: Sequence[Settlement]) -> None:
-        self._delivery.add(
-            [
-                max(0, settlement.at - settlement.send.event.created_at) / 1000
-                for settlement in settlements
-                # A redelivery says nothing about how long its event took to arrive.
-                if isinstance(settlement.outcome, Delivered) and not is_redelivery(settlement.send.lane_id)
-            ]
-        )
-        self._attempt.add([one.result.timings.total_ms / 1000 for one in settlements if one.result is not None])
-        ended = CountOf((one.send.endpoint.id, _WORDS[type(one.outcome)]) for one in settlements)
-        for (endpoint_id, word), many in ended.items():
-            self._attempts.labels(endpoint_id, word).inc(many)
+    def take(self) -> Tally:
+        """What was counted since the last call, for a process that counts for another one."""
+        taken, self.tally = self.tally, Tally()
+        return taken
 
     async def exposition(self, reads: OutboxReads, endpoints: Sequence[Endpoint]) -> tuple[bytes, str]:
         """All metrics as text, and its media type."""

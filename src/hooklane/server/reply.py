@@ -50,6 +50,18 @@ def problem_reply(problem: Problem, common: bytes) -> bytes:
     return _PROBLEM % (problem.status, phrase, MEDIA.encode(), len(body), own, common, body)
 
 
+_common_cache: dict[tuple[tuple[bytes, bytes], ...], bytes] = {}
+
+
+def common_lines(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
+    """*headers* as lines; they are the same for every answer of a second."""
+    lines = _common_cache.get(headers)
+    if lines is None:
+        _common_cache.clear()
+        lines = _common_cache[headers] = b"".join(b"%b: %b\r\n" % header for header in headers)
+    return lines
+
+
 def _when(at: Instant) -> bytes:
     return b"%b.%03dZ" % (_second(at // 1000), at % 1000)
 

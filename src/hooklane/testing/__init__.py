@@ -10,28 +10,30 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hooklane.testing.answers import Answers
+    from hooklane.testing.arrivals import Arrival, Tally, tally
     from hooklane.testing.clock import Clock
-    from hooklane.testing.invariants import Arrival, Invariants, Tally, Violation, tally
+    from hooklane.testing.invariants import Invariants
     from hooklane.testing.provider import Webhook
     from hooklane.testing.scheduling import reordered, schedules
     from hooklane.testing.sim import Faults, Report, simulate
+    from hooklane.testing.violation import Violation
     from hooklane.testing.webhooks import Webhooks
 
 _HOME_OF = {
     "Answers": "answers",
-    "Arrival": "invariants",
+    "Arrival": "arrivals",
     "Clock": "clock",
     "Faults": "sim",
     "Invariants": "invariants",
     "Report": "sim",
-    "Tally": "invariants",
-    "Violation": "invariants",
+    "Tally": "arrivals",
+    "Violation": "violation",
     "Webhook": "provider",
     "Webhooks": "webhooks",
     "reordered": "scheduling",
     "schedules": "scheduling",
     "simulate": "sim",
-    "tally": "invariants",
+    "tally": "arrivals",
 }
 
 

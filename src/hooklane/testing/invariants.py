@@ -13,118 +13,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
-NAMES = {
-    1: "stamp",
-    2: "accept is final",
-    3: "first-ack order",
-    4: "send order",
-    5: "durable order",
-    6: "ack needs a 2xx",
-    7: "head is monotone",
-    8: "epoch fence",
-    9: "one owner per epoch",
-    10: "one in flight",
-    11: "zombies are never ahead",
-    12: "dead means stopped",
-    13: "bounded attempts",
-    14: "duplicates need a reason",
-    15: "late copies are old",
-    16: "backoff",
-    17: "identity",
-    18: "skip is explicit",
-    19: "progress",
-    20: "isolation",
-    21: "takeover",
-    22: "recovery",
-    23: "innocence",
-}
+from hooklane.testing.lane_book import LaneBook, Rules
+from hooklane.testing.violation import Violation
+
 KILLS_MAX = 6
 """An event may kill so many workers: one before anybody knows, two in company, and three alone."""
 KEEP_MAX = 100
 """So many violations are kept in words; the rest is only counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A promise that was broken."""
-
-    number: int
-    detail: str
-
-    @property
-    def name(self) -> str:
-        return NAMES[self.number]
-
-    def __str__(self) -> str:
-        return f"{self.number} {self.name}: {self.detail}"
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What the checker must know of a lane's endpoint."""
-
-    attempts_max: int
-    backoff_ms: int
-    backoff_cap_ms: int
-    skips_dead: bool = False
-
-
-class _Book:
-    """What is known of one lane."""
-
-    __slots__ = (
-        "blocked",
-        "digests",
-        "due",
-        "ended",
-        "excused",
-        "failures",
-        "flying",
-        "head",
-        "ids",
-        "kills",
-        "known",
-        "landed",
-        "next_at",
-        "pid",
-        "rules",
-        "settled",
-        "skipped",
-        "tried",
-    )
-
-    def __init__(self, pid: int, rules: Rules) -> None:
-        self.pid = pid
-        self.rules = rules
-        self.ids: list[str] = []
-        self.known: set[str] = set()
-        self.digests: dict[int, int] = {}
-        self.head = 1
-        """The durable head: everything below it is acked, skipped or cancelled."""
-        self.blocked = False
-        self.failures = self.tried = 0
-        self.next_at = 0
-        self.ended = False
-        """Whether an attempt has come to an end of which nothing is durable yet."""
-        self.due = self.settled = 0.0
-        """The true times before which the next attempt would be early, and at which the last one ended."""
-        self.landed: dict[int, int] = {}
-        """By seq: the epoch under which the receiver said 2xx, until that is durable."""
-        self.excused: set[int] = set()
-        self.skipped: set[int] = set()
-        self.flying: dict[tuple[str, int], int] = {}
-        self.kills = 0
-        """How many workers the head has killed."""
-
-    def advance(self, seq: int) -> None:
-        self.head = seq + 1
-        self.blocked = False
-        self.failures = self.tried = self.next_at = self.kills = 0
-        self.ended = False
-        self.landed.pop(seq, None)
-        self.excused.discard(seq)
 
 
 class Invariants:
@@ -139,7 +35,7 @@ class Invariants:
         self._clock = clock
         self._only_events_kill = only_events_kill
         self.counts: Counter[int] = Counter()
-        self._books: dict[int, _Book] = {}
+        self._books: dict[int, LaneBook] = {}
         self._owners: dict[int, tuple[str, int]] = {}
         self._unclean: dict[int, int] = {}
 
@@ -155,7 +51,7 @@ class Invariants:
         """The store made a publish durable."""
         book = self._books.get(lane)
         if book is None:
-            book = self._books[lane] = _Book(pid, rules)
+            book = self._books[lane] = LaneBook(pid, rules)
         if seq != len(book.ids) + 1:
             self.broken(1, f"lane {lane}: seq {seq} was stamped after {len(book.ids)}")
         elif event_id in book.known:
@@ -219,7 +115,7 @@ class Invariants:
             if self._only_events_kill and book.kills > KILLS_MAX:
                 self.broken(13, f"lane {lane}: {seq} has killed {book.kills} workers, at most {KILLS_MAX}")
 
-    def _blame(self, book: _Book, lane: int, seq: int) -> None:
+    def _blame(self, book: LaneBook, lane: int, seq: int) -> None:
         if self._only_events_kill and not book.kills:
             self.broken(23, f"lane {lane}: {seq} died for what another event did")
 
@@ -252,7 +148,7 @@ class Invariants:
             self.broken(3, f"lane {lane}: the receiver took {seq} at head {book.head}")
         book.landed[seq] = epoch
 
-    def _identify(self, book: _Book, lane: int, seq: int, event_id: str, digest: int) -> None:
+    def _identify(self, book: LaneBook, lane: int, seq: int, event_id: str, digest: int) -> None:
         if not 0 < seq <= len(book.ids) or book.ids[seq - 1] != event_id:
             self.broken(17, f"lane {lane}: {event_id} went out as {seq}")
         if book.digests.setdefault(seq, digest) != digest:
@@ -331,12 +227,12 @@ class Invariants:
         book.skipped.add(seq)
         self._forward(book, lane, seq)
 
-    def _fence(self, book: _Book, lane: int, worker: str, epoch: int) -> None:
+    def _fence(self, book: LaneBook, lane: int, worker: str, epoch: int) -> None:
         owner = self._owners.get(book.pid)
         if owner != (worker, epoch):
             self.broken(8, f"lane {lane}: {worker} wrote under epoch {epoch}, the owner is {owner}")
 
-    def _forward(self, book: _Book, lane: int, seq: int) -> None:
+    def _forward(self, book: LaneBook, lane: int, seq: int) -> None:
         if seq != book.head:
             self.broken(7, f"lane {lane}: the head moved from {book.head} over {seq}")
         book.advance(seq)
@@ -374,64 +270,3 @@ class Invariants:
             self.broken(7, f"lane {lane}: the store says head {head}, the history says {book.head}")
         if list(ids) != book.ids:
             self.broken(2, f"lane {lane}: the store does not hold what it accepted")
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """One delivery as a receiver logged it; *lane* is any name for (endpoint, key)."""
-
-    lane: str
-    seq: int
-    event_id: str
-    digest: int
-    took: bool
-    """Whether it was answered with 2xx."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """What a receiver saw, in figures, with every violation in words."""
-
-    lost: int
-    reordered: int
-    duplicates: int
-    violations: tuple[Violation, ...]
-
-
-def tally(accepted: dict[str, list[str]], arrivals: Iterable[Arrival], skipped: dict[str, set[int]]) -> Tally:
-    """Check a receiver's log against what was accepted (event ids by lane, in order of seq) and what was skipped.
-
-    For runs of real processes, where nobody sees the sender from inside.
-    """
-    found: list[Violation] = []
-    taken: dict[str, set[int]] = {lane: set() for lane in accepted}
-    first_missing = dict.fromkeys(accepted, 1)
-    digests: dict[tuple[str, int], int] = {}
-    lost = reordered = duplicates = 0
-    for one in arrivals:
-        ids = accepted.get(one.lane, [])
-        if not 0 < one.seq <= len(ids) or ids[one.seq - 1] != one.event_id:
-            found.append(Violation(17, f"lane {one.lane}: {one.event_id} arrived as {one.seq}"))
-            continue
-        if digests.setdefault((one.lane, one.seq), one.digest) != one.digest:
-            found.append(Violation(17, f"lane {one.lane}: two copies of {one.seq} have different bytes"))
-        if not one.took:
-            continue
-        mine, given_up = taken[one.lane], skipped.get(one.lane, set())
-        if one.seq in mine:
-            duplicates += 1
-            continue
-        mine.add(one.seq)
-        missing = first_missing[one.lane]
-        while missing in mine or missing in given_up:
-            missing += 1
-        first_missing[one.lane] = missing
-        if missing < one.seq:
-            reordered += 1
-            found.append(Violation(3, f"lane {one.lane}: {one.seq} was taken before {missing}"))
-    for lane, ids in accepted.items():
-        gone = [seq for seq in range(1, len(ids) + 1) if seq not in taken[lane] and seq not in skipped.get(lane, set())]
-        lost += len(gone)
-        if gone:
-            found.append(Violation(2, f"lane {lane}: {gone[:5]} never arrived"))
-    return Tally(lost, reordered, duplicates, tuple(found))

@@ -99,8 +99,7 @@ async def skip(call: Call) -> Response:
 def _recovered(call: Call, letter: DeadLetter, recovery: Recovery | None) -> Response:
     if recovery is None:
         raise Problem("not_dead", f"{letter.id} was replayed or skipped in the meantime")
-    if call.gateway.relay is not None:
-        call.gateway.relay.wake([recovery.lane_id])
+    call.gateway.wake(recovery.lane_id)
     call.gateway.hub.touch(recovery.endpoint_id, recovery.key)
     return answer(views.recovery(recovery, letter.id))
 

@@ -21,8 +21,7 @@ async def ready(call: Call) -> Response:
             await call.gateway.store.endpoints(call.tenant)
     except (StoreError, TimeoutError):
         return answer({"status": "unavailable", "store": "no answer"}, 503, headers=[("retry-after", "2")])
-    relay = call.gateway.relay
-    if relay is not None and not relay.is_ready:
+    if not call.gateway.is_delivering:
         return answer({"status": "unavailable", "relay": "not delivering"}, 503, headers=[("retry-after", "2")])
     return answer({"status": "ready"})
 

@@ -5,6 +5,7 @@ A back-end says how a track is held and read; whoever else wants it meanwhile wa
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,28 +19,28 @@ from hooklane.store.leased.buffer import Buffer, Pause, State, TrackState, Waiti
 POLL_MS_MIN, POLL_MS_MAX = 2, 40
 
 
-class TrackVerbs:
+class TrackVerbs(ABC):
     """`cursor`, `advance`, `newer` … on what `_take_track` and `_read_track` give."""
 
+    @abstractmethod
     def _take_track(self, track: Track, token: str) -> Flow[TrackState | None]:
         """The track, held under *token* from now on; None when another session has it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _read_track(self, track: Track) -> Flow[TrackState | None]:
         """The track as it is, without holding it; None for one that was never seen."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _free(self, track: Track, waiting: Waiting, now: Instant) -> Any:
         """The buffered write that makes a held handling pending."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _cover(self, track: Track, waiting: Waiting, now: Instant) -> Any:
         """The buffered write that completes a handling which nobody is at work on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _place(self, until: RowId, waiting: Waiting) -> bool:
         """Whether *waiting* was there when `latest_row` answered *until*."""
-        raise NotImplementedError
 
     def _held(self, track: Track) -> Flow[TrackState]:
         buffer: Buffer = yield State()

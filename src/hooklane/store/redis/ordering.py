@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 from hooklane.model.clock import Instant
@@ -22,8 +23,9 @@ HELD_MAX = 500
 class Ordering(Base, TrackVerbs):
     """How a track is held and read; the commit writes it."""
 
+    @abstractmethod
     def counts(self) -> Flow[list[Count]]:
-        raise NotImplementedError
+        """How much is in which status: that also says of whom something is held."""
 
     def _take_track(self, track: Track, token: str) -> Flow[TrackState | None]:
         name = track_name(track)

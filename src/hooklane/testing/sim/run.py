@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import process_time
 
-from hooklane.testing.invariants import Invariants, Violation
+from hooklane.testing.invariants import Invariants
 from hooklane.testing.sim.faults import Faults
 from hooklane.testing.sim.mutants import MUTANTS
 from hooklane.testing.sim.mutants.mutant import Mutant
@@ -16,6 +16,7 @@ from hooklane.testing.sim.people import Operators, Publishers, settle_in
 from hooklane.testing.sim.store import SimStore
 from hooklane.testing.sim.worker import LEASE_MS, Worker
 from hooklane.testing.sim.world import World
+from hooklane.testing.violation import Violation
 
 WORKERS = 3
 CALM_MS = 60_000

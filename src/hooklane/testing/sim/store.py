@@ -14,7 +14,8 @@ from hooklane.model.lane import LaneId, LaneRow
 from hooklane.store.memory.outbox import health, owning, publishing, recovering, settling
 from hooklane.store.memory.outbox.tables import Lane, Tables, row_of
 from hooklane.store.outbox import CommitReport, Draft, Lease, Load, News, PublishReport, Roster, StoreOptions, Taken
-from hooklane.testing.invariants import Invariants, Rules
+from hooklane.testing.invariants import Invariants
+from hooklane.testing.lane_book import Rules
 from hooklane.testing.sim.world import T0, World
 
 T = TypeVar("T")

@@ -1,37 +1,26 @@
-"""A worker process of a simulated world: the shell of the engine, which crashes, stalls and comes back as a zombie."""
+"""A worker process of a simulated world: which partitions it owns and until when, and how it hears the news."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hooklane.core.engine import (
-    Committed,
     Dropped,
-    Effects,
     EndpointChanged,
     Engine,
-    Fetch,
-    Fetched,
     HealthSeen,
-    Input,
     LeaseSet,
     Leaving,
     Loaded,
-    Reloaded,
-    Settled,
 )
 from hooklane.core.share import fair_share
-from hooklane.model.attempt import Send, Write
-from hooklane.model.clock import FOREVER, Instant
-from hooklane.model.exchange import Result
-from hooklane.model.health import Health
+from hooklane.model.clock import Instant
 from hooklane.model.lane import PARTITIONS, Grown, LaneId
-from hooklane.store.outbox import CommitReport, Lease, Load, News, Roster, Taken
+from hooklane.store.outbox import Lease, Load, News, Roster, Taken
 from hooklane.testing.invariants import Invariants
 from hooklane.testing.sim.network import Network
+from hooklane.testing.sim.shell import Shell
 from hooklane.testing.sim.store import SimStore
 from hooklane.testing.sim.world import World
 
@@ -41,233 +30,16 @@ SAFE_PART = 0.95
 PATIENCE_MS = 300
 
 
-class Worker:
-    """One process: an engine, and what the relay does around it. *number* makes its names unlike all others."""
+class Worker(Shell):
+    """One process of the sender. *number* makes its names unlike all others."""
 
     def __init__(
         self, world: World, store: SimStore, network: Network, checker: Invariants, number: int, engine: Engine
     ) -> None:
-        self.world = world
-        self.store = store
-        self.network = network
-        self.checker = checker
-        self.number = number
-        self.engine = engine
-        self.alive = True
+        super().__init__(world, store, network, checker, number, engine)
         self.leaving = False
-        self._stalled = False
-        self._missed: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-        self._clock_rate = 1.0 + world.faults.clock_drift * (2.0 * world.roll() - 1.0)
-        self._clock_lag = 0.0
-        self._skew = 0.0
         self._lives = 0
-        self._inputs: list[Input] = []
-        self._turn_is_set = False
-        self._alarm_at: Instant = FOREVER
-        self._commits: list[Write] = []
-        self._committing = False
-        self._fetches: list[Fetch] = []
-        self._fetching = False
-        self._reloads: list[LaneId] = []
-        self._reloading = False
         self._begin()
-
-    # --- being a process ---
-
-    def do(self, what: Callable[..., None], *args: Any) -> None:
-        """Run something of this process: at once, or when it wakes up, or never."""
-        if not self.alive:
-            return
-        if self._stalled:
-            self._missed.append((what, args))
-        else:
-            what(*args)
-
-    def after(self, delay_ms: float, what: Callable[..., None], *args: Any) -> None:
-        self.world.after(delay_ms, self.do, what, *args)
-
-    def crash(self) -> None:
-        self.alive = False
-        self._missed.clear()
-        self.world.counts["crash"] += 1
-        self.world.trace(9, self.number)
-
-    def stall(self, for_ms: float, clock_stops: bool) -> None:
-        """Everything stops for a while; with a clock that stops as well, nobody notices afterwards."""
-        if self._stalled or not self.alive:
-            return
-        self._stalled = True
-        if clock_stops:
-            self._clock_lag += for_ms
-        self.world.counts["stall"] += 1
-        self.world.trace(10, self.number)
-        self.world.after(for_ms, self._wake)
-
-    def _wake(self) -> None:
-        if not self.alive:
-            return
-        self._stalled = False
-        missed, self._missed = self._missed, []
-        for what, args in missed:
-            self.do(what, *args)
-
-    def boot(self) -> float:
-        """Its own clock, which runs a little wrong and may have stood still."""
-        return self.world.now * self._clock_rate - self._clock_lag
-
-    def now(self) -> Instant:
-        """What it believes the store's clock to show."""
-        return Instant(int(self.boot() + self._skew))
-
-    def _set_time(self, store_now: Instant, before: float) -> None:
-        """The store said so at some time since *before*; what we believe is kept while that may be true."""
-        self._skew = min(max(self._skew, store_now - self.boot()), store_now - before)
-
-    # --- the engine's turns ---
-
-    def put(self, *inputs: Input) -> None:
-        self._inputs.extend(inputs)
-        if not self._turn_is_set:
-            self._turn_is_set = True
-            self.after(0.3 * self.world.roll(), self._turn)
-
-    def _turn(self) -> None:
-        self._turn_is_set = False
-        inputs, self._inputs = self._inputs, []
-        effects = self.engine.step(self.now(), inputs)
-        if self.world.roll() < self.world.faults.turn_broken:
-            self._break(effects)
-        else:
-            self.perform(effects)
-        self._set_alarm(effects.wake_at)
-
-    def perform(self, effects: Effects) -> None:
-        if effects.writes:
-            self._commits.extend(effects.writes)
-            self._pump_commits()
-        if effects.fetches:
-            self._fetches.extend(effects.fetches)
-            self._pump_fetches()
-        if effects.reloads:
-            self._reloads.extend(effects.reloads)
-            self._pump_reloads()
-        if effects.health:
-            self._note_health(self.name, effects.health)
-        for send in effects.sends:
-            if self.network.kills(send):
-                self.checker.killed(self.name, send.epoch, send.lane_id, send.seq, send.attempt)
-                self.world.counts["killed"] += 1
-                self.crash()
-                return
-            self.network.send(self.name, send, partial(self.do, self._settled, self.name))
-
-    def _break(self, effects: Effects) -> None:
-        """Do some of what the engine asked for, then crash or stall, and do the rest after waking up."""
-        parts = [Effects(sends=[send]) for send in effects.sends]
-        parts += [
-            Effects(health=effects.health),
-            Effects(writes=effects.writes),
-            Effects(fetches=effects.fetches),
-            Effects(reloads=effects.reloads),
-        ]
-        self.world.chance.shuffle(parts)
-        cut = self.world.chance.randrange(len(parts) + 1)
-        for part in parts[:cut]:
-            self.perform(part)
-        if self.world.roll() < 0.5:
-            self.crash()
-        else:
-            self.stall(LEASE_MS * 2.5 * self.world.roll(), clock_stops=self.world.roll() < 0.5)
-            for part in parts[cut:]:
-                self.do(self.perform, part)
-
-    def _set_alarm(self, at: Instant) -> None:
-        if at < FOREVER and at != self._alarm_at:
-            self._alarm_at = at
-            self.after(max(0.0, (at - self.now()) / self._clock_rate) + 1.0, self._ring)
-
-    def _ring(self) -> None:
-        self._alarm_at = FOREVER
-        self.put()
-
-    # --- attempts ---
-
-    def _settled(self, name: str, send: Send, result: Result) -> None:
-        self.checker.settled(name, send.epoch, send.lane_id)
-        self.put(Settled(send, result, self.world.roll()))
-
-    # --- the store ---
-
-    def call(self, verb: Callable[[], Any], ok: Callable[..., None], failed: Callable[[], None]) -> None:
-        self.store.call(verb, lambda result: self.do(ok, result), lambda: self.do(failed))
-
-    def _pump_commits(self) -> None:
-        if not self._committing and self._commits:
-            self._committing = True
-            writes, self._commits = self._commits, []
-            epochs = {pid: self.epochs[pid] for pid in {write.pid for write in writes} if pid in self.epochs}
-            self._commit(self.name, epochs, writes)
-
-    def _commit(self, name: str, epochs: dict[int, int], writes: list[Write]) -> None:
-        """A failed commit is unknown, not "no": the same one is repeated until it is known."""
-        self.call(
-            lambda: self.store.commit(name, epochs, writes),
-            lambda report: self._committed(epochs, writes, report),
-            lambda: self.after(10.0 + 300.0 * self.world.roll(), self._commit_again, name, epochs, writes),
-        )
-
-    def _commit_again(self, name: str, epochs: dict[int, int], writes: list[Write]) -> None:
-        if name == self.name:
-            self._commit(name, epochs, writes)
-        else:  # the lease is lost: whoever owns the lanes now will settle them
-            self._committing = False
-            self._pump_commits()
-
-    def _committed(self, epochs: dict[int, int], writes: list[Write], report: CommitReport) -> None:
-        self._committing = False
-        for pid in report.fenced:
-            if self.epochs.get(pid) == epochs.get(pid):
-                self.epochs.pop(pid, None)
-        self.put(Committed(writes, report.fenced, report.stale, epochs))
-        self._pump_commits()
-
-    def _pump_fetches(self) -> None:
-        if not self._fetching and self._fetches:
-            self._fetching = True
-            wants, self._fetches = self._fetches, []
-            self._fetch(wants)
-
-    def _fetch(self, wants: list[Fetch]) -> None:
-        def ok(items: Sequence[Any]) -> None:
-            self._fetching = False
-            self.put(Fetched(items, [want.lane_id for want in wants]))
-            self._pump_fetches()
-
-        self.call(lambda: self.store.fetch(wants), ok, lambda: self.after(20.0, self._fetch, wants))
-
-    def _pump_reloads(self) -> None:
-        if not self._reloading and self._reloads:
-            self._reloading = True
-            lane_ids, self._reloads = self._reloads, []
-            self._reload(lane_ids)
-
-    def _reload(self, lane_ids: list[LaneId]) -> None:
-        epochs = dict(self.epochs)
-
-        def ok(rows: Sequence[Any]) -> None:
-            self._reloading = False
-            self.put(Reloaded(rows, lane_ids, epochs))
-            self._pump_reloads()
-
-        self.call(lambda: self.store.reload(lane_ids), ok, lambda: self.after(20.0, self._reload, lane_ids))
-
-    def _note_health(self, name: str, turns: list[Health]) -> None:
-        asked = [replace(turn, by=name) for turn in turns]
-
-        def ok(found: Sequence[Health]) -> None:
-            self.put(HealthSeen(found, name, [turn.endpoint_id for turn in turns]))
-
-        self.call(lambda: self.store.note_health(asked), ok, lambda: self.after(20.0, self._note_health, name, turns))
 
     # --- ownership ---
 

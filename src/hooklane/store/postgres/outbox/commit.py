@@ -2,50 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hooklane.model.attempt import Cancel, Dead, Delivered, Gone, Retry, Settlement, Start, Write
 from hooklane.model.audit import Act
-from hooklane.model.clock import Instant
-from hooklane.model.exchange import Answer
 from hooklane.model.ids import dead_letter_id
 from hooklane.model.lane import LaneId
 from hooklane.model.redelivery import REDELIVERIES, is_redelivery
-from hooklane.store.caller.flow import Flow, Rows, Statement
+from hooklane.store.caller.flow import Flow, Statement
 from hooklane.store.codec import attempt_fields
 from hooklane.store.outbox import CommitReport
-from hooklane.store.postgres.literals import numbers, texts
 from hooklane.store.postgres.outbox import audit, redeliveries
+from hooklane.store.postgres.outbox.acks import fenced_acks, is_ack, pid_of, report_of
 from hooklane.store.postgres.outbox.endpoints import disable_endpoint
 from hooklane.store.postgres.outbox.recovery import act_of
 
-# FOR SHARE waits for a takeover that is under way and then does not find the row; FOR KEY SHARE would not wait, since a
-# takeover changes no key. The rows stay locked until this transaction ends, so no takeover comes between. (It is not
-# written as a join: a plan for any number of partitions compared each with each, and that took longer than the rest.)
-# An ack of an ordered lane is an insert and nothing else: only the owner moves a head that is not dead.
-FENCED_ACKS = """
-WITH mine AS MATERIALIZED (
-    SELECT p.pid FROM hooklane.part p
-    WHERE p.owner = :worker AND p.pid = ANY(:pids::integer[])
-      AND p.epoch = (:epochs::bigint[])[array_position(:pids::integer[], p.pid)]
-    ORDER BY p.pid FOR SHARE OF p
-), done AS MATERIALIZED (
-    SELECT d.* FROM unnest(:ack_pids::text::integer[], :ack_lanes::text::bigint[], :ack_heads::text::bigint[],
-        :ack_tenants::text::text[], :ack_ats::text::bigint[], :log_starts::text::bigint[],
-        :log_attempts::text::integer[], :log_tooks::text::double precision[], :log_statuses::text::integer[],
-        :log_saids::text::text[])
-        AS d (pid, lane_id, head, tenant, at, started_at, attempt, took_ms, status, said)
-    JOIN mine USING (pid)
-), acked AS (
-    INSERT INTO hooklane.ack (pid, lane_id, head, tenant, at) SELECT pid, lane_id, head, tenant, at FROM done
-), logged AS (
-    INSERT INTO hooklane.attempt (lane_id, seq, started_at, attempt, tenant, took_ms, outcome, status, said)
-    SELECT lane_id, head - 1, started_at, attempt, tenant, took_ms, 'delivered', status, said FROM done
-    ON CONFLICT DO NOTHING
-)
-SELECT hooklane.now_ms(), ARRAY(SELECT pid FROM mine), set_config('synchronous_commit', 'on', true)
-"""
 # It sets the head itself and never lowers it, neither the row's nor that of an ack that was not folded yet. Where the
 # row is at this head already, it must show the attempt before this one, or this one: then the same commit is repeated.
 # A recovery has bumped rev, so an owner's late or repeated write cannot undo what a person did.
@@ -169,55 +141,9 @@ ON CONFLICT DO NOTHING RETURNING lane_id, seq, started_at, attempt
 """
 
 
-def pid_of(write: Write) -> int:
-    return write.send.pid if isinstance(write, Settlement) else write.pid
-
-
-def is_ack(write: Write) -> bool:
-    """Whether it is the write that nearly all are: the ack of an ordered lane."""
-    return isinstance(write, Settlement) and write.outcome.__class__ is Delivered and write.send.lane_id > 0
-
-
-def fenced_acks(worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> Statement:
-    """Lock what is ours of the partitions that *writes* touch, and append the acks among them."""
-    pids = sorted({pid_of(write) for write in writes} & epochs.keys())
-    acks = [write for write in writes if isinstance(write, Settlement) and is_ack(write)]
-    sends = [ack.send for ack in acks]
-    log = [_answered(ack) for ack in acks]
-    return Statement(
-        FENCED_ACKS,
-        {
-            "worker": worker,
-            "pids": pids,
-            "epochs": [epochs[pid] for pid in pids],
-            "ack_pids": numbers([send.pid for send in sends]),
-            "ack_lanes": numbers([send.lane_id for send in sends]),
-            "ack_heads": numbers([send.seq + 1 for send in sends]),
-            "ack_tenants": texts([send.event.tenant for send in sends]),
-            "ack_ats": numbers([ack.at for ack in acks]),
-            "log_starts": numbers([send.at for send in sends]),
-            "log_attempts": numbers([send.attempt for send in sends]),
-            "log_tooks": numbers([answer.timings.total_ms for answer in log]),
-            "log_statuses": numbers([answer.status for answer in log]),
-            "log_saids": texts([answer.outcome for answer in log]),
-        },
-    )
-
-
-def _answered(ack: Settlement) -> Answer:
-    """By what an event was delivered."""
-    assert isinstance(ack.result, Answer)
-    return ack.result
-
-
-def report_of(rows: Rows, writes: Sequence[Write], stale: Iterable[LaneId] = ()) -> CommitReport:
-    ((now, mine, _),) = rows
-    return CommitReport(Instant(now), frozenset(map(pid_of, writes)) - frozenset(mine), frozenset(stale))
-
-
 def commit(worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> Flow[CommitReport]:
     """Make *writes* durable as far as their partitions are still ours; a lane that was recovered meanwhile is stale."""
-    rows = yield fenced_acks(worker, epochs, writes)
+    rows = yield fenced_acks(worker, epochs, writes, again=True)
     fenced = report_of(rows, writes).fenced
     others = [write for write in writes if pid_of(write) not in fenced and not is_ack(write)]
     ordered = [write for write in others if lane_of(write) > 0]

@@ -114,8 +114,8 @@ class Group:
             return None
         try:
             return trip.report(await self.db.once(trip.statement(rev, GROUP_WAIT_MS)))
-        except (asyncpg.SerializationError, asyncpg.DeadlockDetectedError):
-            return None  # lost a race: the longer way tries more than once
+        except (asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.DivisionByZeroError):
+            return None  # lost a race, or lanes came back in another order: the longer way does not mind
 
     def _lanes_of(self, draft: Draft) -> list[Lane]:
         """As far as the cache knows: a lane that is missed here is met by the commit itself."""

@@ -44,12 +44,13 @@ _OWN = """
 SELECT e.n, e.tenant, e.id FROM hooklane.event e
 JOIN unnest(:tenants::text[], :ids::text[]) AS d (tenant, id) USING (tenant, id)
 """
-# The counter of a lane is locked until the transaction ends: seqs are gapless and in the order of the commits.
+# The counter of a lane is locked until the transaction ends: seqs are gapless and in the order of the commits. All who
+# publish lock in the order of the bytes, whatever the database thinks of letters: `trip` sorts before it asks.
 _GROW_LANES = """
 INSERT INTO hooklane.lane_tail AS t (tenant, endpoint_id, key, pid, tail)
 SELECT * FROM unnest(:tenants::text[], :endpoints::text[], :keys::text[], :pids::integer[], :many::bigint[])
     AS w (tenant, endpoint_id, key, pid, many)
-ORDER BY w.endpoint_id, w.key
+ORDER BY w.endpoint_id COLLATE "C", w.key COLLATE "C"
 ON CONFLICT (endpoint_id, key) DO UPDATE SET tail = t.tail + excluded.tail
 RETURNING endpoint_id, key, lane_id, tail
 """

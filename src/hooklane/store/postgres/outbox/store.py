@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import asyncpg
+
 from hooklane.model.attempt import Write
 from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
@@ -12,7 +14,6 @@ from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.health import Health
 from hooklane.model.lane import DeliveryState, LaneId, LaneRow, LaneState
-from hooklane.store.caller.flow import Statement
 from hooklane.store.outbox import (
     Capabilities,
     CommitReport,
@@ -28,6 +29,7 @@ from hooklane.store.outbox import (
 )
 from hooklane.store.postgres.database import Database, Unknown
 from hooklane.store.postgres.outbox import (
+    acks,
     commit,
     counts,
     endpoints,
@@ -39,6 +41,7 @@ from hooklane.store.postgres.outbox import (
     tidy,
     workers,
 )
+from hooklane.store.postgres.outbox.broom import Broom
 from hooklane.store.postgres.outbox.group import Group
 from hooklane.store.postgres.outbox.recovering import PostgresRecovery
 from hooklane.store.postgres.schema import migrations_of
@@ -58,6 +61,7 @@ class PostgresOutbox(PostgresRecovery):
         self.db = Database(url, size=int(options.extra.get("connections", 8)))
         self._options = options
         self._group = Group(self.db, options.placer)
+        self._broom = Broom()
 
     async def open(self) -> None:
         await self.db.open()
@@ -127,9 +131,12 @@ class PostgresOutbox(PostgresRecovery):
             return await self._commit(worker, epochs, writes)
 
     async def _commit(self, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
-        if all(map(commit.is_ack, writes)):
-            statement: Statement = commit.fenced_acks(worker, epochs, writes)
-            return commit.report_of(await self.db.once(statement), writes)
+        if all(map(acks.is_ack, writes)):
+            try:
+                rows = await self.db.once(acks.fenced_acks(worker, epochs, writes, again=False))
+                return acks.report_of(rows, writes)
+            except asyncpg.UniqueViolationError:
+                pass  # made before, though it was not known: the longer way does not mind
         return await self.db.write(lambda: commit.commit(worker, epochs, writes))
 
     async def note_health(self, turns: Sequence[Health]) -> Sequence[Health]:
@@ -137,8 +144,12 @@ class PostgresOutbox(PostgresRecovery):
 
     async def tidy(self) -> None:
         for _ in range(FOLDS_MAX):
-            if await self.db.write(tidy.fold) < tidy.FOLD_MAX:
+            folded = await self.db.write(tidy.fold)
+            self._broom.note(folded)
+            if folded < tidy.FOLD_MAX:
                 break
+        if self._broom.is_due():
+            await self._broom.sweep(self.db)
         await self.db.write(lambda: tidy.prune(self._options.idempotency_ms))
 
     # recovering

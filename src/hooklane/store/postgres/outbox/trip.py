@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from hooklane.errors import InvalidEvent
 from hooklane.model.endpoint import Endpoint
@@ -19,38 +20,45 @@ from hooklane.store.postgres.literals import numbers, texts
 from hooklane.store.postgres.outbox.lanes import Mark
 
 # Nothing is written unless the endpoints are still those by which the places were found. The settings count from their
-# evaluation on, and every insert needs the row that evaluates them. Lanes are locked in the order of the longer way,
-# or two publishers could wait for each other crosswise.
+# evaluation on, and every insert needs the row that evaluates them. Lanes come in the order in which the longer way
+# locks them, or two publishers could wait for each other crosswise; and they come back in the same order, so nothing is
+# sorted or joined. That they did is checked, and a division by zero undoes everything if they did not.
 _GROW = """
 WITH start AS MATERIALIZED (
     SELECT ARRAY(SELECT nextval('hooklane.event_n') FROM generate_series(1, :many::bigint)) AS ns,
         set_config('synchronous_commit', 'on', true), set_config('lock_timeout', :lock_wait::text, true)
     FROM hooklane.counter WHERE name = 'endpoint' AND value = :rev::bigint
-), lanes AS MATERIALIZED (
-    SELECT w.* FROM unnest(:tenants::text::text[], :endpoints::text::text[], :keys::text::text[],
-        :pids::text::integer[], :manies::text::bigint[]) WITH ORDINALITY AS w (tenant, endpoint_id, key, pid, many, at)
+), asked AS MATERIALIZED (
+    SELECT :endpoints::text::text[] AS endpoints, :keys::text::text[] AS keys FROM start
 ), grown AS (
     INSERT INTO hooklane.lane_tail AS t (tenant, endpoint_id, key, pid, tail)
-    SELECT l.tenant, l.endpoint_id, l.key, l.pid, l.many FROM lanes l CROSS JOIN start
-    ORDER BY l.endpoint_id, l.key
+    SELECT unnest(:tenants::text::text[]), unnest(endpoints), unnest(keys), unnest(:pids::text::integer[]),
+        unnest(:manies::text::bigint[]) FROM asked
     ON CONFLICT (endpoint_id, key) DO UPDATE SET tail = t.tail + excluded.tail
     RETURNING endpoint_id, key, lane_id, tail
 ), known AS MATERIALIZED (
-    SELECT array_agg(lane_id ORDER BY at) AS ids, array_agg(tail ORDER BY at) AS tails
-    FROM lanes JOIN grown USING (endpoint_id, key)
+    SELECT array_agg(lane_id) AS ids, array_agg(tail) AS tails FROM grown
+    HAVING count(*) = 0 OR 1 / (array_agg(key) = (SELECT keys FROM asked)
+        AND array_agg(endpoint_id) = (SELECT endpoints FROM asked))::integer = 1
 )
 """
 _STAMP = """'["' || p.endpoint_id || '",' || p.lane_id || ',' || p.seq || ']'"""
 _TELL = "SELECT (SELECT count(*) FROM start), pg_current_xact_id()::text, ids, tails FROM known"
-# Where each event has one place, as nearly always, both stand in one row, and nothing is joined.
+# Where each event has one place, as nearly always, both stand in one row, and nothing is joined. The data of all events
+# comes as one piece, to be cut: asyncpg asks of each element of a list whether it is a list.
 _ONE_EACH = f"""
 {_GROW}, placed AS MATERIALIZED (
-    SELECT p.*, s.ns[p.at] AS n, k.ids[p.lane_at] AS lane_id, k.tails[p.lane_at] - p.back AS seq
-    FROM unnest(:lane_ats::text::integer[], :backs::text::bigint[], :place_pids::text::integer[],
-        :place_endpoints::text::text[], :event_tenants::text::text[], :ids::text::text[], :types::text::text[],
-        :event_keys::text::text[], :datas::bytea[], :ats::text::bigint[], :replays::text::text[])
-        WITH ORDINALITY AS p (lane_at, back, pid, endpoint_id, tenant, id, type, key, data, created_at, replay_of, at)
-    CROSS JOIN known k CROSS JOIN start s WHERE k.ids IS NOT NULL
+    SELECT p.*, substring(:datas::bytea, p.starts, p.size) AS data,
+        s.ns[p.at] AS n, k.ids[p.lane_at] AS lane_id, k.tails[p.lane_at] - p.back AS seq
+    FROM known k CROSS JOIN start s CROSS JOIN LATERAL (
+        SELECT unnest(:lane_ats::text::integer[]) AS lane_at, unnest(:backs::text::bigint[]) AS back,
+            unnest(:place_pids::text::integer[]) AS pid, unnest(:place_endpoints::text::text[]) AS endpoint_id,
+            unnest(:event_tenants::text::text[]) AS tenant, unnest(:ids::text::text[]) AS id,
+            unnest(:types::text::text[]) AS type, unnest(:event_keys::text::text[]) AS key,
+            unnest(:starts::text::integer[]) AS starts, unnest(:sizes::text::integer[]) AS size,
+            unnest(:ats::text::bigint[]) AS created_at,
+            unnest(:replays::text::text[]) AS replay_of, generate_series(1, :many::bigint) AS at
+    ) p WHERE k.ids IS NOT NULL
 ), in_lanes AS (
     INSERT INTO hooklane.lane_event (lane_id, seq, event_n, pid, tenant)
     SELECT p.lane_id, p.seq, p.n, p.pid, p.tenant FROM placed p
@@ -77,11 +85,11 @@ _MANY_EACH = f"""
     SELECT p.event_at, string_agg({_STAMP}, ',' ORDER BY p.at) AS stamps FROM placed p GROUP BY p.event_at
 ), stored AS (
     INSERT INTO hooklane.event (n, tenant, id, type, key, data, created_at, replay_of, stamps)
-    SELECT s.ns[e.at], e.tenant, e.id, e.type, e.key, e.data, e.created_at, e.replay_of,
-        convert_to('[' || coalesce(p.stamps, '') || ']', 'UTF8')
+    SELECT s.ns[e.at], e.tenant, e.id, e.type, e.key, substring(:datas::bytea, e.starts, e.size), e.created_at,
+        e.replay_of, convert_to('[' || coalesce(p.stamps, '') || ']', 'UTF8')
     FROM unnest(:event_tenants::text::text[], :ids::text::text[], :types::text::text[], :event_keys::text::text[],
-        :datas::bytea[], :ats::text::bigint[], :replays::text::text[])
-        WITH ORDINALITY AS e (tenant, id, type, key, data, created_at, replay_of, at)
+        :starts::text::integer[], :sizes::text::integer[], :ats::text::bigint[], :replays::text::text[])
+        WITH ORDINALITY AS e (tenant, id, type, key, starts, size, created_at, replay_of, at)
     CROSS JOIN start s LEFT JOIN stamped p ON p.event_at = e.at
 )
 {_TELL}
@@ -120,35 +128,41 @@ class Trip:
             for place in places:
                 self.is_plain = self.is_plain and place.key is not None
                 self._placed.append((len(self._events), place))
-        self._many: dict[tuple[str, str | None], int] = {}
-        self._lanes: list[tuple[Place, str]] = []
+        self._counts: list[int] = []
         self._lane_ats: list[int] = []
         self._nths: list[int] = []
 
     def statement(self, rev: int, lock_wait_ms: int) -> Statement:
         """Ask for the places, if the endpoints are still as of *rev*."""
         events, placed = self._events, self._placed
-        many, at = self._many, dict[tuple[str, str | None], int]()
-        for event_at, place in placed:
-            lane = place.endpoint_id, place.key
+        many: dict[tuple[str, str], int] = {}
+        named: list[tuple[str, str]] = []
+        first: dict[tuple[str, str], int] = {}
+        for nth_place, (_, place) in enumerate(placed):
+            lane = place.endpoint_id, place.key or ""
             nth = many.get(lane, 0) + 1
             if nth == 1:
-                self._lanes.append((place, events[event_at - 1].tenant))
-                at[lane] = len(self._lanes)
+                first[lane] = nth_place
             many[lane] = nth
-            self._lane_ats.append(at[lane])
+            named.append(lane)
             self._nths.append(nth)
-        counts = list(many.values())
+        order = sorted(many)
+        at = {lane: n for n, lane in enumerate(order, start=1)}
+        lanes = [placed[first[lane]] for lane in order]
+        self._lane_ats = [at[lane] for lane in named]
+        self._counts = counts = [many[lane] for lane in order]
         behind = [counts[lane - 1] - nth for lane, nth in zip(self._lane_ats, self._nths, strict=True)]
         """How many of this batch stand behind each in its lane."""
+        sizes = [len(event.data) for event in events]
+        starts = list(accumulate(sizes, initial=1))[:-1]
         params = {
             "many": len(events),
             "rev": rev,
             "lock_wait": f"{lock_wait_ms}ms",
-            "tenants": texts([tenant for _, tenant in self._lanes]),
-            "endpoints": texts([place.endpoint_id for place, _ in self._lanes]),
-            "keys": texts([place.key for place, _ in self._lanes]),
-            "pids": numbers([place.pid for place, _ in self._lanes]),
+            "tenants": texts([events[event_at - 1].tenant for event_at, _ in lanes]),
+            "endpoints": texts([endpoint_id for endpoint_id, _ in order]),
+            "keys": texts([key for _, key in order]),
+            "pids": numbers([place.pid for _, place in lanes]),
             "manies": numbers(counts),
             "lane_ats": numbers(self._lane_ats),
             "backs": numbers(behind),
@@ -158,7 +172,9 @@ class Trip:
             "ids": texts([event.id for event in events]),
             "types": texts([event.type for event in events]),
             "event_keys": texts([event.key for event in events]),
-            "datas": [event.data for event in events],
+            "datas": b"".join([event.data for event in events]),
+            "starts": numbers(starts),
+            "sizes": numbers(sizes),
             "ats": numbers([event.created_at for event in events]),
             "replays": texts([event.replay_of for event in events]),
         }
@@ -173,7 +189,7 @@ class Trip:
         ((started, xid, ids, tails),) = rows
         if not started:
             return None
-        counts = list(self._many.values())
+        counts = self._counts
         stamps: list[list[Stamp]] = [[] for _ in self._events]
         grown: list[Grown] = []
         for (event_at, place), lane_at, nth in zip(self._placed, self._lane_ats, self._nths, strict=True):

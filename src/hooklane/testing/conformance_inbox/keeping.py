@@ -1,0 +1,57 @@
+"""What is old and settled may go; what is owed, held or dead stays."""
+
+from __future__ import annotations
+
+from hooklane.model.clock import Instant, wall_now
+from hooklane.model.inbox import Heartbeat, Search
+from hooklane.model.message import Status
+from hooklane.store.inbox import InboxStore
+from hooklane.testing.conformance_inbox.kit import HANDLER, LEASE_MS, SOURCE, TRACK, WORK, InboxKit, owed, row
+
+
+class Keeping(InboxKit):
+    def test_pruning_removes_what_is_old_and_settled_and_nothing_else(self, store: InboxStore) -> None:
+        settled = [Status.COMPLETED, Status.STALE, Status.IGNORED]
+        open_ = [Status.PENDING, Status.FAILED, Status.HELD, Status.DEAD]
+        self.insert(store, *(row(status.value, owed(status=status)) for status in settled + open_))
+        self.insert(store, row("in_progress", owed(due_at=Instant(0))))
+        self.insert(store, row("bare", status=Status.IGNORED), row("poison", status=Status.DEAD))
+        self.insert(store, row("young", owed(status=Status.COMPLETED), now=Instant(100)))
+        self.run(store, store.cursor(TRACK, 3))
+        self.run(store, store.claim(WORK, expired=False, owner="w", now=Instant(0), lease_ms=LEASE_MS, limit=1))
+        assert self.run(store, store.prune(before=Instant(50), source=None, limit=100)) == 4
+        left = {each.message.event_id for each in self.run(store, store.rows(Search()))}
+        assert {status.value for status in open_} | {"in_progress", "poison", "young"} == left
+        assert self.run(store, store.applied(TRACK)) == 3
+
+    def test_pruning_goes_in_batches_and_by_source(self, store: InboxStore) -> None:
+        self.insert(store, *(row(f"e{number}", status=Status.IGNORED) for number in range(5)))
+        assert self.run(store, store.prune(before=Instant(50), source="other", limit=3)) == 0
+        assert [self.run(store, store.prune(before=Instant(50), source=SOURCE, limit=3)) for _ in range(3)] == [3, 2, 0]
+
+    def test_a_purged_payload_still_guards_its_id(self, store: InboxStore) -> None:
+        self.insert(store, row("e1", owed(status=Status.COMPLETED)), row("e2", owed()))
+        assert self.run(store, store.purge(before=Instant(50), source=None, limit=10)) == 1
+        assert self.run(store, store.purge(before=Instant(50), source=None, limit=10)) == 0
+        purged, kept = self.run(store, store.rows(Search()))
+        assert (purged.purged, purged.message.body, kept.purged) == (True, b"", False)
+        assert self.insert(store, row("e1")) == [None]
+
+    def test_tombstones_are_forgotten_when_they_are_old(self, store: InboxStore) -> None:
+        self.run(store, store.remember(SOURCE, "default", b"old", "e1", Instant(1)))
+        self.run(store, store.remember(SOURCE, "default", b"new", "e2", Instant(90)))
+        assert self.run(store, store.forget(before=Instant(50), source=None, limit=10)) == 1
+        assert self.run(store, store.remember(SOURCE, "default", b"new", "e3", Instant(91))) == "e2"
+
+    def test_the_heartbeat_is_kept(self, store: InboxStore) -> None:
+        assert None is self.run(store, store.heartbeat())
+        for beat in (Heartbeat(Instant(1)), Heartbeat(Instant(5), 3, Instant(4))):
+            self.run(store, store.beat(beat))
+            assert beat == self.run(store, store.heartbeat())
+
+    def test_what_a_person_gives_up_is_settled_with_a_note(self, store: InboxStore) -> None:
+        (id,) = self.insert(store, row("e1", owed(status=Status.DEAD)))
+        assert id is not None
+        assert self.run(store, store.settle(id, HANDLER, Status.IGNORED, "known bug", wall_now()))
+        assert not self.run(store, store.settle(id, HANDLER, Status.IGNORED, "again", wall_now()))
+        assert self.status(store) == Status.IGNORED

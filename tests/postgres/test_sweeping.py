@@ -1,0 +1,79 @@
+"""Acks are folded every two seconds; the room that they took is used again, with or without autovacuum."""
+
+import asyncpg
+import pytest
+
+from hooklane.store.postgres.outbox import PostgresOutbox, broom
+from hooklane.testing.conformance_outbox.kit import event, published
+
+MANY = broom.DUE_AFTER + 1_000
+_ACKS = """
+INSERT INTO hooklane.ack (pid, lane_id, head, tenant, at)
+SELECT 0, $1, n + $2, 'default', 0 FROM generate_series(1, $3::bigint) n
+"""
+
+
+async def size_after(store: PostgresOutbox, conn: asyncpg.Connection, lane_id: int, head: int) -> int:
+    """Of the table, once so many acks more have come and gone."""
+    await conn.execute(_ACKS, lane_id, head, MANY)
+    await store.tidy()
+    assert await conn.fetchval("SELECT count(*) FROM hooklane.ack") == 0
+    return int(await conn.fetchval("SELECT pg_relation_size('hooklane.ack')"))
+
+
+@pytest.mark.parametrize("swept", [True, False], ids=["", "without-the-broom"])
+async def test_folded_acks_leave_their_room_to_the_next(
+    store: PostgresOutbox, conn: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch, swept: bool
+) -> None:
+    monkeypatch.setattr(broom, "REST_FACTOR", 0)
+    if not swept:
+        monkeypatch.setattr(broom.Broom, "is_due", lambda _: False)
+    lane_id = (await published(store, event("evt_1", "k"))).grown[0].lane_id
+    await conn.execute("ALTER TABLE hooklane.ack SET (autovacuum_enabled = false)")
+
+    first = await size_after(store, conn, lane_id, 1)
+    second = await size_after(store, conn, lane_id, 1 + MANY)
+
+    assert (second < 1.2 * first) is swept
+
+
+async def test_a_sweep_that_takes_long_is_seldom(store: PostgresOutbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a transaction that is held open there is nothing to remove, and each sweep would read all of it."""
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    swept = broom.Broom()
+    swept.note(MANY)
+    monkeypatch.setattr(store.db, "maintain", _taking(now, 2.0))
+
+    await swept.sweep(store.db)
+    swept.note(MANY)
+
+    now[0] += 2.0 * broom.REST_FACTOR - 0.1
+    assert not swept.is_due()
+    now[0] += 0.2
+    assert swept.is_due()
+
+
+async def test_a_role_that_does_not_own_the_tables_goes_without(store: PostgresOutbox, postgres_url: str) -> None:
+    conn = await asyncpg.connect(postgres_url)
+    role = f"guest_{await conn.fetchval('SELECT oid FROM pg_database WHERE datname = current_database()')}"
+    await conn.execute(f"CREATE ROLE {role} LOGIN")
+    try:
+        await conn.execute(f"GRANT USAGE ON SCHEMA hooklane TO {role}")
+        await conn.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA hooklane TO {role}")
+        guest = PostgresOutbox(postgres_url.replace("postgres@", f"{role}@"), store._options)
+        await guest.db.open()
+
+        await broom.Broom().sweep(guest.db)
+
+        await guest.close()
+    finally:
+        await conn.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+        await conn.close()
+
+
+def _taking(now: list[float], seconds: float):  # type: ignore[no-untyped-def]
+    async def maintain(command: str) -> None:
+        now[0] += seconds
+
+    return maintain
