@@ -22,41 +22,28 @@ from hooklane.store.inbox import Flow, Shared
 class Errand:
     """A flow, where it stands, and what came of it. One thread at a time has it in hand."""
 
-    __slots__ = (
-        "context",
-        "deadline",
-        "done",
-        "error",
-        "flow",
-        "is_kept",
-        "is_over",
-        "leads",
-        "loop",
-        "step",
-        "turn",
-        "value",
-    )
+    # Defaults of the class: most errands meet nobody, and never set them.
+    step: Any = None
+    """What it asks for next; None when it has ended."""
+    value: Any = None
+    error: BaseException | None = None
+    context: Context | None = None
+    """Of the request, from when another thread may run it; the handler, its hooks and failpoints share it."""
+    deadline = 0.0
+    turn: threading.Lock | None = None
+    """Where a thread waits for it."""
+    loop: asyncio.AbstractEventLoop | None = None
+    done: asyncio.Future[None] | None = None
+    """Where an event loop waits for it."""
+    is_kept = False
+    """Whether its part was run, and waits for the commit."""
+    is_over = False
+    """Whether its part was committed or undone, and it is its owner's again."""
+    leads = False
+    """Whether its owner was told to run it, and others."""
 
     def __init__(self, flow: Flow[Any]) -> None:
         self.flow = flow
-        self.step: Any = None
-        """What it asks for next; None when it has ended."""
-        self.value: Any = None
-        self.error: BaseException | None = None
-        self.context: Context | None = None
-        """Of the request, from when another thread may run it; the handler, its hooks and failpoints share it."""
-        self.deadline = 0.0
-        self.turn: threading.Lock | None = None
-        """Where a thread waits for it."""
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.done: asyncio.Future[None] | None = None
-        """Where an event loop waits for it."""
-        self.is_kept = False
-        """Whether its part was run, and waits for the commit."""
-        self.is_over = False
-        """Whether its part was committed or undone, and it is its owner's again."""
-        self.leads = False
-        """Whether its owner was told to run it, and others."""
         self._go(flow.send, None)
 
     def _go(self, resume: Callable[[Any], Any], argument: Any) -> None:
@@ -115,15 +102,8 @@ class Errand:
 
     # Its part of a transaction, by whoever leads
 
-    def play(self, driver: Driver, session: Shared, *, saved: bool) -> bool:
-        """Run it from its `Begin`. True: done, and it waits for the commit. False: undone, and it goes on or ended."""
-        if self.context is None:
-            self._play(driver, session, saved)
-        else:
-            self.context.run(self._play, driver, session, saved)
-        return self.is_kept
-
-    def _play(self, driver: Driver, session: Shared, saved: bool) -> None:
+    def play(self, driver: Driver, session: Shared, saved: bool) -> None:
+        """Run it from its `Begin`, in its context: then it is kept, or it is over."""
         self.is_kept = self.is_over = False
         flow, undo = self.flow, session.undo if saved else session.rollback
         try:

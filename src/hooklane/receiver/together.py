@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
@@ -198,7 +198,7 @@ class Together:
                 self._since = batch.now
                 if batch.play(errand) > SLOW_S:
                     self._alone_until = batch.now + ALONE_S
-                if mine not in (None, errand) and _is_interrupt(errand.error):
+                if errand.error is not None and mine not in (None, errand) and _is_interrupt(errand.error):
                     interrupt = errand.error
                     errand.cut_off()
                 if not session.is_whole or interrupt is not None:
@@ -231,8 +231,10 @@ class Together:
                 self._waiting.popleft()
             return found
 
-    def _tell(self, errands: Iterable[Errand], mine: Errand | None) -> None:
+    def _tell(self, errands: Sequence[Errand], mine: Errand | None) -> None:
         """Their owners go on."""
+        if len(errands) == 1 and errands[0] is mine:
+            return
         by_loop: dict[asyncio.AbstractEventLoop, list[Errand]] = {}
         for errand in errands:
             if errand is mine:
@@ -379,7 +381,10 @@ class Batch:
         if saved:
             self._session.save()
         self.played += 1
-        errand.play(self._driver, self._session, saved=saved)
+        if errand.context is None:
+            errand.play(self._driver, self._session, saved)
+        else:
+            errand.context.run(errand.play, self._driver, self._session, saved)
         before, self.now = self.now, time.monotonic()
         return self.now - before
 
@@ -414,9 +419,9 @@ def _wake(errands: Iterable[Errand]) -> None:
             done.set_result(None)
 
 
-def _is_interrupt(error: BaseException | None) -> bool:
+def _is_interrupt(error: BaseException) -> bool:
     """Whether it was meant for the thread, and not for the flow in which it came up."""
-    return error is not None and not isinstance(error, Exception)
+    return not isinstance(error, Exception)
 
 
 def _in_event_loop() -> bool:
