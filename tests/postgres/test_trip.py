@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import asyncpg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklane.store.outbox import Published, Refused
+from hooklane.store.outbox import Draft, Published, Refused
 from hooklane.store.postgres.literals import numbers, texts
 from hooklane.store.postgres.outbox import PostgresOutbox, trip
+from hooklane.store.postgres.outbox.group import DOUBLED
 from hooklane.store.postgres.outbox.trip import OwnCommit
 from hooklane.testing.conformance_outbox.kit import Owner, draft, endpoint, event, published
 
@@ -168,3 +171,61 @@ async def test_lanes_that_come_back_in_another_order_are_noticed(
     assert isinstance(report.span, OwnCommit) is not checked
     places = [(one.key, one.seq) for one in report.grown]
     assert (places == [("k1", 2), ("k2", 1)]) is checked
+
+
+def named(id: str, name: str, digest: bytes = b"d" * 32, key: str = "k1") -> Draft:
+    return Draft(event(id, key), None, (name,), digest)
+
+
+async def test_names_are_claimed_in_the_same_round_trip(store: PostgresOutbox) -> None:
+    await warm(store)
+    batch = [named("evt_1", "b", b"1" * 32), draft(event("evt_2", "k1")), named("evt_3", "a", b"")]
+
+    first = await store.publish(batch)
+    again = await store.publish([named("evt_4", "a", b""), named("evt_5", "b", b"1" * 32)])
+    other = await store.publish([named("evt_6", "b", b"2" * 32)])
+
+    assert isinstance(first.span, OwnCommit), "it went the longer way"
+    assert [(one.key, one.seq) for one in first.grown] == [("k1", 1), ("k1", 2), ("k1", 3)]
+    assert [replace(first.results[n], repeated=True) for n in (2, 0)] == list(again.results)
+    assert again.grown == []
+    (refused,) = other.results
+    assert isinstance(refused, Refused)
+    assert refused.code == "idempotency_conflict"
+
+
+async def test_a_name_that_is_wanted_twice_in_a_batch_is_given_once(store: PostgresOutbox) -> None:
+    await warm(store)
+
+    report = await store.publish([named("evt_1", "a"), named("evt_2", "a"), named("evt_3", "b")])
+
+    first, second, third = report.results
+    assert isinstance(first, Published)
+    assert (second, third.event_id) == (replace(first, repeated=True), "evt_3")
+    assert [one.seq for one in report.grown] == [1, 2]
+
+
+async def test_where_names_come_twice_others_are_not_tried_in_vain(store: PostgresOutbox) -> None:
+    await warm(store)
+    await store.publish([named("evt_0", "a")])
+    await store.publish([named("evt_1", "a")])
+
+    spans = [(await store.publish([named(f"evt_x{n}", f"x{n}")])).span for n in range(DOUBLED + 1)]
+    plain = await published(store, event("evt_plain", "k2"))
+
+    assert [isinstance(span, OwnCommit) for span in spans] == [False] * DOUBLED + [True]
+    assert isinstance(plain.span, OwnCommit)
+
+
+async def test_a_batch_whose_name_is_taken_leaves_no_trace_of_its_first_try(
+    store: PostgresOutbox, conn: asyncpg.Connection
+) -> None:
+    await warm(store)
+    await store.publish([named("evt_0", "a")])
+
+    report = await store.publish([draft(event("evt_1", "k1")), named("evt_2", "a", b"other"), named("evt_3", "new")])
+
+    assert [isinstance(one, Published) for one in report.results] == [True, False, True]
+    assert [one.seq for one in report.grown] == [2, 3]
+    assert await conn.fetchval("SELECT count(*) FROM hooklane.event WHERE key = 'k1'") == 3
+    assert await conn.fetchval("SELECT tail FROM hooklane.lane_tail WHERE key = 'k1'") == 3

@@ -22,6 +22,7 @@ from hooklane.store.postgres.outbox.trip import Trip
 GROUP_WAIT_MS = 50
 """Other group commits hold a counter for a few milliseconds, a caller's transaction for as long as it likes."""
 ALONE_WAIT_MS = 10
+DOUBLED = 20
 BUSY_MAX = 25
 """After so many drafts that had to wait one by one, the rest is set aside untried."""
 
@@ -47,6 +48,8 @@ class Group:
     db: Database
     placer: Placer
     cache: EndpointCache = field(default_factory=EndpointCache)
+    _doubled: int = 0
+    """How many commits with names go the longer way at once."""
     _held: set[Lane] = field(default_factory=set)
     """Lanes that were found held: the next commit looks before it waits for them again."""
 
@@ -98,7 +101,7 @@ class Group:
         return PublishReport([_BUSY if is_aside else next(results) for is_aside in aside], report.grown)
 
     async def _commit(self, drafts: Sequence[Draft], again: bool) -> PublishReport:
-        if not again and not self.db.is_pooled and not any(draft.names for draft in drafts):
+        if not (again or self.db.is_pooled or self._are_doubled(drafts)):
             report = await self._at_once(drafts)
             if report is not None:
                 return report
@@ -116,6 +119,16 @@ class Group:
             return trip.report(await self.db.once(trip.statement(rev, GROUP_WAIT_MS)))
         except (asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.DivisionByZeroError):
             return None  # lost a race, or lanes came back in another order: the longer way does not mind
+        except asyncpg.UniqueViolationError:
+            self._doubled = DOUBLED
+            return None  # the longer way finds out who has the name
+
+    def _are_doubled(self, drafts: Sequence[Draft]) -> bool:
+        """Whether one of *drafts* may want a name that is taken: where one did, others will, and each costs a try."""
+        if not self._doubled or not any(draft.names for draft in drafts):
+            return False
+        self._doubled -= 1
+        return True
 
     def _lanes_of(self, draft: Draft) -> list[Lane]:
         """As far as the cache knows: a lane that is missed here is met by the commit itself."""

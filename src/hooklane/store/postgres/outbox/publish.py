@@ -20,12 +20,13 @@ SELECT value, ARRAY(SELECT nextval('hooklane.event_n') FROM generate_series(1, :
 FROM hooklane.counter WHERE name = 'endpoint'
 """
 _ENDPOINTS = Statement("SELECT doc FROM hooklane.endpoint ORDER BY id")
-# In sorted order, here and below, so that two publishers never wait for each other crosswise.
+# In sorted order, here and below, so that two publishers never wait for each other crosswise. It is the order of the
+# bytes, whatever the database thinks of letters: `trip` sorts before it asks.
 _CLAIM_NAMES = """
 INSERT INTO hooklane.idempotency (tenant, name, digest, event_n, created_at)
 SELECT * FROM unnest(:tenants::text[], :names::text[], :digests::bytea[], :ns::bigint[], :ats::bigint[])
     AS d (tenant, name, digest, event_n, created_at)
-ORDER BY d.tenant, d.name ON CONFLICT DO NOTHING RETURNING tenant, name
+ORDER BY d.tenant COLLATE "C", d.name COLLATE "C" ON CONFLICT DO NOTHING RETURNING tenant, name
 """
 _WHO_HAS_NAMES = """
 SELECT i.tenant, i.name, i.digest, i.event_n FROM hooklane.idempotency i
@@ -44,8 +45,7 @@ _OWN = """
 SELECT e.n, e.tenant, e.id FROM hooklane.event e
 JOIN unnest(:tenants::text[], :ids::text[]) AS d (tenant, id) USING (tenant, id)
 """
-# The counter of a lane is locked until the transaction ends: seqs are gapless and in the order of the commits. All who
-# publish lock in the order of the bytes, whatever the database thinks of letters: `trip` sorts before it asks.
+# The counter of a lane is locked until the transaction ends: seqs are gapless and in the order of the commits.
 _GROW_LANES = """
 INSERT INTO hooklane.lane_tail AS t (tenant, endpoint_id, key, pid, tail)
 SELECT * FROM unnest(:tenants::text[], :endpoints::text[], :keys::text[], :pids::integer[], :many::bigint[])

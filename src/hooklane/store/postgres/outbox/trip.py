@@ -1,6 +1,6 @@
 """How do many events get their places in one round trip? By one statement that is the whole transaction.
 
-It serves the usual publish: no names to claim, every place in a lane. What it cannot serve goes the longer way
+It serves the usual publish: every place in a lane, every name new. What it cannot serve goes the longer way
 (`publish`), which means the same.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Any
 
 from hooklane.errors import InvalidEvent
 from hooklane.model.endpoint import Endpoint
@@ -28,8 +29,8 @@ WITH start AS MATERIALIZED (
     SELECT ARRAY(SELECT nextval('hooklane.event_n') FROM generate_series(1, :many::bigint)) AS ns,
         set_config('synchronous_commit', 'on', true), set_config('lock_timeout', :lock_wait::text, true)
     FROM hooklane.counter WHERE name = 'endpoint' AND value = :rev::bigint
-), asked AS MATERIALIZED (
-    SELECT :endpoints::text::text[] AS endpoints, :keys::text::text[] AS keys FROM start
+){named}, asked AS MATERIALIZED (
+    SELECT :endpoints::text::text[] AS endpoints, :keys::text::text[] AS keys FROM start {after}
 ), grown AS (
     INSERT INTO hooklane.lane_tail AS t (tenant, endpoint_id, key, pid, tail)
     SELECT unnest(:tenants::text::text[]), unnest(endpoints), unnest(keys), unnest(:pids::text::integer[]),
@@ -44,10 +45,22 @@ WITH start AS MATERIALIZED (
 """
 _STAMP = """'["' || p.endpoint_id || '",' || p.lane_id || ',' || p.seq || ']'"""
 _TELL = "SELECT (SELECT count(*) FROM start), pg_current_xact_id()::text, ids, tails FROM known"
+# Names come before lanes, as in the longer way, and in its order. One that is taken violates its key.
+_NAMED = """, named AS (
+    INSERT INTO hooklane.idempotency (tenant, name, digest, event_n, created_at)
+    SELECT d.tenant, d.name, substring(:digests::bytea, d.starts, d.size), s.ns[d.at], d.created_at
+    FROM start s CROSS JOIN LATERAL (
+        SELECT unnest(:name_tenants::text::text[]) AS tenant, unnest(:names::text::text[]) AS name,
+            unnest(:name_starts::text::integer[]) AS starts, unnest(:name_sizes::text::integer[]) AS size,
+            unnest(:name_ats::text::integer[]) AS at, unnest(:name_created::text::bigint[]) AS created_at
+    ) d RETURNING 1
+)"""
+_AFTER = "WHERE (SELECT count(*) FROM named) > 0"
 # Where each event has one place, as nearly always, both stand in one row, and nothing is joined. The data of all events
 # comes as one piece, to be cut: asyncpg asks of each element of a list whether it is a list.
-_ONE_EACH = f"""
-{_GROW}, placed AS MATERIALIZED (
+_ONE_EACH = (
+    _GROW
+    + f""", placed AS MATERIALIZED (
     SELECT p.*, substring(:datas::bytea, p.starts, p.size) AS data,
         s.ns[p.at] AS n, k.ids[p.lane_at] AS lane_id, k.tails[p.lane_at] - p.back AS seq
     FROM known k CROSS JOIN start s CROSS JOIN LATERAL (
@@ -70,8 +83,10 @@ _ONE_EACH = f"""
 )
 {_TELL}
 """
-_MANY_EACH = f"""
-{_GROW}, placed AS MATERIALIZED (
+)
+_MANY_EACH = (
+    _GROW
+    + f""", placed AS MATERIALIZED (
     SELECT p.event_at, p.pid, p.tenant, p.at, k.ids[p.lane_at] AS lane_id,
         k.tails[p.lane_at] - p.back AS seq, p.endpoint_id
     FROM unnest(:event_ats::text::integer[], :lane_ats::text::integer[], :backs::text::bigint[],
@@ -94,6 +109,7 @@ _MANY_EACH = f"""
 )
 {_TELL}
 """
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +130,8 @@ class Trip:
         self._events: list[Event] = []
         self._placed: list[tuple[int, Place]] = []
         """The event's place in the question, from 1 on, and where it stands."""
+        self._claims: list[tuple[str, str, int, bytes]] = []
+        """Tenant and name, the event that wants it, and the digest of its content."""
         self.is_plain = True
         """Whether one statement can say it all."""
         for draft in drafts:
@@ -125,9 +143,15 @@ class Trip:
                 continue
             self._results.append(event)
             self._events.append(event)
+            for name in draft.names:
+                self._claims.append((event.tenant, name, len(self._events), draft.digest))
             for place in places:
                 self.is_plain = self.is_plain and place.key is not None
                 self._placed.append((len(self._events), place))
+        if self._claims:
+            self._claims.sort()
+            wanted = {(tenant, name) for tenant, name, _, _ in self._claims}
+            self.is_plain = self.is_plain and len(wanted) == len(self._claims)
         self._counts: list[int] = []
         self._lane_ats: list[int] = []
         self._nths: list[int] = []
@@ -155,7 +179,7 @@ class Trip:
         """How many of this batch stand behind each in its lane."""
         sizes = [len(event.data) for event in events]
         starts = list(accumulate(sizes, initial=1))[:-1]
-        params = {
+        params: dict[str, Any] = {
             "many": len(events),
             "rev": rev,
             "lock_wait": f"{lock_wait_ms}ms",
@@ -178,11 +202,27 @@ class Trip:
             "ats": numbers([event.created_at for event in events]),
             "replays": texts([event.replay_of for event in events]),
         }
-        if len(placed) == len(events) and all(one[0] == n for n, one in enumerate(placed, start=1)):
-            return Statement(_ONE_EACH, params)
-        params["event_ats"] = numbers([event_at for event_at, _ in placed])
-        params["place_tenants"] = texts([events[event_at - 1].tenant for event_at, _ in placed])
-        return Statement(_MANY_EACH, params)
+        text = _ONE_EACH
+        if len(placed) != len(events) or any(one[0] != n for n, one in enumerate(placed, start=1)):
+            text = _MANY_EACH
+            params["event_ats"] = numbers([event_at for event_at, _ in placed])
+            params["place_tenants"] = texts([events[event_at - 1].tenant for event_at, _ in placed])
+        if not self._claims:
+            return Statement(text.format(named="", after=""), params)
+        return Statement(text.format(named=_NAMED, after=_AFTER), params | self._names())
+
+    def _names(self) -> dict[str, Any]:
+        claims = self._claims
+        sizes = [len(digest) for _, _, _, digest in claims]
+        return {
+            "name_tenants": texts([tenant for tenant, _, _, _ in claims]),
+            "names": texts([name for _, name, _, _ in claims]),
+            "digests": b"".join([digest for _, _, _, digest in claims]),
+            "name_starts": numbers(list(accumulate(sizes, initial=1))[:-1]),
+            "name_sizes": numbers(sizes),
+            "name_ats": numbers([at for _, _, at, _ in claims]),
+            "name_created": numbers([self._events[at - 1].created_at for _, _, at, _ in claims]),
+        }
 
     def report(self, rows: Rows) -> PublishReport | None:
         """What was published; None when the endpoints had changed, and nothing was."""
