@@ -14,7 +14,7 @@ import pytest
 from tests.inbox.kit import outcome, own_source, signed
 
 from hooklane.model.message import Reply
-from hooklane.receiver import Event, Inbox, together
+from hooklane.receiver import Event, Inbox, parts
 
 EVENTS, COPIES = 20, 64
 
@@ -22,8 +22,8 @@ EVENTS, COPIES = 20, 64
 @pytest.fixture(autouse=True)
 def _nobody_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here a handler waits for others to come, which must not count."""
-    monkeypatch.setattr(together, "SLOW_S", 3600.0)
-    monkeypatch.setattr(together, "TOGETHER_S", 3600.0)
+    monkeypatch.setattr(parts, "SLOW_S", 3600.0)
+    monkeypatch.setattr(parts, "TOGETHER_S", 3600.0)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ async def test_nobody_is_answered_before_the_commit_that_holds_its_work(inbox: I
 
 
 async def test_what_shares_a_commit_is_bounded(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(together, "PARTS_MAX", 3)
+    monkeypatch.setattr(parts, "PARTS_MAX", 3)
     gate = Gate(inbox)
 
     assert await gate.outcomes(7) == ["applied"] * 7
@@ -132,7 +132,7 @@ async def test_what_shares_a_commit_is_bounded(inbox: Inbox, monkeypatch: pytest
 async def test_where_handlers_are_slow_each_has_a_commit_of_its_own(
     inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(together, "SLOW_S", 0.0)
+    monkeypatch.setattr(parts, "SLOW_S", 0.0)
     gate = Gate(inbox)
 
     assert await gate.outcomes(3) == ["applied"] * 3

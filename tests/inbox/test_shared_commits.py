@@ -22,7 +22,7 @@ from tests.support.processes import Child, until
 
 from hooklane.errors import StoreBusy
 from hooklane.model.message import Reply
-from hooklane.receiver import Event, Inbox, together
+from hooklane.receiver import Event, Inbox, parts
 
 ROOT = Path(__file__).parents[2]
 WAIT_MS = 10_000
@@ -33,8 +33,8 @@ Handler = Callable[[Event, Any], None]
 @pytest.fixture(autouse=True)
 def _nobody_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here handlers wait for others to come, which must not count."""
-    monkeypatch.setattr(together, "SLOW_S", 3600.0)
-    monkeypatch.setattr(together, "TOGETHER_S", 3600.0)
+    monkeypatch.setattr(parts, "SLOW_S", 3600.0)
+    monkeypatch.setattr(parts, "TOGETHER_S", 3600.0)
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_nobody_is_answered_before_the_commit_that_holds_its_work(inbox: Inbox, 
 
 
 def test_what_shares_a_commit_is_bounded(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(together, "PARTS_MAX", 3)
+    monkeypatch.setattr(parts, "PARTS_MAX", 3)
     crowd = Crowd(inbox, number=7)
 
     assert crowd.outcomes() == all_applied(7)
@@ -145,7 +145,7 @@ def test_what_shares_a_commit_is_bounded(inbox: Inbox, monkeypatch: pytest.Monke
 
 
 def test_a_commit_is_not_put_off_for_longer_than_a_moment(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(together, "TOGETHER_S", 0.0)
+    monkeypatch.setattr(parts, "TOGETHER_S", 0.0)
     crowd = Crowd(inbox, number=3)
 
     assert crowd.outcomes() == all_applied(3)
@@ -241,7 +241,7 @@ def test_what_an_undone_attempt_left_for_after_the_commit_is_not_done_twice(inbo
 def test_nobody_waits_for_the_handlers_of_others_where_they_are_slow(
     inbox: Inbox, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(together, "SLOW_S", 0.0)
+    monkeypatch.setattr(parts, "SLOW_S", 0.0)
     first_is_answered = threading.Event()
 
     def handler(event: Event, tx: Any) -> None:

@@ -17,7 +17,7 @@ from tests.inbox.kit import outcome, own_source, signed, statuses
 from tests.support.processes import until
 
 from hooklane.model.message import Reply
-from hooklane.receiver import Event, Inbox, together
+from hooklane.receiver import Event, Inbox, parts
 
 EVENTS, COPIES = 20, 64
 
@@ -89,8 +89,8 @@ class Gate:
 @pytest.fixture(autouse=True)
 def _nobody_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here a handler waits for others to come, which must not count."""
-    monkeypatch.setattr(together, "SLOW_S", 3600.0)
-    monkeypatch.setattr(together, "TOGETHER_S", 3600.0)
+    monkeypatch.setattr(parts, "SLOW_S", 3600.0)
+    monkeypatch.setattr(parts, "TOGETHER_S", 3600.0)
 
 
 async def test_requests_of_one_loop_share_a_commit_and_one_thread_that_is_not_the_loops(
@@ -208,7 +208,7 @@ async def test_who_is_not_taken_in_time_is_told_to_come_back_and_is_not_run_late
 async def test_nobody_waits_for_the_handlers_of_others_where_they_are_slow(
     inbox: Inbox, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(together, "SLOW_S", 0.0)
+    monkeypatch.setattr(parts, "SLOW_S", 0.0)
     gate = Gate(inbox)
     tasks = await gate.come("evt_1", "evt_2")
     gate.go_on.set()

@@ -13,7 +13,7 @@ from collections import deque
 from weakref import WeakKeyDictionary
 
 from hooklane.errors import StoreBusy, StoreError
-from hooklane.receiver import together
+from hooklane.receiver import parts
 from hooklane.store.inbox import AsyncShared, SingleWriter
 
 
@@ -113,8 +113,8 @@ class _Share:
     def may_grow(self, now: float) -> bool:
         return (
             self._here.is_wanted
-            and self.parts < together.PARTS_MAX
-            and now - self.began < together.TOGETHER_S
+            and self.parts < parts.PARTS_MAX
+            and now - self.began < parts.TOGETHER_S
             and now >= self._here.alone_until
         )
 
@@ -129,7 +129,7 @@ class _Share:
         except StoreError as raised:
             error = raised
             if self.kept:  # one of them may be to blame: all try again, each for itself
-                self._here.alone_until = time.monotonic() + together.ALONE_S
+                self._here.alone_until = time.monotonic() + parts.ALONE_S
                 error = StoreBusy(f"a commit that several transactions shared failed: {raised}")
         finally:
             try:
@@ -205,8 +205,8 @@ class Turn:
 
     def _note_pace(self) -> float:
         now = time.monotonic()
-        if now - self._began > together.SLOW_S:
-            self._here.alone_until = now + together.ALONE_S
+        if now - self._began > parts.SLOW_S:
+            self._here.alone_until = now + parts.ALONE_S
         return now
 
 

@@ -19,19 +19,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from hooklane.errors import StoreBusy, StoreError, StoreUnavailable
+from hooklane.errors import StoreBusy, StoreUnavailable
+from hooklane.receiver import parts
 from hooklane.receiver.drive import Driver
 from hooklane.receiver.errand import Errand
-from hooklane.store.inbox import Flow, Shared, SingleWriter
+from hooklane.receiver.parts import Batch
+from hooklane.store.inbox import Flow, SingleWriter
 
 T = TypeVar("T")
 
-PARTS_MAX = 64
-TOGETHER_S = 0.025
-"""A commit is not put off for longer to run one more part."""
-SLOW_S = 0.05
-ALONE_S = 1.0
-"""Where a handler took longer than `SLOW_S`, nobody's answer waits for another's handler for so long."""
 QUICK_S = 0.005
 COMMIT_WAIT_S = 60.0
 
@@ -196,8 +192,8 @@ class Together:
             errand: Errand | None = batch.take(first)
             while errand is not None:
                 self._since = batch.now
-                if batch.play(errand) > SLOW_S:
-                    self._alone_until = batch.now + ALONE_S
+                if batch.play(errand) > parts.SLOW_S:
+                    self._alone_until = batch.now + parts.ALONE_S
                 if errand.error is not None and mine not in (None, errand) and _is_interrupt(errand.error):
                     interrupt = errand.error
                     errand.cut_off()
@@ -208,7 +204,7 @@ class Together:
                     self._tell([errand], mine)
                 errand = self._next(batch, mine)
             if not batch.commit():
-                self._alone_until = batch.now + ALONE_S
+                self._alone_until = batch.now + parts.ALONE_S
         finally:
             session.close()
             for errand in batch.taken:
@@ -349,66 +345,6 @@ class Together:
         pool, self._pool = self._pool, None
         if pool is not None and self._pid == os.getpid():
             pool.shutdown(wait=False)
-
-
-class Batch:
-    """A transaction, and those who have a part in it."""
-
-    def __init__(self, driver: Driver, session: Shared) -> None:
-        self._driver = driver
-        self._session = session
-        driver.session = session
-        self.taken: list[Errand] = []
-        self.played = 0
-        self.now = self._began = time.monotonic()
-
-    @property
-    def is_full(self) -> bool:
-        return self.played >= PARTS_MAX or self.now - self._began > TOGETHER_S
-
-    def take(self, errand: Errand) -> Errand:
-        """From now on, whoever leads has it in hand."""
-        self.taken.append(errand)
-        return errand
-
-    def let_go(self, errand: Errand) -> None:
-        """It was undone, and does not wait for the commit."""
-        self.taken.remove(errand)
-
-    def play(self, errand: Errand) -> float:
-        """Run its part; how long it took. What fails here must not undo the work of those before."""
-        saved = self.played > 0
-        if saved:
-            self._session.save()
-        self.played += 1
-        if errand.context is None:
-            errand.play(self._driver, self._session, saved)
-        else:
-            errand.context.run(errand.play, self._driver, self._session, saved)
-        before, self.now = self.now, time.monotonic()
-        return self.now - before
-
-    def commit(self) -> bool:
-        """For all whose part was kept; False when it failed for several, of whom one may be to blame."""
-        kept = [errand for errand in self.taken if errand.is_kept]
-        if not kept:
-            return True
-        try:
-            if self.played > 1 and not self._session.is_whole:
-                raise StoreBusy("another one undid the whole transaction")
-            self._session.commit()
-        except StoreError as error:
-            if self.played == 1:
-                kept[0].refused(error)
-                return True
-            # A deferred constraint, perhaps: all try again, each for itself.
-            for errand in kept:
-                errand.refused(StoreBusy(f"a commit that several transactions shared failed: {error}"))
-            return False
-        watched = self._driver.is_watched
-        for errand in kept:
-            errand.committed(watched)
-        return True
 
 
 def _wake(errands: Iterable[Errand]) -> None:
