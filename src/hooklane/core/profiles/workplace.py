@@ -157,7 +157,7 @@ PERSONA = Profile(
     schemes=(
         Signed(
             source=Header("persona-signature"),
-            format=Pairs("v1", stamp="t"),
+            format=Pairs("v1", stamp="t", sets=" "),  # while a secret is rotated, a set for each
             stamp=Stamp(InSignature()),
             message=_STAMPED,
         ),
