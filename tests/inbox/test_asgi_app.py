@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import sqlite3
 from collections.abc import AsyncIterator
@@ -27,7 +28,8 @@ class Served:
 
     def _post(self, request: Request, path: str) -> tuple[int, dict[str, str], bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        connection.request(request.method, path, request.body, dict(request.headers))
+        with contextlib.suppress(BrokenPipeError):  # it was refused before it was read, and the answer is there
+            connection.request(request.method, path, request.body, dict(request.headers))
         answer = connection.getresponse()
         body = answer.read()
         connection.close()

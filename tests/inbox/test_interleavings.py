@@ -148,3 +148,17 @@ def test_a_fork_has_connections_and_workers_of_its_own(
     ) as child:
         assert child.wait() == 0, child.output()
     assert sorted(world.effects()) == ["before", "child", "parent"]
+
+
+def test_a_fork_while_threads_receive_leaves_neither_side_waiting_for_the_other(
+    sqlite_world: World, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "tests.inbox.forking_in_a_crowd", sqlite_world.where()]
+    with Child(
+        command, log=tmp_path / "log", cwd=ROOT, env={"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    ) as child:
+        assert child.wait(within_s=60) == 0, child.output()
+    effects = sqlite_world.effects()
+
+    assert len(effects) == len(set(effects))
+    assert sum(effect.startswith("child") for effect in effects) == 8 * 4

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from hooklane.model.value import value
 from hooklane.receiver.event import Event
@@ -104,7 +104,12 @@ class Driver:
         self._store = store
         self._outbox = outbox
         self._failpoint = failpoint
-        self._session: Session | None = None
+        self.session: Session | None = None
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody wants to be told of what was reached."""
+        return self._failpoint is not None
 
     def run(self, flow: Flow[T]) -> T:
         """Run *flow* to its end."""
@@ -119,14 +124,14 @@ class Driver:
             step = flow.send(value) if error is None else flow.throw(error)
             while not (pause and step.__class__ is Handle):
                 try:
-                    value = self._perform(step)
+                    value = self.perform(step)
                 except BaseException as raised:
                     step = flow.throw(raised)
                 else:
                     step = flow.send(value)
-            assert self._session is not None
-            self._session.handing_over()
-            return False, self._session.tx
+            assert self.session is not None
+            self.session.handing_over()
+            return False, self.session.tx
         except StopIteration as end:
             return True, end.value
         except BaseException:
@@ -135,18 +140,19 @@ class Driver:
 
     def taking_back(self, error: BaseException | None) -> None:
         """End of the pause that `resume` made for the handler."""
-        if self._session is not None:
-            self._session.taking_back(error)
+        if self.session is not None:
+            self.session.taking_back(error)
             if error is None:
-                self._reach("after_handler")
+                self.reach("after_handler")
 
-    def _perform(self, step: Any) -> Any:
-        kind, session = step.__class__, self._session
+    def perform(self, step: Any) -> Any:
+        """Do what a flow asks for with *step*; the answer to it."""
+        kind, session = step.__class__, self.session
         # By class, for what each event takes: a match looks at every step up to eight times.
         if kind is Reached:
-            self._reach(step.point)
+            self.reach(step.point)
         elif kind is Begin:
-            self._session = self._store.begin(wait_ms=step.wait_ms)
+            self.session = self._store.begin(wait_ms=step.wait_ms)
         elif kind in _OURS:
             return self._act(step, session)
         else:
@@ -165,13 +171,13 @@ class Driver:
                     session.taking_back(error)
                     raise
                 session.taking_back()
-                self._reach("after_handler")
+                self.reach("after_handler")
             case Commit():
                 assert session is not None
-                self._reach("before_commit")
+                self.reach("before_commit")
                 session.commit()
                 self._release()
-                return self._failpoint is not None
+                return self.is_watched
             case Rollback():
                 if session is not None:
                     try:
@@ -188,20 +194,27 @@ class Driver:
                 time.sleep(ms / 1000)
         return None
 
-    def _reach(self, point: str) -> None:
+    def reach(self, point: str) -> None:
+        """A flow is at *point*."""
         if self._failpoint is not None:
             self._failpoint(point)
 
     def _release(self) -> None:
-        session, self._session = self._session, None
+        session, self.session = self.session, None
         if session is not None:
             session.close()
+
+
+class Beginner(Protocol):
+    """Whoever opens transactions for async flows: the store, or one who stands before it."""
+
+    async def abegin(self, *, wait_ms: int | None = None) -> AsyncSession: ...
 
 
 class AsyncDriver:
     """The same on async sessions, for async handlers."""
 
-    def __init__(self, store: InboxStore, *, outbox: Any = None, failpoint: Failpoint | None = None) -> None:
+    def __init__(self, store: Beginner, *, outbox: Any = None, failpoint: Failpoint | None = None) -> None:
         self._store = store
         self._outbox = outbox
         self._failpoint = failpoint

@@ -49,6 +49,10 @@ class Inbox:
     engine, pool or Django alias.
     *mode*: `durable` (store, answer 200, let a worker run the handlers) or `inline` (run them before answering).
     Durable unless given; on Redis inline, because there what was acknowledged may be lost at a failover.
+
+    A sync handler may run in another thread than the request that brought its event: always in durable mode and from
+    an event loop, and on SQLite in inline mode too, where those who come together share a commit. It has the context
+    variables of its request, not its thread-locals.
     """
 
     def __init__(

@@ -14,6 +14,7 @@ from hooklane.model.inbox import Claimed
 from hooklane.receiver.drive import transaction
 from hooklane.receiver.flows.claims import renew_all
 from hooklane.receiver.runner import Plan, Run
+from hooklane.receiver.threads import closing
 
 if TYPE_CHECKING:
     from hooklane.receiver.inbox import Inbox
@@ -49,7 +50,7 @@ class Leases:
                 self._loop = asyncio.get_running_loop()
             if self._thread is None:
                 self._stopping = threading.Event()
-                self._thread = threading.Thread(target=self._renew, name="hooklane-leases", daemon=True)
+                self._thread = threading.Thread(target=closing(self._renew), name="hooklane-leases", daemon=True)
                 self._thread.start()
 
     def let_go(self, claimed: Claimed) -> None:

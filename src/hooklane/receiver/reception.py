@@ -100,7 +100,9 @@ class Reception:
         if store is None:
             return None
         lately = self._recent.note([arrival.name for arrival in arrivals])
-        if not lately and not store.is_busy:
+        # Parts that are quick run one after the other, and a look costs as much as one of them.
+        together = self._inbox.runner.together
+        if not lately and (not store.is_busy or (together is not None and together.is_quick)):
             return None
         receipts: list[Receipt] = []
         for arrival, known in zip(arrivals, store.look([each.identity for each in arrivals]), strict=True):

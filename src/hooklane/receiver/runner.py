@@ -20,7 +20,9 @@ from hooklane.model.value import value
 from hooklane.receiver.drive import AsyncDriver, Driver, Failpoint
 from hooklane.receiver.flows.receive import Arrival, receive
 from hooklane.receiver.gather import AsyncGatherer, Gatherer
-from hooklane.store.inbox import Flow, InboxStore
+from hooklane.receiver.in_turns import InTurns
+from hooklane.receiver.together import Together
+from hooklane.store.inbox import Flow, InboxStore, SingleWriter
 
 T = TypeVar("T")
 THREADS = 32
@@ -54,7 +56,9 @@ class Runner:
         self._outbox = outbox
         self.failpoint = failpoint
         self._portal = Portal()
-        self._gatherer = Gatherer(lambda arrivals: self.driver().run(receive(store, arrivals, clock())))
+        self.together = Together(store, self.driver, self._in_thread) if isinstance(store, SingleWriter) else None
+        self.in_turns = InTurns(store) if isinstance(store, SingleWriter) else None
+        self._gatherer = Gatherer(lambda arrivals: self._run_here(receive(store, arrivals, clock())))
         self._agatherer = AsyncGatherer(lambda arrivals: self.adriver().run(receive(store, arrivals, clock())))
         self._threads: ThreadPoolExecutor | None = None
         self._threads_pid = 0
@@ -93,8 +97,14 @@ class Runner:
                 return self._gatherer.submit(step.arrivals)
             return self._portal.run(self._agatherer.submit(step.arrivals))
         if step.is_async or not self._store.capabilities.sync:
-            return self._portal.run(self.adriver().run(step.flow))
-        return Driver(self._store, outbox=self._outbox, failpoint=self.failpoint).run(step.flow)
+            return self._portal.run(self._arun_here(step.flow))
+        return self._run_here(step.flow)
+
+    def _run_here(self, flow: Flow[T]) -> T:
+        return self.driver().run(flow) if self.together is None else self.together.run(flow)
+
+    async def _arun_here(self, flow: Flow[T]) -> T:
+        return await AsyncDriver(self.in_turns or self._store, outbox=self._outbox, failpoint=self.failpoint).run(flow)
 
     async def _arun(self, step: Run | Store) -> Any:
         capabilities = self._store.capabilities
@@ -104,7 +114,9 @@ class Runner:
             return await self._in_thread(self._gatherer.submit, step.arrivals)
         native = capabilities.native_async if step.is_async is None else step.is_async
         if native:
-            return await self.adriver().run(step.flow)
+            return await self._arun_here(step.flow)
+        if self.together is not None:
+            return await self.together.arun(step.flow)
         return await self._in_thread(self.driver().run, step.flow)
 
     def driver(self) -> Driver:
@@ -135,6 +147,8 @@ class Runner:
 
     def close(self) -> None:
         self._portal.close()
+        if self.together is not None:
+            self.together.close()
         if self._threads is not None and self._threads_pid == os.getpid():
             self._threads.shutdown(wait=False)
             self._threads = None

@@ -18,6 +18,7 @@ from hooklane.receiver.flows.handle import Settled, handle
 from hooklane.receiver.leases import Leases
 from hooklane.receiver.runner import Plan, Run
 from hooklane.receiver.source import Handler
+from hooklane.receiver.threads import closing
 from hooklane.telemetry.events import (
     BreakerTurned,
     CommitHookFailed,
@@ -226,7 +227,7 @@ class Worker:
                 return
             self._forget_parent()
             self._threads = [
-                threading.Thread(target=self._work, name=f"hooklane-worker-{number}", daemon=True)
+                threading.Thread(target=closing(self._work), name=f"hooklane-worker-{number}", daemon=True)
                 for number in range(threads)
             ]
             for thread in self._threads:

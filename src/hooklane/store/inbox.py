@@ -96,13 +96,51 @@ class AsyncSession(Protocol):
     async def close(self) -> None: ...
 
 
+class Shared(Session, Protocol):
+    """A session that can hold what several have to write, each a part that is undone alone, and commits it all."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether what was written so far is still there: some errors undo all of a transaction."""
+        ...
+
+    def save(self) -> None:
+        """What comes now is a part of its own, until `keep` or `undo`."""
+        ...
+
+    def keep(self) -> None:
+        """The part is done: it shares the fate of the whole."""
+        ...
+
+    def undo(self) -> None:
+        """The part never was, and the rest stays as it is."""
+        ...
+
+
+class AsyncShared(AsyncSession, Protocol):
+    """The same for async handlers."""
+
+    @property
+    def is_whole(self) -> bool: ...
+    async def save(self) -> None: ...
+    async def keep(self) -> None: ...
+    async def undo(self) -> None: ...
+
+
 @runtime_checkable
 class SingleWriter(Protocol):
-    """What a store with `single_writer` offers besides: a look that waits for nobody."""
+    """What a store with `single_writer` offers besides: a look that waits for nobody, and commits that are shared."""
 
     @property
     def is_busy(self) -> bool: ...
+    @property
+    def busy_wait_ms(self) -> int:
+        """How long `begin` waits unless it is told."""
+        ...
+
     def look(self, identities: Sequence[Identity]) -> list[Known | None]: ...
+    def begin(self, *, wait_ms: int | None = None) -> Shared: ...
+    async def abegin(self, *, wait_ms: int | None = None) -> AsyncShared: ...
 
 
 class InboxStore(Protocol):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from hooklane.errors import UsageError
+from hooklane.receiver.threads import closing
 from hooklane.testing.provider import Webhook
 
 
@@ -35,11 +36,8 @@ def together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
             results[number] = call()
         except BaseException as error:  # raised again below, in the test's own thread
             errors.append(error)
-        finally:
-            if (django := sys.modules.get("django.db")) is not None:
-                django.connections.close_all()  # this thread's: else they keep a test database from being removed
 
-    threads = [threading.Thread(target=run, args=each) for each in enumerate(calls)]
+    threads = [threading.Thread(target=closing(partial(run, *each))) for each in enumerate(calls)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,6 +1,8 @@
 """A project's own tests, run by Django's runner; each name is something that hooklane promises in Django."""
 
 import json
+import threading
+import time
 from io import StringIO
 
 from django.conf import settings
@@ -8,6 +10,7 @@ from django.core.checks import run_checks
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
+from django.db.backends.signals import connection_created
 from django.test import Client, TestCase, TransactionTestCase, override_settings
 
 from hooklane.django import inbox, source
@@ -112,6 +115,28 @@ class ForReal(TransactionTestCase):
     def test_concurrent_copies_give_one_payment(self):
         self.webhooks.deliver(invoice(self.webhooks), copies=4, concurrent=True)
         assert Payment.objects.count() == 1
+
+    def test_the_threads_of_a_worker_leave_no_connection_behind(self):
+        """One that is left open keeps the test database from being removed, until the collector comes by."""
+        opened = []
+
+        def note(connection, **_):
+            if threading.current_thread() is not threading.main_thread():
+                opened.append(connection)
+
+        connection_created.connect(note)
+        box = inbox()
+        try:
+            self.webhooks.deliver(invoice(self.webhooks), work=False)
+            box.worker.start(2)
+            deadline = time.monotonic() + 20
+            while not Payment.objects.count() and time.monotonic() < deadline:
+                time.sleep(0.01)
+        finally:
+            box.worker.stop()
+            connection_created.disconnect(note)
+        assert opened, "the worker used no connection of its own"
+        assert [each.connection for each in opened] == [None] * len(opened)
 
     def test_inside_an_atomic_block_it_refuses_to_answer(self):
         with self.assertRaisesMessage(Exception, "outside transaction.atomic"), transaction.atomic():

@@ -1,75 +1,31 @@
-"""Who may write? One transaction of this process at a time, in order of arrival.
-
-Whoever has done its part while others wait leaves the transaction open to the next of them, and waits for the commit
-that holds both: several handlers share one sync of the disk, and each is answered after it.
-"""
+"""Who may write? One transaction of this process at a time, in order of arrival."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
 
-from hooklane.errors import StoreBusy, StoreError, StoreUnavailable
-from hooklane.store.sqlite.inbox.guarded import Guarded
-
-COMMIT_WAIT_S = 60.0
-
-
-class Batch:
-    """An open transaction, and those who have done their part in it and wait for its commit."""
-
-    def __init__(self, guarded: Guarded) -> None:
-        self.guarded = guarded
-        self.waiting = 0
-        self._over: threading.Event | None = None  # made when somebody waits, which is seldom
-        self._error: StoreError | None = None
-
-    def expect(self, more: int) -> None:
-        """So many more wait for the commit; only who holds the pen says so."""
-        self.waiting += more
-        if self._over is None:
-            self._over = threading.Event()
-
-    def wait(self) -> None:
-        """Until it is committed; an error of the store when it was not."""
-        assert self._over is not None
-        if not self._over.wait(COMMIT_WAIT_S):
-            raise StoreUnavailable("a transaction that shares its commit with a slow one was not seen to end")
-        if self._error is not None:
-            raise type(self._error)(str(self._error)) from self._error
-
-    def end(self, error: StoreError | None = None) -> None:
-        """It was committed, or not: the first word counts, and only who holds the pen says it."""
-        if self._over is not None and not self._over.is_set():
-            self._error = error
-            self._over.set()
-
-
-class _Waiter:
-    __slots__ = ("batch", "turn")
-
-    def __init__(self) -> None:
-        self.batch: Batch | None = None
-        self.turn = threading.Lock()  # held until it is its turn: cheaper than an event
-        self.turn.acquire()
+from hooklane.errors import StoreBusy
 
 
 class Pen:
-    """Held by one thread at a time, and handed on in the order in which threads asked."""
+    """A lock that is handed on in the order in which threads asked, and may be put down by another thread."""
 
-    def __init__(self, path: str, abandon: Callable[[Batch | None], None]) -> None:
-        """*abandon* is called by who is interrupted in the moment in which it gets the pen."""
+    def __init__(self, path: str) -> None:
         self._path = path
-        self._abandon = abandon
         self._lock = threading.Lock()
         self._taken = False
         self._holder = 0
-        self.waiters: deque[_Waiter] = deque()
+        self._waiters: deque[threading.Lock] = deque()
 
     @property
     def is_taken(self) -> bool:
         return self._taken
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody waits for it."""
+        return bool(self._waiters)
 
     @property
     def is_mine(self) -> bool:
@@ -85,50 +41,40 @@ class Pen:
             self._holder = threading.get_ident()
             return True
 
-    def take(self, wait_s: float) -> Batch | None:
-        """Hold the pen; the batch that is open, if one is. `StoreBusy` when it is not our turn within *wait_s*."""
+    def take(self, wait_s: float) -> None:
+        """Hold the pen. `StoreBusy` when it is not our turn within *wait_s*."""
         with self._lock:
             if not self._taken:
                 self._taken = True
                 self._holder = threading.get_ident()
-                return None
-            waiter = _Waiter()
-            self.waiters.append(waiter)
+                return
+            turn = threading.Lock()  # held until it is our turn: cheaper than an event
+            turn.acquire()
+            self._waiters.append(turn)
         try:
-            if not waiter.turn.acquire(timeout=max(0.0, wait_s)) and self._withdraw(waiter):
+            if not turn.acquire(timeout=max(0.0, wait_s)) and self._withdraw(turn):
                 raise StoreBusy(f"{self._path} is held by another transaction of this process")
         except StoreBusy:
             raise
         except BaseException:
-            if not self._withdraw(waiter):
-                self._abandon(waiter.batch)
+            if not self._withdraw(turn):
+                self.put_down()
             raise
         self._holder = threading.get_ident()
-        return waiter.batch
 
-    def _withdraw(self, waiter: _Waiter) -> bool:
+    def _withdraw(self, turn: threading.Lock) -> bool:
         """Wait no longer; False when the pen was given at that very moment."""
         with self._lock:
-            if waiter not in self.waiters:
+            if turn not in self._waiters:
                 return False
-            self.waiters.remove(waiter)
+            self._waiters.remove(turn)
             return True
-
-    def hand_on(self, batch: Batch | None) -> bool:
-        """Give the pen to who waits for it, with the *batch* that is open; False, and it is still ours, if nobody."""
-        with self._lock:
-            if not self.waiters:
-                return False
-            waiter = self.waiters.popleft()
-            waiter.batch = batch
-        waiter.turn.release()
-        return True
 
     def put_down(self) -> None:
         """Nothing is open; the next may begin."""
         with self._lock:
-            if not self.waiters:
+            if not self._waiters:
                 self._taken = False
                 return
-            waiter = self.waiters.popleft()
-        waiter.turn.release()
+            turn = self._waiters.popleft()
+        turn.release()

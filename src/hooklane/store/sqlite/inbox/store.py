@@ -30,7 +30,7 @@ class SqliteInbox(SqliteVerbs):
 
     def __init__(self, path: str, *, busy_wait_ms: int = BUSY_WAIT_MS) -> None:
         self.path = path
-        self._busy_wait_ms = busy_wait_ms
+        self.busy_wait_ms = busy_wait_ms
         conn = connect(path)
         try:
             migrate(conn, "inbox", migrations_of("hooklane.store.sqlite.inbox.migrations"), path)
@@ -52,7 +52,7 @@ class SqliteInbox(SqliteVerbs):
     def begin(self, *, wait_ms: int | None = None) -> SqliteSession:
         if self._pid != os.getpid():
             self._start_process()
-        return self.transactions.begin(self._busy_wait_ms if wait_ms is None else wait_ms)
+        return self.transactions.begin(self.busy_wait_ms if wait_ms is None else wait_ms)
 
     async def abegin(self, *, wait_ms: int | None = None) -> AsyncSqliteSession:
         if self._pid != os.getpid():
@@ -72,7 +72,7 @@ class SqliteInbox(SqliteVerbs):
         if self._pid != os.getpid():
             self._start_process()
         answers = self.transactions.read([Sql("known", identity_params(identity)) for identity in identities])
-        return [known_of(lines) for lines in answers]
+        return [None] * len(identities) if answers is None else [known_of(lines) for lines in answers]
 
     @property
     def is_busy(self) -> bool:
@@ -111,9 +111,21 @@ class AsyncSqliteSession:
     async def taking_back(self, error: BaseException | None = None) -> None:
         self._session.taking_back(error)
 
+    @property
+    def is_whole(self) -> bool:
+        return self._session.is_whole
+
+    async def save(self) -> None:
+        self._session.save()
+
+    async def keep(self) -> None:
+        self._session.keep()
+
+    async def undo(self) -> None:
+        self._session.undo()
+
     async def commit(self) -> None:
-        # A thread of the pool must not wait for one who needs it.
-        await self._in_thread(lambda: self._session.commit(alone=True))
+        await self._in_thread(self._session.commit)
 
     async def rollback(self) -> None:
         self._session.rollback()
