@@ -221,6 +221,10 @@ class Checks(TestCase):
         sources = {**settings.HOOKLANE["SOURCES"], "github": {"secrets": ["a secret that is long"]}}
         assert "never retries" in self.messages(MODE="inline", SOURCES=sources)["hooklane.W002"]
 
+    def test_a_source_that_can_verify_nothing_is_told(self):
+        with with_settings(SOURCES={**settings.HOOKLANE["SOURCES"], "paypal": {"secrets": ["WH-1"]}}):
+            assert "hooklane.W005" in [message.id for message in run_checks(tags=["hooklane"])]
+
     def test_no_database_is_opened_for_it(self):
         with self.assertNumQueries(0):
             self.messages()
