@@ -260,7 +260,8 @@ def guard(store: InboxStore, arrival: Arrival, now: Instant) -> Flow[Guarded]:
         generation, turned = yield from store.turn(track, message.event_id)
         return Guarded(state_variant(generation), turned)
     if not message.id_signed:
-        digest = digest_of(message.body)
+        token = message.delivery_id if arrival.source.profile.single_use else None
+        digest = digest_of(message.body if token is None else token.encode())
         earlier = yield from store.remember(message.source, message.tenant, digest, message.event_id, now)
         return Guarded("", earlier is None)
     return FRESH
