@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from hooklane.errors import MissingExtra
 from hooklane.model.message import Reply, Request
 from hooklane.receiver.inbox import Inbox
@@ -37,10 +39,18 @@ def blueprint(inbox: Inbox, *, name: str = "hooklane", worker: bool = True) -> B
         if len(body) > limit:
             return _response(error_reply(413, "too large", None))
         # WSGI has merged headers that came twice; a scheme that forbids that sees one value with a comma, and refuses.
-        raw = Request.of(request.method, request.url, list(request.headers), body)
+        raw = Request.of(request.method, _url(), list(request.headers), body)
         return _response(inbox.receive(raw, source))
 
     return made
+
+
+def _url() -> str:
+    """The URL as it was called. Not `request.url`: that is made for people, and spells `%3A` as a colon, which is
+    another text than the one that Twilio signed."""
+    path = quote(request.root_path + request.path, safe="/:@!$&'()*+,;=~")
+    query = request.query_string.decode("latin-1")
+    return f"{request.scheme}://{request.host}{path}" + (f"?{query}" if query else "")
 
 
 def _response(reply: Reply) -> Response:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hmac
 import io
 import json
 import threading
@@ -212,6 +214,21 @@ def test_flask_answers_greetings_unknown_sources_and_other_methods(flask_client)
     assert flask_client.post("/webhooks/nobody").status_code == 404
     assert flask_client.put("/webhooks/stripe").status_code == 405
     assert flask_client.options("/webhooks/stripe").status_code == 405
+
+
+def test_flask_hands_on_the_url_as_it_was_called(flask_client, inbox):
+    """Flask's own `request.url` decodes what Twilio signed encoded."""
+    inbox.source("twilio", "auth token", url="https://shop.example/webhooks/twilio")
+    query = "to=https%3A%2F%2Fx%2F%7Ey&name=%C3%A9&a=b+c%20d"
+    signed = f"https://shop.example/webhooks/twilio?{query}BodyhiMessageSidSM1"
+    signature = base64.b64encode(hmac.digest(b"auth token", signed.encode(), "sha1")).decode()
+    answer = flask_client.post(
+        f"/webhooks/twilio?{query}",
+        data=b"MessageSid=SM1&Body=hi",
+        headers={"x-twilio-signature": signature, "content-type": "application/x-www-form-urlencoded"},
+    )
+
+    assert answer.status_code == 200
 
 
 def test_a_chunked_body_is_read_whole_and_no_header_of_the_connection_is_set(flask_client, inbox):

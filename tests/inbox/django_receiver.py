@@ -1,5 +1,6 @@
 """A small Django program that receives: run by test_callers_transactions, one `ok` for each promise that holds."""
 
+import sqlite3
 import sys
 from typing import Any
 
@@ -54,6 +55,33 @@ for mode in ("durable", "inline"):
     paid = list(Payment.objects.filter(event_id__endswith=mode).values_list("event_id", flat=True))
     promise(paid == [f"good_{mode}"] and committed[-1:] == paid, f"one commit with the ORM, {mode}: {paid} {committed}")
     promise(outcome(inbox.receive(signed(f"good_{mode}"))) == "duplicate", f"dedup, {mode}")
+
+if ENGINE == "sqlite3":
+    # A handler that reads before it writes must have been the writer from the start: SQLite would refuse it at once.
+    inbox = Inbox("default")
+
+    @own_source(inbox, order="none").on("*")
+    def count_first(event: Event, tx: Any) -> None:
+        Payment.objects.count()
+        other = sqlite3.connect(NAME, timeout=0)
+        try:
+            other.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            Payment.objects.create(event_id=event.id)
+        finally:
+            other.close()
+
+    inbox.receive(signed("reads_first"))
+    inbox.run_once()
+    promise(Payment.objects.filter(event_id="reads_first").count() == 1, "a handler begins as a writer")
+    inbox = Inbox("default", "inline", inline_wait_ms=200)
+    own_source(inbox, order="none").on("*")(count_first)
+    elsewhere = sqlite3.connect(NAME)
+    elsewhere.execute("BEGIN IMMEDIATE")
+    connection.cursor().execute("PRAGMA busy_timeout = 50")
+    busy = inbox.receive(signed("while_busy"))
+    promise(dict(busy.headers)["retry-after"] == "1", "a locked file is busy, not away")
+    elsewhere.close()
 
 inbox = Inbox("django:default")
 own_source(inbox)

@@ -403,3 +403,17 @@ def test_hints_about_one_key_are_coalesced(world: World) -> None:
 
     assert fetched == ["car0", "car1", "car0"], "a hint that comes after the fetch is fetched again"
     assert set(statuses(inbox)) == {"completed"}
+
+
+def test_the_newest_event_of_an_entity_is_applied_again_when_it_is_replayed_and_an_older_one_is_not(
+    world: World,
+) -> None:
+    inbox = world.inbox()
+    own_source(inbox, order=latest(key="data.id", at="data.at")).on("*")(world.effect)
+    for number in (1, 2):
+        inbox.receive(signed(f"evt_{number}", data={"id": "o", "at": 1_700_000_000 + number}))
+    inbox.run_once()
+    inbox.replay(source="hooklane")
+    inbox.run_once()
+
+    assert world.effects() == ["evt_1", "evt_2", "evt_2"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 from typing import Any
 
@@ -282,6 +283,27 @@ def test_an_id_that_nobody_signed_is_no_proof(world: World) -> None:
 
     assert (replayed.status, outcome(replayed)) == (200, "duplicate")
     assert len(world.effects()) == 1
+
+
+@pytest.mark.parametrize("mode", ["durable", "inline"])
+def test_a_token_that_signs_no_event_brings_one_event_only(world: World, mode: Any) -> None:
+    """Mailgun signs a token: naive, whoever sees one request can send any event for five minutes."""
+    inbox = world.inbox(mode)
+    inbox.source("mailgun", ["signing key"]).on("*")(world.effect)
+    seconds = str(world.clock.now // 1000)
+
+    def deliver(event_id: str, token: str) -> str | None:
+        signature = hmac.digest(b"signing key", (seconds + token).encode(), "sha256").hex()
+        signed = {"timestamp": seconds, "token": token, "signature": signature}
+        body = json.dumps({"signature": signed, "event-data": {"id": event_id, "event": "opened"}}).encode()
+        return outcome(inbox.receive(Request.of("POST", "http://x/webhooks/mailgun", {}, body)))
+
+    first = "stored" if mode == "durable" else "applied"
+    assert [deliver("seen", "t1"), deliver("forged", "t1"), deliver("seen", "t1")] == [first, "duplicate", "duplicate"]
+    assert [deliver("seen", "t2"), deliver("next", "t3")] == ["duplicate", first]
+    inbox.run_once()
+
+    assert world.effects() == ["seen", "next"]
 
 
 def test_a_tombstone_guards_longer_than_the_row(world: World) -> None:

@@ -20,6 +20,7 @@ _IDS = {
     Advice.LOSES_EVENTS: "hooklane.W002",
     Advice.BAD_SECRET: "hooklane.W003",
     Advice.UNSAFE: "hooklane.W004",
+    Advice.NO_CERTIFICATES: "hooklane.W005",
 }
 _VENDORS = ("sqlite", "postgresql")
 

@@ -9,7 +9,8 @@ from django.views.decorators.csrf import csrf_exempt
 
 from hooklane.django.inbox import inbox
 from hooklane.django.settings import wanted
-from hooklane.model.message import Reply, Request
+from hooklane.errors import StoreError
+from hooklane.model.message import Reply, Request, Verdict
 from hooklane.receiver.receipt import error_reply
 
 
@@ -17,7 +18,10 @@ from hooklane.receiver.receipt import error_reply
 @csrf_exempt
 def receive_webhook(request: HttpRequest, source: str) -> HttpResponse:
     """Answer what a provider sent to *source*."""
-    box = inbox()
+    try:
+        box = inbox()
+    except StoreError:  # the first request of a process, and the database is away: nothing was stored
+        return _response(error_reply(503, "try again", Verdict.BUSY, ("retry-after", "5")))
     threads = int(wanted().worker)
     if threads:
         box.ensure_worker(threads)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hooklane.core.admission.breaker import BreakerState
+from hooklane.core.verify.scheme import KeyKind
 from hooklane.model.message import Status
 from hooklane.receiver.inbox import Inbox
 from hooklane.receiver.source import Source
@@ -24,6 +25,7 @@ class Advice:
     LOSES_EVENTS: ClassVar = "loses_events"
     BAD_SECRET: ClassVar = "bad_secret"
     UNSAFE: ClassVar = "unsafe"
+    NO_CERTIFICATES: ClassVar = "no_certificates"
     DEAD: ClassVar = "dead"
     LAG: ClassVar = "lag"
     BREAKER: ClassVar = "breaker"
@@ -51,8 +53,18 @@ def advise(inbox: Inbox) -> Iterator[Advice]:
             )
         elif source.keys.problems:
             yield Advice(Advice.BAD_SECRET, "; ".join(source.keys.problems), "correct it, or take it out of secrets")
+        if source.keys is not None and source.keys.certificates is None and _is_certified(source):
+            yield Advice(
+                Advice.NO_CERTIFICATES,
+                f"source {name!r} has no certificates to verify with: every request is refused",
+                "give it certificates=…, a function that gets the PEM behind a URL of the provider",
+            )
         if inbox.mode == "inline":
             yield from _budget(source)
+
+
+def _is_certified(source: Source) -> bool:
+    return any(scheme.key is KeyKind.CERTIFIED for scheme in source.profile.schemes)
 
 
 def _budget(source: Source) -> Iterator[Advice]:

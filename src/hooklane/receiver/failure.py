@@ -29,7 +29,11 @@ def failure_of(error: BaseException) -> Failure:
 
 def text_of(error: BaseException) -> str:
     """One line for lists."""
-    return f"{type(error).__name__}: {error}"[:1000]
+    try:
+        text = str(error)
+    except Exception:  # an error that cannot even be told is still an error, and must be recorded
+        text = "(its text cannot be had)"
+    return f"{type(error).__name__}: {text}"[:1000]
 
 
 def traceback_of(error: BaseException) -> str:

@@ -27,7 +27,13 @@ class KeptHeaders:
         names = self._names
         if self._prefixes:
             names = names | {low for name, _ in request.headers if (low := name.lower()).startswith(self._prefixes)}
-        return tuple([(name, value[:VALUE_CHARS_MAX]) for name, value in request.headers if name.lower() in names])
+        return tuple([(name, _kept(value)) for name, value in request.headers if name.lower() in names])
+
+
+def _kept(value: str) -> str:
+    value = value[:VALUE_CHARS_MAX]
+    # Half a surrogate pair is in no store's alphabet, and a header must not keep an event out.
+    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
 
 
 def _named_by(profile: Profile) -> set[str]:

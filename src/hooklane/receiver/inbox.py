@@ -27,7 +27,7 @@ from hooklane.receiver.order import Order
 from hooklane.receiver.reception import Reception
 from hooklane.receiver.runner import Plan, Run, Runner
 from hooklane.receiver.sending import check_outbox
-from hooklane.receiver.source import Source, Tenant, Where, make_source
+from hooklane.receiver.source import KeepSecret, Source, Tenant, Where, make_source
 from hooklane.receiver.wakeup import Wakeup
 from hooklane.receiver.worker import Worker
 from hooklane.store.inbox import Flow, InboxStore
@@ -110,13 +110,15 @@ class Inbox:
         verify_token: str | None = None,
         certificates: Certificates | None = None,
         roots: bytes | None = None,
-        learn: bool = False,
+        learn: bool | KeepSecret = False,
         **rules: Any,
     ) -> Source:
         """Add a provider. *profile* is the one of the source's name unless given; *secrets* newest first.
 
         *event_id*, *event_type* and *key* say where those are if not where the profile has them: a path into the
         body, `header:name`, or a function of the parsed event. *tenant* is a name or a function of the message.
+        *learn*, for providers that tell their secret in their first request (Asana, Notion): a function that stores it,
+        for the next start to give as *secrets*; with True this process alone knows it, until it ends.
         *rules* are the fields of `Rules`: retention_ms, payload_ms, event_age_ms_max, body_bytes_max, retry, breaker …
         """
         if name in self.sources:

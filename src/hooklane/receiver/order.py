@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from hooklane.core.admission.freshness import RANKS, SKEW_MS, Pick, microseconds, pick, tie
 from hooklane.core.admission.turns import OnDead, OnGap
+from hooklane.core.verify.messages import storable
 from hooklane.core.verify.profile import Ordering
 from hooklane.errors import ConfigError, Reject
 from hooklane.model.message import Message
@@ -145,7 +146,8 @@ def key_of(where: Pick | None, message: Message, document: Document) -> str | No
     if where is None:
         return message.key
     value = pick(document(), where)
-    return None if value is None else value if isinstance(value, str) else str(value)
+    # What a stranger wrote may be longer than a store takes, or hold a NUL, which PostgreSQL refuses.
+    return None if value is None else storable(value if isinstance(value, str) else str(value))
 
 
 def _whole(value: Any) -> int | None:

@@ -64,7 +64,7 @@ def answer(receipts: Sequence[Receipt], *, own_sender: bool, ok_status: int = 20
 
 @lru_cache(maxsize=64)  # the same few, again and again
 def reply(status: int, word: str, verdict: Verdict) -> Reply:
-    return Reply(status, b'{"status": "%s"}' % word.encode(), (_JSON, ("hooklane-outcome", verdict)))
+    return Reply(status, b'{"status": "%s"}' % word.encode(), (_JSON, ("hooklane-outcome", verdict.value)))
 
 
 def error_reply(status: int, error: str, verdict: Verdict | None, *headers: tuple[str, str]) -> Reply:

@@ -58,11 +58,22 @@ class Reception:
                 return self._refuse(name, error.reason, 401, "unauthorized")
             return self._refuse(name, "method", 405, "method not allowed", ("allow", "POST"))
         if isinstance(unsealed, Handshake):
-            return unsealed.reply
+            return self._shake(found, unsealed)
         if not is_post:
             return self._refuse(name, "method", 405, "method not allowed", ("allow", "POST"))
         headers = found.kept_headers.of(request)
         return found, [Arrival.of(found, item, headers, now) for item in unsealed.items], now
+
+    def _shake(self, source: Source, handshake: Handshake) -> Reply:
+        """The answer to a greeting; a secret that came with it is kept first, for what is signed with it comes next."""
+        if handshake.secret is not None:
+            try:
+                learned = source.learn(handshake.secret)
+            except Exception:  # the application's own function could not store it: the provider shall try again
+                return self._unavailable(source)
+            if not learned:
+                return self._refuse(source.name, "mismatch", 401, "unauthorized")
+        return handshake.reply
 
     def receive(self, source: Source, arrivals: list[Arrival], now: Instant) -> Plan[Reply]:
         began = time.perf_counter()

@@ -16,10 +16,11 @@ from hooklane.core.admission.retention import RETENTION_MS, RETENTION_MS_MIN, TO
 from hooklane.core.fanout import is_pattern, matches
 from hooklane.core.profiles import find_profile
 from hooklane.core.verify import Dedup, Handshake, Keyring, Messages, Profile, keyring, unseal, unsigned
-from hooklane.core.verify.messages import derived_id
-from hooklane.core.verify.places import InBody, InHeader, Place
+from hooklane.core.verify.messages import derived_id, storable
+from hooklane.core.verify.places import InBody, InHeader, Place, as_text
 from hooklane.errors import ConfigError, UsageError
 from hooklane.model.clock import Instant
+from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.message import Message, Request
 from hooklane.receiver.fit import order_problems
 from hooklane.receiver.headers import KeptHeaders
@@ -29,6 +30,7 @@ from hooklane.store.inbox import Capabilities
 Function = TypeVar("Function", bound=Callable[..., Any])
 Tenant = str | Callable[[Message], str]
 Where = str | Place
+KeepSecret = Callable[[str], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,9 @@ class Source:
         self._bucket = None if rate is None else Bucket(rate, max(1.0, 2 * rate))
         self._bucket_lock = threading.Lock()
         self.kept_headers = KeptHeaders(profile)
+        self.keep_secret: KeepSecret | None = None
+        """Given a secret that the provider told us in its first request, to store where the next start finds it."""
+        self._learning = threading.Lock()
 
     @property
     def grade(self) -> str:
@@ -144,6 +149,18 @@ class Source:
             return unsigned(request, self.profile, now, source=self.name)
         return unseal(request, self.profile, self.keys, now, source=self.name)
 
+    def learn(self, secret: str) -> bool:
+        """Verify by *secret* from now on; False when the source has come to have another one meanwhile."""
+        with self._learning:  # anyone can offer one: the first that came is the one
+            keys = self.keys
+            if keys is None or keys.held:
+                return keys is not None and any(held.text == secret for held in keys.held)
+            if self.keep_secret is not None:
+                self.keep_secret(secret)
+            learned = keyring(self.profile, [secret])
+            self.keys = replace(keys, held=learned.held, grade=learned.grade)
+        return True
+
     def has_no_room_for(self, now: Instant) -> int | None:
         """After how many seconds the source takes a request again; None when it does now."""
         if self._bucket is None:
@@ -160,7 +177,7 @@ class Source:
             message = replace(message, event_id=id, id_signed=True)
         if rules.tenant is None:
             return message
-        tenant = rules.tenant if isinstance(rules.tenant, str) else rules.tenant(message)
+        tenant = rules.tenant if isinstance(rules.tenant, str) else _tenant_text(rules.tenant(message))
         return message if tenant == message.tenant else replace(message, tenant=tenant)
 
 
@@ -184,8 +201,9 @@ def make_source(
     found = replace(found, **given)
     secrets = [secrets] if isinstance(secrets, str) else list(secrets)
     ring: Keyring | None = None
-    if secrets or keys.get("learn"):
-        ring = keyring(found, secrets, **keys)
+    learn = keys.get("learn")
+    if secrets or learn:
+        ring = keyring(found, secrets, **{**keys, "learn": bool(learn)})
     elif not unsafe:
         raise ConfigError([f"{name}: a source needs secrets=[…]; without one anybody can send to it (unsafe=True)"])
     if dedup is not None and dedup not in list(Dedup):
@@ -197,7 +215,9 @@ def make_source(
         raise ConfigError([f"{name}: rate_limit is a positive number of requests a second, got {kept.rate_limit!r}"])
     if kept.event_age_ms_max is not None and kept.event_age_ms_max >= kept.retention_ms:
         raise ConfigError([f"{name}: event_age_ms_max must be less than retention_ms, or an old copy passes as new"])
-    return Source(name, profile=found, keys=ring, order=as_order(order, order_of(found.order)), rules=kept)
+    made = Source(name, profile=found, keys=ring, order=as_order(order, order_of(found.order)), rules=kept)
+    made.keep_secret = learn if callable(learn) else None
+    return made
 
 
 def place_of(where: Where) -> Place:
@@ -211,6 +231,16 @@ def place_of(where: Where) -> Place:
 def is_async_function(fn: Callable[..., Any]) -> bool:
     """Whether calling *fn* gives something to await."""
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+
+
+def _tenant_text(tenant: Any) -> str:
+    """What the application's function answered as every store can hold it; nothing is the default tenant."""
+    if tenant is None or tenant == "":
+        return DEFAULT_TENANT
+    text = storable(as_text(tenant))
+    if text is None:
+        raise TypeError(f"a tenant is named by text, got a {type(tenant).__name__}")
+    return text
 
 
 def _check_arguments(fn: Callable[..., Any], name: str) -> None:

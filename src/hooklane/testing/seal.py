@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
 from hooklane.core.verify import Profile
 from hooklane.core.verify.bespoke import topic_message
-from hooklane.core.verify.keys import HmacKey, read_whsec
+from hooklane.core.verify.keys import GIVEN_BYTES_MIN, HmacKey, read_whsec
 from hooklane.core.verify.parts import item_message, signed_messages
 from hooklane.core.verify.places import dig, put
 from hooklane.core.verify.reading import Unit, write_bytes, write_instant
@@ -137,7 +137,7 @@ def _sign(scheme: Signed | SignedItems, signing: Any, message: bytes) -> bytes:
 def _raw_key(kind: KeyKind, secret: str) -> bytes:
     match kind:
         case KeyKind.WHSEC | KeyKind.WHSEC_ONLY:
-            return read_whsec(secret)
+            return read_whsec(secret, GIVEN_BYTES_MIN)
         case KeyKind.HEX:
             return bytes.fromhex(secret)
         case KeyKind.BASE64:

@@ -119,5 +119,5 @@ def _sortable(version: Any) -> str:
         return ""
     if isinstance(version, int) and not isinstance(version, bool):
         return f"{version + 2**63:020d}"  # text compares like the number
-    text = str(version)
+    text = str(version).replace("\0", "\ufffd")  # which PostgreSQL does not keep
     return f"{int(text) + 2**63:020d}" if re.fullmatch(r"-?\d{1,18}", text) else text

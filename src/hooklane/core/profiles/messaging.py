@@ -149,10 +149,12 @@ MAILGUN = Profile(
     key=(InBody("event-data.message.headers.message-id"),),
     event_time=(When(InBody("event-data.timestamp"), Unit.DECIMAL_SECONDS),),
     delivery_id=(InBody("signature.token"),),
+    single_use=True,
     volatile=("signature",),
     data="event-data",
     budget=Budget(timeout_ms=10_000, window_ms=8 * _HOURS_MS),
-    notes="Only a token is signed, not the event: whoever sees a request can change its event for five minutes.",
+    notes="Only a token is signed, not the event. A token brings one event, so a captured request is of no use; who "
+    "can change a request on its way can change its event.",
 )
 
 POSTMARK = Profile(

@@ -52,7 +52,7 @@ NOTION = Profile(
     data="data",
     handshakes=(Greeting(IfBody("verification_token"), SecretInBody("verification_token"), signed=False),),
     budget=Budget(timeout_ms=10_000, window_ms=24 * _HOURS_MS),
-    notes="The verification token of the first request is the secret: start the source with learn=True.",
+    notes="The verification token of the first request is the secret: learn=… is the function that stores it.",
 )
 
 ASANA = Profile(
@@ -66,7 +66,7 @@ ASANA = Profile(
     handshakes=(Greeting(IfHeader("x-hook-secret"), SecretInHeader("x-hook-secret"), signed=False),),
     budget=Budget(timeout_ms=10_000, window_ms=24 * _HOURS_MS),
     dedup=Dedup.DERIVED,
-    notes="The secret arrives in the first request: start the source with learn=True.",
+    notes="The secret arrives in the first request: learn=… is the function that stores it.",
 )
 
 TRELLO = Profile(
@@ -157,7 +157,7 @@ PERSONA = Profile(
     schemes=(
         Signed(
             source=Header("persona-signature"),
-            format=Pairs("v1", stamp="t"),
+            format=Pairs("v1", stamp="t", sets=" "),  # while a secret is rotated, a set for each
             stamp=Stamp(InSignature()),
             message=_STAMPED,
         ),

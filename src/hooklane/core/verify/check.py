@@ -155,10 +155,13 @@ def _split(scheme: Signed, texts: list[str]) -> tuple[list[str], str | None]:
             entries = [each.removeprefix(mark) for each in fields if each.startswith(mark)]
         case Positional():
             beside, *entries = text.split(",")
-        case Pairs(name, stamp, separator):
+        case Pairs(name, stamp, separator, sets):
+            text = text.replace(sets, separator) if sets else text
             pairs = [each.strip(" ").partition("=") for each in text.split(separator)]
             entries = [value for key, _, value in pairs if key == name]
             stamps = [value for key, _, value in pairs if key == stamp] if stamp else []
+            if sets:
+                stamps = list(dict.fromkeys(stamps))  # each set repeats it
             if len(stamps) > 1:
                 raise VerificationError("malformed", "more than one timestamp")
             beside = stamps[0] if stamps else None

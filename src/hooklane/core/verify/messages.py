@@ -192,10 +192,10 @@ def _signs_body(context: Context) -> bool:
 
 
 def _event_id(value: Any) -> str | None:
-    return None if value is None or isinstance(value, bool) else _storable(as_text(value))
+    return None if value is None or isinstance(value, bool) else storable(as_text(value))
 
 
-def _storable(text: str | None) -> str | None:
+def storable(text: str | None) -> str | None:
     """*text* if every store can hold it, else a digest that keeps it apart from others."""
     if not text:
         return None
@@ -208,7 +208,7 @@ def _storable(text: str | None) -> str | None:
 
 def _text(reading: Reading, places: tuple[Place, ...]) -> str | None:
     value = reading.value(places) if places else None
-    return None if value is None else _storable(value if value.__class__ is str else as_text(value))
+    return None if value is None else storable(value if value.__class__ is str else as_text(value))
 
 
 _WRONG = -1

@@ -83,6 +83,8 @@ class Profile:
     delivery_id: tuple[Place, ...] = ()
     attempt: tuple[Place, ...] = ()
     tenant: tuple[Place, ...] = ()
+    single_use: bool = False
+    """Nothing but the delivery id is signed, so it may bring one event only: a captured one must not bring another."""
     volatile: tuple[str, ...] = ()
     """Paths that change on every retry of the same event."""
     data: str = ""

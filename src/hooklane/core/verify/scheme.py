@@ -83,6 +83,8 @@ class Pairs:
     name: str
     stamp: str | None = None
     separator: str = ","
+    sets: str = ""
+    """What stands between whole sets of pairs, one set per secret, all of one time (`t=1,v1=aa t=1,v1=bb`)."""
 
 
 @dataclass(frozen=True, slots=True)

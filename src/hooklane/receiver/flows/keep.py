@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hooklane.core.admission.retention import beat, cutoff
-from hooklane.core.admission.turns import OnGap
+from hooklane.core.admission.turns import OnGap, Turn, whose_turn
 from hooklane.errors import UsageError
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Gap, Handling, Heartbeat, NewHandling, Row, RowId, Track
-from hooklane.model.message import Status
+from hooklane.model.message import Message, Status
 from hooklane.receiver.drive import ROLLBACK, Begin, Handle, transaction
 from hooklane.receiver.event import Event
 from hooklane.receiver.failure import text_of
 from hooklane.receiver.flows.context import Context
-from hooklane.receiver.flows.order import resync
-from hooklane.receiver.order import InSequence
+from hooklane.receiver.flows.order import document_of, resync, track_of
+from hooklane.receiver.flows.receive import baseline_of
+from hooklane.receiver.order import InSequence, Refetch, key_of
 from hooklane.receiver.source import Handler
 from hooklane.store.inbox import Flow
 
@@ -47,10 +48,32 @@ def _reopen(context: Context, row: Row, handlers: Sequence[Handler], only: str |
         if only in (None, name):
             reopened += yield from context.store.reopen(row.id, name, now=now)
     for handler in handlers:
-        if handler.name not in there and only in (None, handler.name) and handler.wants(row.message.type):
-            yield from context.store.attach(row.id, NewHandling(handler=handler.name, due_at=now))
-            reopened += 1
+        if handler.name not in there and only in (None, handler.name):
+            handling = yield from _owed(context, row.message, handler, now)
+            if handling is not None:
+                yield from context.store.attach(row.id, handling)
+                reopened += 1
     return reopened
+
+
+def _owed(context: Context, message: Message, handler: Handler, now: Instant) -> Flow[NewHandling | None]:
+    """What *handler* owes to a message that it was never given: in its place of the key's sequence, where it has one.
+
+    Without its place it would be applied as if alone, and who waits behind it would wait for ever.
+    """
+    place, key = None, None
+    match handler.order:
+        case InSequence() as order:
+            place = order.place(message, lambda: document_of(message))
+        case Refetch(key=where):
+            key = key_of(where, message, lambda: document_of(message))
+    if place is None:
+        return NewHandling(handler=handler.name, due_at=now, key=key) if handler.wants(message.type) else None
+    key, seq, prev_seq = place
+    applied = yield from context.store.cursor(track_of(message, handler, key), baseline_of(handler, prev_seq))
+    early = whose_turn(seq=seq, prev_seq=prev_seq, applied=applied) is Turn.EARLY
+    status = Status.HELD if early else Status.PENDING  # if it is past, that is found when it is claimed
+    return NewHandling(handler=handler.name, status=status, due_at=now, key=key, seq=seq, prev_seq=prev_seq)
 
 
 def shadow(context: Context, row: Row, handler: Handler, event: Event) -> Flow[Shadow]:

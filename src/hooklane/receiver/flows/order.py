@@ -63,7 +63,10 @@ def _is_newest(context: Context, message: Message, handler: Handler, event: Even
             event.tied = True
             yield from context.store.newer(track, at, tie)
             return True
-    return (yield from context.store.newer(track, at, tie))
+    if (yield from context.store.newer(track, at, tie)):
+        return True
+    # The newest itself, replayed: nothing newer is there that it could overwrite.
+    return (yield from context.store.mark(track)) == (at, tie)
 
 
 def after(

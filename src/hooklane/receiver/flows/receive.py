@@ -57,7 +57,18 @@ class Arrival:
                 id_signed=item.id_signed,
             )
             return cls(source, message, headers, now, item.reason)
-        return cls(source, source.scoped(item), headers, now)
+        try:
+            arrival = cls(source, source.scoped(item), headers, now)
+            arrival.look()
+        except Exception as problem:  # the application's own function; whatever it raises is about this event
+            return cls(source, item, headers, now, f"{type(problem).__name__} while looking where it belongs")
+        return arrival
+
+    def look(self) -> None:
+        """Ask now what the application's functions say of it: what they cannot read must be kept, not sent again."""
+        for handler in self.handlers:
+            self.sequence_of(handler)
+            self.hint_of(handler)
 
     @cached_property
     def document(self) -> Any:
@@ -120,6 +131,11 @@ class Arrival:
         if handler.name not in self._places:
             self._places[handler.name] = order.place(self.message, lambda: self.document)
         return self._places[handler.name]
+
+    def hint_of(self, handler: Handler) -> str | None:
+        """The key about which this message is a hint to *handler*, if that fetches."""
+        order = handler.order
+        return key_of(order.key, self.message, lambda: self.document) if isinstance(order, Refetch) else None
 
 
 @value(frozen=True, slots=True)
@@ -244,7 +260,8 @@ def guard(store: InboxStore, arrival: Arrival, now: Instant) -> Flow[Guarded]:
         generation, turned = yield from store.turn(track, message.event_id)
         return Guarded(state_variant(generation), turned)
     if not message.id_signed:
-        digest = digest_of(message.body)
+        token = message.delivery_id if arrival.source.profile.single_use else None
+        digest = digest_of(message.body if token is None else token.encode())
         earlier = yield from store.remember(message.source, message.tenant, digest, message.event_id, now)
         return Guarded("", earlier is None)
     return FRESH
@@ -278,10 +295,7 @@ def _plan(arrival: Arrival, lines: _Lines, now: Instant) -> list[_Standing]:
             wanted = handler.wants(arrival.message.type)
             planned.append(standing if wanted else replace(standing, verdict=Verdict.IGNORED))
             continue
-        key = None
-        if isinstance(handler.order, Refetch):
-            key = key_of(handler.order.key, arrival.message, lambda: arrival.document)
-        handling = NewHandling(handler=handler.name, due_at=now, key=None if key is None else key[:KEY_CHARS_MAX])
+        handling = NewHandling(handler=handler.name, due_at=now, key=arrival.hint_of(handler))
         planned.append(_Standing(handling, Verdict.STORED))
     return planned
 

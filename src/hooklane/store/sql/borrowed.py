@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from hooklane.errors import UsageError
+from hooklane.errors import StoreBusy, UsageError
 from hooklane.store.caller import Dialect, Flow, drive, drive_async
 from hooklane.store.inbox import Capabilities
 from hooklane.store.sql.faults import faults_named
 from hooklane.store.sql.session import AsyncLender, AsyncSqlSession, Lender, SqlSession
 
 WAIT_MS = 5_000
+POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +77,26 @@ class BorrowedInbox:
 
     def _migrate(self) -> None:
         assert self._sync is not None
+        deadline = time.monotonic() + WAIT_MS / 1000
         with self._migrating:
             while not self._is_migrated:
-                with faults_named(self._what):
-                    loan = self._sync.lend(WAIT_MS)
-                    clean = False
-                    try:
-                        done = not drive(self._migration(), loan.caller.execute)
-                        loan.commit()
-                        self._is_migrated, clean = done, True
-                    finally:
-                        loan.give_back(clean=clean)
+                try:
+                    self._migrate_once(self._sync)
+                except StoreBusy:  # another process of the same application is at it
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(POLL_S)
+
+    def _migrate_once(self, lender: Lender) -> None:
+        with faults_named(self._what):
+            loan = lender.lend(WAIT_MS)
+            clean = False
+            try:
+                done = not drive(self._migration(), loan.caller.execute)
+                loan.commit()
+                self._is_migrated, clean = done, True
+            finally:
+                loan.give_back(clean=clean)
 
     async def _amigrate(self) -> None:
         assert self._async is not None

@@ -56,12 +56,14 @@ def named(error: Exception, what: str) -> StoreError | TransactionMisused:
 
 
 def _without_state(error: Exception, what: str) -> StoreError:
+    # What SQLite itself says comes first: Django and SQLAlchemy wrap it in an error that only has a name.
     for cause in _chain(error):
         code = getattr(cause, "sqlite_errorcode", None)
         if code is not None:
             busy = code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
             full = code & 0xFF == sqlite3.SQLITE_FULL
             return (StoreBusy if busy else StoreFull if full else StoreError)(f"{what}: {error}")
+    for cause in _chain(error):
         # Every driver names a lost or refused connection so; none of them has a SQLSTATE for it.
         if isinstance(cause, OSError) or type(cause).__name__ in ("OperationalError", "InterfaceError", "PoolTimeout"):
             return StoreUnavailable(f"{what} cannot be reached: {error}")

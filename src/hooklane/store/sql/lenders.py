@@ -5,7 +5,8 @@ Whatever a handler gets as `tx` is of the kind that the application uses anyway.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from hooklane.errors import UsageError
@@ -91,16 +92,34 @@ class PoolLender:
         pass  # the pool is the application's
 
 
+@contextmanager
+def _as_a_writer(connection: Any) -> Iterator[None]:
+    """Have Django begin on SQLite as a writer at once, unless the project says how: a transaction that reads first and
+    finds another writer when it writes is refused without a wait. Before Django 5.1 it cannot be told so."""
+    if connection.vendor != "sqlite" or connection.in_atomic_block:
+        yield
+        return
+    connection.ensure_connection()  # which reads the project's own wish
+    wish = getattr(connection, "transaction_mode", None)
+    connection.transaction_mode = wish or "IMMEDIATE"
+    try:
+        yield
+    finally:
+        connection.transaction_mode = wish
+
+
 class DjangoLoan:
     def __init__(self, alias: str) -> None:
         from django.db import transaction
 
         self._alias = alias
         self._transaction = transaction
+        held = transaction.get_connection(alias)
         # durable: inside ATOMIC_REQUESTS an answer would go out before the commit, so Django refuses it.
         self._atomic = transaction.atomic(using=alias, durable=True)
         try:
-            self._atomic.__enter__()
+            with _as_a_writer(held):
+                self._atomic.__enter__()
         except RuntimeError as error:
             raise UsageError(
                 "hooklane commits by itself, before it answers: call it outside transaction.atomic, and mark the view"

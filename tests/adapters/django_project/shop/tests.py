@@ -95,6 +95,17 @@ class ForReal(TransactionTestCase):
         big = self.client.post("/webhooks/stripe", b" " * 1_100_000, content_type="application/json")
         assert big.status_code == 413
 
+    def test_a_database_that_is_away_when_the_first_request_comes_is_told_503(self):
+        event = invoice(self.webhooks)
+        with with_settings(INBOX="postgresql://127.0.0.1:1/nobody_listens"):
+            answer = post(self.client, event)
+            assert (answer.status_code, answer["retry-after"]) == (503, "5")
+
+    def test_an_answers_headers_are_plain_text(self):
+        """Python's own WSGI server, and so `runserver`, takes nothing that is only derived from it."""
+        for answer in (post(self.client, invoice(self.webhooks)), self.client.get("/webhooks/stripe")):
+            assert {type(value) for value in answer.headers.values()} == {str}
+
     def test_a_form_reaches_the_verifier_untouched(self):
         event = invoice(self.webhooks)
         headers = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in event.request.headers}
@@ -209,6 +220,10 @@ class Checks(TestCase):
     def test_an_inline_source_whose_provider_never_retries_is_told(self):
         sources = {**settings.HOOKLANE["SOURCES"], "github": {"secrets": ["a secret that is long"]}}
         assert "never retries" in self.messages(MODE="inline", SOURCES=sources)["hooklane.W002"]
+
+    def test_a_source_that_can_verify_nothing_is_told(self):
+        with with_settings(SOURCES={**settings.HOOKLANE["SOURCES"], "paypal": {"secrets": ["WH-1"]}}):
+            assert "hooklane.W005" in [message.id for message in run_checks(tags=["hooklane"])]
 
     def test_no_database_is_opened_for_it(self):
         with self.assertNumQueries(0):
