@@ -192,8 +192,15 @@ def test_trap_12_poison_does_not_open_the_breaker_of_everybody(world: World) -> 
 
 
 def test_trap_13_an_open_breaker_pauses_the_worker_and_loses_nothing(world: World) -> None:
-    attempts_s = [0, 5, 55, 175]  # all that Smartcar ever tries
-    assert [at for at in attempts_s if at >= 60] == [175], "503 for a minute burns all but the last of them"
+    naive, bank_is_back_s, tries_s = NaiveBreaker(), 130, [0, 25, 75, 175]  # all that Smartcar ever tries
+    refused: list[int] = []
+    for at in sorted([*tries_s, 0.5, 61, 122]):
+        if at in tries_s:
+            refused += [int(at)] if not naive.allows(at) or at < bank_is_back_s else []
+        elif naive.allows(at):
+            for _ in range(5):  # the events of everybody else, while the bank is away
+                naive.failed(at)
+    assert refused == tries_s, "503 for a minute at a time burns all of them, the last with the bank back"
 
     now = [Instant(0)]
     inbox = world.inbox()
