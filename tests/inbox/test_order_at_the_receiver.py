@@ -417,3 +417,17 @@ def test_the_newest_event_of_an_entity_is_applied_again_when_it_is_replayed_and_
     inbox.run_once()
 
     assert world.effects() == ["evt_1", "evt_2", "evt_2"]
+
+
+def test_what_was_applied_in_its_place_of_a_sequence_is_not_applied_once_more(world: World) -> None:
+    inbox = world.inbox()
+    own_source(inbox).on("*")(world.effect)
+    for seq in (1, 2):
+        inbox.receive(in_lane(seq))
+    drain(inbox, world)
+
+    assert inbox.replay(source="hooklane") == 0
+    drain(inbox, world)
+
+    assert world.effects() == ["order_7_1", "order_7_2"]
+    assert statuses(inbox) == ["completed", "completed"], "and it still says that it was applied"

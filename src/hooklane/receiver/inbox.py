@@ -233,6 +233,7 @@ class Inbox:
     def replay(self, ids: Any = None, *, handler: str | None = None, shadow: bool = False, **search: Any) -> Any:
         """Run stored events again: one id, several, or all that match a filter; how many handlings are owed now.
 
+        What was applied in its place of a sequence stays as it is: later events of its key stand on it.
         With *shadow* the handlers run at once in transactions that are rolled back, and what they did is reported.
         """
         found = as_search(ids, search)

@@ -43,9 +43,11 @@ def reopen(context: Context, row: Row, handlers: Sequence[Handler], only: str | 
 def _reopen(context: Context, row: Row, handlers: Sequence[Handler], only: str | None) -> Flow[int]:
     now = context.clock()
     reopened = 0
-    there = {each.handler for each in row.handlings}
-    for name in sorted(there):
-        if only in (None, name):
+    there = {each.handler: each for each in row.handlings}
+    for name, handling in sorted(there.items()):
+        # What was applied in its place of a sequence is past: later events of its key stand on it.
+        is_past = handling.status is Status.COMPLETED and handling.seq is not None
+        if only in (None, name) and not is_past:
             reopened += yield from context.store.reopen(row.id, name, now=now)
     for handler in handlers:
         if handler.name not in there and only in (None, handler.name):
