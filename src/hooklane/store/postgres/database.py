@@ -24,6 +24,9 @@ CONNECT_WAIT_S = 10.0
 COMMAND_WAIT_S = 30.0
 STANDING_MAX = 3
 TRIES = 4
+RACES = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.LockNotAvailableError)
+"""What any statement may be answered, even one that only reads: the database may be set to a stricter isolation, or to
+a limit on waiting for locks."""
 LOCK_WAIT_MS = 5_000
 
 # What our sessions acknowledge is on the disk, whatever the server's or the role's default; remote_apply is stronger.
@@ -133,11 +136,17 @@ class Database:
 
     async def read(self, flow: Callable[[], Flow[T]]) -> T:
         """Run a flow that only reads, all of it on one snapshot."""
-        async with self.connection() as connection:
-            return await self._in(connection, flow, READ)
+        try:
+            async with self.connection() as connection:
+                return await self._in(connection, flow, READ)
+        except RACES as error:
+            raise StoreUnavailable(f"PostgreSQL: {error}") from error
 
     async def once(self, statement: Statement) -> Rows:
-        """One statement that is a transaction of its own: one round trip, where no pooler stands between."""
+        """One statement that is a transaction of its own: one round trip, where no pooler stands between.
+
+        A race that it lost (`RACES`), or a taken name, comes back as the database's own error.
+        """
         if self.is_pooled:
             async with self.connection() as connection:
                 return await self._in(connection, lambda: _single(statement), WRITE.format(lock_wait_ms=LOCK_WAIT_MS))
