@@ -10,6 +10,7 @@ from hooklane.core.fanout import places
 from hooklane.errors import StoreUnavailable
 from hooklane.model.attempt import DELIVERED
 from hooklane.sender.publisher import Publisher
+from hooklane.store.caller.flow import Flow, Statement
 from hooklane.store.outbox import BUSY, Published, Refused, StoreOptions
 from hooklane.store.postgres.outbox import PostgresOutbox
 from hooklane.testing.conformance_outbox.kit import Owner, draft, endpoint, event, published
@@ -104,3 +105,25 @@ async def test_an_owner_that_may_not_wait_for_a_lock_is_told_to_come_back(
         with pytest.raises(StoreUnavailable):
             await calls[verb]()
     await conn.close()
+
+
+async def test_a_stricter_isolation_of_the_database_is_not_ours(store: PostgresOutbox, postgres_url: str) -> None:
+    """Publishers of one lane would otherwise be answered by turns that they come too late."""
+    conn = await asyncpg.connect(postgres_url)
+    await conn.execute(
+        f'ALTER DATABASE "{await conn.fetchval("SELECT current_database()")}"'
+        " SET default_transaction_isolation = 'serializable'"
+    )
+    await conn.close()
+    strict = PostgresOutbox(postgres_url, store._options)
+    await strict.open()
+    asked = Statement("SHOW transaction_isolation")
+
+    def flow() -> Flow[str]:
+        ((level,),) = yield asked
+        return str(level)
+
+    assert await strict.db.write(flow) == "read committed"
+    await strict.db.once(asked)  # the first one makes a connection stand ready
+    assert [tuple(row) for row in await strict.db.once(asked)] == [("read committed",)]
+    await strict.close()

@@ -30,10 +30,11 @@ a limit on waiting for locks."""
 LOCK_WAIT_MS = 5_000
 
 # What our sessions acknowledge is on the disk, whatever the server's or the role's default; remote_apply is stronger.
-# A session of ours that stops in the middle of a transaction must not keep its row locks for ever.
+# A session of ours that stops in the middle of a transaction must not keep its row locks for ever. The isolation is the
+# one for which our statements are written: where the default is stricter, publishers of one lane would fail by turns.
 WRITE = (
-    "BEGIN; SET LOCAL synchronous_commit = 'on'; SET LOCAL lock_timeout = '{lock_wait_ms}ms';"
-    " SET LOCAL idle_in_transaction_session_timeout = '15s'"
+    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = 'on';"
+    " SET LOCAL lock_timeout = '{lock_wait_ms}ms'; SET LOCAL idle_in_transaction_session_timeout = '15s'"
 )
 READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off"
 
@@ -231,12 +232,15 @@ async def execute(connection: Any, statement: Statement) -> Rows:
 
 
 async def _settled(connection: Any) -> bool:
-    """Let it plan each statement once: planning takes a third as long as running it.
+    """Set for single statements what others are told by their BEGIN, and let it plan each of them once.
 
-    Left to itself PostgreSQL may plan it every time, for lists whose length it knows, and not ask what that costs.
+    Planning takes a third as long as running it. Left to itself PostgreSQL may plan it every time, for lists whose
+    length it knows, and not ask what that costs.
     """
     try:
-        await connection.execute("SET plan_cache_mode = force_generic_plan")
+        await connection.execute(
+            "SET plan_cache_mode = force_generic_plan; SET default_transaction_isolation = 'read committed'"
+        )
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
         return False
     return True
