@@ -241,7 +241,9 @@ async def test_a_worker_that_is_killed_in_the_middle_of_a_line_does_not_end_the_
     crew = Crew(Settings(workers=1), (sys.executable, "-c", KILLED_WHILE_IT_TELLS), restart_s=0.001)
     running = asyncio.create_task(crew.run(Tally().absorb))
     async with asyncio.timeout(20):
-        while not running.done() and sum("ended with -9" in message for message in caplog.messages) < 2:
+        while (  # noqa: ASYNC110 - logs tell nobody
+            not running.done() and sum("ended with -9" in message for message in caplog.messages) < 2
+        ):
             await asyncio.sleep(0.01)
     assert not running.done()
 
