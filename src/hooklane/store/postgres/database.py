@@ -20,6 +20,8 @@ except ImportError as missing:
     raise MissingExtra("asyncpg", "postgres") from missing
 
 VERSION_MIN = 140_000
+ENCODINGS = ("UTF8", "SQL_ASCII")
+"""The second means that PostgreSQL does not look at the bytes; ours are always UTF-8."""
 CONNECT_WAIT_S = 10.0
 COMMAND_WAIT_S = 30.0
 STANDING_MAX = 3
@@ -62,8 +64,9 @@ class Database:
             connection = await asyncpg.connect(self.url, timeout=CONNECT_WAIT_S, statement_cache_size=0)
             try:
                 await connection.execute("BEGIN")
-                pid, version, standby = await connection.fetchrow(
-                    "SELECT pg_backend_pid(), current_setting('server_version_num')::int, pg_is_in_recovery()"
+                pid, version, standby, encoding = await connection.fetchrow(
+                    "SELECT pg_backend_pid(), current_setting('server_version_num')::int, pg_is_in_recovery(),"
+                    " current_setting('server_encoding')"
                 )
                 await connection.execute("COMMIT")
                 # A pooler answers with a process number of its own; the server behind it says another.
@@ -72,6 +75,12 @@ class Database:
                 await connection.close(timeout=CONNECT_WAIT_S)
             if version < VERSION_MIN:
                 raise StoreRefused(f"PostgreSQL {version // 10_000} is too old: hooklane needs 14 or newer")
+            if encoding not in ENCODINGS:
+                # One key that it cannot hold would refuse all that share a commit with it.
+                raise StoreRefused(
+                    f"the encoding of this database is {encoding}, which cannot hold every text: hooklane needs one"
+                    " made with  CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+                )
             if standby:
                 raise StoreRefused("this PostgreSQL is a standby, which cannot be written to: give the primary's URL")
             self._pool = await asyncpg.create_pool(
