@@ -20,8 +20,9 @@ def with_constructors(source: str) -> str:
     for node in reversed(found):  # from below, so that nothing above moves
         assert node.end_lineno is not None
         if written := _constructor(node):
-            # In place of the empty line that follows: tracebacks name the lines of the source.
-            lines[node.end_lineno : node.end_lineno + 1] = [written]
+            # In place of the empty line that follows, if one does: tracebacks name the lines of the source.
+            end = node.end_lineno
+            lines[end : end + (not "".join(lines[end : end + 1]).strip())] = [written]
     if found:
         # Pickle and copy make an empty one and fill it in, which a compiled class does not allow.
         names = ", ".join(node.name for node in found)
@@ -54,6 +55,8 @@ def _options(node: ast.ClassDef) -> set[str] | None:
     if not (isinstance(call, ast.Name) and call.id == "dataclass"):
         return None
     keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
+    if any(one.arg == "init" for one in keywords):
+        return None  # it may have none of its own
     return {one.arg for one in keywords if one.arg and isinstance(one.value, ast.Constant) and one.value.value}
 
 

@@ -4,6 +4,8 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -195,3 +197,24 @@ async def test_a_repeatable_read_caller_gets_the_databases_own_conflict(url: str
         await outbox.publish("t", 3, key="k", tx=connection)
     await transaction.rollback()
     await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        (Decimal("0.10"), r"write str\(value\)"),
+        (datetime(2026, 1, 2, tzinfo=UTC), r"write value\.isoformat\(\), with a time zone"),
+        (date(2026, 1, 2), r"write value\.isoformat\(\)"),
+        (float("nan"), "NaN and Infinity have no JSON form"),
+        (float("-inf"), "NaN and Infinity have no JSON form"),
+        (b"\x00", "b64encode"),
+        ({1}, r"write sorted\(value\)"),
+        ("\ud800", "lone surrogate"),
+        (10**70, "more than 64 characters"),
+        ({1: "a", "1": "b"}, "the same key twice"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["sqlite3"])
+def test_data_that_json_has_no_word_for_is_refused_with_advice(outbox: Outbox, value: Any, advice: str) -> None:
+    with pytest.raises(InvalidEvent, match=advice):
+        outbox.publish("order.created", {"value": value}, key="order:7")

@@ -66,6 +66,15 @@ async def test_a_closed_connection_is_refused(kind: str, url: str) -> None:
             await settle(adapt(opened.tx).run(ask(ONE)))
 
 
+async def test_a_connection_that_was_given_back_to_its_pool_is_refused(noted_postgres_url: str) -> None:
+    async with asyncpg.create_pool(noted_postgres_url, min_size=1, max_size=1) as pool:
+        connection = await pool.acquire()
+        await pool.release(connection)
+
+        with pytest.raises(UsageError, match="given back to its pool"):
+            await settle(adapt(connection).run(ask(ONE)))
+
+
 def test_psycopg_in_autocommit_is_refused_unless_in_a_block(noted_postgres_url: str) -> None:
     with psycopg.connect(noted_postgres_url, autocommit=True) as connection:
         with pytest.raises(UsageError, match=AUTOCOMMIT):

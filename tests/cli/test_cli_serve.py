@@ -140,9 +140,10 @@ def test_a_second_deliver_role_on_one_sqlite_file_is_refused(
     url = first.wait_for_line(r"on (http://\S+),")[1]
     first.wait_for_http(f"{url}/readyz", status=200)
 
-    line = only_line(process(*NO_AUTH, "--db", db))
+    (tmp_path / "linked.db").symlink_to(tmp_path / "one.db")
+    lines = [only_line(process(*NO_AUTH, "--db", one)) for one in (db, f"sqlite:///{tmp_path}/linked.db")]
 
-    assert "another process already delivers" in line
+    assert ["another process already delivers" in line for line in lines] == [True, True]
     assert http_status(f"{url}/readyz") == 200
 
 

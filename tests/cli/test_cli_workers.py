@@ -224,3 +224,28 @@ async def test_workers_that_die_again_and_again_are_replaced_ever_more_slowly(ca
 
     pauses = [one.args[2] for one in caplog.records if one.args and one.args[0] == 1]
     assert pauses[:3] == [0.001, 0.002, 0.004]
+
+
+KILLED_WHILE_IT_TELLS = """
+import os, sys
+sys.stdin.readline()
+sys.stdout.write('{"ready":true}\\n{"attempts":{"ep_')
+sys.stdout.flush()
+os.kill(os.getpid(), 9)
+"""
+
+
+async def test_a_worker_that_is_killed_in_the_middle_of_a_line_does_not_end_the_server(
+    caplog: pytest.LogCaptureFixture,
+):
+    crew = Crew(Settings(workers=1), (sys.executable, "-c", KILLED_WHILE_IT_TELLS), restart_s=0.001)
+    running = asyncio.create_task(crew.run(Tally().absorb))
+    async with asyncio.timeout(20):
+        while (  # noqa: ASYNC110 - logs tell nobody
+            not running.done() and sum("ended with -9" in message for message in caplog.messages) < 2
+        ):
+            await asyncio.sleep(0.01)
+    assert not running.done()
+
+    crew.stop()
+    await running

@@ -103,3 +103,14 @@ def test_interpreted_a_frozen_one_would_refuse_its_own_fields():
     """So the tree that is compiled is never run uncompiled (see tools.compiled)."""
     with pytest.raises(FrozenInstanceError):
         classes(with_constructors(SOURCE))["Frozen"](at=1)
+
+
+def test_a_line_that_follows_at_once_stays():
+    written = with_constructors("@dataclass\nclass Plain:\n    x: int\nNEXT = 1\n").splitlines()
+
+    assert "NEXT = 1" in written
+    assert written[3].startswith("    def __init__(self, x: int)")
+
+
+def test_a_class_that_wants_no_constructor_gets_none():
+    assert "__init__" not in with_constructors("@dataclass(init=False)\nclass Bare:\n    x: int\n")

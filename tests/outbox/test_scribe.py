@@ -6,6 +6,7 @@ import asyncio
 import os
 import select
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -157,6 +158,22 @@ def test_a_scribe_ends_with_its_server_and_not_before(tmp_path):
     if pidfd is not None:
         assert select.select([pidfd], [], [], 10)[0], "the scribe lives on without its server"
         os.close(pidfd)
+
+
+def test_a_scribe_whose_server_was_killed_before_it_read_an_answer_ends_without_a_word():
+    ours, theirs = socket.socketpair()
+    ours.sendall(b"\0\0\0\1\0x")
+    write = "from hooklane.store.sqlite.scribe import write_orders; import sys;"
+    write += "write_orders(int(sys.argv[1]), ':memory:', 100, {0: lambda conn, text: text})"
+    with theirs:
+        scribe = subprocess.Popen(
+            [sys.executable, "-c", write, str(theirs.fileno())], pass_fds=[theirs.fileno()], stderr=subprocess.PIPE
+        )
+    assert select.select([ours], [], [], 10)[0], "it did not answer"
+
+    ours.close()
+
+    assert (scribe.communicate(timeout=10)[1], scribe.returncode) == (b"", 0)
 
 
 def is_alive(pid: int) -> bool:

@@ -14,6 +14,7 @@ from hooklane.core.fanout import places
 from hooklane.errors import StoreError, StoreUnavailable
 from hooklane.model.attempt import DELIVERED, Retry
 from hooklane.model.clock import Instant
+from hooklane.sender.outbox import Outbox
 from hooklane.store.outbox import Published, StoreOptions
 from hooklane.store.postgres import database
 from hooklane.store.postgres.outbox import PostgresOutbox
@@ -194,6 +195,15 @@ async def test_it_works_behind_a_pooler_in_transaction_mode(postgres_url: str) -
     assert (ledger["accepted"], ledger["delivered"]) == (31, 30)
     assert [one.seq for one in news.grown] == [7]
     assert pool.transactions > 50
+
+
+async def test_application_code_publishes_through_a_pooler(store: PostgresOutbox, postgres_url: str) -> None:
+    """Often enough for the driver to keep its statements in the server, where the next transaction may not be."""
+    async with pooler(postgres_url, size=2) as (url, _):
+        outbox = await asyncio.to_thread(Outbox, url)
+        seqs = [(await asyncio.to_thread(outbox.publish, "a", n, key="k")).stamps[0].seq for n in range(12)]
+
+    assert seqs == list(range(1, 13))
 
 
 async def test_a_direct_connection_is_not_taken_for_a_pooler(far: PostgresOutbox) -> None:

@@ -104,3 +104,17 @@ def test_a_script_is_cut_where_its_statements_end() -> None:
     assert list(schema.statements_of(script)) == ["SELECT 1;", "CREATE FUNCTION f() AS $$\n  SELECT 1;\n$$;"]
     with pytest.raises(StoreRefused, match="in the middle"):
         list(schema.statements_of("SELECT 1"))
+
+
+async def test_a_database_that_cannot_hold_every_text_is_refused(postgres_url: str) -> None:
+    """One key that it cannot hold would refuse all that share a commit with it."""
+    url = f"{postgres_url}_latin"
+    name = url.rpartition("/")[2]
+    conn = await asyncpg.connect(postgres_url)
+    await conn.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+    try:
+        with pytest.raises(StoreRefused, match=r"encoding of this database is LATIN1.* ENCODING 'UTF8'"):
+            await opened(url)
+    finally:
+        await conn.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        await conn.close()

@@ -129,6 +129,8 @@ class Crew:
             _kill(process)  # only where we are cancelled: else it has ended
 
     def _hear(self, number: int, line: bytes) -> None:
+        if not line.endswith(b"\n"):
+            return  # it was killed in the middle of a line: what it had counted since the one before is lost
         told = msgspec.json.decode(line)
         if "ready" in told:
             self._ready.add(number)

@@ -107,6 +107,8 @@ def json_bytes(data: Any) -> bytes:
         return data
     try:
         return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_no_word).encode()
+    except UnicodeEncodeError:
+        raise InvalidEvent("invalid_json", "data holds a lone surrogate, which is no text that UTF-8 can say") from None
     except ValueError as error:
         raise InvalidEvent(
             "invalid_json", f"data cannot be JSON ({error}): NaN and Infinity have no JSON form"

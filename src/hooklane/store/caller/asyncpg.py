@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hooklane.errors import UsageError
 from hooklane.store.caller.base import AsyncCaller
 from hooklane.store.caller.flow import Dialect, Rows, Statement
 from hooklane.store.caller.placeholders import Style, bind
@@ -22,8 +23,14 @@ class AsyncpgCaller(AsyncCaller):
         return getattr(self._tx, "_con", self._tx)
 
     def check(self) -> None:
+        from asyncpg import InterfaceError
+
         # An aborted transaction shows itself at the first statement: asyncpg keeps its status to itself.
-        if self._tx.is_closed():
+        try:
+            is_closed = self._tx.is_closed()
+        except InterfaceError as error:
+            raise UsageError(f"tx ({self.name}) was given back to its pool") from error
+        if is_closed:
             raise self._closed()
         if not self._tx.is_in_transaction():
             raise self._autocommit("use  async with conn.transaction():")

@@ -20,17 +20,23 @@ except ImportError as missing:
     raise MissingExtra("asyncpg", "postgres") from missing
 
 VERSION_MIN = 140_000
+ENCODINGS = ("UTF8", "SQL_ASCII")
+"""The second means that PostgreSQL does not look at the bytes; ours are always UTF-8."""
 CONNECT_WAIT_S = 10.0
 COMMAND_WAIT_S = 30.0
 STANDING_MAX = 3
 TRIES = 4
+RACES = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.LockNotAvailableError)
+"""What any statement may be answered, even one that only reads: the database may be set to a stricter isolation, or to
+a limit on waiting for locks."""
 LOCK_WAIT_MS = 5_000
 
 # What our sessions acknowledge is on the disk, whatever the server's or the role's default; remote_apply is stronger.
-# A session of ours that stops in the middle of a transaction must not keep its row locks for ever.
+# A session of ours that stops in the middle of a transaction must not keep its row locks for ever. The isolation is the
+# one for which our statements are written: where the default is stricter, publishers of one lane would fail by turns.
 WRITE = (
-    "BEGIN; SET LOCAL synchronous_commit = 'on'; SET LOCAL lock_timeout = '{lock_wait_ms}ms';"
-    " SET LOCAL idle_in_transaction_session_timeout = '15s'"
+    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = 'on';"
+    " SET LOCAL lock_timeout = '{lock_wait_ms}ms'; SET LOCAL idle_in_transaction_session_timeout = '15s'"
 )
 READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off"
 
@@ -58,8 +64,9 @@ class Database:
             connection = await asyncpg.connect(self.url, timeout=CONNECT_WAIT_S, statement_cache_size=0)
             try:
                 await connection.execute("BEGIN")
-                pid, version, standby = await connection.fetchrow(
-                    "SELECT pg_backend_pid(), current_setting('server_version_num')::int, pg_is_in_recovery()"
+                pid, version, standby, encoding = await connection.fetchrow(
+                    "SELECT pg_backend_pid(), current_setting('server_version_num')::int, pg_is_in_recovery(),"
+                    " current_setting('server_encoding')"
                 )
                 await connection.execute("COMMIT")
                 # A pooler answers with a process number of its own; the server behind it says another.
@@ -68,6 +75,12 @@ class Database:
                 await connection.close(timeout=CONNECT_WAIT_S)
             if version < VERSION_MIN:
                 raise StoreRefused(f"PostgreSQL {version // 10_000} is too old: hooklane needs 14 or newer")
+            if encoding not in ENCODINGS:
+                # One key that it cannot hold would refuse all that share a commit with it.
+                raise StoreRefused(
+                    f"the encoding of this database is {encoding}, which cannot hold every text: hooklane needs one"
+                    " made with  CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+                )
             if standby:
                 raise StoreRefused("this PostgreSQL is a standby, which cannot be written to: give the primary's URL")
             self._pool = await asyncpg.create_pool(
@@ -133,11 +146,17 @@ class Database:
 
     async def read(self, flow: Callable[[], Flow[T]]) -> T:
         """Run a flow that only reads, all of it on one snapshot."""
-        async with self.connection() as connection:
-            return await self._in(connection, flow, READ)
+        try:
+            async with self.connection() as connection:
+                return await self._in(connection, flow, READ)
+        except RACES as error:
+            raise StoreUnavailable(f"PostgreSQL: {error}") from error
 
     async def once(self, statement: Statement) -> Rows:
-        """One statement that is a transaction of its own: one round trip, where no pooler stands between."""
+        """One statement that is a transaction of its own: one round trip, where no pooler stands between.
+
+        A race that it lost (`RACES`), or a taken name, comes back as the database's own error.
+        """
         if self.is_pooled:
             async with self.connection() as connection:
                 return await self._in(connection, lambda: _single(statement), WRITE.format(lock_wait_ms=LOCK_WAIT_MS))
@@ -222,12 +241,15 @@ async def execute(connection: Any, statement: Statement) -> Rows:
 
 
 async def _settled(connection: Any) -> bool:
-    """Let it plan each statement once: planning takes a third as long as running it.
+    """Set for single statements what others are told by their BEGIN, and let it plan each of them once.
 
-    Left to itself PostgreSQL may plan it every time, for lists whose length it knows, and not ask what that costs.
+    Planning takes a third as long as running it. Left to itself PostgreSQL may plan it every time, for lists whose
+    length it knows, and not ask what that costs.
     """
     try:
-        await connection.execute("SET plan_cache_mode = force_generic_plan")
+        await connection.execute(
+            "SET plan_cache_mode = force_generic_plan; SET default_transaction_isolation = 'read committed'"
+        )
     except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
         return False
     return True

@@ -78,7 +78,7 @@ def write_orders(
     group, frames = Group(conn, path, undone=undone), _Frames()
     with socket.socket(fileno=fd) as sock:
         sock.setblocking(True)
-        while data := sock.recv(1 << 20):
+        while data := _received(sock):
             asked = frames.feed(data)
             for at in range(0, len(asked), GROUP_MAX):
                 jobs: list[Job[bytes]] = [
@@ -90,6 +90,14 @@ def write_orders(
                 except OSError:
                     return  # the parent is gone; the write stands all the same
     conn.close()
+
+
+def _received(sock: socket.socket) -> bytes:
+    """What has come; nothing once the parent is gone, be it that it was killed before it had read our answers."""
+    try:
+        return sock.recv(1 << 20)
+    except ConnectionResetError:
+        return b""
 
 
 def _do(order: Order, text: bytes, conn: sqlite3.Connection) -> bytes:

@@ -54,7 +54,11 @@ class Group:
     """Lanes that were found held: the next commit looks before it waits for them again."""
 
     async def publish(self, drafts: Sequence[Draft]) -> PublishReport:
-        return await self._repeated(lambda again: self._publish(drafts, again))
+        try:
+            return await self._repeated(lambda again: self._publish(drafts, again))
+        except asyncpg.LockNotAvailableError:
+            # Not even a look at the lanes was possible: somebody holds a whole table, to index it anew for instance.
+            return PublishReport([_BUSY] * len(drafts))
 
     async def publish_all(self, drafts: Sequence[Draft]) -> PublishReport:
         """All or nothing; it has a commit of its own, so it may wait for whoever holds a lane."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from hooklane.errors import HooklaneError, MissingExtra, StoreError, StoreFull, StoreRefused, StoreUnavailable
-from hooklane.store.caller.flow import Flow, T, drive
+from hooklane.store.caller.flow import Flow, Statement, T, drive
 from hooklane.store.caller.home import PostgresHome, identify_postgres
 from hooklane.store.caller.psycopg3 import PsycopgCaller
 from hooklane.store.outbox import Draft, PublishReport, StoreOptions
@@ -25,6 +25,8 @@ COMPONENT = "outbox"
 MIGRATIONS = "hooklane.store.postgres.outbox.migrations"
 IDLE_MAX = 4
 CONNECT_WAIT_S = 10
+PREPARE_AFTER = 5
+_BACKEND = Statement("SELECT pg_backend_pid()")
 
 
 class PostgresLetterbox:
@@ -37,8 +39,13 @@ class PostgresLetterbox:
         self._idle: list[psycopg.Connection[Any]] = []
         self._pid = os.getpid()
         self._lock = threading.Lock()
+        self._prepare_after: int | None = None
+        """How often a statement comes before the server keeps it; never, where each transaction may meet another."""
         migrations = migrations_of(MIGRATIONS)
         with self._connection() as connection:
+            # A pooler such as PgBouncer answers with a process number of its own; the server behind it says another.
+            if self._in(connection, _backend) == connection.info.backend_pid:
+                connection.prepare_threshold = self._prepare_after = PREPARE_AFTER
             version = self._in(connection, lambda: version_of(COMPONENT))
             check_version(version, COMPONENT, len(migrations))
             while version < len(migrations) and self._in(connection, lambda: migrate_once(COMPONENT, migrations)):
@@ -87,7 +94,9 @@ class PostgresLetterbox:
             found = self._idle.pop() if self._idle else None
         if found is None or not _is_alive(found):
             with _named():
-                found = psycopg.connect(self._url, connect_timeout=CONNECT_WAIT_S)
+                found = psycopg.connect(
+                    self._url, connect_timeout=CONNECT_WAIT_S, prepare_threshold=self._prepare_after
+                )
         try:
             yield found
         except BaseException:
@@ -98,6 +107,11 @@ class PostgresLetterbox:
                 self._idle.append(found)
                 return
         found.close()
+
+
+def _backend() -> Flow[int]:
+    ((pid,),) = yield _BACKEND
+    return int(pid)
 
 
 def _is_alive(connection: psycopg.Connection[Any]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import asyncpg
 
+from hooklane.errors import StoreUnavailable
 from hooklane.model.attempt import Write
 from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
@@ -27,7 +28,7 @@ from hooklane.store.outbox import (
     StoreOptions,
     Taken,
 )
-from hooklane.store.postgres.database import Database, Unknown
+from hooklane.store.postgres.database import RACES, Database, Unknown
 from hooklane.store.postgres.outbox import (
     acks,
     commit,
@@ -115,7 +116,10 @@ class PostgresOutbox(PostgresRecovery):
         return await self.db.read(lambda: lanes.load(worker, epochs))
 
     async def poll(self, worker: str, pids: Sequence[int], mark: Any) -> News:
-        return lanes.news_of(await self.db.once(lanes.poll_statement(pids, mark)))
+        try:
+            return lanes.news_of(await self.db.once(lanes.poll_statement(pids, mark)))
+        except RACES as error:
+            raise StoreUnavailable(f"PostgreSQL: {error}") from error
 
     async def reload(self, lane_ids: Sequence[LaneId]) -> Sequence[LaneRow]:
         return await self.db.read(lambda: lanes.reload(lane_ids))
@@ -135,8 +139,8 @@ class PostgresOutbox(PostgresRecovery):
             try:
                 rows = await self.db.once(acks.fenced_acks(worker, epochs, writes, again=False))
                 return acks.report_of(rows, writes)
-            except asyncpg.UniqueViolationError:
-                pass  # made before, though it was not known: the longer way does not mind
+            except (asyncpg.UniqueViolationError, *RACES):
+                pass  # made before, though it was not known, or lost a race: the longer way does not mind
         return await self.db.write(lambda: commit.commit(worker, epochs, writes))
 
     async def note_health(self, turns: Sequence[Health]) -> Sequence[Health]:

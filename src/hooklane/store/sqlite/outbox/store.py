@@ -312,7 +312,8 @@ def _drive(conn: sqlite3.Connection, flow: PublishFlow[T]) -> T:
 
 def _lock_delivery(path: str) -> int:
     """Keep a second deliver role out; the lock ends with the process, however that ends."""
-    fd = os.open(f"{path}-deliver.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    # Beside the file itself: a symbolic link to it must not lead to another lock.
+    fd = os.open(f"{os.path.realpath(path)}-deliver.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
