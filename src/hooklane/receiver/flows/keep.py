@@ -44,9 +44,9 @@ def _reopen(context: Context, row: Row, handlers: Sequence[Handler], only: str |
     now = context.clock()
     reopened = 0
     there = {each.handler: each for each in row.handlings}
-    for name, handling in sorted(there.items()):
+    for name, before in sorted(there.items()):
         # What was applied in its place of a sequence is past: later events of its key stand on it.
-        is_past = handling.status is Status.COMPLETED and handling.seq is not None
+        is_past = before.status is Status.COMPLETED and before.seq is not None
         if only in (None, name) and not is_past:
             reopened += yield from context.store.reopen(row.id, name, now=now)
     for handler in handlers:
