@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.inbox.kit import outcome, own_source, signed
+from tests.inbox.orders import ids, made_in
 
 from hooklane.model.message import Reply
 from hooklane.receiver import Event, Inbox, parts
@@ -28,12 +28,7 @@ def _nobody_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    with sqlite3.connect(tmp_path / "app.db") as conn:
-        conn.execute("CREATE TABLE orders (id TEXT UNIQUE ON CONFLICT ROLLBACK)")
-        conn.execute("CREATE TABLE lines (id TEXT REFERENCES parts (id) DEFERRABLE INITIALLY DEFERRED)")
-        conn.execute("CREATE TABLE parts (id TEXT PRIMARY KEY)")
-    conn.close()
-    return str(tmp_path / "app.db")
+    return made_in(tmp_path)
 
 
 @pytest.fixture
@@ -41,14 +36,6 @@ async def inbox(path: str) -> AsyncIterator[Inbox]:
     inbox = Inbox(f"sqlite:///{path}", "inline", inline_wait_ms=10_000)
     yield inbox
     await inbox.aclose()
-
-
-def ids(path: str) -> list[str]:
-    conn = sqlite3.connect(path)
-    try:
-        return [id for (id,) in conn.execute("SELECT id FROM orders ORDER BY id")]
-    finally:
-        conn.close()
 
 
 async def write(event: Event, tx: Any) -> None:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.inbox.orders import ids, made_in
 from tests.support.processes import until
 
 from hooklane.errors import StoreBusy
@@ -18,10 +19,7 @@ WAIT_MS = 10_000
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    with sqlite3.connect(tmp_path / "app.db") as conn:
-        conn.execute("CREATE TABLE orders (id TEXT UNIQUE ON CONFLICT ROLLBACK)")
-    conn.close()
-    return str(tmp_path / "app.db")
+    return made_in(tmp_path)
 
 
 @pytest.fixture
@@ -35,14 +33,6 @@ def file(path: str) -> Iterator[Transactions]:
 def threads() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(8) as pool:
         yield pool
-
-
-def ids(path: str) -> list[str]:
-    conn = sqlite3.connect(path)
-    try:
-        return [id for (id,) in conn.execute("SELECT id FROM orders ORDER BY id")]
-    finally:
-        conn.close()
 
 
 def write(session: SqliteSession, id: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 from tests.inbox.conftest import World
 from tests.inbox.kit import outcome, own_source, signed, statuses
+from tests.inbox.orders import ids, made_in
 from tests.support.processes import Child, until
 
 from hooklane.errors import StoreBusy
@@ -39,12 +39,7 @@ def _nobody_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    with sqlite3.connect(tmp_path / "app.db") as conn:
-        conn.execute("CREATE TABLE orders (id TEXT UNIQUE ON CONFLICT ROLLBACK)")
-        conn.execute("CREATE TABLE lines (id TEXT REFERENCES parts (id) DEFERRABLE INITIALLY DEFERRED)")
-        conn.execute("CREATE TABLE parts (id TEXT PRIMARY KEY)")
-    conn.close()
-    return str(tmp_path / "app.db")
+    return made_in(tmp_path)
 
 
 @pytest.fixture
@@ -52,14 +47,6 @@ def inbox(path: str) -> Iterator[Inbox]:
     inbox = Inbox(f"sqlite:///{path}", "inline", inline_wait_ms=WAIT_MS)
     yield inbox
     inbox.close()
-
-
-def ids(path: str) -> list[str]:
-    conn = sqlite3.connect(path)
-    try:
-        return [id for (id,) in conn.execute("SELECT id FROM orders ORDER BY id")]
-    finally:
-        conn.close()
 
 
 def write(event: Event, tx: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.inbox.kit import outcome, own_source, signed, statuses
+from tests.inbox.orders import ids, made_in
 from tests.support.processes import until
 
 from hooklane.model.message import Reply
@@ -24,10 +24,7 @@ EVENTS, COPIES = 20, 64
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    with sqlite3.connect(tmp_path / "app.db") as conn:
-        conn.execute("CREATE TABLE orders (id TEXT)")
-    conn.close()
-    return str(tmp_path / "app.db")
+    return made_in(tmp_path)
 
 
 @pytest.fixture
@@ -35,14 +32,6 @@ async def inbox(path: str) -> AsyncIterator[Inbox]:
     inbox = Inbox(f"sqlite:///{path}", "inline", inline_wait_ms=10_000)
     yield inbox
     await inbox.aclose()
-
-
-def ids(path: str) -> list[str]:
-    conn = sqlite3.connect(path)
-    try:
-        return [id for (id,) in conn.execute("SELECT id FROM orders ORDER BY id")]
-    finally:
-        conn.close()
 
 
 def write(event: Event, tx: Any) -> None:
