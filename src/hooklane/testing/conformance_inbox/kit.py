@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from hooklane.model.clock import START, Instant, wall_now
@@ -11,6 +11,7 @@ from hooklane.model.inbox import Claimed, Identity, NewHandling, NewRow, RowId, 
 from hooklane.model.message import Message, Status
 from hooklane.receiver.drive import Driver, transaction
 from hooklane.store.inbox import Flow, InboxStore
+from hooklane.testing import crowd
 
 T = TypeVar("T")
 
@@ -108,22 +109,4 @@ def perform(session: Any, flow: Flow[T]) -> T:
 
 def together(number: int, work: Callable[[int], T]) -> list[T]:
     """Call *work* in so many threads that start at the same moment; their results."""
-    barrier = threading.Barrier(number)
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def one(index: int) -> None:
-        barrier.wait()
-        try:
-            results.append(work(index))
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=one, args=(index,)) for index in range(number)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return results
+    return crowd.together([partial(work, index) for index in range(number)])
