@@ -39,6 +39,16 @@ def test_the_first_program_of_a_page_is_an_application(page, tmp_path, monkeypat
     names["inbox"].close()
 
 
+def test_the_program_about_ones_own_transaction_publishes_with_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "shop"}
+    exec(compile(blocks("publish-in-your-transaction")[0], "publish-in-your-transaction", "exec"), names)
+
+    (published,) = names["conn"].execute("SELECT type, key FROM hooklane_event").fetchall()
+    assert published == ("order.paid", "order:o_1")
+    assert names["conn"].execute("SELECT state FROM orders").fetchall() == [("paid",)]
+
+
 def test_a_scheme_of_ones_own_is_described_as_the_page_says():
     names = {"inbox": hooklane.Inbox("memory://")}
     exec(compile(blocks("verify-a-signature")[0], "verify-a-signature", "exec"), names)
