@@ -222,7 +222,8 @@ async def test_workers_that_die_again_and_again_are_replaced_ever_more_slowly(ca
     crew.stop()
     await running
 
-    pauses = [one.args[2] for one in caplog.records if one.args and one.args[0] == 1]
+    ended = [one.args for one in caplog.records if one.args and "ended with" in one.msg]
+    pauses = [args[2] for args in ended if args[0] == 1]
     assert pauses[:3] == [0.001, 0.002, 0.004]
 
 
