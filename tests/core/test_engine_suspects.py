@@ -19,7 +19,7 @@ from hooklane.core.engine import (
     Reloaded,
     Settled,
 )
-from hooklane.core.engine.suspects import DEATHS_MAX, GROUP_MAX, QUIET_MS
+from hooklane.core.engine.suspects import DEATHS_MAX, GROUP_MAX, KILLS_MAX, QUIET_MS
 from hooklane.model.attempt import Dead, Delivered, Send, Settlement, Start, Write
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import EndpointState, OnDead
@@ -316,7 +316,7 @@ def test_deaths_in_company_cost_no_attempts(doubt: dict[str, int]) -> None:
 
 
 def test_a_head_of_which_workers_die_is_skipped_where_the_endpoint_says_so() -> None:
-    bench = Bench(row(starts=2 + DEATHS_MAX, attempts=3), unclean=True, on_dead=OnDead.SKIP)
+    bench = Bench(row(starts=2 + DEATHS_MAX, attempts=DEATHS_MAX), unclean=True, on_dead=OnDead.SKIP)
 
     (write,) = bench.fetch().writes
 
@@ -372,10 +372,10 @@ class Crowd:
 def test_one_killer_among_thousands_dies_and_nobody_else_loses_an_attempt() -> None:
     crowd = Crowd({1_234}, 3_000)
     while not crowd.live():
-        assert crowd.crashes < 7
+        assert crowd.crashes <= KILLS_MAX
 
     assert crowd.dead == {1_234: "worker_died"}
-    assert crowd.crashes <= 3 + DEATHS_MAX
+    assert crowd.crashes <= KILLS_MAX
     assert sorted(crowd.made[1_234]) == crowd.made[1_234]  # the number of an attempt never goes down
     assert crowd.made[1_234][-1] == DEATHS_MAX
     assert {tuple(set(made)) for lane, made in crowd.made.items() if lane != 1_234} == {(1,)}
@@ -384,16 +384,16 @@ def test_one_killer_among_thousands_dies_and_nobody_else_loses_an_attempt() -> N
 def test_a_lonely_killer_dies_sooner() -> None:
     crowd = Crowd({1}, 1)
     while not crowd.live():
-        assert crowd.crashes <= 5
+        assert crowd.crashes < KILLS_MAX
 
-    assert (crowd.dead, crowd.made[1]) == ({1: "worker_died"}, [1, 1, 1, 2, 3])
+    assert (crowd.dead, crowd.made[1]) == ({1: "worker_died"}, [1, 1, *range(1, DEATHS_MAX + 1)])
 
 
 def test_several_killers_die_each_alone() -> None:
     killers = {7, 300, 301, 555}
     crowd = Crowd(killers, 600)
     while not crowd.live():
-        assert crowd.crashes <= len(killers) * (3 + DEATHS_MAX)
+        assert crowd.crashes <= len(killers) * KILLS_MAX
 
     assert crowd.dead == dict.fromkeys(killers, "worker_died")
     assert max(max(made) for lane, made in crowd.made.items() if lane not in killers) == 1

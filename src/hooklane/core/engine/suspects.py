@@ -24,8 +24,10 @@ from hooklane.model.clock import FOREVER, START, Instant
 
 GROUP_MAX = 32
 """So many suspects go at once: a death leaves no more to be tried one by one, and thousands soon are through."""
-DEATHS_MAX = 3
-"""A head that was alone at so many deaths will not be tried again: once or twice may be chance."""
+DEATHS_MAX = 6
+"""A head that was alone at so many deaths will not be tried again. Three were once chance, among two hundred kills."""
+KILLS_MAX = 3 + DEATHS_MAX
+"""So many workers can an event kill in all: once unseen, twice in company, then alone."""
 QUIET_MS = 1_000
 """So long may heads that nobody accuses be held back for one that goes alone: a slow one is not worth more."""
 _GROUPS = 2
