@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from io import StringIO
 
 from django.conf import settings
@@ -11,6 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from django.db.backends.signals import connection_created
+from django.db.models.signals import post_save
 from django.test import Client, TestCase, TransactionTestCase, override_settings
 
 from hooklane.django import inbox, source
@@ -129,23 +129,26 @@ class ForReal(TransactionTestCase):
 
     def test_the_threads_of_a_worker_leave_no_connection_behind(self):
         """One that is left open keeps the test database from being removed, until the collector comes by."""
-        opened = []
+        opened, paid = [], threading.Event()
 
         def note(connection, **_):
             if threading.current_thread() is not threading.main_thread():
                 opened.append(connection)
 
+        def tell(**_):
+            paid.set()
+
         connection_created.connect(note)
+        post_save.connect(tell, sender=Payment)
         box = inbox()
         try:
             self.webhooks.deliver(invoice(self.webhooks), work=False)
             box.worker.start(2)
-            deadline = time.monotonic() + 20
-            while not Payment.objects.count() and time.monotonic() < deadline:
-                time.sleep(0.01)
+            assert paid.wait(20)
         finally:
             box.worker.stop()
             connection_created.disconnect(note)
+            post_save.disconnect(tell, sender=Payment)
         assert opened, "the worker used no connection of its own"
         assert [each.connection for each in opened] == [None] * len(opened)
 

@@ -118,7 +118,7 @@ class Transactions:
                 with self._gate:
                     self._still = True
                 deadline = time.monotonic() + FORK_WAIT_S
-                while self._readers and time.monotonic() < deadline:
+                while self._readers and time.monotonic() < deadline:  # polled: a fork is rare, looks are not
                     time.sleep(0.0002)
 
     def go_on(self) -> None:
