@@ -5,6 +5,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
@@ -132,6 +133,19 @@ def test_open_connections_can_be_reset(proxy: FaultProxy, sink: Sink) -> None:
 
         with pytest.raises(ConnectionResetError):
             connection.recv(1)
+
+
+def test_it_leaves_nothing_half_done_when_it_ends_while_connections_come(sink: Sink) -> None:
+    """A connection that was just accepted was left behind, and failed whichever test the collector came by in."""
+    left = set()
+    for clients in range(60):
+        with ExitStack() as these:
+            with FaultProxy(sink.port) as proxy:
+                for _ in range(clients % 6):
+                    these.enter_context(socket.create_connection(("127.0.0.1", proxy.port)))
+            left |= asyncio.all_tasks(proxy._loop)
+
+    assert left == set()
 
 
 def test_it_runs_as_a_process_of_its_own(sink: Sink, tmp_path: Path) -> None:

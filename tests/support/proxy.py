@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, get_args
 
 CHUNK = 65_536
+IDLE_TURNS = 10
 Direction = Literal["request", "reply"]
 T = TypeVar("T")
 
@@ -92,7 +93,6 @@ class FaultProxy:
         self._upstream = (host, upstream)
         self._fault: Fault = fault or Clear()
         self._open: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._requests: list[bytearray] = []
         self.connections = 0
@@ -143,10 +143,15 @@ class FaultProxy:
 
     async def _finish(self) -> None:
         await self._listen(False)
-        await self._reset_all()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # A connection that the kernel has just handed over becomes a task of ours some turns of the loop later.
+        idle = 0
+        while idle < IDLE_TURNS:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            await asyncio.sleep(0)  # each has begun by now, so that it closes what it holds
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            idle = 0 if tasks else idle + 1
         self._reserved.close()
 
     async def _reset_all(self) -> None:
@@ -177,10 +182,6 @@ class FaultProxy:
             self._server = None
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
         self.connections += 1
         if isinstance(self._fault, ResetEvery) and self.connections % self._fault.nth == 0:
             self.resets += 1
