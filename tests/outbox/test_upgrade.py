@@ -29,6 +29,19 @@ INSERT INTO hooklane_attempt SELECT lane_id, seq, started_at, attempt, tenant, t
     detail FROM newer;
 DROP TABLE newer;
 """
+# Lanes as they stood up to version 4: with a counter.
+COUNTED_TAILS = """
+UPDATE hooklane.lane_name n SET tail_min = t.tail FROM hooklane.lane_tail t WHERE t.lane_id = n.lane_id;
+DROP FUNCTION hooklane.hold_lanes;
+DROP VIEW hooklane.lane_tail;
+ALTER TABLE hooklane.lane_name RENAME TO lane_tail;
+ALTER TABLE hooklane.lane_tail RENAME COLUMN tail_min TO tail;
+ALTER TABLE hooklane.lane_tail ALTER COLUMN tail DROP DEFAULT;
+ALTER TABLE hooklane.lane_tail ADD CONSTRAINT lane_tail_tail_check CHECK (tail > 0);
+ALTER INDEX hooklane.lane_name_pkey RENAME TO lane_tail_pkey;
+ALTER INDEX hooklane.lane_name_once RENAME TO lane_tail_endpoint_id_key_key;
+ALTER INDEX hooklane.lane_name_for_load RENAME TO lane_tail_for_load;
+"""
 EVENTS = [f"e{n}" for n in (*range(12), 98)]
 
 
@@ -98,8 +111,27 @@ async def test_a_postgres_schema_from_before_announcements_were_on_record_keeps_
     before = dict(await owner.loaded())
     await store.close()
     with psycopg.connect(postgres_url) as connection:
+        connection.execute(COUNTED_TAILS)
         for table in TABLES:
             connection.execute(f"ALTER TABLE hooklane.{table} DROP COLUMN starts")
         connection.execute("UPDATE hooklane.schema SET version = 3 WHERE component = 'outbox'")
 
     await check(PostgresOutbox(postgres_url, OPTIONS), owner, before)
+
+
+async def test_a_postgres_schema_whose_lanes_were_counted_goes_on_behind_their_last_event(postgres_url: str) -> None:
+    store = PostgresOutbox(postgres_url, OPTIONS)
+    owner = await fill(store)
+    before = dict(await owner.loaded())
+    await store.close()
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(COUNTED_TAILS)
+        connection.execute("DELETE FROM hooklane.lane_event WHERE seq < 3", prepare=False)  # as pruning does
+        connection.execute("UPDATE hooklane.schema SET version = 4 WHERE component = 'outbox'")
+
+    store = PostgresOutbox(postgres_url, OPTIONS)
+    await store.open()
+    assert await replace(owner, store=store).loaded() == before
+    report = await published(store, event("e20", "k0"), event("e21", "k3"), event("e22", "new"))
+    assert [one.seq for one in report.grown] == [4, 4, 1]
+    await store.close()

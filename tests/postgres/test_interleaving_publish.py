@@ -118,7 +118,7 @@ async def test_publishers_of_the_same_lanes_in_any_order_do_not_deadlock(
     store: PostgresOutbox, steps: Steps, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
     if broken:
-        take_out(monkeypatch, publish, "_GROW_LANES", 'ORDER BY w.endpoint_id COLLATE "C", w.key COLLATE "C"')
+        monkeypatch.setattr(publish, "sorted", list, raising=False)
     await published(store, *(event(f"s{key}", key) for key in "amz"))
     holder = await steps.begin(publish.publish([draft(event("h", "m"))], places))
     await holder.step(3)

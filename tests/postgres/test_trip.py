@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hooklane.store.outbox import Draft, Published, Refused
 from hooklane.store.postgres.literals import numbers, texts
-from hooklane.store.postgres.outbox import PostgresOutbox, trip
+from hooklane.store.postgres.outbox import PostgresOutbox
 from hooklane.store.postgres.outbox.group import DOUBLED
 from hooklane.store.postgres.outbox.trip import OwnCommit
 from hooklane.testing.conformance_outbox.kit import Owner, draft, endpoint, event, published
@@ -151,26 +151,6 @@ async def test_the_database_reads_the_literals_as_they_were_meant(conn: asyncpg.
 def test_a_nul_is_refused_and_not_taken_for_a_border() -> None:
     with pytest.raises(ValueError, match="NUL"):
         texts(["a\0b", "c"])
-
-
-@pytest.mark.parametrize("checked", [True, False], ids=["", "without-the-check"])
-async def test_lanes_that_come_back_in_another_order_are_noticed(
-    store: PostgresOutbox, monkeypatch: pytest.MonkeyPatch, checked: bool
-) -> None:
-    """PostgreSQL returns rows in the order in which it inserted them, and nobody promised that it will."""
-    await warm(store)
-    await published(store, event("evt_0", "k1"))
-    text = trip._ONE_EACH.replace("FROM asked\n    ON CONFLICT", "FROM asked ORDER BY 3 DESC\n    ON CONFLICT")
-    if not checked:
-        text = text.replace("HAVING count(*) = 0 OR 1 / ", "HAVING true OR 1 / ")
-    assert text != trip._ONE_EACH
-    monkeypatch.setattr(trip, "_ONE_EACH", text)
-
-    report = await published(store, event("evt_1", "k1"), event("evt_2", "k2"))
-
-    assert isinstance(report.span, OwnCommit) is not checked
-    places = [(one.key, one.seq) for one in report.grown]
-    assert (places == [("k1", 2), ("k2", 1)]) is checked
 
 
 def named(id: str, name: str, digest: bytes = b"d" * 32, key: str = "k1") -> Draft:

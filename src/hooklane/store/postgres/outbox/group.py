@@ -28,12 +28,12 @@ BUSY_MAX = 25
 
 # Locked are those that are free; what exists and is not among them is held by somebody.
 _HELD = """
-SELECT t.endpoint_id, t.key FROM hooklane.lane_tail t
+SELECT t.endpoint_id, t.key FROM hooklane.lane_name t
 JOIN unnest(:endpoints::text[], :keys::text[]) AS w (endpoint_id, key) USING (endpoint_id, key)
 WHERE t.lane_id <> ALL(ARRAY(
-    SELECT f.lane_id FROM hooklane.lane_tail f
+    SELECT f.lane_id FROM hooklane.lane_name f
     JOIN unnest(:endpoints::text[], :keys::text[]) AS v (endpoint_id, key) USING (endpoint_id, key)
-    ORDER BY f.endpoint_id, f.key FOR UPDATE OF f SKIP LOCKED))
+    ORDER BY f.lane_id FOR NO KEY UPDATE OF f SKIP LOCKED))
 """
 _BUSY = Refused(BUSY, "a transaction that is still open holds this lane or name: try again")
 
@@ -121,8 +121,8 @@ class Group:
             return None
         try:
             return trip.report(await self.db.once(trip.statement(rev, GROUP_WAIT_MS)))
-        except (asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.DivisionByZeroError):
-            return None  # lost a race, or lanes came back in another order: the longer way does not mind
+        except (asyncpg.SerializationError, asyncpg.DeadlockDetectedError):
+            return None  # lost a race: the longer way does not mind
         except asyncpg.UniqueViolationError:
             self._doubled = DOUBLED
             return None  # the longer way finds out who has the name

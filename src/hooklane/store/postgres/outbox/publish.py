@@ -45,16 +45,14 @@ _OWN = """
 SELECT e.n, e.tenant, e.id FROM hooklane.event e
 JOIN unnest(:tenants::text[], :ids::text[]) AS d (tenant, id) USING (tenant, id)
 """
-# The counter of a lane is locked until the transaction ends: seqs are gapless and in the order of the commits.
-_GROW_LANES = """
-INSERT INTO hooklane.lane_tail AS t (tenant, endpoint_id, key, pid, tail)
-SELECT * FROM unnest(:tenants::text[], :endpoints::text[], :keys::text[], :pids::integer[], :many::bigint[])
-    AS w (tenant, endpoint_id, key, pid, many)
-ORDER BY w.endpoint_id COLLATE "C", w.key COLLATE "C"
-ON CONFLICT (endpoint_id, key) DO UPDATE SET tail = t.tail + excluded.tail
-RETURNING endpoint_id, key, lane_id, tail
+# Held until the transaction ends: seqs are gapless and in the order of the commits. They come in the order of `trip`.
+_HOLD_LANES = """
+SELECT ids, tails FROM hooklane.hold_lanes(:tenants::text[], :endpoints::text[], :keys::text[], :pids::integer[])
 """
 _LOOSE_NUMBERS = "SELECT nextval('hooklane.loose_n') FROM generate_series(1, :many::bigint)"
+# A place that is taken means that this transaction sees the past (it is not READ COMMITTED) and somebody published
+# meanwhile; `ON CONFLICT` then fails as such transactions do, and applications know to begin anew. Anything else must
+# not be: then the division by zero undoes everything.
 _STORE = """
 WITH stored AS (
     INSERT INTO hooklane.event (n, tenant, id, type, key, data, created_at, replay_of, stamps)
@@ -65,14 +63,14 @@ WITH stored AS (
     INSERT INTO hooklane.lane_event (lane_id, seq, event_n, pid, tenant)
     SELECT * FROM unnest(:lane_ids::bigint[], :seqs::bigint[], :lane_ns::bigint[], :lane_pids::integer[],
         :lane_tenants::text[])
-    RETURNING 1
+    ON CONFLICT DO NOTHING RETURNING 1
 ), loosely AS (
     INSERT INTO hooklane.loose (n, tenant, endpoint_id, pid, event_n)
     SELECT * FROM unnest(:loose_ns::bigint[], :loose_tenants::text[], :loose_endpoints::text[], :loose_pids::integer[],
         :loose_events::bigint[])
     RETURNING 1
 )
-SELECT (SELECT count(*) FROM stored) + (SELECT count(*) FROM in_lanes) + (SELECT count(*) FROM loosely)
+SELECT 1 / ((SELECT count(*) FROM in_lanes) = cardinality(:lane_ids::bigint[]))::integer
 """
 
 Name = tuple[str, str]
@@ -218,10 +216,10 @@ def _stored_before(waiting: Sequence[Accepted]) -> Flow[dict[int, int | Refused]
 
 
 def _stamp(accepted: Sequence[Accepted]) -> Flow[list[Grown]]:
-    """Give every accepted event its places: each lane's counter moves once, by as many as it takes."""
+    """Give every accepted event its places: behind the last of its lanes, which are held."""
     if not accepted:
         return []
-    heads = yield from _grow_lanes(accepted)
+    heads = yield from _hold_lanes(accepted)
     loose_numbers = yield from _loose_numbers(accepted)
     grown: list[Grown] = []
     in_lanes: list[tuple[int, int, int, int, str]] = []
@@ -245,27 +243,24 @@ def _stamp(accepted: Sequence[Accepted]) -> Flow[list[Grown]]:
     return grown
 
 
-def _grow_lanes(accepted: Sequence[Accepted]) -> Flow[dict[tuple[str, str], list[int]]]:
+def _hold_lanes(accepted: Sequence[Accepted]) -> Flow[dict[tuple[str, str], list[int]]]:
     """For each lane its id and the first seq that is ours."""
-    many: dict[tuple[str, str], int] = {}
     where: dict[tuple[str, str], tuple[str, int]] = {}
     for one in accepted:
         for place in one.places:
             if place.key is not None:
-                lane = place.endpoint_id, place.key
-                many[lane] = many.get(lane, 0) + 1
-                where[lane] = one.draft.event.tenant, place.pid
-    if not many:
+                where[place.endpoint_id, place.key] = one.draft.event.tenant, place.pid
+    if not where:
         return {}
+    lanes = sorted(where)
     params = {
-        "tenants": [where[lane][0] for lane in many],
-        "endpoints": [endpoint for endpoint, _ in many],
-        "keys": [key for _, key in many],
-        "pids": [where[lane][1] for lane in many],
-        "many": list(many.values()),
+        "tenants": [where[lane][0] for lane in lanes],
+        "endpoints": [endpoint for endpoint, _ in lanes],
+        "keys": [key for _, key in lanes],
+        "pids": [where[lane][1] for lane in lanes],
     }
-    rows = yield Statement(_GROW_LANES, params)
-    return {(endpoint, key): [lane_id, tail - many[endpoint, key] + 1] for endpoint, key, lane_id, tail in rows}
+    ((ids, tails),) = yield Statement(_HOLD_LANES, params)
+    return {lane: [lane_id, tail + 1] for lane, lane_id, tail in zip(lanes, ids, tails, strict=True)}
 
 
 def _loose_numbers(accepted: Sequence[Accepted]) -> Flow[Generator[int]]:

@@ -54,8 +54,18 @@ WITH gone AS (
     WHERE d.lane_id = w.lane_id AND d.seq = w.seq AND d.state <> 'open' RETURNING 1
 ) SELECT count(*) FROM gone
 """
+# Where the last event of a lane goes, its seq is kept: the next one stands behind it. Nobody is publishing there, or
+# has been for long, so its row is free.
 _DROP_PLACES = f"""
-DELETE FROM hooklane.lane_event e USING {_PLACES} WHERE e.lane_id = w.lane_id AND e.seq = w.seq RETURNING 1
+WITH gone AS (
+    DELETE FROM hooklane.lane_event e USING {_PLACES} WHERE e.lane_id = w.lane_id AND e.seq = w.seq
+    RETURNING e.lane_id, e.seq
+), emptied AS (
+    SELECT lane_id, max(seq) AS seq FROM gone g GROUP BY lane_id
+    HAVING NOT EXISTS (SELECT 1 FROM hooklane.lane_event e WHERE e.lane_id = g.lane_id AND e.seq > max(g.seq))
+)
+UPDATE hooklane.lane_name n SET tail_min = e.seq FROM emptied e WHERE n.lane_id = e.lane_id AND n.tail_min < e.seq
+RETURNING 1
 """
 _DROP_LOOSE = """
 WITH gone AS (DELETE FROM hooklane.loose WHERE n = ANY(:ns::bigint[]) RETURNING tenant, endpoint_id, state)

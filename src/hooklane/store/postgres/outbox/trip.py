@@ -22,29 +22,24 @@ from hooklane.store.postgres.outbox.lanes import Mark
 
 # Nothing is written unless the endpoints are still those by which the places were found. The settings count from their
 # evaluation on, and every insert needs the row that evaluates them. Lanes come in the order in which the longer way
-# locks them, or two publishers could wait for each other crosswise; and they come back in the same order, so nothing is
-# sorted or joined. That they did is checked, and a division by zero undoes everything if they did not.
-_GROW = """
+# locks them, or two publishers could wait for each other crosswise.
+_HOLD = """
 WITH start AS MATERIALIZED (
     SELECT ARRAY(SELECT nextval('hooklane.event_n') FROM generate_series(1, :many::bigint)) AS ns,
         set_config('synchronous_commit', 'on', true), set_config('lock_timeout', :lock_wait::text, true)
     FROM hooklane.counter WHERE name = 'endpoint' AND value = :rev::bigint
 ){named}, asked AS MATERIALIZED (
-    SELECT :endpoints::text::text[] AS endpoints, :keys::text::text[] AS keys FROM start {after}
-), grown AS (
-    INSERT INTO hooklane.lane_tail AS t (tenant, endpoint_id, key, pid, tail)
-    SELECT unnest(:tenants::text::text[]), unnest(endpoints), unnest(keys), unnest(:pids::text::integer[]),
-        unnest(:manies::text::bigint[]) FROM asked
-    ON CONFLICT (endpoint_id, key) DO UPDATE SET tail = t.tail + excluded.tail
-    RETURNING endpoint_id, key, lane_id, tail
+    SELECT :tenants::text::text[] AS tenants, :endpoints::text::text[] AS endpoints, :keys::text::text[] AS keys,
+        :pids::text::integer[] AS pids FROM start {after}
 ), known AS MATERIALIZED (
-    SELECT array_agg(lane_id) AS ids, array_agg(tail) AS tails FROM grown
-    HAVING count(*) = 0 OR 1 / (array_agg(key) = (SELECT keys FROM asked)
-        AND array_agg(endpoint_id) = (SELECT endpoints FROM asked))::integer = 1
+    SELECT h.ids, h.tails FROM asked a
+    CROSS JOIN LATERAL hooklane.hold_lanes(a.tenants, a.endpoints, a.keys, a.pids) h
 )
 """
 _STAMP = """'["' || p.endpoint_id || '",' || p.lane_id || ',' || p.seq || ']'"""
-_TELL = "SELECT (SELECT count(*) FROM start), pg_current_xact_id()::text, ids, tails FROM known"
+_TELL = """
+SELECT (SELECT count(*) FROM start), pg_current_xact_id()::text, (SELECT ids FROM known), (SELECT tails FROM known)
+"""
 # Names come before lanes, as in the longer way, and in its order. One that is taken violates its key.
 _NAMED = """, named AS (
     INSERT INTO hooklane.idempotency (tenant, name, digest, event_n, created_at)
@@ -59,19 +54,19 @@ _AFTER = "WHERE (SELECT count(*) FROM named) > 0"
 # Where each event has one place, as nearly always, both stand in one row, and nothing is joined. The data of all events
 # comes as one piece, to be cut: asyncpg asks of each element of a list whether it is a list.
 _ONE_EACH = (
-    _GROW
+    _HOLD
     + f""", placed AS MATERIALIZED (
     SELECT p.*, substring(:datas::bytea, p.starts, p.size) AS data,
-        s.ns[p.at] AS n, k.ids[p.lane_at] AS lane_id, k.tails[p.lane_at] - p.back AS seq
+        s.ns[p.at] AS n, k.ids[p.lane_at] AS lane_id, k.tails[p.lane_at] + p.nth AS seq
     FROM known k CROSS JOIN start s CROSS JOIN LATERAL (
-        SELECT unnest(:lane_ats::text::integer[]) AS lane_at, unnest(:backs::text::bigint[]) AS back,
+        SELECT unnest(:lane_ats::text::integer[]) AS lane_at, unnest(:nths::text::bigint[]) AS nth,
             unnest(:place_pids::text::integer[]) AS pid, unnest(:place_endpoints::text::text[]) AS endpoint_id,
             unnest(:event_tenants::text::text[]) AS tenant, unnest(:ids::text::text[]) AS id,
             unnest(:types::text::text[]) AS type, unnest(:event_keys::text::text[]) AS key,
             unnest(:starts::text::integer[]) AS starts, unnest(:sizes::text::integer[]) AS size,
             unnest(:ats::text::bigint[]) AS created_at,
             unnest(:replays::text::text[]) AS replay_of, generate_series(1, :many::bigint) AS at
-    ) p WHERE k.ids IS NOT NULL
+    ) p
 ), in_lanes AS (
     INSERT INTO hooklane.lane_event (lane_id, seq, event_n, pid, tenant)
     SELECT p.lane_id, p.seq, p.n, p.pid, p.tenant FROM placed p
@@ -85,14 +80,14 @@ _ONE_EACH = (
 """
 )
 _MANY_EACH = (
-    _GROW
+    _HOLD
     + f""", placed AS MATERIALIZED (
     SELECT p.event_at, p.pid, p.tenant, p.at, k.ids[p.lane_at] AS lane_id,
-        k.tails[p.lane_at] - p.back AS seq, p.endpoint_id
-    FROM unnest(:event_ats::text::integer[], :lane_ats::text::integer[], :backs::text::bigint[],
+        k.tails[p.lane_at] + p.nth AS seq, p.endpoint_id
+    FROM unnest(:event_ats::text::integer[], :lane_ats::text::integer[], :nths::text::bigint[],
         :place_pids::text::integer[], :place_tenants::text::text[], :place_endpoints::text::text[])
-        WITH ORDINALITY AS p (event_at, lane_at, back, pid, tenant, endpoint_id, at)
-    CROSS JOIN known k WHERE k.ids IS NOT NULL
+        WITH ORDINALITY AS p (event_at, lane_at, nth, pid, tenant, endpoint_id, at)
+    CROSS JOIN known k
 ), in_lanes AS (
     INSERT INTO hooklane.lane_event (lane_id, seq, event_n, pid, tenant)
     SELECT p.lane_id, p.seq, s.ns[p.event_at], p.pid, p.tenant FROM placed p CROSS JOIN start s
@@ -152,7 +147,6 @@ class Trip:
             self._claims.sort()
             wanted = {(tenant, name) for tenant, name, _, _ in self._claims}
             self.is_plain = self.is_plain and len(wanted) == len(self._claims)
-        self._counts: list[int] = []
         self._lane_ats: list[int] = []
         self._nths: list[int] = []
 
@@ -170,13 +164,10 @@ class Trip:
             many[lane] = nth
             named.append(lane)
             self._nths.append(nth)
-        order = sorted(many)
+        order = sorted(first)
         at = {lane: n for n, lane in enumerate(order, start=1)}
         lanes = [placed[first[lane]] for lane in order]
         self._lane_ats = [at[lane] for lane in named]
-        self._counts = counts = [many[lane] for lane in order]
-        behind = [counts[lane - 1] - nth for lane, nth in zip(self._lane_ats, self._nths, strict=True)]
-        """How many of this batch stand behind each in its lane."""
         sizes = [len(event.data) for event in events]
         starts = list(accumulate(sizes, initial=1))[:-1]
         params: dict[str, Any] = {
@@ -187,9 +178,8 @@ class Trip:
             "endpoints": texts([endpoint_id for endpoint_id, _ in order]),
             "keys": texts([key for _, key in order]),
             "pids": numbers([place.pid for _, place in lanes]),
-            "manies": numbers(counts),
             "lane_ats": numbers(self._lane_ats),
-            "backs": numbers(behind),
+            "nths": numbers(self._nths),
             "place_pids": numbers([place.pid for _, place in placed]),
             "place_endpoints": texts([place.endpoint_id for _, place in placed]),
             "event_tenants": texts([event.tenant for event in events]),
@@ -229,11 +219,10 @@ class Trip:
         ((started, xid, ids, tails),) = rows
         if not started:
             return None
-        counts = self._counts
         stamps: list[list[Stamp]] = [[] for _ in self._events]
         grown: list[Grown] = []
         for (event_at, place), lane_at, nth in zip(self._placed, self._lane_ats, self._nths, strict=True):
-            lane_id, seq = ids[lane_at - 1], tails[lane_at - 1] - counts[lane_at - 1] + nth
+            lane_id, seq = ids[lane_at - 1], tails[lane_at - 1] + nth
             stamps[event_at - 1].append(Stamp(place.endpoint_id, seq))
             grown.append(Grown(lane_id, place.pid, place.endpoint_id, place.key, seq, self._events[event_at - 1]))
         given = iter(stamps)

@@ -1,0 +1,56 @@
+-- A counter that each event moves leaves an old row behind each time. Beside a transaction that is held open for an hour
+-- (a backup) nobody may remove them, and the way past them grows with every event. So publishing updates nothing: it
+-- locks the lane's row, which leaves none behind, and finds its end in lane_event, which only grows.
+
+ALTER TABLE hooklane.lane_tail RENAME TO lane_name;
+ALTER TABLE hooklane.lane_name RENAME COLUMN tail TO tail_min;
+ALTER TABLE hooklane.lane_name DROP CONSTRAINT lane_tail_tail_check;
+ALTER TABLE hooklane.lane_name ALTER COLUMN tail_min SET DEFAULT 0;
+ALTER TABLE hooklane.lane_name RESET (fillfactor);
+ALTER INDEX hooklane.lane_tail_pkey RENAME TO lane_name_pkey;
+ALTER INDEX hooklane.lane_tail_endpoint_id_key_key RENAME TO lane_name_once;
+ALTER INDEX hooklane.lane_tail_for_load RENAME TO lane_name_for_load;
+
+-- Pruning writes tail_min where it removes the last event of a lane: one that started again at 1 would be dropped as
+-- stale by its receiver.
+CREATE VIEW hooklane.lane_tail AS
+SELECT n.lane_id, n.tenant, n.endpoint_id, n.key, n.pid,
+    greatest(n.tail_min, (SELECT max(e.seq) FROM hooklane.lane_event e WHERE e.lane_id = n.lane_id)) AS tail
+FROM hooklane.lane_name n;
+
+-- The lanes' ids and last seqs, in the order given, which must be that of the bytes of (endpoint, key); locked until the
+-- transaction ends. The seqs are read after the locks are held, and each statement of a volatile function sees all that
+-- was committed before it: what the former holder published is counted. (A stricter isolation sees the past; then the
+-- places that follow from it are taken, and whoever inserts them is told to begin anew.)
+-- New lanes come first, before any lock: so nobody waits for another crosswise.
+-- By index always: a plan that was made while the tables were small is kept when they are not.
+CREATE FUNCTION hooklane.hold_lanes(
+    tenants text[], endpoints text[], keys text[], pids integer[], OUT ids bigint[], OUT tails bigint[]
+) LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+DECLARE
+    least bigint[];
+BEGIN
+    ids := ARRAY(
+        SELECT n.lane_id FROM unnest(endpoints, keys) WITH ORDINALITY AS w (endpoint_id, key, at)
+        JOIN hooklane.lane_name n USING (endpoint_id, key) ORDER BY w.at);
+    IF cardinality(ids) < cardinality(keys) THEN
+        INSERT INTO hooklane.lane_name (tenant, endpoint_id, key, pid)
+        SELECT w.tenant, w.endpoint_id, w.key, w.pid
+        FROM unnest(tenants, endpoints, keys, pids) WITH ORDINALITY AS w (tenant, endpoint_id, key, pid, at)
+        WHERE NOT EXISTS (
+            SELECT 1 FROM hooklane.lane_name n WHERE n.endpoint_id = w.endpoint_id AND n.key = w.key)
+        ORDER BY w.at ON CONFLICT DO NOTHING;
+        ids := ARRAY(
+            SELECT n.lane_id FROM unnest(endpoints, keys) WITH ORDINALITY AS w (endpoint_id, key, at)
+            JOIN hooklane.lane_name n USING (endpoint_id, key) ORDER BY w.at);
+    END IF;
+    least := ARRAY(
+        SELECT n.tail_min FROM unnest(ids) WITH ORDINALITY AS w (lane_id, at)
+        JOIN hooklane.lane_name n USING (lane_id) ORDER BY w.at FOR NO KEY UPDATE OF n);
+    tails := ARRAY(
+        SELECT greatest(w.tail_min, (SELECT max(e.seq) FROM hooklane.lane_event e WHERE e.lane_id = w.lane_id))
+        FROM unnest(ids, least) WITH ORDINALITY AS w (lane_id, tail_min, at) ORDER BY w.at);
+END
+$$;
