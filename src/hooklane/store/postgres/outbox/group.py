@@ -23,6 +23,7 @@ GROUP_WAIT_MS = 50
 """Other group commits hold a counter for a few milliseconds, a caller's transaction for as long as it likes."""
 ALONE_WAIT_MS = 10
 DOUBLED = 20
+SEEN_MAX = 131_072
 BUSY_MAX = 25
 """After so many drafts that had to wait one by one, the rest is set aside untried."""
 
@@ -50,6 +51,8 @@ class Group:
     cache: EndpointCache = field(default_factory=EndpointCache)
     _doubled: int = 0
     """How many commits with names go the longer way at once."""
+    _seen: dict[Lane, int] = field(default_factory=dict)
+    """A seq that was given in a lane: the database begins there to look for the last one."""
     _held: set[Lane] = field(default_factory=set)
     """Lanes that were found held: the next commit looks before it waits for them again."""
 
@@ -116,7 +119,9 @@ class Group:
     async def _at_once(self, drafts: Sequence[Draft]) -> PublishReport | None:
         """In one round trip; None where that cannot be, or the endpoints had changed: then nothing was stored."""
         rev, endpoints = self.cache.known
-        trip = Trip(drafts, self.placer, endpoints)
+        if len(self._seen) > SEEN_MAX:
+            self._seen.clear()
+        trip = Trip(drafts, self.placer, endpoints, self._seen)
         if rev < 0 or not trip.is_plain:
             return None
         try:

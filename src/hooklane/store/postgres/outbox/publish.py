@@ -47,7 +47,8 @@ JOIN unnest(:tenants::text[], :ids::text[]) AS d (tenant, id) USING (tenant, id)
 """
 # Held until the transaction ends: seqs are gapless and in the order of the commits. They come in the order of `trip`.
 _HOLD_LANES = """
-SELECT ids, tails FROM hooklane.hold_lanes(:tenants::text[], :endpoints::text[], :keys::text[], :pids::integer[])
+SELECT ids, tails FROM hooklane.hold_lanes(:tenants::text[], :endpoints::text[], :keys::text[], :pids::integer[],
+    array_fill(0::bigint, ARRAY[cardinality(:keys::text[])]))
 """
 _LOOSE_NUMBERS = "SELECT nextval('hooklane.loose_n') FROM generate_series(1, :many::bigint)"
 # A place that is taken means that this transaction sees the past (it is not READ COMMITTED) and somebody published

@@ -30,10 +30,10 @@ WITH start AS MATERIALIZED (
     FROM hooklane.counter WHERE name = 'endpoint' AND value = :rev::bigint
 ){named}, asked AS MATERIALIZED (
     SELECT :tenants::text::text[] AS tenants, :endpoints::text::text[] AS endpoints, :keys::text::text[] AS keys,
-        :pids::text::integer[] AS pids FROM start {after}
+        :pids::text::integer[] AS pids, :hints::text::bigint[] AS hints FROM start {after}
 ), known AS MATERIALIZED (
     SELECT h.ids, h.tails FROM asked a
-    CROSS JOIN LATERAL hooklane.hold_lanes(a.tenants, a.endpoints, a.keys, a.pids) h
+    CROSS JOIN LATERAL hooklane.hold_lanes(a.tenants, a.endpoints, a.keys, a.pids, a.hints) h
 )
 """
 _STAMP = """'["' || p.endpoint_id || '",' || p.lane_id || ',' || p.seq || ']'"""
@@ -120,7 +120,15 @@ class OwnCommit:
 class Trip:
     """A batch of drafts on its way: the question, and what its answer means."""
 
-    def __init__(self, drafts: Sequence[Draft], placer: Placer, endpoints: Mapping[str, Sequence[Endpoint]]) -> None:
+    def __init__(
+        self,
+        drafts: Sequence[Draft],
+        placer: Placer,
+        endpoints: Mapping[str, Sequence[Endpoint]],
+        seen: dict[tuple[str, str], int],
+    ) -> None:
+        """*seen* are lanes that are known to exist, by endpoint and key, each with a seq in it."""
+        self._seen = seen
         self._results: list[Refused | Event] = []
         self._events: list[Event] = []
         self._placed: list[tuple[int, Place]] = []
@@ -147,6 +155,8 @@ class Trip:
             self._claims.sort()
             wanted = {(tenant, name) for tenant, name, _, _ in self._claims}
             self.is_plain = self.is_plain and len(wanted) == len(self._claims)
+        self._lanes: list[tuple[str, str]] = []
+        """In the order in which they are asked for."""
         self._lane_ats: list[int] = []
         self._nths: list[int] = []
 
@@ -164,7 +174,7 @@ class Trip:
             many[lane] = nth
             named.append(lane)
             self._nths.append(nth)
-        order = sorted(first)
+        self._lanes = order = sorted(first)
         at = {lane: n for n, lane in enumerate(order, start=1)}
         lanes = [placed[first[lane]] for lane in order]
         self._lane_ats = [at[lane] for lane in named]
@@ -178,6 +188,7 @@ class Trip:
             "endpoints": texts([endpoint_id for endpoint_id, _ in order]),
             "keys": texts([key for _, key in order]),
             "pids": numbers([place.pid for _, place in lanes]),
+            "hints": numbers([self._seen.get(lane, 0) for lane in order]),
             "lane_ats": numbers(self._lane_ats),
             "nths": numbers(self._nths),
             "place_pids": numbers([place.pid for _, place in placed]),
@@ -219,6 +230,7 @@ class Trip:
         ((started, xid, ids, tails),) = rows
         if not started:
             return None
+        self._seen.update(zip(self._lanes, [tail + 1 for tail in tails], strict=True))
         stamps: list[list[Stamp]] = [[] for _ in self._events]
         grown: list[Grown] = []
         for (event_at, place), lane_at, nth in zip(self._placed, self._lane_ats, self._nths, strict=True):

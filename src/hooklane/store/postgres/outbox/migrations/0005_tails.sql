@@ -22,35 +22,36 @@ FROM hooklane.lane_name n;
 -- transaction ends. The seqs are read after the locks are held, and each statement of a volatile function sees all that
 -- was committed before it: what the former holder published is counted. (A stricter isolation sees the past; then the
 -- places that follow from it are taken, and whoever inserts them is told to begin anew.)
--- New lanes come first, before any lock: so nobody waits for another crosswise.
+-- A hint is a seq that the caller has seen in the lane, or 0: the search begins there, and the lane is not new.
+-- New lanes are made before any is locked: so nobody waits for another crosswise.
 -- By index always: a plan that was made while the tables were small is kept when they are not.
 CREATE FUNCTION hooklane.hold_lanes(
-    tenants text[], endpoints text[], keys text[], pids integer[], OUT ids bigint[], OUT tails bigint[]
+    tenants text[], endpoints text[], keys text[], pids integer[], hints bigint[], OUT ids bigint[], OUT tails bigint[]
 ) LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
-    least bigint[];
+    tail_mins bigint[];
 BEGIN
-    ids := ARRAY(
-        SELECT n.lane_id FROM unnest(endpoints, keys) WITH ORDINALITY AS w (endpoint_id, key, at)
-        JOIN hooklane.lane_name n USING (endpoint_id, key) ORDER BY w.at);
-    IF cardinality(ids) < cardinality(keys) THEN
+    IF 0 = ANY(hints) THEN
         INSERT INTO hooklane.lane_name (tenant, endpoint_id, key, pid)
         SELECT w.tenant, w.endpoint_id, w.key, w.pid
-        FROM unnest(tenants, endpoints, keys, pids) WITH ORDINALITY AS w (tenant, endpoint_id, key, pid, at)
-        WHERE NOT EXISTS (
+        FROM unnest(tenants, endpoints, keys, pids, hints) WITH ORDINALITY
+            AS w (tenant, endpoint_id, key, pid, hint, at)
+        WHERE w.hint = 0 AND NOT EXISTS (
             SELECT 1 FROM hooklane.lane_name n WHERE n.endpoint_id = w.endpoint_id AND n.key = w.key)
         ORDER BY w.at ON CONFLICT DO NOTHING;
-        ids := ARRAY(
-            SELECT n.lane_id FROM unnest(endpoints, keys) WITH ORDINALITY AS w (endpoint_id, key, at)
-            JOIN hooklane.lane_name n USING (endpoint_id, key) ORDER BY w.at);
     END IF;
-    least := ARRAY(
-        SELECT n.tail_min FROM unnest(ids) WITH ORDINALITY AS w (lane_id, at)
-        JOIN hooklane.lane_name n USING (lane_id) ORDER BY w.at FOR NO KEY UPDATE OF n);
+    SELECT coalesce(array_agg(h.lane_id), '{}'), array_agg(h.tail_min) INTO ids, tail_mins FROM (
+        SELECT n.lane_id, n.tail_min FROM unnest(endpoints, keys) WITH ORDINALITY AS w (endpoint_id, key, at)
+        JOIN hooklane.lane_name n USING (endpoint_id, key) ORDER BY w.at FOR NO KEY UPDATE OF n) h;
+    IF cardinality(ids) <> cardinality(keys) THEN
+        RAISE serialization_failure USING MESSAGE = 'a lane that the publisher has seen is not there';
+    END IF;
     tails := ARRAY(
-        SELECT greatest(w.tail_min, (SELECT max(e.seq) FROM hooklane.lane_event e WHERE e.lane_id = w.lane_id))
-        FROM unnest(ids, least) WITH ORDINALITY AS w (lane_id, tail_min, at) ORDER BY w.at);
+        SELECT greatest(w.tail_min, coalesce(
+            (SELECT max(e.seq) FROM hooklane.lane_event e WHERE e.lane_id = w.lane_id AND e.seq >= nullif(w.hint, 0)),
+            (SELECT max(e.seq) FROM hooklane.lane_event e WHERE e.lane_id = w.lane_id)))
+        FROM unnest(ids, tail_mins, hints) WITH ORDINALITY AS w (lane_id, tail_min, hint, at) ORDER BY w.at);
 END
 $$;
