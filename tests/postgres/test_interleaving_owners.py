@@ -218,7 +218,7 @@ async def test_a_fold_removes_exactly_what_it_folded(
     await folding.step(2)
     await owner.deliver(lane_id, 1)
 
-    assert await folding.finish() == 1
+    assert await folding.finish() == (1, "(0,1)")
     assert await conn.fetchval("SELECT max(head) FROM hooklane.ack") == 3
     assert (await owner.row(lane_id)).head == 3
 
@@ -230,8 +230,8 @@ async def test_one_fold_at_a_time_and_the_second_does_not_wait(store: PostgresOu
     folding = await steps.begin(tidy.fold())
     await folding.step()
 
-    assert await store.db.write(tidy.fold) == 0
-    assert await folding.finish() == 1
+    assert await store.db.write(tidy.fold) == (0, tidy.FIRST)
+    assert await folding.finish() == (1, "(0,1)")
 
 
 @RIGHT_AND_BROKEN

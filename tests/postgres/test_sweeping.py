@@ -4,6 +4,7 @@ import asyncpg
 import pytest
 
 from hooklane.store.postgres.outbox import PostgresOutbox, broom
+from hooklane.store.postgres.outbox.tidy import FIRST
 from hooklane.testing.conformance_outbox.kit import event, published
 
 MANY = broom.DUE_AFTER + 1_000
@@ -42,16 +43,41 @@ async def test_a_sweep_that_takes_long_is_seldom(store: PostgresOutbox, monkeypa
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     swept = broom.Broom()
-    swept.note(MANY)
+    swept.note(MANY, FIRST)
     monkeypatch.setattr(store.db, "maintain", _taking(now, 2.0))
 
     await swept.sweep(store.db)
-    swept.note(MANY)
+    swept.note(MANY, FIRST)
 
     now[0] += 2.0 * broom.REST_FACTOR - 0.1
     assert not swept.is_due()
     now[0] += 0.2
     assert swept.is_due()
+
+
+async def test_a_fold_begins_where_the_last_one_ended(
+    store: PostgresOutbox, conn: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Acks that cannot be swept are not read past each time; what comes in front of them waits for a while."""
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    lane_id = (await published(store, event("evt_1", "k"))).grown[0].lane_id
+    await conn.execute("ALTER TABLE hooklane.ack SET (autovacuum_enabled = false)")
+    await conn.execute(_ACKS, lane_id, 1, 2_000)
+    await store.tidy()
+    await conn.execute(_ACKS, lane_id, 2_001, 1)
+    await store.tidy()
+    assert await conn.fetchval("SELECT count(*) FROM hooklane.ack") == 0, "what came behind is folded at once"
+    await conn.execute("VACUUM hooklane.ack")
+    await conn.execute(_ACKS, lane_id, 2_002, 1)
+    assert await conn.fetchval("SELECT ctid::text FROM hooklane.ack") < "(1,0)", "it stands in front"
+
+    await store.tidy()
+    assert await conn.fetchval("SELECT count(*) FROM hooklane.ack") == 1
+    now[0] += broom.REWIND_S
+    await store.tidy()
+    assert await conn.fetchval("SELECT count(*) FROM hooklane.ack") == 0
+    assert await conn.fetchval("SELECT head FROM hooklane.lane WHERE lane_id = $1", lane_id) == 2_003
 
 
 async def test_a_role_that_does_not_own_the_tables_goes_without(store: PostgresOutbox, postgres_url: str) -> None:

@@ -50,10 +50,9 @@ async def test_the_last_seq_is_read_when_the_lane_is_held(
     if broken:
         text = MIGRATION.read_text("utf-8")
         create = text[text.index("CREATE FUNCTION") :].replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
-        head, lock, tails = create.partition("    least := ARRAY(")
-        lock, between, read = (lock + tails).partition("    tails := ARRAY(")
-        read, _, end = (between + read).partition("END\n")
-        await conn.execute(f"{head}least := array_fill(0::bigint, ARRAY[cardinality(ids)]);\n{read}{lock}END\n{end}")
+        lock = "PERFORM FROM hooklane.lane_name n WHERE n.lane_id = ANY(ids) ORDER BY n.lane_id FOR NO KEY UPDATE;"
+        late = create.replace(" FOR NO KEY UPDATE OF n", "").replace("END\n$$", f"{lock}\nEND\n$$")
+        await conn.execute(late)
     await published(store, event("e1", "a"))
     first = await steps.begin(publish.publish([draft(event("e2", "a"))], places))
     second = await steps.begin(publish.publish([draft(event("e3", "a"))], places))

@@ -7,10 +7,14 @@ quarter of a million of them an event costs the database a fifth more.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from hooklane.store.postgres.database import Database
+from hooklane.store.postgres.outbox.tidy import FIRST
 
 DUE_AFTER = 20_000
+REWIND_S = 10.0
 REST_FACTOR = 50
 """It may take a fiftieth of the time: beside a transaction that is held open there is nothing it can remove."""
 
@@ -20,15 +24,34 @@ _SWEEP = "VACUUM (SKIP_LOCKED, TRUNCATE false) hooklane.ack"
 
 
 class Broom:
-    """Counts what was folded, and sweeps when it is worth it."""
+    """Counts what was folded, knows where to go on, and sweeps when it is worth it."""
 
     def __init__(self) -> None:
         self._folded = 0
         self._not_before = 0.0
+        self._start = FIRST
+        self._rewind_at = 0.0
 
-    def note(self, folded: int) -> None:
-        """So many acks more are dead rows."""
+    @contextmanager
+    def round(self) -> Iterator[str]:
+        """A fold, and where it begins: behind the last, now and then at the beginning of the table.
+
+        New acks come behind the old ones unless somebody has swept. Where nobody can, those that were folded stay, and
+        to read past all of them every two seconds would take longer each time.
+        """
+        began = time.monotonic()
+        is_first = began >= self._rewind_at
+        if is_first:
+            self._start = FIRST
+        yield self._start
+        if is_first:
+            now = time.monotonic()
+            self._rewind_at = now + max(REWIND_S, REST_FACTOR * (now - began))
+
+    def note(self, folded: int, last: str) -> None:
+        """So many acks more are dead rows, the last of them there."""
         self._folded += folded
+        self._start = last
 
     def is_due(self) -> bool:
         return self._folded >= DUE_AFTER and time.monotonic() >= self._not_before
@@ -42,3 +65,4 @@ class Broom:
         finally:
             now = time.monotonic()
             self._not_before = now + REST_FACTOR * (now - began)
+            self._rewind_at = 0.0  # new acks may come in front

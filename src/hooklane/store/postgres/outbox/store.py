@@ -148,8 +148,9 @@ class PostgresOutbox(PostgresRecovery):
 
     async def tidy(self) -> None:
         for _ in range(FOLDS_MAX):
-            folded = await self.db.write(tidy.fold)
-            self._broom.note(folded)
+            with self._broom.round() as start:
+                folded, last = await self.db.write(lambda start=start: tidy.fold(start=start))  # type: ignore[misc]
+                self._broom.note(folded, last)
             if folded < tidy.FOLD_MAX:
                 break
         if self._broom.is_due():

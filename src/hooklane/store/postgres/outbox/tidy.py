@@ -5,6 +5,8 @@ from __future__ import annotations
 from hooklane.store.caller.flow import Flow, Statement
 
 FOLD_MAX = 50_000
+FIRST = "(0,0)"
+"""Where a table begins."""
 PRUNE_MAX = 5_000
 RECOVERED_MS = 3_600_000
 TOMBSTONE_MS = 24 * 3_600_000
@@ -16,8 +18,9 @@ _TRY_LOCK = Statement("SELECT pg_try_advisory_xact_lock(:lock::bigint)", {"lock"
 # seq moves by itself: a failure of the next head may have moved the head already.
 _FOLD = """
 WITH taken AS (
-    DELETE FROM hooklane.ack WHERE ctid = ANY(ARRAY(SELECT ctid FROM hooklane.ack LIMIT :most::bigint))
-    RETURNING lane_id, head, tenant, at
+    DELETE FROM hooklane.ack
+    WHERE ctid = ANY(ARRAY(SELECT ctid FROM hooklane.ack WHERE ctid >= :start::text::tid LIMIT :most::bigint))
+    RETURNING ctid, lane_id, head, tenant, at
 ), best AS (
     SELECT lane_id, max(head) AS head, max(tenant) AS tenant, max(at) AS at FROM taken GROUP BY lane_id ORDER BY lane_id
 ), folded AS (
@@ -35,7 +38,7 @@ WITH taken AS (
     WHERE l.head < excluded.head OR l.acked < excluded.acked
     RETURNING 1
 )
-SELECT (SELECT count(*) FROM taken), (SELECT count(*) FROM folded)
+SELECT (SELECT count(*) FROM taken), (SELECT count(*) FROM folded), (SELECT max(ctid)::text FROM taken)
 """
 _SUM_LOOSE = """
 WITH taken AS (DELETE FROM hooklane.loose_delivered RETURNING tenant, endpoint_id, many)
@@ -84,13 +87,16 @@ FROM gone WHERE d.lane_id = -gone.n AND d.state = 'open' RETURNING d.id
 """
 
 
-def fold(most: int = FOLD_MAX) -> Flow[int]:
-    """Fold up to *most* acks; 0 also when another process is at it: one is enough."""
+def fold(most: int = FOLD_MAX, start: str = FIRST) -> Flow[tuple[int, str]]:
+    """Fold up to *most* acks that stand from *start* on; how many, and where the last one stood.
+
+    0 also when another process is at it: one is enough.
+    """
     ((is_ours,),) = yield _TRY_LOCK
     if not is_ours:
-        return 0
-    ((taken, _),) = yield Statement(_FOLD, {"most": most})
-    return int(taken)
+        return 0, start
+    ((taken, _, last),) = yield Statement(_FOLD, {"most": most, "start": start})
+    return int(taken), last or start
 
 
 def prune(idempotency_ms: int) -> Flow[None]:
