@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.inbox.kit import SECRET, signed
 from tests.support.http_client import Connection
 from tests.support.processes import Child, start_listening, until
@@ -29,17 +28,10 @@ def order(event, tx):
 """
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/both.db"
-    return str(request.getfixturevalue("postgres_url"))
-
-
 async def test_a_dead_row_is_seen_replayed_and_applied_by_the_applications_worker(
-    db: str, start_hooklane: Callable[..., Child], tmp_path: Path
+    shared_db: str, start_hooklane: Callable[..., Child], tmp_path: Path
 ):
-    mended = tmp_path / "mended"
+    db, mended = shared_db, tmp_path / "mended"
     (tmp_path / "shop.py").write_text(APPLICATION.format(db=db, mended=str(mended), secret=SECRET))
     _, port = await asyncio.to_thread(_serve, start_hooklane, db)
 
