@@ -1,6 +1,6 @@
 """A whole server in this process, on a SQLite file of its own, with a client to talk to it."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -88,3 +88,39 @@ def publish_path(request: pytest.FixtureRequest) -> str:
 async def endpoint(api: Api, sink: Sink) -> dict[str, Any]:
     """An endpoint at the sink, with short waits."""
     return await api.endpoint(sink.url("/hook"), attempts_max=3, backoff_ms=20, timeout_ms=2_000)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def shared_db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/both.db"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+async def site(shared_db: str, start: Start) -> Any:
+    """A server on a database that an application may share, SQLite and PostgreSQL in turn."""
+    from tests.api.inbox_site import Site  # which needs the names above
+
+    return Site(shared_db, await start(db=shared_db))
+
+
+@pytest.fixture
+def shop(site: Any) -> Iterator[Any]:
+    """An application whose inbox is in the database of `site`."""
+    from tests.api.inbox_site import Shop
+
+    made = Shop(site.db)
+    yield made
+    made.inbox.close()
+
+
+@pytest.fixture
+def dead(shop: Any) -> str:
+    """The id of a row that one of its two handlers has rejected."""
+    shop.receive("evt_1", type="order.paid", data={"sku": 7}, key="A", seq=1)
+    shop.broken = True
+    shop.inbox.run_once()
+    shop.broken = False
+    shop.seen.clear()
+    return str(shop.inbox.rows(source="hooklane")[0].id)

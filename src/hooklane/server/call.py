@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 
+from hooklane.model.clock import Instant
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.server import json_body
 from hooklane.server.problem import Problem
@@ -46,6 +48,19 @@ class Call:
         if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= PAGE_MAX):
             raise Problem("invalid_parameter", f"limit must be a number from 1 to {PAGE_MAX}, got {text[:40]!r}")
         return int(text)
+
+    def instant(self, name: str) -> Instant | None:
+        """The time that the parameter *name* says, with its zone."""
+        text = self.query.get(name)
+        if text is None:
+            return None
+        try:
+            at = msgspec.convert(text, datetime)
+            if at.tzinfo is None:
+                raise ValueError
+            return Instant(int(at.timestamp() * 1000))
+        except (msgspec.ValidationError, ValueError, OverflowError):
+            raise Problem("invalid_parameter", f"{name} must be a time such as 2026-03-01T12:00:00Z") from None
 
     def wants_lines(self) -> bool:
         return NDJSON in self.headers.get("accept", "")

@@ -143,23 +143,8 @@ class SingleWriter(Protocol):
     async def abegin(self, *, wait_ms: int | None = None) -> AsyncShared: ...
 
 
-class InboxStore(Protocol):
-    """The write path. `handing_over`/`taking_back` of a session bracket the handler: a `tx` that was committed or
-    rolled back meanwhile raises `TransactionMisused`."""
-
-    @property
-    def capabilities(self) -> Capabilities: ...
-
-    def begin(self, *, wait_ms: int | None = None) -> Session:
-        """A transaction for sync code; `StoreUnavailable` when it cannot begin within *wait_ms*."""
-        ...
-
-    async def abegin(self, *, wait_ms: int | None = None) -> AsyncSession:
-        """A transaction for async code."""
-        ...
-
-    def close(self) -> None: ...
-    async def aclose(self) -> None: ...
+class InboxVerbs(Protocol):
+    """What is done with rows, in a transaction that somebody has begun."""
 
     # Receiving
     def insert(self, rows: Sequence[NewRow]) -> Flow[list[RowId | None]]:
@@ -314,3 +299,22 @@ class InboxStore(Protocol):
     def counts(self) -> Flow[list[Count]]:
         """How many handlings there are by source, handler and status."""
         ...
+
+
+class InboxStore(InboxVerbs, Protocol):
+    """The verbs, and transactions to use them in. `handing_over`/`taking_back` of a session bracket the handler: a `tx`
+    that was committed or rolled back meanwhile raises `TransactionMisused`."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def begin(self, *, wait_ms: int | None = None) -> Session:
+        """A transaction for sync code; `StoreUnavailable` when it cannot begin within *wait_ms*."""
+        ...
+
+    async def abegin(self, *, wait_ms: int | None = None) -> AsyncSession:
+        """A transaction for async code."""
+        ...
+
+    def close(self) -> None: ...
+    async def aclose(self) -> None: ...

@@ -6,12 +6,13 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from hooklane.errors import UsageError
+from hooklane.store.beside import InboxBeside
 from hooklane.store.outbox import OutboxStore, StoreOptions
 from hooklane.store.reads import OutboxReads
 from hooklane.store.recovery import RecoveryStore
 
 
-class Outbox(OutboxStore, OutboxReads, RecoveryStore, Protocol):
+class Outbox(OutboxStore, OutboxReads, RecoveryStore, InboxBeside, Protocol):
     """Everything that a sender's store can do."""
 
 

@@ -19,7 +19,7 @@ from hooklane.receiver.flows.order import document_of, resync, track_of
 from hooklane.receiver.flows.receive import baseline_of
 from hooklane.receiver.order import InSequence, Refetch, key_of
 from hooklane.receiver.source import Handler
-from hooklane.store.inbox import Flow
+from hooklane.store.inbox import Flow, InboxVerbs
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +41,28 @@ def reopen(context: Context, row: Row, handlers: Sequence[Handler], only: str | 
 
 
 def _reopen(context: Context, row: Row, handlers: Sequence[Handler], only: str | None) -> Flow[int]:
-    now = context.clock()
+    return (yield from owe_again(context.store, row, handlers, only, context.clock()))
+
+
+def owe_again(store: InboxVerbs, row: Row, handlers: Sequence[Handler], only: str | None, now: Instant) -> Flow[int]:
+    """What `reopen` does, in a transaction that somebody has begun; how many handlings are owed now."""
     reopened = 0
     there = {each.handler: each for each in row.handlings}
     for name, before in sorted(there.items()):
         # What was applied in its place of a sequence is past: later events of its key stand on it.
         is_past = before.status is Status.COMPLETED and before.seq is not None
         if only in (None, name) and not is_past:
-            reopened += yield from context.store.reopen(row.id, name, now=now)
+            reopened += yield from store.reopen(row.id, name, now=now)
     for handler in handlers:
         if handler.name not in there and only in (None, handler.name):
-            handling = yield from _owed(context, row.message, handler, now)
+            handling = yield from _owed(store, row.message, handler, now)
             if handling is not None:
-                yield from context.store.attach(row.id, handling)
+                yield from store.attach(row.id, handling)
                 reopened += 1
     return reopened
 
 
-def _owed(context: Context, message: Message, handler: Handler, now: Instant) -> Flow[NewHandling | None]:
+def _owed(store: InboxVerbs, message: Message, handler: Handler, now: Instant) -> Flow[NewHandling | None]:
     """What *handler* owes to a message that it was never given: in its place of the key's sequence, where it has one.
 
     Without its place it would be applied as if alone, and who waits behind it would wait for ever.
@@ -72,7 +76,7 @@ def _owed(context: Context, message: Message, handler: Handler, now: Instant) ->
     if place is None:
         return NewHandling(handler=handler.name, due_at=now, key=key) if handler.wants(message.type) else None
     key, seq, prev_seq = place
-    applied = yield from context.store.cursor(track_of(message, handler, key), baseline_of(handler, prev_seq))
+    applied = yield from store.cursor(track_of(message, handler, key), baseline_of(handler, prev_seq))
     early = whose_turn(seq=seq, prev_seq=prev_seq, applied=applied) is Turn.EARLY
     status = Status.HELD if early else Status.PENDING  # if it is past, that is found when it is claimed
     return NewHandling(handler=handler.name, status=status, due_at=now, key=key, seq=seq, prev_seq=prev_seq)
@@ -97,12 +101,16 @@ def skip(context: Context, row: Row, handling: Handling, note: str) -> Flow[bool
 
 
 def _skip(context: Context, row: Row, handling: Handling, note: str) -> Flow[bool]:
-    now = context.clock()
-    done = yield from context.store.settle(row.id, handling.handler, Status.IGNORED, f"skipped: {note}", now)
+    return (yield from give_up(context.store, row, handling, note, context.clock()))
+
+
+def give_up(store: InboxVerbs, row: Row, handling: Handling, note: str, now: Instant) -> Flow[bool]:
+    """What `skip` does, in a transaction that somebody has begun; False when there was nothing left to give up."""
+    done = yield from store.settle(row.id, handling.handler, Status.IGNORED, f"skipped: {note}", now)
     if done and handling.key is not None and handling.seq is not None and handling.prev_seq is not None:
         track = Track(row.message.source, row.message.tenant, handling.handler, handling.key)
-        if (yield from context.store.advance(track, prev_seq=handling.prev_seq, seq=handling.seq)):
-            yield from context.store.release(track, handling.seq, now)
+        if (yield from store.advance(track, prev_seq=handling.prev_seq, seq=handling.seq)):
+            yield from store.release(track, handling.seq, now)
     return done
 
 

@@ -1,4 +1,7 @@
-"""Dead letters: look at what died, note why, send it again, or give it up and release its lane."""
+"""Dead letters: look at what died, note why, send it again, or give it up and release its lane.
+
+An id says whose letter it is: the sender's are `dlv_…`, a row of the inbox is a number.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ import msgspec
 from hooklane.sender.egress import UrlNotAllowed
 from hooklane.server import views
 from hooklane.server.acts import act_of
+from hooklane.server.api import inbox_letters
 from hooklane.server.call import NDJSON, PAGING, Call, Param, Response, Route, answer
+from hooklane.server.inbox_rows import is_row
 from hooklane.server.problem import Problem
 from hooklane.store.outbox import Recovery
 from hooklane.store.reads import PAGE_MAX, DeadLetter
@@ -30,8 +35,12 @@ class SkipBody(msgspec.Struct, forbid_unknown_fields=True):
 async def search(call: Call) -> Response:
     gateway, query = call.gateway, call.query
     side = query.get("side", "sender")
-    if side != "sender":
-        raise Problem("invalid_parameter", f"side must be sender here, got {side[:40]!r}")
+    if side not in _OTHERS:
+        raise Problem("invalid_parameter", f"side must be sender or inbox, got {side[:40]!r}")
+    if foreign := [name for name in _OTHERS[side] if name in query]:
+        raise Problem("invalid_parameter", f"side={side} has no {foreign[0]}")
+    if side == "inbox":
+        return await inbox_letters.search(call)
     endpoint_id = query.get("endpoint")
     if call.wants_lines():
         return Response(200, media=NDJSON, stream=_lines(call, endpoint_id))
@@ -55,6 +64,8 @@ async def _lines(call: Call, endpoint_id: str | None) -> AsyncIterator[bytes]:
 
 
 async def show(call: Call) -> Response:
+    if is_row(call.params["id"]):
+        return await inbox_letters.show(call)
     letter = await _find(call)
     event = await call.gateway.store.event(call.tenant, letter.event_id)
     view = views.dead_letter(letter)
@@ -65,6 +76,8 @@ async def show(call: Call) -> Response:
 async def note(call: Call) -> Response:
     text = call.read(NoteBody).note
     views.checked_note(text)
+    if is_row(call.params["id"]):
+        return await inbox_letters.note(call)
     noted = act_of(call, "dead_letter.noted", call.params["id"], text)
     if not await call.gateway.store.set_note(call.tenant, call.params["id"], text, act=noted):
         raise Problem("not_found")
@@ -73,6 +86,8 @@ async def note(call: Call) -> Response:
 
 async def replay(call: Call) -> Response:
     """Try it again under the same id, seq and bytes; its lane stays closed behind it until it lands."""
+    if is_row(call.params["id"]):
+        return await inbox_letters.replay(call)
     gateway = call.gateway
     letter = await _find(call)
     endpoint = await gateway.store.endpoint(call.tenant, letter.endpoint_id)
@@ -91,6 +106,8 @@ async def skip(call: Call) -> Response:
     if not text:
         raise Problem("note_required", "say in `note` why this event is given up; it goes on record")
     views.checked_note(text)
+    if is_row(call.params["id"]):
+        return await inbox_letters.skip(call, text)
     letter = await _find(call)
     recovery = await gateway.store.skip(call.tenant, letter.id, note=text, actor=call.actor, now=gateway.now())
     return _recovered(call, letter, recovery)
@@ -111,14 +128,22 @@ async def _find(call: Call) -> DeadLetter:
     return letter
 
 
-_SIDE = Param("side", "sender")
+_OTHERS = {"sender": ("source", "tenant"), "inbox": ("endpoint",)}
+"""The sides, and the filters that only the other one has."""
+
+_FILTER = (
+    Param("side", "sender (unless given) or inbox: what the handlers of this database's inbox gave up"),
+    Param("endpoint", "id of an endpoint; sender only"),
+    Param("source", "exact name of a source; inbox only"),
+    Param("tenant", "as the application's source says; inbox only"),
+)
 
 ROUTES = (
     Route(
         method="GET",
         path="/api/v1/dead-letters",
         run=search,
-        query=(_SIDE, Param("endpoint", "id of an endpoint"), *PAGING),
+        query=(*_FILTER, *PAGING),
         summary="What died; with `Accept: application/x-ndjson` all of it, one a line.",
         tag="dead letters",
     ),
@@ -126,7 +151,7 @@ ROUTES = (
         method="GET",
         path="/api/v1/dead-letters/{id}",
         run=show,
-        summary="A dead letter with its data.",
+        summary="A dead letter with its data (`dlv_…`), or a dead row of the inbox with its payload (a number).",
         tag="dead letters",
     ),
     Route(
@@ -134,14 +159,14 @@ ROUTES = (
         path="/api/v1/dead-letters/{id}",
         run=note,
         takes=NoteBody,
-        summary="Write a note on it.",
+        summary="Write a note on it; a row of the inbox has no place for one.",
         tag="dead letters",
     ),
     Route(
         method="POST",
         path="/api/v1/dead-letters/{id}/replay",
         run=replay,
-        summary="Send it again: same id, seq and bytes; attempts start anew.",
+        summary="Send it again: same id, seq and bytes; attempts start anew. Or owe a row to those who gave it up.",
         tag="dead letters",
     ),
     Route(

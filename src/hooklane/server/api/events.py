@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
-
-import msgspec
 
 from hooklane.errors import InvalidEvent
 from hooklane.model.clock import Instant
@@ -84,8 +81,8 @@ async def search(call: Call) -> Response:
         key=query.get("key"),
         endpoint_id=query.get("endpoint"),
         state=None if state is None else DeliveryState(state),
-        after=_instant(query.get("after"), "after"),
-        before=_instant(query.get("before"), "before"),
+        after=call.instant("after"),
+        before=call.instant("before"),
     )
     cursor = gateway.cursors.open("events", query)
     page = await gateway.store.events(call.tenant, wanted, cursor, call.limit())
@@ -123,18 +120,6 @@ async def _find(call: Call) -> tuple[Event, list[Delivery]]:
         raise Problem("not_found")
     deliveries = await call.gateway.store.deliveries(call.tenant, [event.id])
     return event, list(deliveries.get(event.id, ()))
-
-
-def _instant(text: str | None, name: str) -> Instant | None:
-    if text is None:
-        return None
-    try:
-        at = msgspec.convert(text, datetime)
-        if at.tzinfo is None:
-            raise ValueError
-        return Instant(int(at.timestamp() * 1000))
-    except (msgspec.ValidationError, ValueError, OverflowError):
-        raise Problem("invalid_parameter", f"{name} must be a time such as 2026-03-01T12:00:00Z") from None
 
 
 _FILTER = (

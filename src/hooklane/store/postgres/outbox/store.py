@@ -42,6 +42,7 @@ from hooklane.store.postgres.outbox import (
     tidy,
     workers,
 )
+from hooklane.store.postgres.outbox.beside import PostgresBeside
 from hooklane.store.postgres.outbox.broom import Broom
 from hooklane.store.postgres.outbox.group import Group
 from hooklane.store.postgres.outbox.recovering import PostgresRecovery
@@ -53,7 +54,7 @@ MIGRATIONS = "hooklane.store.postgres.outbox.migrations"
 FOLDS_MAX = 20
 
 
-class PostgresOutbox(PostgresRecovery):
+class PostgresOutbox(PostgresRecovery, PostgresBeside):
     """One database, any number of workers; partitions and epochs say who may write what."""
 
     capabilities = Capabilities(durable=True, many_workers=True, foreign_publish=True)

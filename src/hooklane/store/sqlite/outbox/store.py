@@ -50,6 +50,7 @@ from hooklane.store.sqlite.outbox import (
     outcomes,
     recovery,
 )
+from hooklane.store.sqlite.outbox.beside import SqliteBeside
 from hooklane.store.sqlite.outbox.publish import EndpointCache, Placed, place_all, publish
 from hooklane.store.sqlite.outbox.recovering import SqliteRecovery
 from hooklane.store.sqlite.pen import Pen
@@ -62,7 +63,7 @@ COMPONENT = "outbox"
 MIGRATIONS = "hooklane.store.sqlite.outbox.migrations"
 
 
-class SqliteOutbox(SqliteRecovery):
+class SqliteOutbox(SqliteRecovery, SqliteBeside):
     """One file, one writing thread, one reading thread; other processes may publish, only one may deliver.
 
     With the option `scribe`, a command, what is written most is written by a process of its own.
@@ -108,6 +109,7 @@ class SqliteOutbox(SqliteRecovery):
         self._writer.close()
         self._readers.shutdown()
         self._reader.close()
+        self._close_beside()
         self._readers = None
         if self._lock_fd is not None:
             os.close(self._lock_fd)

@@ -1,0 +1,113 @@
+"""Which rows of the inbox does a call mean, and what is answered where there is none? Nothing is made or migrated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from hooklane.errors import StoreRefused
+from hooklane.model.inbox import Row, Search
+from hooklane.server.call import Call, Param, Response, answer
+from hooklane.server.mending import Mended, Outcome, Refusal
+from hooklane.server.problem import Problem
+from hooklane.server.views import View
+from hooklane.store.inbox import Flow, InboxVerbs
+from hooklane.store.reads import PAGE_MAX, Page
+
+T = TypeVar("T")
+Shown = Callable[[Row], View]
+
+TENANT = Param("tenant", "as the application's source says; all of them, unless given")
+CHUNK = 25
+"""Rows that are read at a time, payloads and all: a page of the longest takes tens of megabytes, not hundreds."""
+
+_ID = re.compile(r"[1-9][0-9]{0,17}\Z", re.ASCII)
+
+
+def is_row(id: str) -> bool:
+    """Whether *id* is one of a row: a number, as `hooklane inbox ls` shows it. A sender's dead letter is `dlv_…`."""
+    return _ID.match(id) is not None
+
+
+def one(call: Call) -> Search:
+    """The row that the path names; not found, whoever's it is, where `tenant` says another one."""
+    if not is_row(call.params["id"]):
+        raise Problem("not_found")
+    return Search(ids=(int(call.params["id"]),), tenant=call.query.get("tenant"), limit=1)
+
+
+async def find(call: Call) -> Row:
+    wanted = one(call)
+    rows = await asked(call.gateway.store.ask_inbox(lambda verbs: verbs.rows(wanted)))
+    if not rows:
+        raise Problem("not_found")
+    return rows[0]
+
+
+async def page_of(call: Call, listing: str, wanted: Search, shown: Shown) -> Response:
+    """The page of *wanted* that the call asks for, oldest first."""
+    gateway, cursor = call.gateway, call.gateway.cursors.open(listing, call.query)
+    page = await _read(call, replace(wanted, after=None if cursor is None else int(cursor), limit=call.limit()), shown)
+    return answer(gateway.sealed(call, listing, page, page.items))
+
+
+async def lines_of(call: Call, wanted: Search, shown: Shown) -> AsyncIterator[View]:
+    """All rows of *wanted*, page by page, so that many never stand in memory."""
+    after: int | None = None
+    while True:
+        page = await _read(call, replace(wanted, after=after, limit=PAGE_MAX), shown)
+        for view in page.items:
+            yield view
+        if page.next is None:
+            return
+        after = int(page.next)
+
+
+async def asked(answering: Awaitable[T]) -> T:
+    """What the store answers; an inbox that it may not or cannot read is told as that."""
+    try:
+        return await answering
+    except StoreRefused as error:
+        raise Problem("inbox_refused", str(error)) from error
+
+
+def mended(outcome: Outcome, verb: str) -> Response:
+    """What became of a replay or a skip."""
+    match outcome:
+        case None:
+            raise Problem("not_found")
+        case Refusal(code, detail):
+            raise Problem(code, detail)
+        case Mended(row, handlings):
+            message = row.message
+            return answer(
+                {
+                    "id": str(row.id),
+                    "side": "inbox",
+                    "source": message.source,
+                    "event_id": message.event_id,
+                    "key": message.key,
+                    "seq": message.seq,
+                    verb: handlings,
+                }
+            )
+
+
+async def _read(call: Call, wanted: Search, shown: Shown) -> Page[View]:
+    return await asked(call.gateway.store.ask_inbox(lambda verbs: _page(verbs, wanted, shown))) or Page([], None)
+
+
+def _page(verbs: InboxVerbs, wanted: Search, shown: Shown) -> Flow[Page[View]]:
+    found: list[View] = []
+    last = wanted.after
+    while len(found) <= wanted.limit:  # one too many tells that there is more
+        most = min(CHUNK, wanted.limit + 1 - len(found))
+        rows = yield from verbs.rows(replace(wanted, after=last, limit=most))
+        found += [shown(row) for row in rows]
+        if len(rows) < most:
+            return Page(found, None)
+        last = rows[-1].id
+    items = found[: wanted.limit]
+    return Page(items, items[-1]["id"])
