@@ -1,6 +1,6 @@
 """How do many publishers share one commit when one lane is held? Its events are set aside; the others go on.
 
-An application may keep a lane's counter locked in an open transaction of its own for as long as it likes. A draft that
+An application may keep a lane locked in an open transaction of its own for as long as it likes. A draft that
 meets such a lock is answered `Refused(BUSY, …)`: nothing of it was stored, and it belongs into a later commit.
 """
 
@@ -20,7 +20,7 @@ from hooklane.store.postgres.outbox.publish import EndpointCache, publish
 from hooklane.store.postgres.outbox.trip import Trip
 
 GROUP_WAIT_MS = 50
-"""Other group commits hold a counter for a few milliseconds, a caller's transaction for as long as it likes."""
+"""Other group commits hold a lane for a few milliseconds, a caller's transaction for as long as it likes."""
 ALONE_WAIT_MS = 10
 DOUBLED = 20
 SEEN_MAX = 131_072
