@@ -240,6 +240,7 @@ async def test_s8_what_cannot_be_replayed_is_named_with_the_reason(operator, sin
     sender = operator.sender
     endpoint = await sender.endpoint(sink.url())
     (done,) = await deliver(sender, ("A",), 1)
+    sink.react = lambda _: Answer(status=503)  # it does not land, though the relay hears of the pause a moment later
     await sender.change(endpoint, replace(endpoint, state=EndpointState.PAUSED))
     waiting = await sender.publish("order.changed", key="A")
 
