@@ -55,7 +55,7 @@ async def test_an_event_is_published_by_the_callers_commit(url: str, outbox: Out
     assert await delivered(url) == [("order:7", 1, b'{"id":7}')]
 
 
-async def test_a_rollback_takes_the_event_along_and_leaves_no_gap(url: str, outbox: Outbox, owned: Open) -> None:
+async def test_s3_a_rollback_takes_the_event_along_and_leaves_no_gap(url: str, outbox: Outbox, owned: Open) -> None:
     await settle(outbox.publish("order.created", 1, key="k", tx=owned.tx))
     await settle(owned.rollback())
     outbox.publish("order.created", 2, key="k")
@@ -94,7 +94,7 @@ async def test_the_same_idempotency_key_is_one_event(url: str, outbox: Outbox, o
 
 @pytest.mark.parametrize("kind", ON_POSTGRES)
 @pytest.mark.parametrize("end", ["commit", "rollback"])
-async def test_two_transactions_on_one_key_deliver_in_commit_order(
+async def test_s3_two_transactions_on_one_key_deliver_in_commit_order(
     kind: str, url: str, outbox: Outbox, end: str
 ) -> None:
     """The second waits for the first one's counter, so seqs follow the commits; a rollback leaves no gap."""
