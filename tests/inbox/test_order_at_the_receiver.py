@@ -431,3 +431,21 @@ def test_what_was_applied_in_its_place_of_a_sequence_is_not_applied_once_more(wo
 
     assert world.effects() == ["order_7_1", "order_7_2"]
     assert statuses(inbox) == ["completed", "completed"], "and it still says that it was applied"
+
+
+def test_a_dead_letter_that_was_passed_over_does_not_keep_a_later_gap_open(world: World) -> None:
+    inbox = world.inbox()
+
+    @own_source(inbox, order=sequence(gap_timeout=10, on_gap="skip", on_dead="skip")).on("*")
+    def rejects_two(event: Event, tx: Any) -> None:
+        if event.seq == 2:
+            raise Reject("never")
+        world.effect(event, tx)
+
+    for seq in (1, 2, 3, 5):
+        inbox.receive(in_lane(seq))
+        drain(inbox, world)
+    world.clock.pass_ms(20_000)
+    inbox.runner.run(inbox.tend())
+    drain(inbox, world)
+    assert world.effects() == ["order_7_1", "order_7_3", "order_7_5"]
