@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from tests.inbox.conftest import World
-from tests.inbox.kit import beat_through, header, outcome, own_source, signed, statuses
+from tests.inbox.kit import SECRET, beat_through, header, outcome, own_source, signed, statuses
 
 from hooklane.core.admission.failures import RetryPolicy
 from hooklane.errors import ConfigError, Reject, Retry
 from hooklane.model.clock import wall_now
 from hooklane.model.message import Request, Status
 from hooklane.receiver import Event, latest, refetch, sequence
-from hooklane.telemetry.events import GapClosed
+from hooklane.telemetry.events import GapClosed, WorkerTroubled
 
 
 def in_lane(seq: int, *, key: str = "order:7", prev_seq: int | None = None, **options: Any) -> Request:
@@ -449,3 +449,49 @@ def test_a_dead_letter_that_was_passed_over_does_not_keep_a_later_gap_open(world
     inbox.runner.run(inbox.tend())
     drain(inbox, world)
     assert world.effects() == ["order_7_1", "order_7_3", "order_7_5"]
+
+
+def test_keys_that_wait_for_a_person_do_not_keep_others_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hooklane.receiver.keeper.PAGE", 2)
+    inbox = world.inbox()
+    own_source(inbox, order=sequence(gap_timeout=10, on_gap="stop")).on("*", name="careful")(world.effect)
+    other = inbox.source("other", [SECRET], profile="hooklane", order=sequence(gap_timeout=10, on_gap="skip"))
+    other.on("*", name="carefree")(world.effect)
+    lanes = [("hooklane", f"stopped_{number}") for number in range(9)] + [("other", "skipped")]
+    for source, key in lanes:
+        for seq in (1, 3):
+            inbox.receive(in_lane(seq, key=key, source=source))
+        drain(inbox, world)
+        world.clock.pass_ms(100)
+    for _ in range(4):
+        world.clock.pass_ms(20_000)
+        inbox.runner.run(inbox.tend())
+    drain(inbox, world)
+    assert [effect for effect in world.effects() if effect.endswith("_3")] == ["skipped_3"]
+
+
+def test_a_resync_that_fails_keeps_no_other_key_waiting(world: World) -> None:
+    inbox = world.inbox()
+    away = {"bad"}
+
+    def fetch(key: str, tx: Any) -> None:
+        if key in away:
+            raise ConnectionError("the provider is away")
+
+    order = sequence(gap_timeout=10, on_gap="resync", resync=fetch)
+    own_source(inbox, order=order).on("*")(world.effect)
+    for key, seq in itertools.product(("bad", "good"), (1, 3)):
+        inbox.receive(in_lane(seq, key=key))
+        world.clock.pass_ms(100)
+    drain(inbox, world)
+    for _ in range(2):
+        world.clock.pass_ms(20_000)
+        inbox.runner.run(inbox.tend())
+        drain(inbox, world)
+        assert ["good_3"] == [effect for effect in world.effects() if effect.endswith("_3")]
+    assert "the provider is away" in world.told_of(WorkerTroubled)[0].error
+    away.clear()
+    world.clock.pass_ms(20_000)
+    inbox.runner.run(inbox.tend())
+    drain(inbox, world)
+    assert world.effects()[-1] == "bad_3"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hooklane.core.admission.breaker import BreakerState
 from hooklane.core.admission.retention import RETENTION_MS
+from hooklane.core.admission.turns import OnGap
 from hooklane.core.verify import Dedup
 from hooklane.errors import StoreError, UsageError
 from hooklane.model.clock import START, Instant
@@ -21,7 +22,7 @@ from hooklane.receiver.flows.keep import Shadow, close_gap, heartbeat, prune_bef
 from hooklane.receiver.order import InSequence
 from hooklane.receiver.runner import Plan, Run
 from hooklane.receiver.source import Handler, Rules
-from hooklane.telemetry.events import GapClosed, Pruned
+from hooklane.telemetry.events import GapClosed, Pruned, WorkerTroubled
 
 if TYPE_CHECKING:
     from hooklane.receiver.inbox import Inbox
@@ -68,6 +69,7 @@ class Keeper:
         self._inbox = inbox
         self._beaten_at = self._gaps_at = START
         self._pruned_at: Instant | None = None
+        self._gaps_max = PAGE
         self._copies: Counter[RowId] = Counter()
         self._lock = threading.Lock()
 
@@ -148,14 +150,23 @@ class Keeper:
             return 0
         now = inbox.clock()
         patience_ms = min(_patience_ms(handler) for handler in ordered.values())
-        gaps = yield Run(transaction(inbox.store.gaps(Instant(now - patience_ms), PAGE)))
+        gaps = yield Run(transaction(inbox.store.gaps(Instant(now - patience_ms), self._gaps_max)))
         closed = 0
         for gap in gaps:
             handler = ordered.get((gap.track.source, gap.track.handler))
             if handler is None or now - gap.since < _patience_ms(handler):
                 continue
             assert isinstance(handler.order, InSequence)
-            if (yield Run(close_gap(inbox.context, gap, handler), handler.is_async)):
+            if handler.order.on_gap == OnGap.STOP and gap.prev_seq > gap.seq:
+                continue  # it waits for a person
+            try:
+                moved = yield Run(close_gap(inbox.context, gap, handler), handler.is_async)
+            except StoreError:
+                raise
+            except Exception as error:  # the application's resync: other keys go on, and this one is asked again
+                inbox.emit(WorkerTroubled(error=repr(error)[:1000]))
+                continue
+            if moved:
                 closed += 1
                 inbox.emit(
                     GapClosed(
@@ -167,6 +178,8 @@ class Keeper:
                         by=str(handler.order.on_gap),
                     )
                 )
+        # The oldest come first. When all of a page stay as they are, who waits behind them is looked for too.
+        self._gaps_max = PAGE if closed or len(gaps) < self._gaps_max else self._gaps_max * 2
         return closed
 
     def note_copy(self, id: RowId | None) -> None:
