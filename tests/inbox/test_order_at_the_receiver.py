@@ -488,10 +488,41 @@ def test_a_resync_that_fails_keeps_no_other_key_waiting(world: World) -> None:
         world.clock.pass_ms(20_000)
         inbox.runner.run(inbox.tend())
         drain(inbox, world)
-        assert ["good_3"] == [effect for effect in world.effects() if effect.endswith("_3")]
+        assert [effect for effect in world.effects() if effect.endswith("_3")] == ["good_3"]
     assert "the provider is away" in world.told_of(WorkerTroubled)[0].error
     away.clear()
     world.clock.pass_ms(20_000)
     inbox.runner.run(inbox.tend())
     drain(inbox, world)
     assert world.effects()[-1] == "bad_3"
+
+
+def test_a_dead_letter_whose_resync_fails_is_put_off_and_keeps_no_other_waiting(world: World) -> None:
+    inbox = world.inbox()
+    away, fetched = {"bad"}, []
+
+    def fetch(key: str, tx: Any) -> None:
+        if key in away:
+            raise ConnectionError("the provider is away")
+        fetched.append(key)
+
+    order = sequence(on_dead="resync", resync=fetch)
+
+    @own_source(inbox, order=order, retry=RetryPolicy(attempts_max=1)).on("*")
+    def fails_on_bad(event: Event, tx: Any) -> None:
+        if (event.key, event.seq) == ("bad", 1):
+            raise RuntimeError("never")
+        world.effect(event, tx)
+
+    for key, seq in itertools.product(("bad", "good"), (1, 2)):
+        inbox.receive(in_lane(seq, key=key))
+    drain(inbox, world)
+    assert world.effects() == ["good_1", "good_2"]
+    (first,) = inbox.rows(event_id="bad_1")
+    assert first.handlings[0].error == "resync: ConnectionError: the provider is away; after RuntimeError: never"
+
+    away.clear()
+    world.clock.pass_ms(3_600_000)
+    drain(inbox, world)
+    assert (fetched, world.effects()) == (["bad"], ["good_1", "good_2", "bad_2"])
+    assert statuses(inbox, event_id="bad_1") == ["dead"]

@@ -86,4 +86,4 @@ class Ordering(InboxKit):
         assert self.run(store, store.gaps(Instant(150), 10)) == []
         self.run(store, store.advance(TRACK, prev_seq=0, seq=1))
         (gap,) = self.run(store, store.gaps(Instant(150), 10))
-        assert (1, 2) == (gap.seq, gap.prev_seq)
+        assert (gap.seq, gap.prev_seq) == (1, 2)
