@@ -391,6 +391,23 @@ def test_a_state_that_comes_back_is_not_lost(world: World) -> None:
     assert world.effects() == ["A", "B", "A"]
 
 
+@pytest.mark.parametrize("mode", ["durable", "inline"])
+def test_states_of_one_batch_follow_each_other_as_they_came(world: World, mode: Any) -> None:
+    inbox = world.inbox(mode)
+    feed: dict[str, Any] = {"unsafe": True, "profile": "sportsstack", "order": "none"}
+    inbox.source("feed", **feed).on("*")(world.effect)
+    fresh: list[int] = []
+    for states in (["B", "A"], ["B"], ["A", "B", "A"], ["A"], ["B"]):
+        before = len(world.effects())
+        events = [{"common_model_id": "match:1", "hash": state, "type": "odds"} for state in states]
+        body = json.dumps({"events": events}).encode()
+        assert inbox.receive(Request.of("POST", "http://x/webhooks/feed", {}, body)).status == 200
+        inbox.run_once()
+        fresh.append(len(world.effects()) - before)
+
+    assert fresh == [2, 1, 3, 0, 1]
+
+
 def test_a_state_is_applied_by_every_handler_and_after_a_failure_too(world: World) -> None:
     inbox = world.inbox("inline")
     feed: dict[str, Any] = {"unsafe": True, "profile": "standard_webhooks", "order": "none"}
