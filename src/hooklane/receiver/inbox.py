@@ -24,7 +24,7 @@ from hooklane.receiver.flows.context import Context
 from hooklane.receiver.flows.inline import Inline
 from hooklane.receiver.keeper import Keeper, Stats, as_search
 from hooklane.receiver.order import Order
-from hooklane.receiver.reception import Reception
+from hooklane.receiver.reception import Reception, source_in
 from hooklane.receiver.runner import Plan, Run, Runner
 from hooklane.receiver.sending import check_outbox
 from hooklane.receiver.source import KeepSecret, Source, Tenant, Where, make_source
@@ -157,6 +157,10 @@ class Inbox:
         """The same for async code: the event loop is never blocked."""
         opened = self._reception.open(request, source)
         return opened if isinstance(opened, Reply) else await self.runner.arun(self._reception.receive(*opened))
+
+    def too_large(self, url: str, source: str | None = None) -> Reply:
+        """The answer to a request that an adapter has not read to its end, because of `body_bytes_max`."""
+        return self._reception.turn_away(source_in(url) if source is None else source)
 
     def claim(
         self,
