@@ -489,6 +489,30 @@ def test_nothing_is_pruned_right_after_a_long_downtime_and_the_downtime_does_not
     assert outcome(late.receive(signed(at=world.clock.now))) == "duplicate"
 
 
+def test_what_was_claimed_by_hand_grows_old_too(world: World) -> None:
+    inbox = world.inbox()
+    own_source(inbox, order="none").on("*")(world.effect)
+    with inbox.claim("jobs", "job_1", payload=b"{}") as claim:
+        assert claim.fresh
+    beat_through(inbox, world.clock, days=31)
+    assert inbox.prune().rows == 1
+    assert inbox.rows(source="jobs") == []
+
+
+def test_a_replay_by_filter_passes_over_what_was_purged(world: World) -> None:
+    inbox = world.inbox()
+    own_source(inbox, order="none", payload_ms=3 * DAY_MS).on("*")(world.effect)
+    for event_id in ("evt_1", "evt_2"):
+        inbox.receive(signed(event_id, at=world.clock.now))
+        inbox.run_once()
+        beat_through(inbox, world.clock, days=2)
+    assert inbox.prune().payloads == 1
+
+    assert inbox.replay(source="hooklane") == 1
+    inbox.run_once()
+    assert world.effects() == ["evt_1", "evt_2", "evt_2"]
+
+
 def test_a_purged_payload_still_recognises_its_duplicate(world: World) -> None:
     inbox = world.inbox()
     own_source(inbox, payload_ms=DAY_MS).on("order.*")(world.effect)

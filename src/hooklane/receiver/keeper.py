@@ -70,6 +70,7 @@ class Keeper:
         self._beaten_at = self._gaps_at = START
         self._pruned_at: Instant | None = None
         self._gaps_max = PAGE
+        self._by_hand: set[str] = set()
         self._copies: Counter[RowId] = Counter()
         self._lock = threading.Lock()
 
@@ -97,6 +98,9 @@ class Keeper:
         now = inbox.clock()
         removed: Counter[str] = Counter()
         kept: list[tuple[str | None, Rules]] = [(source.name, source.rules) for source in inbox.sources.values()]
+        kept += [
+            (name, Rules(dedup=Dedup.EVENT_ID)) for name in tuple(self._by_hand) if kept and name not in inbox.sources
+        ]
         # Without sources, as on the command line, the defaults are meant for all that is there.
         for name, rules in kept or [(None, Rules(dedup=Dedup.EVENT_ID, retention_ms=retention_ms))]:
 
@@ -118,6 +122,10 @@ class Keeper:
         pruned = Pruned(rows=removed["rows"], payloads=removed["payloads"], tombstones=removed["tombstones"])
         inbox.emit(pruned)
         return pruned
+
+    def note_by_hand(self, source: str) -> None:
+        """Events are claimed by hand under a name that no source has: they grow old too."""
+        self._by_hand.add(source)
 
     def _retention_ms(self) -> int:
         return max((source.rules.retention_ms for source in self._inbox.sources.values()), default=RETENTION_MS)
@@ -207,7 +215,9 @@ class Keeper:
         pages = _Pages(self._inbox, search)
         row = yield from pages.next()
         while row is not None:
-            reopened += yield Run(reopen(self._inbox.context, row, self._handlers_of(row), handler))
+            # Whoever asks for a row by its id is told that its payload is gone; a filter passes it over.
+            if search.ids is not None or not row.purged:
+                reopened += yield Run(reopen(self._inbox.context, row, self._handlers_of(row), handler))
             row = yield from pages.next()
         self._inbox.arrived.set()
         return reopened
