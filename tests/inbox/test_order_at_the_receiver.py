@@ -526,3 +526,31 @@ def test_a_dead_letter_whose_resync_fails_is_put_off_and_keeps_no_other_waiting(
     drain(inbox, world)
     assert (fetched, world.effects()) == (["bad"], ["good_1", "good_2", "bad_2"])
     assert statuses(inbox, event_id="bad_1") == ["dead"]
+
+
+def test_whoever_calls_run_once_needs_nobody_else_to_close_gaps(world: World) -> None:
+    inbox = world.inbox()
+    own_source(inbox, order=sequence(gap_timeout=10, on_gap="skip")).on("*")(world.effect)
+    for seq in (1, 3):
+        inbox.receive(in_lane(seq))
+    drain(inbox, world)
+    assert world.effects() == ["order_7_1"]
+    world.clock.pass_ms(20_000)
+    assert inbox.run_once() == 1
+    assert world.effects() == ["order_7_1", "order_7_3"]
+
+
+def test_gaps_are_closed_also_while_there_is_always_something_to_handle(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hooklane.receiver.worker.TEND_MS", 0)
+    inbox = world.inbox()
+    own_source(inbox, order=sequence(gap_timeout=10, on_gap="skip")).on("*")(world.effect)
+    for seq in (1, 3):
+        inbox.receive(in_lane(seq))
+    drain(inbox, world)
+    world.clock.pass_ms(20_000)
+    for number in range(5):
+        inbox.receive(in_lane(1, key=f"busy_{number}"))
+    assert inbox.run_once(2) == 2
+    assert statuses(inbox, event_id="order_7_3") == ["pending"]

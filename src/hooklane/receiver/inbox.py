@@ -178,12 +178,13 @@ class Inbox:
     # Working
 
     def run_once(self, limit: int = 100) -> int:
-        """Handle up to *limit* events that are due, now and here; how many were."""
-        return self.runner.run(self.worker.plan(limit))
+        """Handle up to *limit* events that are due, now and here; how many were. What a worker does in idle moments
+        (gaps that are over, pruning) is done when none was: call it again and again, and you need no other worker."""
+        return self.runner.run(self.worker.round(limit))
 
     async def arun_once(self, limit: int = 100) -> int:
         """The same from async code."""
-        return await self.runner.arun(self.worker.plan(limit))
+        return await self.runner.arun(self.worker.round(limit))
 
     def start_worker(self, threads: int = 1) -> None:
         """Handle events in threads of this process, from now on."""
@@ -211,8 +212,8 @@ class Inbox:
         """The same from async code."""
         await self.worker.astop(timeout_s)
 
-    def tend(self) -> Plan[None]:
-        """What a worker does when there is nothing to handle."""
+    def tend(self) -> Plan[int]:
+        """What a worker does when there is nothing to handle; how many keys may go on by it."""
         return self.keeper.tend()
 
     @property

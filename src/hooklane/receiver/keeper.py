@@ -132,19 +132,22 @@ class Keeper:
 
     # When there is nothing to handle
 
-    def tend(self) -> Plan[None]:
-        """What a worker does in its idle moments: heartbeat, gaps, counts, and pruning once an hour."""
+    def tend(self) -> Plan[int]:
+        """What a worker does in its idle moments: heartbeat, gaps, counts, and pruning once an hour; how many gaps
+        were closed."""
         yield from self.beat()
         yield from self.flush_copies()
         now = self._inbox.clock()
+        closed = 0
         if now - self._gaps_at >= GAP_CHECK_MS:
             self._gaps_at = now
-            yield from self.close_gaps()
+            closed = yield from self.close_gaps()
         if self._pruned_at is None:
             self._pruned_at = now  # never right after the start
         elif now - self._pruned_at >= PRUNE_MS and self._inbox.store.capabilities.sweeps:
             self._pruned_at = now
             yield from self.prune()
+        return closed
 
     def close_gaps(self) -> Plan[int]:
         """Keys that wait for what never came go on, where their handler's policy says so; how many did."""
