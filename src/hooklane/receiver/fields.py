@@ -37,6 +37,8 @@ def apply_latest(
     Equal times lose unless *tie* (kept in *tie_column*) is larger. A time more than *skew_ms* ahead of *now* would
     freeze the field for ever: it raises `Reject`, or is refused with False when `future="skip"`.
     """
+    if future not in ("raise", "skip"):
+        raise UsageError(f'latest.apply: future must be "raise" or "skip", got {future!r}')
     at_us = microseconds(at)
     if is_future(at_us, wall_now() if now is None else now, skew_ms):
         if future == "raise":

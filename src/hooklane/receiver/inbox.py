@@ -27,6 +27,7 @@ from hooklane.receiver.order import Order
 from hooklane.receiver.reception import Reception, source_in
 from hooklane.receiver.runner import Plan, Run, Runner
 from hooklane.receiver.sending import check_outbox
+from hooklane.receiver.sound import is_whole
 from hooklane.receiver.source import KeepSecret, Source, Tenant, Where, make_source
 from hooklane.receiver.wakeup import Wakeup
 from hooklane.receiver.worker import Worker
@@ -68,8 +69,13 @@ class Inbox:
         roll: Callable[[], float] = random.random,
         failpoint: Failpoint | None = None,
     ) -> None:
-        if mode not in ("durable", "inline", None):
-            raise ConfigError([f'mode must be "durable" or "inline", got {mode!r}'])
+        problems = [] if mode in ("durable", "inline", None) else [f'mode must be "durable" or "inline", got {mode!r}']
+        if not is_whole(lease_ms, least=0):
+            problems.append(f"lease_ms is a whole number of at least 0, got {lease_ms!r}")
+        if not is_whole(inline_wait_ms, least=0):
+            problems.append(f"inline_wait_ms is a whole number of at least 0, got {inline_wait_ms!r}")
+        if problems:
+            raise ConfigError(problems)
         self.store: InboxStore = open_inbox(where)
         if outbox is not None:
             check_outbox(self.store, outbox)
@@ -95,7 +101,7 @@ class Inbox:
     def source(
         self,
         name: str,
-        secrets: Sequence[str] | str = (),
+        secrets: Sequence[str] | str | None = (),
         *,
         profile: str | Profile | None = None,
         order: Order | str | None = None,

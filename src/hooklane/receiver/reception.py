@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hooklane.core.verify import Handshake
-from hooklane.errors import StoreError, VerificationError
+from hooklane.errors import StoreError, UsageError, VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import SETTLED
 from hooklane.model.message import Reply, Request, Verdict
@@ -34,6 +34,15 @@ def source_in(url: str) -> str:
     return url.partition("?")[0].rstrip("/").rpartition("/")[2]
 
 
+def _as_it_came(request: Request) -> Request:
+    """*request* in the shape that is expected, where somebody gave a dict of headers, or text."""
+    body: object = request.body
+    if not isinstance(body, bytes | bytearray | memoryview):
+        kind = type(body).__name__
+        raise UsageError(f"the body of a Request is the raw bytes as they came, got {kind}: signatures are over bytes")
+    return Request.of(request.method, request.url, request.headers, request.body)
+
+
 class Reception:
     """One inbox's reception."""
 
@@ -43,6 +52,8 @@ class Reception:
         self._single_writer = inbox.store if isinstance(inbox.store, SingleWriter) else None
 
     def open(self, request: Request, source: str | None) -> Reply | Opened:
+        if request.headers.__class__ is not tuple or request.body.__class__ is not bytes:
+            request = _as_it_came(request)
         name = source if source is not None else source_in(request.url)
         found = self._inbox.sources.get(name)
         if found is None or len(request.body) > found.rules.body_bytes_max:

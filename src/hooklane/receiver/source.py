@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from hooklane.model.message import Message, Request
 from hooklane.receiver.fit import order_problems
 from hooklane.receiver.headers import KeptHeaders
 from hooklane.receiver.order import Order, as_order, order_of
+from hooklane.receiver.sound import policy_problems, rule_problems
 from hooklane.store.inbox import Capabilities
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -116,9 +117,13 @@ class Source:
 
         Its *name* (the function's own by default) is what its statuses are stored under: keep it over refactorings.
         """
+        if any(callable(pattern) for pattern in patterns):
+            raise UsageError(f'{self.name}: say for which types, as in @source.on("order.*"), or @source.on() for all')
         wrong = [pattern for pattern in patterns if not is_pattern(pattern)]
-        if wrong:
-            raise ConfigError([f"{self.name}: {pattern!r} is not a pattern of event types" for pattern in wrong])
+        problems = [f"{self.name}: {pattern!r} is not a pattern of event types" for pattern in wrong]
+        problems += policy_problems(self.name, {"retry": retry, "breaker": breaker})
+        if problems:
+            raise ConfigError(problems)
 
         def register(fn: Function) -> Function:
             called = name or getattr(fn, "__qualname__", type(fn).__name__).replace(".<locals>", "")
@@ -184,7 +189,7 @@ class Source:
 def make_source(
     name: str,
     *,
-    secrets: Sequence[str] | str,
+    secrets: Sequence[str] | str | None,
     profile: str | Profile | None,
     order: Order | str | None,
     unsafe: bool,
@@ -199,7 +204,7 @@ def make_source(
     found = profile if isinstance(profile, Profile) else find_profile(profile or name)
     given: dict[str, Any] = {field: (place_of(where),) for field, where in places.items() if where is not None}
     found = replace(found, **given)
-    secrets = [secrets] if isinstance(secrets, str) else list(secrets)
+    secrets = [secrets] if isinstance(secrets, str) else list(secrets or ())
     ring: Keyring | None = None
     learn = keys.get("learn")
     if secrets or learn:
@@ -208,11 +213,12 @@ def make_source(
         raise ConfigError([f"{name}: a source needs secrets=[…]; without one anybody can send to it (unsafe=True)"])
     if dedup is not None and dedup not in list(Dedup):
         raise ConfigError([f"{name}: dedup must be one of {', '.join(Dedup)}, got {dedup!r}"])
+    problems = rule_problems(name, rules, {each.name: each.default for each in fields(Rules)})
+    if problems:
+        raise ConfigError(problems)
     kept = Rules(dedup=Dedup(dedup or found.dedup), **rules)
     if kept.retention_ms < RETENTION_MS_MIN:
         raise ConfigError([f"{name}: retention is the dedup window, at least 7 days, got {kept.retention_ms} ms"])
-    if kept.rate_limit is not None and kept.rate_limit <= 0:
-        raise ConfigError([f"{name}: rate_limit is a positive number of requests a second, got {kept.rate_limit!r}"])
     if kept.event_age_ms_max is not None and kept.event_age_ms_max >= kept.retention_ms:
         raise ConfigError([f"{name}: event_age_ms_max must be less than retention_ms, or an old copy passes as new"])
     made = Source(name, profile=found, keys=ring, order=as_order(order, order_of(found.order)), rules=kept)
