@@ -22,7 +22,7 @@ from hooklane.errors import ConfigError, UsageError
 from hooklane.model.clock import Instant
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.message import Message, Request
-from hooklane.receiver.fit import order_problems
+from hooklane.receiver.fit import kind_problems, order_problems
 from hooklane.receiver.headers import KeptHeaders
 from hooklane.receiver.order import Order, as_order, order_of
 from hooklane.receiver.sound import policy_problems, rule_problems
@@ -131,9 +131,12 @@ class Source:
                 raise UsageError(f"{self.name}: there is a handler {called!r} already; give one of them name=…")
             _check_arguments(fn, called)
             asked = as_order(order, self.order)
-            misfit = [] if self.store is None else order_problems(f"{self.name}: {called}", asked, self.store)
-            if misfit:
-                raise ConfigError(misfit)
+            is_async = is_async_function(fn)
+            if self.store is not None:
+                label = f"{self.name}: {called}"
+                misfit = order_problems(label, asked, self.store) + kind_problems(label, is_async, self.store)
+                if misfit:
+                    raise ConfigError(misfit)
             self.handlers[called] = Handler(
                 name=called,
                 source=self.name,
@@ -142,7 +145,7 @@ class Source:
                 order=asked,
                 retry=retry or self.rules.retry,
                 breaker=breaker or self.rules.breaker,
-                is_async=is_async_function(fn),
+                is_async=is_async,
             )
             return fn
 
