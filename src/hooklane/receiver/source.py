@@ -24,7 +24,7 @@ from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.message import Message, Request
 from hooklane.receiver.fit import kind_problems, order_problems
 from hooklane.receiver.headers import KeptHeaders
-from hooklane.receiver.order import Order, as_order, order_of
+from hooklane.receiver.order import InSequence, Order, as_order, order_of
 from hooklane.receiver.sound import policy_problems, rule_problems
 from hooklane.store.inbox import Capabilities
 
@@ -132,6 +132,10 @@ class Source:
             _check_arguments(fn, called)
             asked = as_order(order, self.order)
             is_async = is_async_function(fn)
+            fetch = asked.resync if isinstance(asked, InSequence) else None
+            if fetch is not None and is_async_function(fetch) != is_async:
+                kind = "async" if is_async else "sync"
+                raise ConfigError([f"{self.name}: {called} is {kind}, so resync must be: they get the same kind of tx"])
             if self.store is not None:
                 label = f"{self.name}: {called}"
                 misfit = order_problems(label, asked, self.store) + kind_problems(label, is_async, self.store)
