@@ -554,3 +554,36 @@ def test_gaps_are_closed_also_while_there_is_always_something_to_handle(
         inbox.receive(in_lane(1, key=f"busy_{number}"))
     assert inbox.run_once(2) == 2
     assert statuses(inbox, event_id="order_7_3") == ["pending"]
+
+
+def test_a_key_that_waits_for_what_never_came_goes_on_when_a_person_skips(world: World) -> None:
+    inbox = world.inbox()
+    own_source(inbox).on("*")(world.effect)
+    for seq in (1, 4, 5, 6):
+        inbox.receive(in_lane(seq))
+    drain(inbox, world)
+    assert world.effects() == ["order_7_1"]
+    assert inbox.skip(event_id="order_7_5", note="not before 4") == 0
+    assert inbox.skip(event_id="order_7_4", note="2 and 3 are lost") == 1
+    drain(inbox, world)
+    assert world.effects() == ["order_7_1", "order_7_5", "order_7_6"]
+    assert outcome(inbox.receive(in_lane(3))) == "stale"
+
+
+def test_a_held_event_is_not_given_up_before_what_it_waits_for(world: World) -> None:
+    inbox = world.inbox()
+    failures = [RuntimeError("not yet")]
+
+    @own_source(inbox).on("*")
+    def fails_once(event: Event, tx: Any) -> None:
+        if event.seq == 2 and failures:
+            raise failures.pop()
+        world.effect(event, tx)
+
+    for seq in (1, 2, 3, 4):
+        inbox.receive(in_lane(seq))
+    drain(inbox, world)
+    assert inbox.skip(status="held", note="in a hurry") == 0
+    world.clock.pass_ms(3_600_000)
+    drain(inbox, world)
+    assert world.effects() == [f"order_7_{seq}" for seq in (1, 2, 3, 4)]

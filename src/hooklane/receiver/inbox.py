@@ -253,7 +253,10 @@ class Inbox:
         return self.runner.run(self.keeper.replay(found, handler))
 
     def skip(self, ids: Any = None, *, note: str, handler: str | None = None, **search: Any) -> int:
-        """Give up dead, failed or held events; a key that waited behind one moves on. How many were."""
+        """Give up dead, failed or held events; a key that waited behind one moves on. How many were.
+
+        With a held event what it waits for is given up too, if that never came; if it is here, settle that first.
+        """
         return self.runner.run(self.keeper.skip(as_search(ids, search), handler, note))
 
     def rows(self, **search: Any) -> list[Row]:

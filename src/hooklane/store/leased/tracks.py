@@ -100,7 +100,10 @@ class TrackVerbs(ABC):
         ready = [
             each
             for each in state.waiting.values()
-            if each.status is Status.HELD and each.prev_seq is not None and each.prev_seq <= seq
+            if each.status is Status.HELD
+            and each.prev_seq is not None
+            and each.prev_seq <= seq
+            and (str(each.id), track.handler) not in buffer.given_up
         ]
         for each in ready:
             buffer.later.append(self._free(track, each, now))
