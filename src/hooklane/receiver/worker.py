@@ -107,9 +107,9 @@ class Worker:
 
     # One pass
 
-    def round(self, limit: int, stopping: threading.Event | None = None) -> Plan[int]:
+    def round(self, limit: int, stopping: threading.Event | None = None, for_ms: int | None = None) -> Plan[int]:
         """`plan`; and what an inbox needs besides, when there is nothing to handle or it has been a while."""
-        done = yield from self.plan(limit, stopping)
+        done = yield from self.plan(limit, stopping, for_ms)
         if done and boot_now() - self._tended_at < TEND_MS:
             return done
         self._tended_at = boot_now()
@@ -118,11 +118,12 @@ class Worker:
             done = yield from self.plan(limit, stopping)
         return done
 
-    def plan(self, limit: int, stopping: threading.Event | None = None) -> Plan[int]:
-        """Handle up to *limit* due handlings, fewer when *stopping* is set; how many were."""
+    def plan(self, limit: int, stopping: threading.Event | None = None, for_ms: int | None = None) -> Plan[int]:
+        """Handle up to *limit* due handlings, fewer when *stopping* is set or *for_ms* have passed; how many were."""
         done = 0
         stopping = stopping or threading.Event()
-        while done < limit and not stopping.is_set():
+        until = None if for_ms is None else boot_now() + for_ms
+        while done < limit and not stopping.is_set() and (until is None or boot_now() < until):
             # What a dead worker left behind is taken one at a time: if it kills its workers, it kills no other.
             claimed = yield from self._claim(expired=True, wanted=1)
             if not claimed:
@@ -282,7 +283,7 @@ class Worker:
         while not self._stopping.is_set():
             inbox.arrived.clear()
             try:
-                done = inbox.runner.run(self.round(BATCH, self._stopping))
+                done = inbox.runner.run(self.round(1000, self._stopping, TEND_MS))
             except Exception as error:  # the store is away, as a rule: nothing is lost, so wait and go on
                 inbox.emit(WorkerTroubled(error=repr(error)[:1000]))
                 self._stopping.wait(POLL_S)
@@ -295,7 +296,7 @@ class Worker:
         while not self._stopping.is_set():
             inbox.arrived.clear()
             try:
-                done = await inbox.runner.arun(self.round(BATCH, self._stopping))
+                done = await inbox.runner.arun(self.round(1000, self._stopping, TEND_MS))
             except Exception as error:  # as above
                 inbox.emit(WorkerTroubled(error=repr(error)[:1000]))
                 await asyncio.sleep(POLL_S)
