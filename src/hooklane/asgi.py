@@ -8,7 +8,6 @@ from typing import Any
 
 from hooklane.model.message import Reply, Request
 from hooklane.receiver.inbox import Inbox
-from hooklane.receiver.receipt import error_reply
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -37,7 +36,7 @@ def app(inbox: Inbox, *, worker: bool = True) -> Callable[[Scope, Receive, Send]
         try:
             request = await read_request(scope, receive, inbox.body_bytes_max)
         except TooLarge:
-            await write_reply(send, error_reply(413, "too large", None), close=True)
+            await write_reply(send, inbox.too_large(url_of(scope)), close=True)
             return
         if request is not None:
             await write_reply(send, await inbox.areceive(request))

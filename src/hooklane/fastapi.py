@@ -7,8 +7,8 @@ from typing import Any
 
 from hooklane.asgi import TooLarge, read_request, working
 from hooklane.errors import MissingExtra
+from hooklane.model.message import Reply
 from hooklane.receiver.inbox import Inbox
-from hooklane.receiver.receipt import error_reply
 
 try:
     from fastapi import APIRouter, Request, Response
@@ -40,14 +40,16 @@ def router(inbox: Inbox, *, worker: bool = True) -> APIRouter:
         try:
             raw = await read_request(request.scope, request.receive, inbox.body_bytes_max)
         except TooLarge:
-            reply = error_reply(413, "too large", None, ("connection", "close"))
-        else:
-            if raw is None:
-                return Response(status_code=499)  # the client has gone; nobody reads this
-            reply = await inbox.areceive(raw, source)
-        response = Response(reply.body, reply.status)
-        for name, value in reply.headers:
-            response.headers[name] = value
-        return response
+            return _response(inbox.too_large(str(request.url), source), ("connection", "close"))
+        if raw is None:
+            return Response(status_code=499)  # the client has gone; nobody reads this
+        return _response(await inbox.areceive(raw, source))
 
     return made
+
+
+def _response(reply: Reply, *more: tuple[str, str]) -> Response:
+    response = Response(reply.body, reply.status)
+    for name, value in (*reply.headers, *more):
+        response.headers[name] = value
+    return response

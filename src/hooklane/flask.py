@@ -7,7 +7,6 @@ from urllib.parse import quote
 from hooklane.errors import MissingExtra
 from hooklane.model.message import Reply, Request
 from hooklane.receiver.inbox import Inbox
-from hooklane.receiver.receipt import error_reply
 
 try:
     from flask import Blueprint, Response, request
@@ -33,11 +32,11 @@ def blueprint(inbox: Inbox, *, name: str = "hooklane", worker: bool = True) -> B
             inbox.ensure_worker()
         limit = inbox.body_bytes_max
         if (request.content_length or 0) > limit:
-            return _response(error_reply(413, "too large", None))
+            return _response(inbox.too_large(_url(), source))
         # The stream itself: get_data() would parse nothing, but keep all of a body that may be chunked and endless.
         body = request.stream.read(limit + 1)
         if len(body) > limit:
-            return _response(error_reply(413, "too large", None))
+            return _response(inbox.too_large(_url(), source))
         # WSGI has merged headers that came twice; a scheme that forbids that sees one value with a comma, and refuses.
         raw = Request.of(request.method, _url(), list(request.headers), body)
         return _response(inbox.receive(raw, source))

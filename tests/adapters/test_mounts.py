@@ -26,12 +26,14 @@ from hooklane import Inbox
 from hooklane.core.admission.breaker import BreakerPolicy
 from hooklane.core.profiles import find_profile
 from hooklane.model.clock import wall_now
+from hooklane.telemetry.events import Refused
 from hooklane.testing import Webhooks
 from hooklane.testing.credentials import credentials
 from hooklane.testing.forge import forge
 
 SECRET = "whsec_" + "a secret of an example, long enough"
 TRELLO = credentials(find_profile("trello"))
+TOO_LARGE = Refused(source="stripe", reason="too_large", status=413)
 
 
 class Applied(list[str]):
@@ -171,6 +173,8 @@ async def test_an_event_is_stored_answered_and_applied_once(framework, inbox, ap
 
 @pytest.mark.parametrize("framework", [starlette, litestar, fastapi, plain])
 async def test_a_body_in_pieces_is_whole_and_one_that_is_too_large_is_not_read(framework, inbox, applied):
+    told: list[Any] = []
+    inbox.emit = told.append
     async with Asgi(framework(inbox)) as app:
         request = event()
         half = len(request.body) // 2
@@ -183,6 +187,7 @@ async def test_a_body_in_pieces_is_whole_and_one_that_is_too_large_is_not_read(f
     assert (said[0], said[2]) == (413, 0)
     assert endless[0] == 413
     assert endless[2] < 9
+    assert [each for each in told if isinstance(each, Refused)] == 2 * [TOO_LARGE]
 
 
 @pytest.mark.parametrize("framework", [starlette, litestar, fastapi, plain])
@@ -233,6 +238,8 @@ def test_flask_hands_on_the_url_as_it_was_called(flask_client, inbox):
 
 def test_a_chunked_body_is_read_whole_and_no_header_of_the_connection_is_set(flask_client, inbox):
     """A WSGI application may not set them: some servers end the request with an error."""
+    told: list[Any] = []
+    inbox.emit = told.append
     request = event()
     environ = {"wsgi.input_terminated": True, "HTTP_TRANSFER_ENCODING": "chunked"}
     chunked = flask_client.post(
@@ -248,6 +255,8 @@ def test_a_chunked_body_is_read_whole_and_no_header_of_the_connection_is_set(fla
 
     assert chunked.status_code == 200
     assert (large.status_code, endless.status_code) == (413, 413)
+    assert large.headers["hooklane-outcome"] == "rejected"
+    assert [each for each in told if isinstance(each, Refused)] == 2 * [TOO_LARGE]
     assert "connection" not in large.headers
 
 

@@ -1,7 +1,9 @@
 """`Outbox.publish(tx=…)`: gapless, in the order of the commits, and gone with a rollback, with every driver."""
 
 import asyncio
+import gc
 import sqlite3
+import warnings
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
@@ -218,3 +220,30 @@ async def test_a_repeatable_read_caller_gets_the_databases_own_conflict(url: str
 def test_data_that_json_has_no_word_for_is_refused_with_advice(outbox: Outbox, value: Any, advice: str) -> None:
     with pytest.raises(InvalidEvent, match=advice):
         outbox.publish("order.created", {"value": value}, key="order:7")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "advice"),
+    [
+        ({"key": 7}, r"key must be text, got 7: write str\(value\)"),
+        ({"id": 7}, "id must be text"),
+        ({"idempotency_key": b"k"}, "idempotency_key must be text"),
+        ({"type": None}, "type must be text, got None"),
+        ({"endpoints": "ep_a"}, "endpoints must be a list of ids, got 'ep_a'"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["sqlite3"])
+def test_what_must_be_text_is_refused_with_advice(outbox: Outbox, wrong: dict[str, Any], advice: str) -> None:
+    with pytest.raises(InvalidEvent, match=advice):
+        outbox.publish(**{"type": "order.created", "data": 1} | wrong)
+
+
+@pytest.mark.parametrize("kind", ["psycopg-async", "asyncpg", "sqlalchemy-asyncpg-session"])
+async def test_a_publish_that_is_not_awaited_is_named_by_the_warning(outbox: Outbox, owned: Open) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        outbox.publish("order.created", 1, tx=owned.tx)
+        gc.collect()
+
+    said = [str(warning.message) for warning in caught if "never awaited" in str(warning.message)]
+    assert said == ["coroutine 'Outbox.publish' was never awaited"]

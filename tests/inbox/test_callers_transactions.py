@@ -23,7 +23,7 @@ from sqlalchemy.orm import sessionmaker
 from tests.inbox.conftest import PostgresWorld, SqliteWorld, World
 from tests.inbox.kit import outcome, own_source, signed, statuses
 
-from hooklane.errors import ConfigError, UsageError
+from hooklane.errors import ConfigError
 from hooklane.model.clock import wall_now
 from hooklane.model.message import Status
 from hooklane.receiver import Event, Inbox, latest
@@ -245,17 +245,21 @@ async def test_the_newest_value_of_a_field_wins_on_every_sync_driver(kind: str, 
         inbox.close()
 
 
-async def test_an_async_handler_on_a_sync_engine_is_refused_with_the_remedy(postgres_url: str) -> None:
+async def test_a_handler_that_would_have_no_connection_of_its_kind_is_refused(postgres_url: str) -> None:
+    """Accepted, it would end every pass of the worker that meets one of its events, and inline each request."""
+
+    def sync(event: Event, tx: Any) -> None: ...
+
+    async def later(event: Event, tx: Any) -> None: ...
+
     engine = create_engine(postgres_url.replace("postgresql://", "postgresql+psycopg://"))
-    inbox = Inbox(engine, "inline")
-
-    @own_source(inbox).on("*")
-    async def handler(event: Event, tx: Any) -> None: ...
-
-    with pytest.raises(UsageError, match="must be sync"):
-        await inbox.areceive(signed())
-    inbox.close()
+    async_engine = create_async_engine(postgres_url.replace("postgresql://", "postgresql+asyncpg://"))
+    for where, handler, remedy in ((engine, later, "make the handler sync"), (async_engine, sync, "handler async")):
+        inbox = Inbox(where)
+        with pytest.raises(ConfigError, match=remedy):
+            own_source(inbox).on("*")(handler)
     engine.dispose()
+    await async_engine.dispose()
 
 
 def test_what_no_inbox_can_be_kept_in_is_named() -> None:

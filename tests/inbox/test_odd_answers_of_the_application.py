@@ -12,9 +12,10 @@ from tests.inbox.conftest import World
 from tests.inbox.kit import outcome, own_source, signed, statuses
 
 from hooklane import latest, refetch, sequence
+from hooklane.errors import ConfigError
 from hooklane.model.clock import Instant, rfc3339
 from hooklane.model.message import Request
-from hooklane.telemetry.events import Refused
+from hooklane.telemetry.events import CommitHookFailed, Refused
 
 BOTH = pytest.mark.parametrize("mode", ["durable", "inline"])
 
@@ -122,6 +123,46 @@ def test_an_error_that_cannot_be_told_is_recorded_all_the_same(world: World, mod
     inbox.run_once()
 
     assert statuses(inbox) == ["failed"]
+
+
+@BOTH
+def test_a_handler_whose_work_nobody_awaited_is_a_dead_letter_and_not_done(world: World, mode: Any) -> None:
+    async def works(event: Any, tx: Any) -> None:
+        raise AssertionError("nobody awaits it")
+
+    def traced(event: Any, tx: Any) -> Any:
+        return works(event, tx)  # as a decorator does that does not know of async functions
+
+    inbox = world.inbox(mode)
+    own_source(inbox).on("*")(traced)
+    inbox.receive(signed())
+    inbox.run_once()
+
+    (row,) = inbox.rows(source="hooklane")
+    assert row.overall == "dead"
+    assert "make it async def" in (row.handlings[0].error or "")
+
+
+def test_a_commit_hook_that_nobody_awaited_is_told(world: World) -> None:
+    async def thanks() -> None: ...
+
+    inbox = world.inbox()
+    own_source(inbox).on("*")(lambda event, tx: event.on_commit(thanks))
+    inbox.receive(signed())
+    inbox.run_once()
+
+    (failed,) = world.told_of(CommitHookFailed)
+    assert "make it async def" in failed.error
+
+
+def test_a_resync_of_another_kind_than_its_handler_is_refused(world: World) -> None:
+    async def fetch(key: str, tx: Any) -> None: ...
+
+    order = sequence(on_gap="resync", resync=fetch)
+    with pytest.raises(ConfigError, match="is sync, so resync must be"):
+        own_source(world.inbox()).on("*", order=order)(world.effect)
+    with pytest.raises(ConfigError, match="is async, so resync must be"):
+        own_source(world.inbox()).on("*", order=sequence(on_gap="resync", resync=print))(world.aeffect)
 
 
 # Replay to handlers that never saw an event

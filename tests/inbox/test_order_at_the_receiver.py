@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from tests.inbox.conftest import World
-from tests.inbox.kit import beat_through, header, outcome, own_source, signed, statuses
+from tests.inbox.kit import SECRET, beat_through, header, outcome, own_source, signed, statuses
 
 from hooklane.core.admission.failures import RetryPolicy
 from hooklane.errors import ConfigError, Reject, Retry
 from hooklane.model.clock import wall_now
 from hooklane.model.message import Request, Status
 from hooklane.receiver import Event, latest, refetch, sequence
-from hooklane.telemetry.events import GapClosed
+from hooklane.telemetry.events import GapClosed, WorkerTroubled
 
 
 def in_lane(seq: int, *, key: str = "order:7", prev_seq: int | None = None, **options: Any) -> Request:
@@ -431,3 +431,159 @@ def test_what_was_applied_in_its_place_of_a_sequence_is_not_applied_once_more(wo
 
     assert world.effects() == ["order_7_1", "order_7_2"]
     assert statuses(inbox) == ["completed", "completed"], "and it still says that it was applied"
+
+
+def test_a_dead_letter_that_was_passed_over_does_not_keep_a_later_gap_open(world: World) -> None:
+    inbox = world.inbox()
+
+    @own_source(inbox, order=sequence(gap_timeout=10, on_gap="skip", on_dead="skip")).on("*")
+    def rejects_two(event: Event, tx: Any) -> None:
+        if event.seq == 2:
+            raise Reject("never")
+        world.effect(event, tx)
+
+    for seq in (1, 2, 3, 5):
+        inbox.receive(in_lane(seq))
+        drain(inbox, world)
+    world.clock.pass_ms(20_000)
+    inbox.runner.run(inbox.tend())
+    drain(inbox, world)
+    assert world.effects() == ["order_7_1", "order_7_3", "order_7_5"]
+
+
+def test_keys_that_wait_for_a_person_do_not_keep_others_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hooklane.receiver.keeper.PAGE", 2)
+    inbox = world.inbox()
+    own_source(inbox, order=sequence(gap_timeout=10, on_gap="stop")).on("*", name="careful")(world.effect)
+    other = inbox.source("other", [SECRET], profile="hooklane", order=sequence(gap_timeout=10, on_gap="skip"))
+    other.on("*", name="carefree")(world.effect)
+    lanes = [("hooklane", f"stopped_{number}") for number in range(9)] + [("other", "skipped")]
+    for source, key in lanes:
+        for seq in (1, 3):
+            inbox.receive(in_lane(seq, key=key, source=source))
+        drain(inbox, world)
+        world.clock.pass_ms(100)
+    for _ in range(4):
+        world.clock.pass_ms(20_000)
+        inbox.runner.run(inbox.tend())
+    drain(inbox, world)
+    assert [effect for effect in world.effects() if effect.endswith("_3")] == ["skipped_3"]
+
+
+def test_a_resync_that_fails_keeps_no_other_key_waiting(world: World) -> None:
+    inbox = world.inbox()
+    away = {"bad"}
+
+    def fetch(key: str, tx: Any) -> None:
+        if key in away:
+            raise ConnectionError("the provider is away")
+
+    order = sequence(gap_timeout=10, on_gap="resync", resync=fetch)
+    own_source(inbox, order=order).on("*")(world.effect)
+    for key, seq in itertools.product(("bad", "good"), (1, 3)):
+        inbox.receive(in_lane(seq, key=key))
+        world.clock.pass_ms(100)
+    drain(inbox, world)
+    for _ in range(2):
+        world.clock.pass_ms(20_000)
+        inbox.runner.run(inbox.tend())
+        drain(inbox, world)
+        assert [effect for effect in world.effects() if effect.endswith("_3")] == ["good_3"]
+    assert "the provider is away" in world.told_of(WorkerTroubled)[0].error
+    away.clear()
+    world.clock.pass_ms(20_000)
+    inbox.runner.run(inbox.tend())
+    drain(inbox, world)
+    assert world.effects()[-1] == "bad_3"
+
+
+def test_a_dead_letter_whose_resync_fails_is_put_off_and_keeps_no_other_waiting(world: World) -> None:
+    inbox = world.inbox()
+    away, fetched = {"bad"}, []
+
+    def fetch(key: str, tx: Any) -> None:
+        if key in away:
+            raise ConnectionError("the provider is away")
+        fetched.append(key)
+
+    order = sequence(on_dead="resync", resync=fetch)
+
+    @own_source(inbox, order=order, retry=RetryPolicy(attempts_max=1)).on("*")
+    def fails_on_bad(event: Event, tx: Any) -> None:
+        if (event.key, event.seq) == ("bad", 1):
+            raise RuntimeError("never")
+        world.effect(event, tx)
+
+    for key, seq in itertools.product(("bad", "good"), (1, 2)):
+        inbox.receive(in_lane(seq, key=key))
+    drain(inbox, world)
+    assert world.effects() == ["good_1", "good_2"]
+    (first,) = inbox.rows(event_id="bad_1")
+    assert first.handlings[0].error == "resync: ConnectionError: the provider is away; after RuntimeError: never"
+
+    away.clear()
+    world.clock.pass_ms(3_600_000)
+    drain(inbox, world)
+    assert (fetched, world.effects()) == (["bad"], ["good_1", "good_2", "bad_2"])
+    assert statuses(inbox, event_id="bad_1") == ["dead"]
+
+
+def test_whoever_calls_run_once_needs_nobody_else_to_close_gaps(world: World) -> None:
+    inbox = world.inbox()
+    own_source(inbox, order=sequence(gap_timeout=10, on_gap="skip")).on("*")(world.effect)
+    for seq in (1, 3):
+        inbox.receive(in_lane(seq))
+    drain(inbox, world)
+    assert world.effects() == ["order_7_1"]
+    world.clock.pass_ms(20_000)
+    assert inbox.run_once() == 1
+    assert world.effects() == ["order_7_1", "order_7_3"]
+
+
+def test_gaps_are_closed_also_while_there_is_always_something_to_handle(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hooklane.receiver.worker.TEND_MS", 0)
+    inbox = world.inbox()
+    own_source(inbox, order=sequence(gap_timeout=10, on_gap="skip")).on("*")(world.effect)
+    for seq in (1, 3):
+        inbox.receive(in_lane(seq))
+    drain(inbox, world)
+    world.clock.pass_ms(20_000)
+    for number in range(5):
+        inbox.receive(in_lane(1, key=f"busy_{number}"))
+    assert inbox.run_once(2) == 2
+    assert statuses(inbox, event_id="order_7_3") == ["pending"]
+
+
+def test_a_key_that_waits_for_what_never_came_goes_on_when_a_person_skips(world: World) -> None:
+    inbox = world.inbox()
+    own_source(inbox).on("*")(world.effect)
+    for seq in (1, 4, 5, 6):
+        inbox.receive(in_lane(seq))
+    drain(inbox, world)
+    assert world.effects() == ["order_7_1"]
+    assert inbox.skip(event_id="order_7_5", note="not before 4") == 0
+    assert inbox.skip(event_id="order_7_4", note="2 and 3 are lost") == 1
+    drain(inbox, world)
+    assert world.effects() == ["order_7_1", "order_7_5", "order_7_6"]
+    assert outcome(inbox.receive(in_lane(3))) == "stale"
+
+
+def test_a_held_event_is_not_given_up_before_what_it_waits_for(world: World) -> None:
+    inbox = world.inbox()
+    failures = [RuntimeError("not yet")]
+
+    @own_source(inbox).on("*")
+    def fails_once(event: Event, tx: Any) -> None:
+        if event.seq == 2 and failures:
+            raise failures.pop()
+        world.effect(event, tx)
+
+    for seq in (1, 2, 3, 4):
+        inbox.receive(in_lane(seq))
+    drain(inbox, world)
+    assert inbox.skip(status="held", note="in a hurry") == 0
+    world.clock.pass_ms(3_600_000)
+    drain(inbox, world)
+    assert world.effects() == [f"order_7_{seq}" for seq in (1, 2, 3, 4)]

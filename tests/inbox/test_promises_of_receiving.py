@@ -391,6 +391,23 @@ def test_a_state_that_comes_back_is_not_lost(world: World) -> None:
     assert world.effects() == ["A", "B", "A"]
 
 
+@pytest.mark.parametrize("mode", ["durable", "inline"])
+def test_states_of_one_batch_follow_each_other_as_they_came(world: World, mode: Any) -> None:
+    inbox = world.inbox(mode)
+    feed: dict[str, Any] = {"unsafe": True, "profile": "sportsstack", "order": "none"}
+    inbox.source("feed", **feed).on("*")(world.effect)
+    fresh: list[int] = []
+    for states in (["B", "A"], ["B"], ["A", "B", "A"], ["A"], ["B"]):
+        before = len(world.effects())
+        events = [{"common_model_id": "match:1", "hash": state, "type": "odds"} for state in states]
+        body = json.dumps({"events": events}).encode()
+        assert inbox.receive(Request.of("POST", "http://x/webhooks/feed", {}, body)).status == 200
+        inbox.run_once()
+        fresh.append(len(world.effects()) - before)
+
+    assert fresh == [2, 1, 3, 0, 1]
+
+
 def test_a_state_is_applied_by_every_handler_and_after_a_failure_too(world: World) -> None:
     inbox = world.inbox("inline")
     feed: dict[str, Any] = {"unsafe": True, "profile": "standard_webhooks", "order": "none"}
@@ -470,6 +487,30 @@ def test_nothing_is_pruned_right_after_a_long_downtime_and_the_downtime_does_not
     beat_through(late, world.clock, days=0)
     assert len(late.rows()) == 1
     assert outcome(late.receive(signed(at=world.clock.now))) == "duplicate"
+
+
+def test_what_was_claimed_by_hand_grows_old_too(world: World) -> None:
+    inbox = world.inbox()
+    own_source(inbox, order="none").on("*")(world.effect)
+    with inbox.claim("jobs", "job_1", payload=b"{}") as claim:
+        assert claim.fresh
+    beat_through(inbox, world.clock, days=31)
+    assert inbox.prune().rows == 1
+    assert inbox.rows(source="jobs") == []
+
+
+def test_a_replay_by_filter_passes_over_what_was_purged(world: World) -> None:
+    inbox = world.inbox()
+    own_source(inbox, order="none", payload_ms=3 * DAY_MS).on("*")(world.effect)
+    for event_id in ("evt_1", "evt_2"):
+        inbox.receive(signed(event_id, at=world.clock.now))
+        inbox.run_once()
+        beat_through(inbox, world.clock, days=2)
+    assert inbox.prune().payloads == 1
+
+    assert inbox.replay(source="hooklane") == 1
+    inbox.run_once()
+    assert world.effects() == ["evt_1", "evt_2", "evt_2"]
 
 
 def test_a_purged_payload_still_recognises_its_duplicate(world: World) -> None:

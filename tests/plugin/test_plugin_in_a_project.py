@@ -189,3 +189,27 @@ def test_it_costs_nothing_when_it_is_not_used(tmp_path):
     ended = run(project(tmp_path, "", UNUSED), by_name=False)
 
     assert ended.returncode == 0, ended.stdout
+
+
+WRONG = """
+def test_a_handler_that_raises(webhooks):
+    event = webhooks.stripe("invoice.paid", data={"invoice": "in_1"})
+    webhooks.deliver(event)
+    assert webhooks.applied(event) == 1
+
+
+def test_a_type_that_nobody_handles(webhooks):
+    event = webhooks.stripe("invoice.payed")
+    webhooks.deliver(event)
+    assert webhooks.applied(event) == 1
+"""
+
+
+def test_a_failed_test_says_what_the_handler_raised_and_what_was_answered(tmp_path):
+    ended = run(project(tmp_path, OURS.replace('["durable", "inline"]', '["durable"]'), WRONG))
+
+    assert ended.returncode == 1, ended.stdout
+    raised, unhandled = ended.stdout.split("test_a_type_that_nobody_handles", 1)
+    assert "paid raised on <Event stripe invoice.paid" in raised
+    assert "KeyError: 'object'" in raised
+    assert "<webhooks, last answered [200] ['ignored']>" in unhandled

@@ -99,6 +99,16 @@ def test_wrong_words_are_answered_with_what_was_expected(inbox: Inbox, command: 
     assert (code, "pending" in told) == (2, True)
     assert command("ls", "--since", "yesterday")[0] == 2
     assert command("replay")[0] == 2
+    for id in ("nobody", "4711"):
+        assert command("replay", id)[0] == 3
+        assert command("skip", id, "--note", "gone", "--yes")[0] == 3
+
+
+def test_a_file_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mistyped.db"
+    assert run(["inbox", "stats", "--store", f"sqlite:///{path}"]) == 1
+    assert "there is no database" in capsys.readouterr().err
+    assert not path.exists()
 
 
 def test_a_store_that_is_not_there_ends_with_one_clear_line(tmp_path: Path) -> None:

@@ -250,3 +250,20 @@ def test_names_that_are_not_names_never_reach_the_database(garage: Callable[[], 
         with pytest.raises(UsageError):
             latest.apply(conn, table, key={"car": "c", "path": "p"}, at=1, set={column: 1})
     conn.close()
+
+
+def test_rows_from_before_a_time_or_a_status_was_kept_are_not_frozen(garage: Callable[[], Any]) -> None:
+    conn = garage()
+    conn.execute("CREATE TABLE cars (id text PRIMARY KEY, speed integer, at bigint, tie text, status text)")
+    conn.execute("INSERT INTO cars (id, speed) VALUES ('c', 1)")  # the other columns came later
+    life = ["parked", "moving"]
+
+    def newer(at: int, **tie: str) -> bool:
+        return bool(latest.apply(conn, "cars", key={"id": "c"}, at=at, set={"speed": at}, **tie))
+
+    assert [newer(5), newer(5), newer(4)] == [True, False, False]
+    ties = [newer(5, tie=tie, tie_column="tie") for tie in ("b", "a", "b", "c")]
+    assert ties == [True, False, False, True]
+    moves = [transition(conn, "cars", key={"id": "c"}, to=to, order=life) for to in ("parked", "moving", "parked")]
+    assert moves == [True, True, False]
+    conn.close()

@@ -18,11 +18,12 @@ import typer
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Json, Yes
 from hooklane.cli.output import is_interactive, pairs, say, show, table, talk
-from hooklane.errors import StoreError, StoreUnavailable
+from hooklane.errors import StoreError, StoreRefused, StoreUnavailable
 from hooklane.model.clock import Instant, rfc3339
 from hooklane.model.inbox import Row
 from hooklane.model.message import Status
 from hooklane.receiver.inbox import Inbox
+from hooklane.store.sqlite.database import path_of
 
 app = typer.Typer(no_args_is_help=True)
 DAY_MS = 86_400_000
@@ -81,15 +82,8 @@ def ls(
 def show_one(row_id: Annotated[str, typer.Argument(metavar="ID")], store: Store, as_json: Json = False) -> None:
     """Show one row with its payload, and what became of it at each handler."""
     with _opened(store) as inbox:
-        try:
-            rows = inbox.rows(ids=(_id(row_id),))
-        except StoreUnavailable:
-            raise
-        except StoreError:  # a database that numbers its rows does not even take such an id
-            rows = []
-    if not rows:
-        raise CallFailed(f"there is no row {row_id}", Exit.NOT_FOUND)
-    value = _whole(rows[0])
+        (row,) = _found(inbox, [row_id])
+    value = _whole(row)
     show(value, as_json, lambda: pairs(value))
 
 
@@ -139,7 +133,7 @@ def replay(
     with _opened(store) as inbox:
         if not ids and not yes:
             _confirm(f"Replay what matches {_words(search)}?")
-        number = inbox.replay(_ids(ids), handler=handler, **search)
+        number = inbox.replay(_ids(inbox, ids), handler=handler, **search)
     show({"replayed": number}, as_json, lambda: [f"{number} handlings are owed again"])
 
 
@@ -160,7 +154,7 @@ def skip(
     with _opened(store) as inbox:
         if not yes:
             _confirm(f"Give up {_words(search) if not ids else f'{len(ids)} rows'} for good?")
-        number = inbox.skip(_ids(ids), note=note, handler=handler, **search)
+        number = inbox.skip(_ids(inbox, ids), note=note, handler=handler, **search)
     show({"skipped": number}, as_json, lambda: [f"{number} handlings were given up"])
 
 
@@ -230,6 +224,9 @@ def worker(
 
 @contextmanager
 def _opened(url: str) -> Iterator[Inbox]:
+    # Whoever mistypes the name of a file must not be shown an empty inbox, and leave one behind.
+    if url.startswith("sqlite:") and not Path(path_of(url)).exists():
+        raise StoreRefused(f"there is no database {url}")
     inbox = Inbox(url)
     try:
         yield inbox
@@ -270,8 +267,24 @@ def _chosen(ids: list[str] | None, search: dict[str, Any]) -> dict[str, Any]:
     return search
 
 
-def _ids(ids: list[str] | None) -> list[int | str] | None:
-    return [_id(each) for each in ids] if ids else None
+def _ids(inbox: Inbox, ids: list[str] | None) -> list[int | str] | None:
+    return [row.id for row in _found(inbox, ids)] if ids else None
+
+
+def _found(inbox: Inbox, ids: list[str]) -> list[Row]:
+    """The rows of *ids*; the first that is not there is told."""
+    rows: list[Row] = []
+    for id in dict.fromkeys(ids):
+        try:
+            found = inbox.rows(ids=(_id(id),))
+        except StoreUnavailable:
+            raise
+        except StoreError:  # a database that numbers its rows does not even take such an id
+            found = []
+        if not found:
+            raise CallFailed(f"there is no row {id}", Exit.NOT_FOUND)
+        rows += found
+    return rows
 
 
 def _id(text: str) -> int | str:

@@ -33,7 +33,7 @@ def check_hooklane(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         box = build(settings_, where="memory://")
     except ImproperlyConfigured as problem:
         return [Error(str(problem), id="hooklane.E001")]
-    return [*_database(settings_), *_strays(box), *_advice(box)]
+    return [*_database(settings_), *_strays(box), *_kinds(settings_, box), *_advice(box)]
 
 
 def _database(wanted: Wanted) -> Iterator[CheckMessage]:
@@ -49,6 +49,16 @@ def _database(wanted: Wanted) -> Iterator[CheckMessage]:
 def _strays(box: Inbox) -> Iterator[CheckMessage]:
     for name in sorted({each.source for each in REGISTERED} - set(box.sources)):
         yield Error(f"there are handlers for {name!r}, which HOOKLANE['SOURCES'] does not have", id="hooklane.E003")
+
+
+def _kinds(wanted: Wanted, box: Inbox) -> Iterator[CheckMessage]:
+    if wanted.alias is None:
+        return
+    for source in box.sources.values():
+        for handler in source.handlers.values():
+            if handler.is_async:
+                text = f"the handler {handler.name!r} of {source.name!r} is async, and the ORM's transactions are not"
+                yield Error(text, hint="make it sync", id="hooklane.E004")
 
 
 def _advice(box: Inbox) -> Iterator[CheckMessage]:

@@ -40,6 +40,8 @@ class Handlers:
 
     def on(self, *patterns: str, **options: Any) -> Callable[[Function], Function]:
         """Register the decorated function `(event, tx)` for the types that match; see `hooklane.Source.on`."""
+        if any(callable(pattern) for pattern in patterns):
+            raise ImproperlyConfigured(f'say for which types, as in @source("{self.name}").on("order.*")')
 
         def register(fn: Function) -> Function:
             from hooklane.django.inbox import give

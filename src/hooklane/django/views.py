@@ -27,7 +27,7 @@ def receive_webhook(request: HttpRequest, source: str) -> HttpResponse:
         box.ensure_worker(threads)
     body = raw_body(request, box.body_bytes_max)
     if body is None:
-        return _response(error_reply(413, "too large", None))
+        return _response(box.too_large(request.path, source))
     raw = Request.of(request.method or "", request.build_absolute_uri(), list(request.headers.items()), body)
     return _response(box.receive(raw, source))
 

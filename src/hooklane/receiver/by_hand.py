@@ -43,6 +43,8 @@ class Claim:
             raise UsageError(f"an event id is 1-{EVENT_ID_CHARS_MAX} printable characters, got {event_id!r}")
         self._inbox = inbox
         self._source = inbox.sources.get(source) or _bare_source(source)
+        if source not in inbox.sources:
+            inbox.keeper.note_by_hand(source)
         body = _bytes_of(payload)
         message = Message(
             source=source,

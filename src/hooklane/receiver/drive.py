@@ -7,11 +7,13 @@ and go to the session. The two drivers below are all that differs between a thre
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from hooklane.errors import UsageError
 from hooklane.model.value import value
 from hooklane.receiver.event import Event
 from hooklane.store.inbox import AsyncSession, Flow, InboxStore, Session
@@ -166,7 +168,7 @@ class Driver:
                 assert session is not None
                 session.handing_over()
                 try:
-                    step.fn(step.event, session.tx)
+                    _must_be_done(step.fn(step.event, session.tx), "the handler")
                 except BaseException as error:
                     session.taking_back(error)
                     raise
@@ -308,11 +310,19 @@ class AsyncDriver:
             await session.close()
 
 
+def _must_be_done(result: Any, what: str) -> None:
+    """A sync function round an async one (a decorator, a lambda) has done nothing yet, and nobody awaits it here."""
+    if result is not None and inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise UsageError(f"{what} gave back something to await, so none of its work was done: make it async def")
+
+
 def _call_all(event: Event) -> list[Exception]:
     errors: list[Exception] = []
     for hook in event.hooks:
         try:
-            hook()
+            _must_be_done(hook(), "a function of event.on_commit")
         except Exception as error:  # committed already: the error is told, the event is not run again
             errors.append(error)
     return errors

@@ -37,6 +37,8 @@ def apply_latest(
     Equal times lose unless *tie* (kept in *tie_column*) is larger. A time more than *skew_ms* ahead of *now* would
     freeze the field for ever: it raises `Reject`, or is refused with False when `future="skip"`.
     """
+    if future not in ("raise", "skip"):
+        raise UsageError(f'latest.apply: future must be "raise" or "skip", got {future!r}')
     at_us = microseconds(at)
     if is_future(at_us, wall_now() if now is None else now, skew_ms):
         if future == "raise":
@@ -114,9 +116,13 @@ def _upsert(table: str, key: dict[str, Any], values: dict[str, Any], mark: list[
     changes = ", ".join(f"{name} = excluded.{name}" for name in values)
     held = ", ".join(f"{_alias(table)}.{name}" for name in mark)
     comes = ", ".join(f"excluded.{name}" for name in mark)
+    # A row from before the column was there has no time, and everything is newer; likewise without a tie breaker.
+    older = f"{_alias(table)}.{mark[0]} IS NULL OR ({held}) < ({comes})"
+    for tie in mark[1:]:
+        older += f" OR ({_alias(table)}.{mark[0]} = excluded.{mark[0]} AND {_alias(table)}.{tie} IS NULL)"
     rows = yield Statement(
         f"INSERT INTO {table} ({', '.join(row)}) VALUES ({_values(row)}) ON CONFLICT ({', '.join(key)})"
-        f" DO UPDATE SET {changes} WHERE ({held}) < ({comes}) RETURNING 1",
+        f" DO UPDATE SET {changes} WHERE {older} RETURNING 1",
         _bound(row),
     )
     return bool(rows)
@@ -137,7 +143,9 @@ def _move(
     row = {**key, column: to, **values}
     changes = ", ".join(f"{name} = excluded.{name}" for name in row if name not in key)
     before = {f"before_{number}": state for number, state in enumerate(earlier)}
-    allowed = f"{_alias(table)}.{column} IN ({', '.join(':' + name for name in before)})" if before else "1 = 0"
+    allowed = f"{_alias(table)}.{column} IS NULL"  # a row without a status is before the first
+    if before:
+        allowed += f" OR {_alias(table)}.{column} IN ({', '.join(':' + name for name in before)})"
     rows = yield Statement(
         f"INSERT INTO {table} ({', '.join(row)}) VALUES ({_values(row)}) ON CONFLICT ({', '.join(key)})"
         f" DO UPDATE SET {changes} WHERE {allowed} RETURNING 1",

@@ -46,6 +46,17 @@ def order_problems(name: str, order: Order, store: Capabilities) -> list[str]:
     return [f'{name}: an inbox on {store.name} cannot keep order="{word}", only {can}']
 
 
+def kind_problems(name: str, is_async: bool, store: Capabilities) -> list[str]:
+    """What is wrong with a handler of this kind on *store*, if anything: it would have no connection of its kind."""
+    if is_async and not store.async_handlers:
+        return [
+            f"{name}: this inbox has sync connections only: make the handler sync, or give it an async engine or pool"
+        ]
+    if not is_async and not store.sync:
+        return [f"{name}: this inbox was given an async engine or pool: make the handler async"]
+    return []
+
+
 def order_word(order: Order) -> str:
     """The word for *order*."""
     match order:

@@ -24,9 +24,10 @@ from hooklane.receiver.flows.context import Context
 from hooklane.receiver.flows.inline import Inline
 from hooklane.receiver.keeper import Keeper, Stats, as_search
 from hooklane.receiver.order import Order
-from hooklane.receiver.reception import Reception
+from hooklane.receiver.reception import Reception, source_in
 from hooklane.receiver.runner import Plan, Run, Runner
 from hooklane.receiver.sending import check_outbox
+from hooklane.receiver.sound import is_whole
 from hooklane.receiver.source import KeepSecret, Source, Tenant, Where, make_source
 from hooklane.receiver.wakeup import Wakeup
 from hooklane.receiver.worker import Worker
@@ -68,8 +69,13 @@ class Inbox:
         roll: Callable[[], float] = random.random,
         failpoint: Failpoint | None = None,
     ) -> None:
-        if mode not in ("durable", "inline", None):
-            raise ConfigError([f'mode must be "durable" or "inline", got {mode!r}'])
+        problems = [] if mode in ("durable", "inline", None) else [f'mode must be "durable" or "inline", got {mode!r}']
+        if not is_whole(lease_ms, least=0):
+            problems.append(f"lease_ms is a whole number of at least 0, got {lease_ms!r}")
+        if not is_whole(inline_wait_ms, least=0):
+            problems.append(f"inline_wait_ms is a whole number of at least 0, got {inline_wait_ms!r}")
+        if problems:
+            raise ConfigError(problems)
         self.store: InboxStore = open_inbox(where)
         if outbox is not None:
             check_outbox(self.store, outbox)
@@ -95,7 +101,7 @@ class Inbox:
     def source(
         self,
         name: str,
-        secrets: Sequence[str] | str = (),
+        secrets: Sequence[str] | str | None = (),
         *,
         profile: str | Profile | None = None,
         order: Order | str | None = None,
@@ -158,6 +164,10 @@ class Inbox:
         opened = self._reception.open(request, source)
         return opened if isinstance(opened, Reply) else await self.runner.arun(self._reception.receive(*opened))
 
+    def too_large(self, url: str, source: str | None = None) -> Reply:
+        """The answer to a request that an adapter has not read to its end, because of `body_bytes_max`."""
+        return self._reception.turn_away(source_in(url) if source is None else source)
+
     def claim(
         self,
         source: str,
@@ -174,12 +184,13 @@ class Inbox:
     # Working
 
     def run_once(self, limit: int = 100) -> int:
-        """Handle up to *limit* events that are due, now and here; how many were."""
-        return self.runner.run(self.worker.plan(limit))
+        """Handle up to *limit* events that are due, now and here; how many were. What a worker does in idle moments
+        (gaps that are over, pruning) is done when none was: call it again and again, and you need no other worker."""
+        return self.runner.run(self.worker.round(limit))
 
     async def arun_once(self, limit: int = 100) -> int:
         """The same from async code."""
-        return await self.runner.arun(self.worker.plan(limit))
+        return await self.runner.arun(self.worker.round(limit))
 
     def start_worker(self, threads: int = 1) -> None:
         """Handle events in threads of this process, from now on."""
@@ -207,8 +218,8 @@ class Inbox:
         """The same from async code."""
         await self.worker.astop(timeout_s)
 
-    def tend(self) -> Plan[None]:
-        """What a worker does when there is nothing to handle."""
+    def tend(self) -> Plan[int]:
+        """What a worker does when there is nothing to handle; how many keys may go on by it."""
         return self.keeper.tend()
 
     @property
@@ -242,7 +253,10 @@ class Inbox:
         return self.runner.run(self.keeper.replay(found, handler))
 
     def skip(self, ids: Any = None, *, note: str, handler: str | None = None, **search: Any) -> int:
-        """Give up dead, failed or held events; a key that waited behind one moves on. How many were."""
+        """Give up dead, failed or held events; a key that waited behind one moves on. How many were.
+
+        With a held event what it waits for is given up too, if that never came; if it is here, settle that first.
+        """
         return self.runner.run(self.keeper.skip(as_search(ids, search), handler, note))
 
     def rows(self, **search: Any) -> list[Row]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hooklane.core.admission.breaker import BreakerState
 from hooklane.core.admission.retention import RETENTION_MS
+from hooklane.core.admission.turns import OnGap
 from hooklane.core.verify import Dedup
 from hooklane.errors import StoreError, UsageError
 from hooklane.model.clock import START, Instant
@@ -21,7 +22,7 @@ from hooklane.receiver.flows.keep import Shadow, close_gap, heartbeat, prune_bef
 from hooklane.receiver.order import InSequence
 from hooklane.receiver.runner import Plan, Run
 from hooklane.receiver.source import Handler, Rules
-from hooklane.telemetry.events import GapClosed, Pruned
+from hooklane.telemetry.events import GapClosed, Pruned, WorkerTroubled
 
 if TYPE_CHECKING:
     from hooklane.receiver.inbox import Inbox
@@ -68,6 +69,8 @@ class Keeper:
         self._inbox = inbox
         self._beaten_at = self._gaps_at = START
         self._pruned_at: Instant | None = None
+        self._gaps_max = PAGE
+        self._by_hand: set[str] = set()
         self._copies: Counter[RowId] = Counter()
         self._lock = threading.Lock()
 
@@ -95,6 +98,9 @@ class Keeper:
         now = inbox.clock()
         removed: Counter[str] = Counter()
         kept: list[tuple[str | None, Rules]] = [(source.name, source.rules) for source in inbox.sources.values()]
+        kept += [
+            (name, Rules(dedup=Dedup.EVENT_ID)) for name in tuple(self._by_hand) if kept and name not in inbox.sources
+        ]
         # Without sources, as on the command line, the defaults are meant for all that is there.
         for name, rules in kept or [(None, Rules(dedup=Dedup.EVENT_ID, retention_ms=retention_ms))]:
 
@@ -117,24 +123,31 @@ class Keeper:
         inbox.emit(pruned)
         return pruned
 
+    def note_by_hand(self, source: str) -> None:
+        """Events are claimed by hand under a name that no source has: they grow old too."""
+        self._by_hand.add(source)
+
     def _retention_ms(self) -> int:
         return max((source.rules.retention_ms for source in self._inbox.sources.values()), default=RETENTION_MS)
 
     # When there is nothing to handle
 
-    def tend(self) -> Plan[None]:
-        """What a worker does in its idle moments: heartbeat, gaps, counts, and pruning once an hour."""
+    def tend(self) -> Plan[int]:
+        """What a worker does in its idle moments: heartbeat, gaps, counts, and pruning once an hour; how many gaps
+        were closed."""
         yield from self.beat()
         yield from self.flush_copies()
         now = self._inbox.clock()
+        closed = 0
         if now - self._gaps_at >= GAP_CHECK_MS:
             self._gaps_at = now
-            yield from self.close_gaps()
+            closed = yield from self.close_gaps()
         if self._pruned_at is None:
             self._pruned_at = now  # never right after the start
         elif now - self._pruned_at >= PRUNE_MS and self._inbox.store.capabilities.sweeps:
             self._pruned_at = now
             yield from self.prune()
+        return closed
 
     def close_gaps(self) -> Plan[int]:
         """Keys that wait for what never came go on, where their handler's policy says so; how many did."""
@@ -148,14 +161,23 @@ class Keeper:
             return 0
         now = inbox.clock()
         patience_ms = min(_patience_ms(handler) for handler in ordered.values())
-        gaps = yield Run(transaction(inbox.store.gaps(Instant(now - patience_ms), PAGE)))
+        gaps = yield Run(transaction(inbox.store.gaps(Instant(now - patience_ms), self._gaps_max)))
         closed = 0
         for gap in gaps:
             handler = ordered.get((gap.track.source, gap.track.handler))
             if handler is None or now - gap.since < _patience_ms(handler):
                 continue
             assert isinstance(handler.order, InSequence)
-            if (yield Run(close_gap(inbox.context, gap, handler), handler.is_async)):
+            if handler.order.on_gap == OnGap.STOP and gap.prev_seq > gap.seq:
+                continue  # it waits for a person
+            try:
+                moved = yield Run(close_gap(inbox.context, gap, handler), handler.is_async)
+            except StoreError:
+                raise
+            except Exception as error:  # the application's resync: other keys go on, and this one is asked again
+                inbox.emit(WorkerTroubled(error=repr(error)[:1000]))
+                continue
+            if moved:
                 closed += 1
                 inbox.emit(
                     GapClosed(
@@ -167,6 +189,8 @@ class Keeper:
                         by=str(handler.order.on_gap),
                     )
                 )
+        # The oldest come first. When all of a page stay as they are, who waits behind them is looked for too.
+        self._gaps_max = PAGE if closed or len(gaps) < self._gaps_max else self._gaps_max * 2
         return closed
 
     def note_copy(self, id: RowId | None) -> None:
@@ -194,7 +218,9 @@ class Keeper:
         pages = _Pages(self._inbox, search)
         row = yield from pages.next()
         while row is not None:
-            reopened += yield Run(reopen(self._inbox.context, row, self._handlers_of(row), handler))
+            # Whoever asks for a row by its id is told that its payload is gone; a filter passes it over.
+            if search.ids is not None or not row.purged:
+                reopened += yield Run(reopen(self._inbox.context, row, self._handlers_of(row), handler))
             row = yield from pages.next()
         self._inbox.arrived.set()
         return reopened

@@ -13,6 +13,7 @@ from hooklane.core.verify.profile import Ordering
 from hooklane.errors import ConfigError, Reject
 from hooklane.model.message import Message
 from hooklane.receiver.fields import apply_latest
+from hooklane.receiver.sound import is_whole
 
 Document = Callable[[], Any]
 """Gives the JSON of a message, read once when it is needed."""
@@ -40,6 +41,15 @@ class Latest:
     skew_ms: int = SKEW_MS
 
     apply = staticmethod(apply_latest)
+
+    def __post_init__(self) -> None:
+        problems = []
+        if self.on_tie not in ("id", "refetch"):
+            problems.append(f'latest: on_tie must be "id" or "refetch", got {self.on_tie!r}')
+        if not is_whole(self.skew_ms, least=0):
+            problems.append(f"latest: skew_ms must be a whole number of at least 0, got {self.skew_ms!r}")
+        if problems:
+            raise ConfigError(problems)
 
     def mark(self, message: Message, document: Document) -> tuple[str, int, str]:
         """The entity, the time in microseconds and the tie breaker; `Reject` where the event does not say them."""
@@ -85,7 +95,7 @@ class InSequence:
             problems.append(f"sequence: on_dead must be one of {', '.join(OnDead)}, got {self.on_dead!r}")
         if self.baseline not in ("any", 1):
             problems.append(f'sequence: baseline must be "any" or 1, got {self.baseline!r}')
-        if self.gap_timeout <= 0:
+        if not isinstance(self.gap_timeout, int | float) or not self.gap_timeout > 0:
             problems.append(f"sequence: gap_timeout must be a positive number of seconds, got {self.gap_timeout!r}")
         if "resync" in (self.on_gap, self.on_dead) and self.resync is None:
             problems.append("sequence: on_gap or on_dead is resync, so resync=… must be a function (key, tx)")
@@ -138,6 +148,10 @@ def as_order(order: Order | str | None, default: Order) -> Order:
         if order not in list(Ordering):
             raise ConfigError([f"order must be one of {', '.join(Ordering)}, got {order!r}"])
         return order_of(Ordering(order))
+    given: object = order
+    if not isinstance(given, NoOrder | Latest | InSequence | Refetch):
+        words = "order is latest(…), sequence(…), refetch(…) or one of the words " + ", ".join(Ordering)
+        raise ConfigError([f"{words}; got {getattr(given, '__name__', given)!r}"])
     return order
 
 

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hooklane.core.verify import Handshake
-from hooklane.errors import StoreError, VerificationError
+from hooklane.errors import StoreError, UsageError, VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import SETTLED
 from hooklane.model.message import Reply, Request, Verdict
@@ -29,6 +29,20 @@ Opened = tuple[Source, list[Arrival], Instant]
 """A request that was let in: whose it is, what was in it, and when it came."""
 
 
+def source_in(url: str) -> str:
+    """The name of a source as the last part of a URL's path."""
+    return url.partition("?")[0].rstrip("/").rpartition("/")[2]
+
+
+def _as_it_came(request: Request) -> Request:
+    """*request* in the shape that is expected, where somebody gave a dict of headers, or text."""
+    body: object = request.body
+    if not isinstance(body, bytes | bytearray | memoryview):
+        kind = type(body).__name__
+        raise UsageError(f"the body of a Request is the raw bytes as they came, got {kind}: signatures are over bytes")
+    return Request.of(request.method, request.url, request.headers, request.body)
+
+
 class Reception:
     """One inbox's reception."""
 
@@ -38,12 +52,12 @@ class Reception:
         self._single_writer = inbox.store if isinstance(inbox.store, SingleWriter) else None
 
     def open(self, request: Request, source: str | None) -> Reply | Opened:
-        name = source if source is not None else request.url.partition("?")[0].rstrip("/").rpartition("/")[2]
+        if request.headers.__class__ is not tuple or request.body.__class__ is not bytes:
+            request = _as_it_came(request)
+        name = source if source is not None else source_in(request.url)
         found = self._inbox.sources.get(name)
-        if found is None:
-            return self._refuse(name[:64], "unknown_source", 404, "not found")
-        if len(request.body) > found.rules.body_bytes_max:
-            return self._refuse(name, "too_large", 413, "too large")
+        if found is None or len(request.body) > found.rules.body_bytes_max:
+            return self.turn_away(name)
         is_post = request.method == "POST"
         if not is_post and not found.profile.handshakes:
             return self._refuse(name, "method", 405, "method not allowed", ("allow", "POST"))
@@ -63,6 +77,12 @@ class Reception:
             return self._refuse(name, "method", 405, "method not allowed", ("allow", "POST"))
         headers = found.kept_headers.of(request)
         return found, [Arrival.of(found, item, headers, now) for item in unsealed.items], now
+
+    def turn_away(self, name: str) -> Reply:
+        """The answer to a request for *name* whose body is too large, however little of it was read."""
+        if name not in self._inbox.sources:
+            return self._refuse(name[:64], "unknown_source", 404, "not found")
+        return self._refuse(name, "too_large", 413, "too large")
 
     def _shake(self, source: Source, handshake: Handshake) -> Reply:
         """The answer to a greeting; a secret that came with it is kept first, for what is signed with it comes next."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -22,9 +22,10 @@ from hooklane.errors import ConfigError, UsageError
 from hooklane.model.clock import Instant
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.message import Message, Request
-from hooklane.receiver.fit import order_problems
+from hooklane.receiver.fit import kind_problems, order_problems
 from hooklane.receiver.headers import KeptHeaders
-from hooklane.receiver.order import Order, as_order, order_of
+from hooklane.receiver.order import InSequence, Order, as_order, order_of
+from hooklane.receiver.sound import policy_problems, rule_problems
 from hooklane.store.inbox import Capabilities
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -116,9 +117,13 @@ class Source:
 
         Its *name* (the function's own by default) is what its statuses are stored under: keep it over refactorings.
         """
+        if any(callable(pattern) for pattern in patterns):
+            raise UsageError(f'{self.name}: say for which types, as in @source.on("order.*"), or @source.on() for all')
         wrong = [pattern for pattern in patterns if not is_pattern(pattern)]
-        if wrong:
-            raise ConfigError([f"{self.name}: {pattern!r} is not a pattern of event types" for pattern in wrong])
+        problems = [f"{self.name}: {pattern!r} is not a pattern of event types" for pattern in wrong]
+        problems += policy_problems(self.name, {"retry": retry, "breaker": breaker})
+        if problems:
+            raise ConfigError(problems)
 
         def register(fn: Function) -> Function:
             called = name or getattr(fn, "__qualname__", type(fn).__name__).replace(".<locals>", "")
@@ -126,9 +131,16 @@ class Source:
                 raise UsageError(f"{self.name}: there is a handler {called!r} already; give one of them name=…")
             _check_arguments(fn, called)
             asked = as_order(order, self.order)
-            misfit = [] if self.store is None else order_problems(f"{self.name}: {called}", asked, self.store)
-            if misfit:
-                raise ConfigError(misfit)
+            is_async = is_async_function(fn)
+            fetch = asked.resync if isinstance(asked, InSequence) else None
+            if fetch is not None and is_async_function(fetch) != is_async:
+                kind = "async" if is_async else "sync"
+                raise ConfigError([f"{self.name}: {called} is {kind}, so resync must be: they get the same kind of tx"])
+            if self.store is not None:
+                label = f"{self.name}: {called}"
+                misfit = order_problems(label, asked, self.store) + kind_problems(label, is_async, self.store)
+                if misfit:
+                    raise ConfigError(misfit)
             self.handlers[called] = Handler(
                 name=called,
                 source=self.name,
@@ -137,7 +149,7 @@ class Source:
                 order=asked,
                 retry=retry or self.rules.retry,
                 breaker=breaker or self.rules.breaker,
-                is_async=is_async_function(fn),
+                is_async=is_async,
             )
             return fn
 
@@ -184,7 +196,7 @@ class Source:
 def make_source(
     name: str,
     *,
-    secrets: Sequence[str] | str,
+    secrets: Sequence[str] | str | None,
     profile: str | Profile | None,
     order: Order | str | None,
     unsafe: bool,
@@ -199,7 +211,7 @@ def make_source(
     found = profile if isinstance(profile, Profile) else find_profile(profile or name)
     given: dict[str, Any] = {field: (place_of(where),) for field, where in places.items() if where is not None}
     found = replace(found, **given)
-    secrets = [secrets] if isinstance(secrets, str) else list(secrets)
+    secrets = [secrets] if isinstance(secrets, str) else list(secrets or ())
     ring: Keyring | None = None
     learn = keys.get("learn")
     if secrets or learn:
@@ -208,11 +220,12 @@ def make_source(
         raise ConfigError([f"{name}: a source needs secrets=[…]; without one anybody can send to it (unsafe=True)"])
     if dedup is not None and dedup not in list(Dedup):
         raise ConfigError([f"{name}: dedup must be one of {', '.join(Dedup)}, got {dedup!r}"])
+    problems = rule_problems(name, rules, {each.name: each.default for each in fields(Rules)})
+    if problems:
+        raise ConfigError(problems)
     kept = Rules(dedup=Dedup(dedup or found.dedup), **rules)
     if kept.retention_ms < RETENTION_MS_MIN:
         raise ConfigError([f"{name}: retention is the dedup window, at least 7 days, got {kept.retention_ms} ms"])
-    if kept.rate_limit is not None and kept.rate_limit <= 0:
-        raise ConfigError([f"{name}: rate_limit is a positive number of requests a second, got {kept.rate_limit!r}"])
     if kept.event_age_ms_max is not None and kept.event_age_ms_max >= kept.retention_ms:
         raise ConfigError([f"{name}: event_age_ms_max must be less than retention_ms, or an old copy passes as new"])
     made = Source(name, profile=found, keys=ring, order=as_order(order, order_of(found.order)), rules=kept)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 BATCH = 16
 POLL_S = 1.0
+TEND_MS = 1_000
+"""However much there is to handle, so often somebody looks for gaps that are over and for what is too old."""
 
 
 class Breakers:
@@ -101,14 +103,27 @@ class Worker:
         self._threads: list[threading.Thread] = []
         self._task: asyncio.Task[None] | None = None
         self._pid = 0
+        self._tended_at = boot_now()
 
     # One pass
 
-    def plan(self, limit: int, stopping: threading.Event | None = None) -> Plan[int]:
-        """Handle up to *limit* due handlings, fewer when *stopping* is set; how many were."""
+    def round(self, limit: int, stopping: threading.Event | None = None, for_ms: int | None = None) -> Plan[int]:
+        """`plan`; and what an inbox needs besides, when there is nothing to handle or it has been a while."""
+        done = yield from self.plan(limit, stopping, for_ms)
+        if done and boot_now() - self._tended_at < TEND_MS:
+            return done
+        self._tended_at = boot_now()
+        freed = yield from self._inbox.tend()
+        if freed and not done:
+            done = yield from self.plan(limit, stopping)
+        return done
+
+    def plan(self, limit: int, stopping: threading.Event | None = None, for_ms: int | None = None) -> Plan[int]:
+        """Handle up to *limit* due handlings, fewer when *stopping* is set or *for_ms* have passed; how many were."""
         done = 0
         stopping = stopping or threading.Event()
-        while done < limit and not stopping.is_set():
+        until = None if for_ms is None else boot_now() + for_ms
+        while done < limit and not stopping.is_set() and (until is None or boot_now() < until):
             # What a dead worker left behind is taken one at a time: if it kills its workers, it kills no other.
             claimed = yield from self._claim(expired=True, wanted=1)
             if not claimed:
@@ -268,9 +283,7 @@ class Worker:
         while not self._stopping.is_set():
             inbox.arrived.clear()
             try:
-                done = inbox.runner.run(self.plan(1000, self._stopping))
-                if not done:
-                    inbox.runner.run(inbox.tend())
+                done = inbox.runner.run(self.round(1000, self._stopping, TEND_MS))
             except Exception as error:  # the store is away, as a rule: nothing is lost, so wait and go on
                 inbox.emit(WorkerTroubled(error=repr(error)[:1000]))
                 self._stopping.wait(POLL_S)
@@ -283,9 +296,7 @@ class Worker:
         while not self._stopping.is_set():
             inbox.arrived.clear()
             try:
-                done = await inbox.runner.arun(self.plan(1000, self._stopping))
-                if not done:
-                    await inbox.runner.arun(inbox.tend())
+                done = await inbox.runner.arun(self.round(1000, self._stopping, TEND_MS))
             except Exception as error:  # as above
                 inbox.emit(WorkerTroubled(error=repr(error)[:1000]))
                 await asyncio.sleep(POLL_S)

@@ -72,10 +72,12 @@ class Outbox:
         if tx is ...:
             return shape(self._letterbox.run(flow))
         caller = adapt(tx)
-        published = caller.run(undoable(flow), self._letterbox.home)
-        return _later(published, shape) if caller.is_async else shape(published)
+        if caller.is_async:
+            return _later(caller, undoable(flow), self._letterbox.home, shape)
+        return shape(caller.run(undoable(flow), self._letterbox.home))
 
     def _draft(self, event: Publish) -> Draft:
+        _check_texts(event)
         return draft_of(
             event.type,
             json_bytes(event.data),
@@ -88,8 +90,21 @@ class Outbox:
         )
 
 
-async def _later(published: Any, shape: Any) -> Any:
-    return shape(await published)
+async def _later(caller: Any, flow: Flow[list[Published]], home: Home, shape: Any) -> Any:
+    return shape(await caller.run(flow, home))
+
+
+_later.__qualname__ = "Outbox.publish"  # what Python says was never awaited
+
+
+def _check_texts(event: Publish) -> None:
+    """A number or a UUID is the key of many an application: say so, instead of failing somewhere within."""
+    texts = {"type": event.type, "key": event.key, "id": event.id, "idempotency_key": event.idempotency_key}
+    for name, value in texts.items():
+        if not isinstance(value, str) and (value is not None or name == "type"):
+            raise InvalidEvent(f"invalid_{name}", f"{name} must be text, got {value!r}: write str(value)")
+    if isinstance(event.endpoints, str):
+        raise InvalidEvent("invalid_endpoints", f"endpoints must be a list of ids, got {event.endpoints!r}")
 
 
 def _published(flow: Flow[PublishReport]) -> Flow[list[Published]]:

@@ -46,6 +46,8 @@ class Capabilities:
     sync: bool = True
     native_async: bool = False
     """Async sessions do not need a thread."""
+    async_handlers: bool = True
+    """Async handlers have a session; lent sync connections give them none."""
     single_writer: bool = False
     """One write transaction at a time: look before you write, so that a duplicate never waits for a handler."""
     locks: bool = False

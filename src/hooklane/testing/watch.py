@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ POINTS: tuple[str, ...] = get_args(CrashPoint)
 
 Name = tuple[str, str, str]
 """Source, tenant and event id."""
+
+_log = logging.getLogger("hooklane.testing")
 
 # Of this thread or task: the copy that is being delivered, and the handler's turn that has begun and not ended.
 _delivering: ContextVar[tuple[str, ...] | None] = ContextVar("delivering", default=None)
@@ -100,17 +103,27 @@ class Watch:
 
             @functools.wraps(fn)
             async def awatched(event: Event, tx: Any) -> Any:
-                self._begins(event)
-                return await fn(event, tx)
+                with self._turn(handler, event):
+                    return await fn(event, tx)
 
             return awatched
 
         @functools.wraps(fn)
         def watched(event: Event, tx: Any) -> Any:
-            self._begins(event)
-            return fn(event, tx)
+            with self._turn(handler, event):
+                return fn(event, tx)
 
         return watched
+
+    @contextmanager
+    def _turn(self, handler: Handler, event: Event) -> Iterator[None]:
+        self._begins(event)
+        try:
+            yield
+        except Exception:
+            # The inbox keeps the error with the event; whoever reads of a failed test finds it in the captured log.
+            _log.warning("%s raised on %r", handler.name, event, exc_info=True)
+            raise
 
     def _begins(self, event: Event) -> None:
         name = (event.source, event.tenant, event.id)

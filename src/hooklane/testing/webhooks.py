@@ -76,6 +76,10 @@ class Webhooks:
                 f"webhooks.use takes an Inbox, or a function of a Request; got a {type(receiver).__name__}"
             )
 
+    def __repr__(self) -> str:
+        """What pytest shows of it where an assertion fails."""
+        return f"<webhooks, last answered {self.statuses} {self.verdicts}>"
+
     @property
     def inbox(self) -> Inbox:
         """The inbox under test."""

@@ -79,7 +79,9 @@ def keyring(
     problems: list[str] = []
     for index, secret in enumerate(secrets):
         label = f"{profile.name}: secret {index + 1} of {len(secrets)}"
-        if not isinstance(secret, str) or not secret.strip():
+        if secret is not None and not isinstance(secret, str):
+            raise ConfigError([f"{label} must be text, got {type(secret).__name__}"])
+        if not secret or not secret.strip():
             raise ConfigError([f"{label} is empty"])
         try:
             held.extend(_read(index, secret, kinds))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hooklane.core.admission.failures import Transient, judge_failure
+from hooklane.core.admission.failures import Transient, backoff_ms, judge_failure
 from hooklane.core.admission.turns import OnDead, Turn, whose_turn
-from hooklane.errors import LeaseLost, Reject
+from hooklane.errors import LeaseLost, Reject, StoreError
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Claimed, RowId, Track
 from hooklane.model.message import Message, Status
@@ -128,9 +128,14 @@ def fail(context: Context, claimed: Claimed, handler: Handler, error: Exception)
         policy=handler.retry,
         roll=context.roll(),
     )
-    recorded = yield from transaction(
-        _record(context, claimed, handler, sentence.status, sentence.due_at, error, sentence.reason, now)
-    )
+    try:
+        recorded = yield from transaction(
+            _record(context, claimed, handler, sentence.status, sentence.due_at, error, sentence.reason, now)
+        )
+    except StoreError:
+        raise
+    except Exception as unfetched:  # the application's resync
+        return (yield from _put_off(context, claimed, handler, error, unfetched))
     return Settled(
         status=sentence.status,
         error=text_of(error),
@@ -163,6 +168,26 @@ def _record(
     if recorded and status is Status.DEAD:
         yield from after_death(context, claimed, handler)
     return recorded
+
+
+def _put_off(context: Context, claimed: Claimed, handler: Handler, cause: Exception, error: Exception) -> Flow[Settled]:
+    """A dead letter's resync failed: its key may not go on without it, so the event and then the resync are tried
+    again later; no attempt is burned."""
+    now = context.clock()
+    due_at = Instant(now + backoff_ms(claimed.attempts, handler.retry, context.roll()))
+    flow = context.store.fail(
+        claimed.id,
+        claimed.handler,
+        claimed.fence,
+        status=Status.FAILED,
+        due_at=due_at,
+        error=f"resync: {text_of(error)}; after {text_of(cause)}"[:1000],
+        traceback=traceback_of(error),
+        now=now,
+        attempts=claimed.attempts - 1,
+    )
+    recorded = yield from transaction(flow)
+    return Settled(status=Status.FAILED, error=text_of(error), retry_at=due_at, fenced=not recorded)
 
 
 def after_death(context: Context, claimed: Claimed, handler: Handler) -> Flow[None]:

@@ -21,6 +21,8 @@ from hooklane.receiver.order import InSequence, Refetch, key_of
 from hooklane.receiver.source import Handler
 from hooklane.store.inbox import Flow, InboxVerbs
 
+GAPS_MAX = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
@@ -106,11 +108,20 @@ def _skip(context: Context, row: Row, handling: Handling, note: str) -> Flow[boo
 
 def give_up(store: InboxVerbs, row: Row, handling: Handling, note: str, now: Instant) -> Flow[bool]:
     """What `skip` does, in a transaction that somebody has begun; False when there was nothing left to give up."""
+    if handling.key is None or handling.seq is None or handling.prev_seq is None:
+        return (yield from store.settle(row.id, handling.handler, Status.IGNORED, f"skipped: {note}", now))
+    track = Track(row.message.source, row.message.tenant, handling.handler, handling.key)
+    after = handling.prev_seq
+    if handling.status is Status.HELD:
+        applied = yield from store.applied(track)
+        if applied is not None and applied < after:
+            gaps = yield from store.gaps(now, GAPS_MAX)
+            if not any(gap.track == track and gap.prev_seq == after for gap in gaps):
+                return False  # what it waits for is here, and comes first: given up now, it would never be passed
+            after = applied  # what it waits for never came, and is given up with it
     done = yield from store.settle(row.id, handling.handler, Status.IGNORED, f"skipped: {note}", now)
-    if done and handling.key is not None and handling.seq is not None and handling.prev_seq is not None:
-        track = Track(row.message.source, row.message.tenant, handling.handler, handling.key)
-        if (yield from store.advance(track, prev_seq=handling.prev_seq, seq=handling.seq)):
-            yield from store.release(track, handling.seq, now)
+    if done and (yield from store.advance(track, prev_seq=after, seq=handling.seq)):
+        yield from store.release(track, handling.seq, now)
     return done
 
 

@@ -96,6 +96,18 @@ class Arrival:
         """Source, tenant and event id."""
         return (self.message.source, self.message.tenant, self.message.event_id)
 
+    @property
+    def guarded_by(self) -> tuple[str, str, str]:
+        """What `guard` asks by. States of one entity have the same, and are asked about as they came."""
+        source, tenant, id = self.name
+        return (source, tenant, id if self.entity is None else self.entity)
+
+    @property
+    def entity(self) -> str | None:
+        """Whose state its id stands for, if it does."""
+        by_state = self.source.rules.dedup is Dedup.STATE_TOKEN and self.poison is None
+        return self.message.key if by_state else None
+
     def track(self, handler: Handler, key: str) -> Track:
         """Where *handler* stands with *key*."""
         return Track(self.message.source, self.message.tenant, handler.name, key[:KEY_CHARS_MAX])
@@ -158,7 +170,7 @@ def _receive(store: InboxStore, arrivals: Sequence[Arrival], now: Instant) -> Fl
     receipts: dict[int, Receipt] = {}
     variants: dict[int, str] = {}
     # In one order that all use: two batches with the same events would otherwise wait for each other.
-    for number in sorted(range(len(arrivals)), key=lambda number: arrivals[number].name):
+    for number in sorted(range(len(arrivals)), key=lambda number: arrivals[number].guarded_by):
         guarded = yield from guard(store, arrivals[number], now)
         if guarded.fresh:
             variants[number] = guarded.variant
@@ -254,9 +266,9 @@ FRESH = Guarded("", True)
 def guard(store: InboxStore, arrival: Arrival, now: Instant) -> Flow[Guarded]:
     """What an id alone does not tell: the bytes were here under another id, or the entity is in this state already."""
     message = arrival.message
-    if arrival.source.rules.dedup is Dedup.STATE_TOKEN and message.key is not None and arrival.poison is None:
+    if arrival.entity is not None:
         # No tombstone here: a state that returns has the bytes that it had before.
-        track = Track(message.source, message.tenant, STATE_HANDLER, message.key)
+        track = Track(message.source, message.tenant, STATE_HANDLER, arrival.entity)
         generation, turned = yield from store.turn(track, message.event_id)
         return Guarded(state_variant(generation), turned)
     if not message.id_signed:

@@ -75,6 +75,7 @@ class Keeping(Base):
             change.when("{hf} = :fence AND {hs} = :status", fence=item["hf"], status=item["hs"])
 
         buffer.later.append(later)
+        buffer.given_up.add((str(id), handler))
         return True
 
     def heartbeat(self) -> Flow[Heartbeat | None]:

@@ -84,6 +84,8 @@ class Buffer:
     claims: dict[tuple[RowId, str], Claim] = field(default_factory=dict)
     tracks: dict[Track, TrackState] = field(default_factory=dict)
     digests: dict[tuple[str, str, bytes], str] = field(default_factory=dict)
+    given_up: set[tuple[str, str]] = field(default_factory=set)
+    """Handlings (row, handler) that this session settles by hand: their tracks do not know of it yet."""
 
     def holds(self, id: RowId, handler: str, fence: int) -> bool:
         """Whether this very session took the claim, so that the store need not be asked again."""

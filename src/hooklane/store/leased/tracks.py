@@ -100,7 +100,10 @@ class TrackVerbs(ABC):
         ready = [
             each
             for each in state.waiting.values()
-            if each.status is Status.HELD and each.prev_seq is not None and each.prev_seq <= seq
+            if each.status is Status.HELD
+            and each.prev_seq is not None
+            and each.prev_seq <= seq
+            and (str(each.id), track.handler) not in buffer.given_up
         ]
         for each in ready:
             buffer.later.append(self._free(track, each, now))
@@ -154,7 +157,9 @@ def gap_of(state: TrackState | None, before: Instant) -> Gap | None:
     if state is None or state.seq is None:
         return None
     held = [each for each in state.waiting.values() if each.status is Status.HELD and each.due_at <= before]
-    if not held or any(each.status is not Status.HELD for each in state.waiting.values()):
+    # What is owed at or before the cursor (a dead letter that was passed over) is nobody's predecessor.
+    ahead = [each for each in state.waiting.values() if (each.seq or 0) > state.seq]
+    if not held or any(each.status is not Status.HELD for each in ahead):
         return None
     first, since = min(each.prev_seq or 0 for each in held), min(each.due_at for each in held)
     return Gap(state.track, state.seq, first, since)

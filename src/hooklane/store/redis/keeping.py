@@ -9,6 +9,7 @@ from hooklane.model.clock import Instant
 from hooklane.model.inbox import Count, Heartbeat, NewHandling, Row, RowId, Search
 from hooklane.model.message import Status
 from hooklane.store.inbox import Flow
+from hooklane.store.leased.buffer import Buffer, State
 from hooklane.store.leased.names import text_of
 from hooklane.store.leased.search import CLAIMABLE, matches
 from hooklane.store.redis import pack
@@ -45,6 +46,8 @@ class Keeping(Base):
         if found is None or found.status not in (*CLAIMABLE, Status.DEAD, Status.HELD):
             return False
         yield from self._later(id, "settle", handler, status.value, text_of(note), now)
+        buffer: Buffer = yield State()
+        buffer.given_up.add((str(id), handler))
         return True
 
     def heartbeat(self) -> Flow[Heartbeat | None]:

@@ -40,7 +40,10 @@ class BorrowedInbox:
         self._async = native_async
         self._is_migrated = False
         self._migrating = threading.Lock()
-        self.capabilities = replace(verbs.capabilities, sync=sync is not None, native_async=native_async is not None)
+        has_async = native_async is not None
+        self.capabilities = replace(
+            verbs.capabilities, sync=sync is not None, native_async=has_async, async_handlers=has_async
+        )
         if sync is not None:
             self._migrate()
 

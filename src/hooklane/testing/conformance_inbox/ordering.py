@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hooklane.model.clock import Instant, wall_now
+from hooklane.model.message import Status
 from hooklane.store.inbox import InboxStore
-from hooklane.testing.conformance_inbox.kit import OTHER, TRACK, InboxKit, held, owed, row
+from hooklane.testing.conformance_inbox.kit import OTHER, TRACK, InboxKit, failing, held, owed, row
 
 
 class Ordering(InboxKit):
@@ -73,3 +74,16 @@ class Ordering(InboxKit):
         assert (TRACK, 1, 2, Instant(100)) == (gap.track, gap.seq, gap.prev_seq, gap.since)
         self.insert(store, row("e2", owed(key="order:7", seq=2, prev_seq=1)))
         assert self.run(store, store.gaps(Instant(150), 10)) == []
+
+    def test_what_was_passed_over_keeps_no_gap_open(self, store: InboxStore) -> None:
+        if "sequence" not in store.capabilities.orders:
+            return  # as above
+        self.run(store, store.cursor(TRACK, 0))
+        self.insert(store, row("e1", owed(key="order:7", seq=1, prev_seq=0)))
+        (first,) = self.claim(store)
+        self.run(store, failing(store, first, status=Status.DEAD))
+        self.insert(store, row("e3", held(3, due_at=Instant(100))))
+        assert self.run(store, store.gaps(Instant(150), 10)) == []
+        self.run(store, store.advance(TRACK, prev_seq=0, seq=1))
+        (gap,) = self.run(store, store.gaps(Instant(150), 10))
+        assert (gap.seq, gap.prev_seq) == (1, 2)

@@ -14,6 +14,7 @@ from django.db.models.signals import post_save
 from django.test import Client, TestCase, TransactionTestCase, override_settings
 
 from hooklane.django import inbox, source
+from hooklane.django.handlers import REGISTERED, Registered
 from hooklane.testing import Webhooks
 from shop.models import Notice, Payment
 
@@ -93,7 +94,7 @@ class ForReal(TransactionTestCase):
         assert self.client.post("/webhooks/nobody").status_code == 404
         assert self.client.get("/webhooks/stripe").status_code == 405
         big = self.client.post("/webhooks/stripe", b" " * 1_100_000, content_type="application/json")
-        assert big.status_code == 413
+        assert (big.status_code, big["hooklane-outcome"]) == (413, "rejected")
 
     def test_a_database_that_is_away_when_the_first_request_comes_is_told_503(self):
         event = invoice(self.webhooks)
@@ -219,6 +220,20 @@ class Checks(TestCase):
         found = self.messages(SOURCES={"github": {"secrets": ["a secret that is long"]}})
         assert "handlers for 'stripe'" in found["hooklane.E003"]
         assert "'github' has no handler" in found["hooklane.W001"]
+
+    def test_an_async_handler_is_told_because_the_orm_has_no_transaction_for_it(self):
+        async def later(event, tx): ...
+
+        before = len(REGISTERED)
+        try:
+            REGISTERED.append(Registered("stripe", later, (), {}))
+            assert "'Checks.test_an_async" in self.messages()["hooklane.E004"]
+        finally:
+            del REGISTERED[before:]
+
+    def test_a_decorator_without_parentheses_is_refused(self):
+        with self.assertRaisesMessage(ImproperlyConfigured, "say for which types"):
+            source("stripe").on(lambda event, tx: None)
 
     def test_an_inline_source_whose_provider_never_retries_is_told(self):
         sources = {**settings.HOOKLANE["SOURCES"], "github": {"secrets": ["a secret that is long"]}}

@@ -92,9 +92,14 @@ class Order(Memory):
             assert track is not None
             entries = self._on(track)
             held = [entry for entry in entries if entry.status is Status.HELD and entry.due_at <= before]
-            others = [entry for entry in entries if entry.status in KEPT and entry.status is not Status.HELD]
+            applied = self.tables.cursors[track].seq
+            others = [
+                entry
+                for entry in entries
+                if entry.status in KEPT and entry.status is not Status.HELD and (entry.new.seq or 0) > applied
+            ]
             if held and not others:
                 first = min(entry.new.prev_seq or 0 for entry in held)
                 since = min(entry.due_at for entry in held)
-                found.append(Gap(track, self.tables.cursors[track].seq, first, since))
+                found.append(Gap(track, applied, first, since))
         return sorted(found, key=lambda gap: gap.since)[:limit]

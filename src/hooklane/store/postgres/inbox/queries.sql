@@ -233,6 +233,7 @@ SELECT last_value FROM hooklane.inbox_row_id_seq;
 
 -- name: gaps
 -- The first held handling of each track whose turn does not come because a predecessor never arrived.
+-- What is owed at or before the cursor (a dead letter that was passed over) is nobody's predecessor.
 SELECT h.source, h.tenant, h.handler, h.key, c.seq, min(h.prev_seq), min(h.due_at)
 FROM hooklane.inbox_handling h
 JOIN hooklane.inbox_cursor c USING (source, tenant, handler, key)
@@ -240,7 +241,7 @@ WHERE h.status = 'held' AND h.due_at <= :before
   AND NOT EXISTS (
     SELECT 1 FROM hooklane.inbox_handling o
     WHERE o.source = h.source AND o.tenant = h.tenant AND o.handler = h.handler AND o.key = h.key
-      AND o.key IS NOT NULL AND o.status IN ('pending', 'in_progress', 'failed', 'dead'))
+      AND o.key IS NOT NULL AND o.seq > c.seq AND o.status IN ('pending', 'in_progress', 'failed', 'dead'))
 GROUP BY h.source, h.tenant, h.handler, h.key, c.seq
 ORDER BY min(h.due_at) LIMIT :limit::bigint;
 
