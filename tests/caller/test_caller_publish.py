@@ -247,3 +247,33 @@ async def test_a_publish_that_is_not_awaited_is_named_by_the_warning(outbox: Out
 
     said = [str(warning.message) for warning in caught if "never awaited" in str(warning.message)]
     assert said == ["coroutine 'Outbox.publish' was never awaited"]
+
+
+@pytest.mark.parametrize("kind", ["psycopg"])
+def test_publishers_do_not_fail_each_other_under_a_stricter_default(url: str, outbox: Outbox) -> None:
+    """Their own transactions are READ COMMITTED, whatever the database begins others with."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            f"ALTER DATABASE {connection.info.dbname} SET default_transaction_isolation = 'serializable'".encode()
+        )
+
+    def publish(n: int) -> list[int]:
+        with Outbox(url) as mine:
+            return [mine.publish("t", n, key="k").stamps[0].seq for _ in range(10)]
+
+    with ThreadPoolExecutor(4) as threads:
+        seqs = [seq for some in threads.map(publish, range(4)) for seq in some]
+
+    assert sorted(seqs) == list(range(1, 41))
+
+
+@pytest.mark.parametrize("kind", ["psycopg", "sqlite3"])
+def test_a_closed_outbox_keeps_no_connection_and_may_be_used_again(url: str, outbox: Outbox) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        with Outbox(url) as mine:
+            mine.publish("t", 1, key="k")
+        assert mine.publish("t", 2, key="k").stamps[0].seq == 2
+        mine.close()
+        del mine
+        gc.collect()

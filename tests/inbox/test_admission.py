@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hooklane.core.admission.breaker import Breaker, BreakerPolicy, BreakerState
@@ -117,10 +119,30 @@ def test_what_is_no_time_is_refused(wrong: object) -> None:
         microseconds(wrong)
 
 
-@given(st.integers(-(2**62), 2**62), st.integers(-(2**62), 2**62))
-def test_versions_compare_as_numbers_inside_a_tie(first: int, second: int) -> None:
-    ties = [tie(version=each, type="t", ranks=(), event_id="e") for each in (first, second)]
-    assert (first < second) == (ties[0] < ties[1])
+NUMBERS = (
+    st.integers(-(2**62), 2**80)
+    | st.decimals(-1000, 1000, places=3, allow_nan=False)
+    | st.floats(-1e6, 1e30, allow_nan=False)
+)
+
+
+@given(NUMBERS, NUMBERS, st.sampled_from([str, float, int, None]))
+@example(9.5, 10.5, None)
+@example(9, 9.5, None)
+@example(999_999_999_999_999_999, 10**18, str)
+@example(2**63 - 1, 2**63, str)
+def test_versions_compare_as_numbers_inside_a_tie(first: Any, second: Any, kind: Any) -> None:
+    """However they come: whole or not, as numbers or as text, and however large."""
+    versions = [each if kind is None or not isinstance(each, int) else kind(each) for each in (first, second)]
+    versions = [str(each) if isinstance(each, Decimal) else each for each in versions]
+    ties = [tie(version=each, type="t", ranks=(), event_id="e") for each in versions]
+    compared = [Decimal(str(each)) for each in versions]
+    assert (compared[0] < compared[1]) == (ties[0] < ties[1])
+
+
+@pytest.mark.parametrize("word", ["", "v10", "1.2.3", "NaN", "١٢", float("nan"), float("inf"), True])
+def test_a_version_that_is_no_number_is_compared_as_text(word: Any) -> None:
+    assert tie(version=word, type="t", ranks=(), event_id="e") == f"{word}/000/e"
 
 
 def test_types_rank_in_the_order_of_a_life() -> None:

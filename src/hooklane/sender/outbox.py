@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from hooklane.core.fanout import places
 from hooklane.errors import InvalidEvent
@@ -65,6 +65,16 @@ class Outbox:
         """Publish several at once, all or none, in order; cheaper than one by one, and free of deadlocks."""
         many = [event if isinstance(event, Publish) else Publish(**event) for event in events]
         return self._publish(many, tx, lambda results: results)
+
+    def close(self) -> None:
+        """Let go of the connections that it keeps for publishing without *tx*."""
+        self._letterbox.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _publish(self, events: Sequence[Publish], tx: Any, shape: Any) -> Any:
         drafts = [self._draft(event) for event in events]

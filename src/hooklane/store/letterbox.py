@@ -26,6 +26,9 @@ class Letterbox(Protocol):
     def run(self, flow: Flow[T]) -> T:
         """Run a flow in a transaction of its own; when it raises, nothing was written."""
 
+    def close(self) -> None:
+        """Let go of the connections that nobody uses just now; it may be used again."""
+
 
 def letterbox(url: str, options: StoreOptions) -> Letterbox:
     """The letterbox of the store behind *url*; the tables are made when they are missing."""
@@ -73,3 +76,6 @@ class SqliteLetterbox:
                 return drive(flow, lambda statement: execute(conn, statement))
         finally:
             conn.close()
+
+    def close(self) -> None:
+        """Nothing is kept open between two publishes."""

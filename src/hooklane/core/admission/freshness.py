@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import ROUND_FLOOR, Decimal
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -22,6 +23,8 @@ RANKS = ("*created*", "*updated*", "*deleted*")
 
 _INDEX = re.compile(r"\[(\d+)\]")
 _NUMBER = re.compile(r"-?\d{1,19}(\.\d{1,9})?")
+_VERSION = re.compile(r"-?\d{1,300}(\.\d{1,20})?", re.ASCII)
+_HALF = 2**63
 
 
 def pick(document: Any, where: Pick) -> Any:
@@ -115,9 +118,17 @@ def rank(type: str, ranks: Sequence[str]) -> int:
 
 
 def _sortable(version: Any) -> str:
+    """Text that compares as the version does: numbers by their size, whether they come as numbers or as text."""
     if version is None:
         return ""
-    if isinstance(version, int) and not isinstance(version, bool):
-        return f"{version + 2**63:020d}"  # text compares like the number
     text = str(version).replace("\0", "\ufffd")  # which PostgreSQL does not keep
-    return f"{int(text) + 2**63:020d}" if re.fullmatch(r"-?\d{1,18}", text) else text
+    is_number = isinstance(version, int | float) and not isinstance(version, bool) and version - version == 0
+    if not (is_number or _VERSION.fullmatch(text)):
+        return text
+    number = Decimal(text)
+    whole = int(number.to_integral_value(ROUND_FLOOR))
+    if whole >= _HALF:
+        return f"~{len(str(whole)):03d}{whole}"
+    part = f"{number - whole:f}".partition(".")[2].rstrip("0") if whole >= -_HALF else ""
+    # What follows is a slash: with a dot, 9.5 would come before 9.
+    return f"{max(whole + _HALF, 0):020d}{':' if part else ''}{part}"

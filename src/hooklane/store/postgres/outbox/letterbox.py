@@ -97,6 +97,8 @@ class PostgresLetterbox:
                 found = psycopg.connect(
                     self._url, connect_timeout=CONNECT_WAIT_S, prepare_threshold=self._prepare_after
                 )
+                # Whatever the database's default is: under a stricter one two publishers of a key fail each other.
+                found.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         try:
             yield found
         except BaseException:
