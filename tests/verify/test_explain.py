@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hooklane.core.profiles import find_profile, profile_names
+from hooklane.core.verify.clues import UNZIPPED_MAX, joined, unzipped
 from hooklane.core.verify.explain import Mark, explain
 from hooklane.core.verify.httptext import parse_http
 from hooklane.errors import UsageError
@@ -196,6 +200,40 @@ def test_headers_from_a_servers_environment_are_recognised():
     environ = tuple((f"HTTP_{name.upper().replace('-', '_')}", value) for name, value in request.headers)
 
     assert "written with dashes" in only_hint(replace(request, headers=environ), STRIPE, ["whsec_stripe"], AT)
+
+
+@pytest.mark.parametrize("spoil", ["gzip", "chunked", "chunked by LF"])
+def test_a_body_as_it_was_on_the_wire_is_recognised(spoil):
+    request = stripe_signed(PRETTY)
+    half = len(request.body) // 2
+    end = b"\n" if spoil.endswith("LF") else b"\r\n"
+    parts = [request.body[:half], request.body[half:], b""]
+    chunked = b"".join(f"{len(part):x}".encode() + end + part + end for part in parts)
+    captured = gzip.compress(request.body) if spoil == "gzip" else chunked
+
+    hint = only_hint(replace(request, body=captured), STRIPE, ["whsec_stripe"], AT)
+
+    assert ("decompressed" if spoil == "gzip" else "chunked transfer") in hint
+
+
+def test_what_is_seen_to_be_wrong_is_told_though_nothing_matches():
+    request = stripe_signed(PRETTY)
+    short = replace(request, body=request.body[:-9], headers=(*request.headers, ("content-length", str(len(PRETTY)))))
+
+    assert "Content-Length says" in explain(short, STRIPE, ["whsec_stripe"], AT).hints[0]
+    assert "an API key" in explain(request, STRIPE, ["sk_live_51Habc"], AT).hints[0]
+    assert "secret 2 looks" in explain(request, STRIPE, ["whsec_other", "rk_test_51Habc"], AT).hints[0]
+
+
+@given(st.binary(max_size=200) | st.binary(max_size=50).map(gzip.compress))
+def test_a_body_of_any_bytes_is_unframed_or_left_alone(body):
+    for read in (unzipped, joined):
+        assert read(body) is None or isinstance(read(body), bytes)
+    assert unzipped(gzip.compress(body)) == body
+
+
+def test_a_body_that_unpacks_to_more_than_anybody_sends_is_left_alone():
+    assert unzipped(gzip.compress(bytes(UNZIPPED_MAX + 1))) is None
 
 
 def test_what_nothing_explains_says_so_and_tells_no_secret():

@@ -9,6 +9,7 @@ from typing import Any
 
 from hooklane.core.profiles import find_profile, profile_names
 from hooklane.core.verify.check import check
+from hooklane.core.verify.clues import clues
 from hooklane.core.verify.guesses import Guess, guessed_bodies, guessed_secrets, guessed_urls
 from hooklane.core.verify.handshake import Handshake
 from hooklane.core.verify.profile import Profile
@@ -137,10 +138,14 @@ def _mismatch_hints(
         if _fits(tried, profile, ring, now) is not None:
             return [guess.sentence]
     others = _other_profiles(request, profile, secrets, now)
-    return others or [
-        "none of the usual mistakes explains it: the secret belongs to another endpoint or environment, "
-        "or the body was changed on the way."
-    ]
+    return (
+        others
+        or list(clues(request, secrets))
+        or [
+            "none of the usual mistakes explains it: the secret belongs to another endpoint or environment, "
+            "or the body was changed on the way."
+        ]
+    )
 
 
 def _secret_hints(request: Request, profile: Profile, secrets: Sequence[str], url: str | None) -> list[str]:

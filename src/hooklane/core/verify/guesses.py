@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hooklane.core.verify.clues import joined, unzipped
 from hooklane.core.verify.document import Unreadable, read_json
 from hooklane.core.verify.keys import BadSecret, HmacKey, Key, read_keys
 from hooklane.core.verify.profile import Profile
@@ -66,6 +67,10 @@ def _bytes_mended(body: bytes) -> Iterable[tuple[str, bytes]]:
     lines = "it matches with {} line ends: something converted them; hand on the bytes as they came."
     yield lines.format("CRLF"), body.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
     yield lines.format("LF"), body.replace(b"\r\n", b"\n")
+    if (text := unzipped(body)) is not None:
+        yield "it matches once the body is decompressed: hand on what the sender signed, before its gzip.", text
+    if (text := joined(body)) is not None:
+        yield "it matches without the lengths of a chunked transfer: they are no part of the body.", text
     yield "it matches without the byte order mark: something added it.", body.removeprefix(b"\xef\xbb\xbf")
     yield "it matches with a byte order mark: something removed it.", b"\xef\xbb\xbf" + body
     for encoding in ("latin-1", "utf-16-le"):
