@@ -3,6 +3,7 @@
 import asyncio
 import time
 from dataclasses import replace
+from importlib import resources
 
 import asyncpg
 import pytest
@@ -15,6 +16,16 @@ from hooklane.sender.publisher import Publisher
 from hooklane.store.outbox import BUSY, Published, PublishReport, Refused
 from hooklane.store.postgres.outbox import PostgresOutbox, lanes, publish, tidy
 from hooklane.testing.conformance_outbox.kit import Owner, draft, endpoint, event, published, tails
+
+
+async def hold_lanes(conn: asyncpg.Connection, *changes: str) -> None:
+    """Plant a bug in the function that gives places: *changes* are what it says, and what instead, by turns."""
+    text = (resources.files("hooklane.store.postgres.outbox.migrations") / "0005_tails.sql").read_text("utf-8")
+    text = text[text.index("CREATE FUNCTION") :].replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
+    for rule, instead in zip(changes[::2], changes[1::2], strict=True):
+        assert rule in text, f"there is no {rule!r} to change"
+        text = text.replace(rule, instead)
+    await conn.execute(text)
 
 
 def seqs(report: PublishReport) -> list[int | None]:
@@ -115,10 +126,10 @@ async def test_a_recovery_that_commits_late_wakes_the_owner(store: PostgresOutbo
 
 @RIGHT_AND_BROKEN
 async def test_publishers_of_the_same_lanes_in_any_order_do_not_deadlock(
-    store: PostgresOutbox, steps: Steps, monkeypatch: pytest.MonkeyPatch, broken: bool
+    store: PostgresOutbox, steps: Steps, conn: asyncpg.Connection, broken: bool
 ) -> None:
     if broken:
-        monkeypatch.setattr(publish, "sorted", list, raising=False)
+        await hold_lanes(conn, "ORDER BY n.lane_id FOR", "ORDER BY w.at FOR")
     await published(store, *(event(f"s{key}", key) for key in "amz"))
     holder = await steps.begin(publish.publish([draft(event("h", "m"))], places))
     await holder.step(3)

@@ -2,13 +2,12 @@
 
 import asyncio
 from dataclasses import replace
-from importlib import resources
 from typing import TypeVar
 
 import asyncpg
 import pytest
 from tests.postgres.test_interleaving_owners import RIGHT_AND_BROKEN, take_out
-from tests.postgres.test_interleaving_publish import seqs
+from tests.postgres.test_interleaving_publish import hold_lanes, seqs
 from tests.support.steps import Steps
 
 from hooklane.core.fanout import places
@@ -20,7 +19,6 @@ from hooklane.testing.conformance_outbox.kit import T0, Owner, draft, endpoint, 
 from hooklane.testing.conformance_recovery.kit import ALL, DAY_MS, pruned
 
 T = TypeVar("T")
-MIGRATION = resources.files("hooklane.store.postgres.outbox.migrations") / "0005_tails.sql"
 OLD = replace(ALL, events=Instant(T0 + 30 * DAY_MS), attempts=Instant(T0 + 30 * DAY_MS))
 
 
@@ -48,11 +46,8 @@ async def test_the_last_seq_is_read_when_the_lane_is_held(
 ) -> None:
     """Read before the wait for its holder, it misses what the holder published."""
     if broken:
-        text = MIGRATION.read_text("utf-8")
-        create = text[text.index("CREATE FUNCTION") :].replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
         lock = "PERFORM FROM hooklane.lane_name n WHERE n.lane_id = ANY(ids) ORDER BY n.lane_id FOR NO KEY UPDATE;"
-        late = create.replace(" FOR NO KEY UPDATE OF n", "").replace("END\n$$", f"{lock}\nEND\n$$")
-        await conn.execute(late)
+        await hold_lanes(conn, " FOR NO KEY UPDATE OF n", "", "END\n$$", f"{lock}\nEND\n$$")
     await published(store, event("e1", "a"))
     first = await steps.begin(publish.publish([draft(event("e2", "a"))], places))
     second = await steps.begin(publish.publish([draft(event("e3", "a"))], places))

@@ -45,7 +45,7 @@ _OWN = """
 SELECT e.n, e.tenant, e.id FROM hooklane.event e
 JOIN unnest(:tenants::text[], :ids::text[]) AS d (tenant, id) USING (tenant, id)
 """
-# Held until the transaction ends: seqs are gapless and in the order of the commits. They come in the order of `trip`.
+# Held until the transaction ends: seqs are gapless and in the order of the commits.
 _HOLD_LANES = """
 SELECT ids, tails FROM hooklane.hold_lanes(:tenants::text[], :endpoints::text[], :keys::text[], :pids::integer[],
     array_fill(0::bigint, ARRAY[cardinality(:keys::text[])]))
@@ -253,7 +253,7 @@ def _hold_lanes(accepted: Sequence[Accepted]) -> Flow[dict[tuple[str, str], list
                 where[place.endpoint_id, place.key] = one.draft.event.tenant, place.pid
     if not where:
         return {}
-    lanes = sorted(where)
+    lanes = list(where)
     params = {
         "tenants": [where[lane][0] for lane in lanes],
         "endpoints": [endpoint for endpoint, _ in lanes],

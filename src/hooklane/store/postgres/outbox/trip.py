@@ -21,8 +21,7 @@ from hooklane.store.postgres.literals import numbers, texts
 from hooklane.store.postgres.outbox.lanes import Mark
 
 # Nothing is written unless the endpoints are still those by which the places were found. The settings count from their
-# evaluation on, and every insert needs the row that evaluates them. Lanes come in the order in which the longer way
-# locks them, or two publishers could wait for each other crosswise.
+# evaluation on, and every insert needs the row that evaluates them.
 _HOLD = """
 WITH start AS MATERIALIZED (
     SELECT ARRAY(SELECT nextval('hooklane.event_n') FROM generate_series(1, :many::bigint)) AS ns,
@@ -174,7 +173,7 @@ class Trip:
             many[lane] = nth
             named.append(lane)
             self._nths.append(nth)
-        self._lanes = order = sorted(first)
+        self._lanes = order = list(first)
         at = {lane: n for n, lane in enumerate(order, start=1)}
         lanes = [placed[first[lane]] for lane in order]
         self._lane_ats = [at[lane] for lane in named]

@@ -18,12 +18,12 @@ SELECT n.lane_id, n.tenant, n.endpoint_id, n.key, n.pid,
     greatest(n.tail_min, (SELECT max(e.seq) FROM hooklane.lane_event e WHERE e.lane_id = n.lane_id)) AS tail
 FROM hooklane.lane_name n;
 
--- The lanes' ids and last seqs, in the order given, which must be that of the bytes of (endpoint, key); locked until the
--- transaction ends. The seqs are read after the locks are held, and each statement of a volatile function sees all that
--- was committed before it: what the former holder published is counted. (A stricter isolation sees the past; then the
--- places that follow from it are taken, and whoever inserts them is told to begin anew.)
+-- The lanes' ids and last seqs, in the order given; locked until the transaction ends. The seqs are read after the locks
+-- are held, and each statement of a volatile function sees all that was committed before it: what the former holder
+-- published is counted. (A stricter isolation sees the past; then the places that follow from it are taken, and whoever
+-- inserts them is told to begin anew.)
 -- A hint is a seq that the caller has seen in the lane, or 0: the search begins there, and the lane is not new.
--- New lanes are made before any is locked: so nobody waits for another crosswise.
+-- All make new lanes in one order, and before they lock any; all lock in one order: nobody waits for another crosswise.
 -- By index always: a plan that was made while the tables were small is kept when they are not.
 CREATE FUNCTION hooklane.hold_lanes(
     tenants text[], endpoints text[], keys text[], pids integer[], hints bigint[], OUT ids bigint[], OUT tails bigint[]
@@ -36,15 +36,15 @@ BEGIN
     IF 0 = ANY(hints) THEN
         INSERT INTO hooklane.lane_name (tenant, endpoint_id, key, pid)
         SELECT w.tenant, w.endpoint_id, w.key, w.pid
-        FROM unnest(tenants, endpoints, keys, pids, hints) WITH ORDINALITY
-            AS w (tenant, endpoint_id, key, pid, hint, at)
+        FROM unnest(tenants, endpoints, keys, pids, hints) AS w (tenant, endpoint_id, key, pid, hint)
         WHERE w.hint = 0 AND NOT EXISTS (
             SELECT 1 FROM hooklane.lane_name n WHERE n.endpoint_id = w.endpoint_id AND n.key = w.key)
-        ORDER BY w.at ON CONFLICT DO NOTHING;
+        ORDER BY w.endpoint_id COLLATE "C", w.key COLLATE "C" ON CONFLICT DO NOTHING;
     END IF;
-    SELECT coalesce(array_agg(h.lane_id), '{}'), array_agg(h.tail_min) INTO ids, tail_mins FROM (
-        SELECT n.lane_id, n.tail_min FROM unnest(endpoints, keys) WITH ORDINALITY AS w (endpoint_id, key, at)
-        JOIN hooklane.lane_name n USING (endpoint_id, key) ORDER BY w.at FOR NO KEY UPDATE OF n) h;
+    SELECT coalesce(array_agg(h.lane_id ORDER BY h.at), '{}'), array_agg(h.tail_min ORDER BY h.at)
+    INTO ids, tail_mins FROM (
+        SELECT w.at, n.lane_id, n.tail_min FROM unnest(endpoints, keys) WITH ORDINALITY AS w (endpoint_id, key, at)
+        JOIN hooklane.lane_name n USING (endpoint_id, key) ORDER BY n.lane_id FOR NO KEY UPDATE OF n) h;
     IF cardinality(ids) <> cardinality(keys) THEN
         RAISE serialization_failure USING MESSAGE = 'a lane that the publisher has seen is not there';
     END IF;
