@@ -72,19 +72,21 @@ RETURNING 1;
 
 -- name: claim
 -- Due handlings get an owner, a lease and a higher fence; one statement, and rows that others take are passed over.
+-- :since is where to begin (see front.py); 0 finds all.
 -- The lease is by the database's own clock; whether a retry is due, by whichever clock is further.
 UPDATE hooklane.inbox_handling h
 SET was = h.status, status = 'in_progress', owner = :owner, fence = h.fence + 1, attempts = h.attempts + 1,
     due_at = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + :lease_ms::bigint
 FROM (
-    SELECT row_id, handler FROM hooklane.inbox_handling
+    SELECT row_id, handler, due_at FROM hooklane.inbox_handling
     WHERE status IN ('pending', 'failed')
       AND due_at <= greatest(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+      AND due_at >= :since::bigint
       AND (source, handler) IN (SELECT e ->> 0, e ->> 1 FROM jsonb_array_elements(:handlers::jsonb) e)
     ORDER BY due_at, row_id LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
 ) due
 WHERE h.row_id = due.row_id AND h.handler = due.handler
-RETURNING h.row_id, h.handler, h.fence, h.attempts, h.key, h.seq, h.prev_seq, h.was;
+RETURNING h.row_id, h.handler, h.fence, h.attempts, h.key, h.seq, h.prev_seq, h.was, due.due_at;
 
 -- name: claim_expired
 -- The same for those whose owner let the lease run out.
@@ -92,14 +94,15 @@ UPDATE hooklane.inbox_handling h
 SET was = h.status, status = 'in_progress', owner = :owner, fence = h.fence + 1, attempts = h.attempts + 1,
     due_at = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + :lease_ms::bigint
 FROM (
-    SELECT row_id, handler FROM hooklane.inbox_handling
+    SELECT row_id, handler, due_at FROM hooklane.inbox_handling
     WHERE status = 'in_progress' AND :now::bigint IS NOT NULL
       AND due_at <= (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+      AND due_at >= :since::bigint
       AND (source, handler) IN (SELECT e ->> 0, e ->> 1 FROM jsonb_array_elements(:handlers::jsonb) e)
     ORDER BY due_at, row_id LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
 ) due
 WHERE h.row_id = due.row_id AND h.handler = due.handler
-RETURNING h.row_id, h.handler, h.fence, h.attempts, h.key, h.seq, h.prev_seq, h.was;
+RETURNING h.row_id, h.handler, h.fence, h.attempts, h.key, h.seq, h.prev_seq, h.was, due.due_at;
 
 -- name: claim_one
 -- This handling, unless it is settled, another's lease on it lives, or another is taking it right now.
@@ -123,16 +126,18 @@ SELECT id, tenant, source, event_id, variant, type, key, seq, prev_seq, event_ti
 FROM hooklane.inbox_row WHERE id IN (SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb));
 
 -- name: renew
--- A longer lease, for the holder of the fence only.
+-- A longer lease, for the holder of the fence only. (status || '' here and below: or the planner thinks little of the
+-- index of those in progress and goes through all of it, and through all that a held transaction keeps there.)
 UPDATE hooklane.inbox_handling
 SET due_at = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + :lease_ms::bigint
-WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status = 'in_progress' AND :now::bigint IS NOT NULL
+WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status || '' = 'in_progress'
+  AND :now::bigint IS NOT NULL
 RETURNING 1;
 
 -- name: complete
 -- Settled by the holder of the fence; no row comes back to a worker that lost it.
 UPDATE hooklane.inbox_handling SET status = :status, settled_at = :now, owner = NULL, error = NULL, traceback = NULL
-WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status = 'in_progress'
+WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status || '' = 'in_progress'
 RETURNING 1;
 
 -- name: fail
@@ -141,7 +146,7 @@ UPDATE hooklane.inbox_handling
 SET status = :status::text, due_at = :due_at, owner = NULL, error = :error, traceback = :traceback,
     attempts = coalesce(:attempts::bigint, attempts),
     settled_at = CASE WHEN :status::text = 'dead' THEN :now::bigint END
-WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status = 'in_progress'
+WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status || '' = 'in_progress'
 RETURNING 1;
 
 -- name: begin_cursor

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
-from hooklane.model.inbox import Identity, Known, NewRow, RowId, Track
+from hooklane.model.clock import Instant
+from hooklane.model.inbox import Claimed, Identity, Known, NewRow, RowId, Track
 from hooklane.store.caller import Dialect
 from hooklane.store.inbox import Capabilities, Flow
 from hooklane.store.postgres.inbox.connections import AsyncpgLender, PsycopgLender, has_asyncpg, need_psycopg
+from hooklane.store.postgres.inbox.front import Front
 from hooklane.store.sql.borrowed import BorrowedInbox, Verbs
 from hooklane.store.sql.inbox import SqlInbox
 from hooklane.store.sql.queries import Sql, queries_of
 from hooklane.store.sql.rows import (
+    handlers_params,
     handling_params,
     identity_params,
     known_of,
@@ -99,6 +104,21 @@ class PostgresVerbs(SqlInbox):
         params = _tracks([track for track, _ in places]) | {"seqs": [seq for _, seq in places]}
         here = {int(line[0]) - 1 for line in (yield Sql("arrived", params))}
         return [number in here for number in range(len(places))]
+
+    @cached_property
+    def _fronts(self) -> Mapping[str, Front]:
+        return {"claim": Front(), "claim_expired": Front()}
+
+    def claim(
+        self, handlers: Sequence[tuple[str, str]], *, expired: bool, owner: str, now: Instant, lease_ms: int, limit: int
+    ) -> Flow[list[Claimed]]:
+        name = "claim_expired" if expired else "claim"
+        front = self._fronts[name]
+        since, began = front.since(), time.monotonic()
+        params = {"owner": owner, "now": now, "lease_ms": lease_ms, "limit": limit, "since": since}
+        lines = yield Sql(name, params | handlers_params(handlers))
+        front.note(since, time.monotonic() - began, [line[-1] for line in lines], now)
+        return (yield from self._with_messages([line[:-1] for line in lines]))
 
     def try_lock(self, identity: Identity) -> Flow[bool]:
         name = f"hooklane\x1f{identity.source}\x1f{identity.tenant}\x1f{identity.event_id}"
