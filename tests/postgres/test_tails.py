@@ -129,6 +129,32 @@ async def test_pruning_and_publishing_wait_for_each_other_in_a_lane(store: Postg
     assert seqs(await published(store, event("g", "a"))) == [5]
 
 
+async def test_pruning_leaves_a_lane_alone_that_somebody_holds(store: PostgresOutbox, steps: Steps) -> None:
+    """It must not wait with what it has locked already: whoever holds the lane may come to that next."""
+    report = await published(store, *(event(f"e{n}", key) for n, key in enumerate("abc")))
+    owner = await Owner.of(store)
+    for one in report.grown:
+        await owner.deliver(one.lane_id)
+    held = await steps.begin(
+        _both(
+            publish.publish([draft(event("f", "b"))], places),
+            publish.publish([draft(event("g", "a")), draft(event("h", "c"))], places),
+        )
+    )
+    await held.step(4)
+
+    async with asyncio.timeout(2):
+        removed = await pruned(store, OLD, 100)
+
+    assert removed["events"] == 2
+    assert await store.event("default", "e1") is not None
+    assert seqs(await held.finish()) == [2, 2]
+    assert seqs(await published(store, event("i", "b"))) == [3]
+    await pruned(store, OLD, 100)
+    assert await store.event("default", "e1") is None
+    assert seqs(await published(store, event("j", "b"))) == [4]
+
+
 async def test_publishers_of_new_and_old_lanes_in_any_order_do_not_deadlock(
     store: PostgresOutbox, conn: asyncpg.Connection
 ) -> None:
