@@ -129,7 +129,7 @@ async def test_publishers_of_the_same_lanes_in_any_order_do_not_deadlock(
     store: PostgresOutbox, steps: Steps, conn: asyncpg.Connection, broken: bool
 ) -> None:
     if broken:
-        await hold_lanes(conn, "ORDER BY n.lane_id FOR", "ORDER BY w.at FOR")
+        await hold_lanes(conn, 'ORDER BY n.endpoint_id COLLATE "C", n.key COLLATE "C" FOR', "ORDER BY w.at FOR")
     await published(store, *(event(f"s{key}", key) for key in "amz"))
     holder = await steps.begin(publish.publish([draft(event("h", "m"))], places))
     await holder.step(3)

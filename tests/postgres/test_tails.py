@@ -35,9 +35,11 @@ async def test_publishing_leaves_no_old_rows_behind(store: PostgresOutbox, conn:
         await published(store, event(f"f{n}", "a"), event(f"g{n}", "b"))
         await published(store, event(f"h{n}", "a"), event(f"l{n}", None))
         await store.publish_all([draft(event(f"i{n}", "b"))])
+        await published(store, event(f"j{n}", "a"), event(f"k{n}", f"new {n}"))
 
-    assert await rows_of_lanes(conn) == before
-    assert [row["tail"] for row in await conn.fetch("SELECT tail FROM hooklane.lane_tail ORDER BY key")] == [21, 21]
+    assert (await rows_of_lanes(conn))[:2] == before
+    tails = await conn.fetch("SELECT tail FROM hooklane.lane_tail ORDER BY key LIMIT 2")
+    assert [row["tail"] for row in tails] == [31, 21]
 
 
 @RIGHT_AND_BROKEN
@@ -122,6 +124,32 @@ async def test_pruning_and_publishing_wait_for_each_other_in_a_lane(store: Postg
     assert seqs(await published(store, event("g", "a"))) == [5]
 
 
+async def test_pruning_leaves_a_lane_alone_that_somebody_holds(store: PostgresOutbox, steps: Steps) -> None:
+    """It must not wait with what it has locked already: whoever holds the lane may come to that next."""
+    report = await published(store, *(event(f"e{n}", key) for n, key in enumerate("abc")))
+    owner = await Owner.of(store)
+    for one in report.grown:
+        await owner.deliver(one.lane_id)
+    held = await steps.begin(
+        _both(
+            publish.publish([draft(event("f", "b"))], places),
+            publish.publish([draft(event("g", "a")), draft(event("h", "c"))], places),
+        )
+    )
+    await held.step(4)
+
+    async with asyncio.timeout(2):
+        removed = await pruned(store, OLD, 100)
+
+    assert removed["events"] == 2
+    assert await store.event("default", "e1") is not None
+    assert seqs(await held.finish()) == [2, 2]
+    assert seqs(await published(store, event("i", "b"))) == [3]
+    await pruned(store, OLD, 100)
+    assert await store.event("default", "e1") is None
+    assert seqs(await published(store, event("j", "b"))) == [4]
+
+
 async def test_publishers_of_new_and_old_lanes_in_any_order_do_not_deadlock(
     store: PostgresOutbox, conn: asyncpg.Connection
 ) -> None:
@@ -142,3 +170,27 @@ async def test_publishers_of_new_and_old_lanes_in_any_order_do_not_deadlock(
     lanes = await conn.fetch("SELECT lane_id, array_agg(seq ORDER BY seq) AS seqs FROM hooklane.lane_event GROUP BY 1")
     assert all(row["seqs"] == list(range(1, len(row["seqs"]) + 1)) for row in lanes)
     assert await conn.fetchval("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") == 0
+
+
+@pytest.mark.parametrize("many", [1, 2], ids=["one-endpoint", "fan-out"])
+async def test_a_transaction_that_goes_on_to_a_new_lane_does_not_deadlock(
+    store: PostgresOutbox, steps: Steps, many: int
+) -> None:
+    """Another who wants both lanes must wait for the old one before it makes the new one."""
+    if many == 2:
+        await store.save_endpoint(endpoint("ep_b"), expect=None)
+    await published(store, event("e1", "a"))
+    first = publish.publish([draft(event("f1", "a"))], places)
+    ours = await steps.begin(_both(first, publish.publish([draft(event("f2", "new"))], places)))
+    await ours.step(4)
+    theirs = await steps.begin(publish.publish([draft(event("g1", "new")), draft(event("g2", "a"))], places))
+    await theirs.step(2)
+    await theirs.step_and_wait()
+
+    assert seqs(await ours.finish()) == [1] * many
+    assert seqs(await theirs.finish()) == [2] * many + [3] * many
+
+
+def _both(first: Flow[T], second: Flow[T]) -> Flow[T]:
+    yield from first
+    return (yield from second)

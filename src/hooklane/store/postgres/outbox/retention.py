@@ -54,8 +54,18 @@ WITH gone AS (
     WHERE d.lane_id = w.lane_id AND d.seq = w.seq AND d.state <> 'open' RETURNING 1
 ) SELECT count(*) FROM gone
 """
-# Where the last event of a lane goes, its seq is kept: the next one stands behind it. Nobody is publishing there, or
-# has been for long, so its row is free.
+# Lanes whose last event would go, and which somebody holds; the others are ours from now on. To wait for one while we
+# hold others would be to wait crosswise for a transaction that comes to those next.
+_HELD = f"""
+WITH last AS MATERIALIZED (
+    SELECT w.lane_id FROM {_PLACES} GROUP BY w.lane_id
+    HAVING NOT EXISTS (SELECT 1 FROM hooklane.lane_event e WHERE e.lane_id = w.lane_id AND e.seq > max(w.seq))
+), free AS MATERIALIZED (
+    SELECT n.lane_id FROM hooklane.lane_name n JOIN last USING (lane_id) FOR NO KEY UPDATE OF n SKIP LOCKED
+)
+SELECT n.lane_id FROM hooklane.lane_name n JOIN last USING (lane_id) EXCEPT SELECT lane_id FROM free
+"""
+# Where the last event of a lane goes, its seq is kept: the next one stands behind it.
 _DROP_PLACES = f"""
 WITH gone AS (
     DELETE FROM hooklane.lane_event e USING {_PLACES} WHERE e.lane_id = w.lane_id AND e.seq = w.seq
@@ -157,7 +167,7 @@ def _events(cutoffs: Cutoffs, after: int, limit: int) -> Flow[tuple[dict[str, in
     over = yield from _over(old, cutoffs.events)
     ids = [row[2] for row in over]
     busy = {tuple(row) for row in (yield Statement(_SENT_AGAIN, {"ids": ids}))} if ids else set()
-    gone = [row for row in over if (row[1], row[2]) not in busy]
+    gone = yield from _free([row for row in over if (row[1], row[2]) not in busy])
     removed = (yield from _remove(gone)) if gone else {}
     return removed, str(rows[-1][0]) if old and len(rows) == limit else ""
 
@@ -182,6 +192,15 @@ def _over(rows: Sequence[Event], before: int) -> Flow[list[Event]]:
         return settled and place not in young
 
     return [row for row in rows if all(map(is_over, places[row[0]]))]
+
+
+def _free(rows: Sequence[Event]) -> Flow[list[Event]]:
+    """Those that go now: all but the events of lanes that end with them and that somebody holds."""
+    places = {row[0]: [(lane, seq) for _, lane, seq in msgspec.json.decode(row[6]) if lane > 0] for row in rows}
+    flat = [place for some in places.values() for place in some]
+    lanes, seqs = [lane for lane, _ in flat], [seq for _, seq in flat]
+    held = {lane for (lane,) in (yield Statement(_HELD, {"lanes": lanes, "seqs": seqs}))} if flat else set()
+    return [row for row in rows if held.isdisjoint(lane for lane, _ in places[row[0]])]
 
 
 def _remove(rows: Sequence[Event]) -> Flow[dict[str, int]]:

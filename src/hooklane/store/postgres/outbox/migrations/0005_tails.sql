@@ -23,7 +23,9 @@ FROM hooklane.lane_name n;
 -- published is counted. (A stricter isolation sees the past; then the places that follow from it are taken, and whoever
 -- inserts them is told to begin anew.)
 -- A hint is a seq that the caller has seen in the lane, or 0: the search begins there, and the lane is not new.
--- All make new lanes in one order, and before they lock any; all lock in one order: nobody waits for another crosswise.
+-- All lock in one order, that of the bytes, whatever they ask for: so nobody waits for another crosswise. Where a lane is
+-- new, all are made or locked in one pass: to make new ones first would be to wait crosswise for somebody who holds an
+-- old one and comes to the new one later. (A conflict locks, and "where false" updates nothing.)
 -- By index always: a plan that was made while the tables were small is kept when they are not.
 CREATE FUNCTION hooklane.hold_lanes(
     tenants text[], endpoints text[], keys text[], pids integer[], hints bigint[], OUT ids bigint[], OUT tails bigint[]
@@ -33,18 +35,21 @@ AS $$
 DECLARE
     tail_mins bigint[];
 BEGIN
-    IF 0 = ANY(hints) THEN
-        INSERT INTO hooklane.lane_name (tenant, endpoint_id, key, pid)
+    IF 0 = ANY(hints) AND EXISTS (
+        SELECT 1 FROM unnest(endpoints, keys, hints) AS w (endpoint_id, key, hint) WHERE w.hint = 0 AND NOT EXISTS (
+            SELECT 1 FROM hooklane.lane_name n WHERE n.endpoint_id = w.endpoint_id AND n.key = w.key))
+    THEN
+        INSERT INTO hooklane.lane_name AS n (tenant, endpoint_id, key, pid)
         SELECT w.tenant, w.endpoint_id, w.key, w.pid
-        FROM unnest(tenants, endpoints, keys, pids, hints) AS w (tenant, endpoint_id, key, pid, hint)
-        WHERE w.hint = 0 AND NOT EXISTS (
-            SELECT 1 FROM hooklane.lane_name n WHERE n.endpoint_id = w.endpoint_id AND n.key = w.key)
-        ORDER BY w.endpoint_id COLLATE "C", w.key COLLATE "C" ON CONFLICT DO NOTHING;
+        FROM unnest(tenants, endpoints, keys, pids) AS w (tenant, endpoint_id, key, pid)
+        ORDER BY w.endpoint_id COLLATE "C", w.key COLLATE "C"
+        ON CONFLICT (endpoint_id, key) DO UPDATE SET pid = n.pid WHERE false;
     END IF;
     SELECT coalesce(array_agg(h.lane_id ORDER BY h.at), '{}'), array_agg(h.tail_min ORDER BY h.at)
     INTO ids, tail_mins FROM (
         SELECT w.at, n.lane_id, n.tail_min FROM unnest(endpoints, keys) WITH ORDINALITY AS w (endpoint_id, key, at)
-        JOIN hooklane.lane_name n USING (endpoint_id, key) ORDER BY n.lane_id FOR NO KEY UPDATE OF n) h;
+        JOIN hooklane.lane_name n USING (endpoint_id, key)
+        ORDER BY n.endpoint_id COLLATE "C", n.key COLLATE "C" FOR NO KEY UPDATE OF n) h;
     IF cardinality(ids) <> cardinality(keys) THEN
         RAISE serialization_failure USING MESSAGE = 'a lane that the publisher has seen is not there';
     END IF;
