@@ -7,9 +7,10 @@ import random
 
 import psycopg
 import pytest
-from tests.crash.serving import Server, Site, free_port
+from tests.crash.serving import Server, Site
 from tests.crash.traffic import Client, Load, Receiver
 from tests.support.postgres import PostgresServer
+from tests.support.processes import free_port
 
 from hooklane.testing.arrivals import tally
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 from tests.egress.spellings import INSIDE_4, INSIDE_6, hostile, ordinary
+from tests.support.processes import free_port
 from tests.transport.peers import posted
 
 from hooklane.model.exchange import Failure, NoAnswer, Result, Target
@@ -52,8 +53,8 @@ async def test_no_hostile_spelling_reaches_a_canary(seed: int, allow: tuple[str,
     Canary.hits = 0
     loop = asyncio.get_running_loop()
     # Every address of this machine, IPv4 and IPv6: 127.0.0.0/8, ::1 and whatever else there is.
-    canary = await loop.create_server(Canary, "0.0.0.0", 0)
-    port = canary.sockets[0].getsockname()[1]
+    port = free_port()
+    canary = await loop.create_server(Canary, "0.0.0.0", port)
     canary_6 = await loop.create_server(Canary, "::", port, family=socket.AF_INET6)
     resolver = Hostile()
     guard = EgressGuard(allow=allow, resolver=resolver)

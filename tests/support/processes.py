@@ -1,10 +1,12 @@
 """Real child processes for tests: a captured log, waiting with a bound, rough treatment, and none ever left behind."""
 
 import os
+import random
 import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -21,6 +23,8 @@ T = TypeVar("T")
 POLL_S = 0.01
 WITHIN_S = 20.0
 START_TRIES = 3
+_IS_LINUX = sys.platform == "linux"
+_CHANCE = random.SystemRandom()  # nobody's seed makes two processes choose alike
 
 
 class ProcessFailed(AssertionError):
@@ -28,11 +32,17 @@ class ProcessFailed(AssertionError):
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on now. Another process may take it first, so whoever binds must cope."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback port that nobody listens on now, and that no connection is given as its own.
+
+    A server that is started again on a port from the range for connections may find it taken by one.
+    """
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]) if _IS_LINUX else 49_152
+    for _ in range(1_000):
+        port = _CHANCE.randrange(10_000, min(first, 60_000)) if first > 11_000 else 0
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise ProcessFailed("no loopback port is free")
 
 
 def until(question: Callable[[], T | None], *, what: str, within_s: float = WITHIN_S) -> T:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.support.processes import free_port
 from tests.transport.peers import (
     CANARY,
     HERE,
@@ -34,7 +35,8 @@ from hooklane.sender.transport import Transport
 @pytest.fixture
 async def peers() -> AsyncIterator[tuple[Peer, Peer]]:
     """A good peer, and a canary at the same port."""
-    async with serving(answering(OK)) as peer, serving(answering(OK), host=CANARY, port=peer.port) as canary:
+    port = free_port()
+    async with serving(answering(OK), port=port) as peer, serving(answering(OK), host=CANARY, port=port) as canary:
         yield peer, canary
         assert canary.accepted == 0
 
