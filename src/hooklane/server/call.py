@@ -54,16 +54,22 @@ class Call:
         text = self.query.get(name)
         if text is None:
             return None
-        try:
-            at = msgspec.convert(text, datetime)
-            if at.tzinfo is None:
-                raise ValueError
-            return Instant(int(at.timestamp() * 1000))
-        except (msgspec.ValidationError, ValueError, OverflowError):
-            raise Problem("invalid_parameter", f"{name} must be a time such as 2026-03-01T12:00:00Z") from None
+        at = instant_of(text)
+        if at is None:
+            raise Problem("invalid_parameter", f"{name} must be a time such as 2026-03-01T12:00:00Z")
+        return at
 
     def wants_lines(self) -> bool:
         return NDJSON in self.headers.get("accept", "")
+
+
+def instant_of(text: str) -> Instant | None:
+    """The time that *text* says, with its zone; None where it says none."""
+    try:
+        at = msgspec.convert(text, datetime)
+        return None if at.tzinfo is None else Instant(int(at.timestamp() * 1000))
+    except (msgspec.ValidationError, ValueError, OverflowError):
+        return None
 
 
 @dataclass(slots=True)

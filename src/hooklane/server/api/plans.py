@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
 
 import msgspec
 
@@ -12,7 +11,7 @@ from hooklane.model.plan import Job, Op
 from hooklane.sender.plans import Changed, NotRun, Plan, TooMany, make_plan, run_plan, wanted_state
 from hooklane.server import views
 from hooklane.server.api.jobs import job_view
-from hooklane.server.call import Call, Response, Route, answer
+from hooklane.server.call import Call, Response, Route, answer, instant_of
 from hooklane.server.problem import Problem
 from hooklane.store.recovery import Wanted
 
@@ -169,13 +168,10 @@ def _instant(text: str | None, name: str, now: Instant) -> Instant | None:
         return None
     if ago := _AGO.match(text):
         return Instant(now - int(ago[1]) * _UNITS_MS[ago[2]])
-    try:
-        at = msgspec.convert(text, datetime)
-        if at.tzinfo is None:
-            raise ValueError
-        return Instant(int(at.timestamp() * 1000))
-    except (msgspec.ValidationError, ValueError, OverflowError):
-        raise Problem("invalid_body", f"{name} must be a time such as 2026-03-01T12:00:00Z or -2h") from None
+    at = instant_of(text)
+    if at is None:
+        raise Problem("invalid_body", f"{name} must be a time such as 2026-03-01T12:00:00Z or -2h")
+    return at
 
 
 ROUTES = (
