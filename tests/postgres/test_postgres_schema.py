@@ -5,6 +5,7 @@ import asyncio
 import asyncpg
 import psycopg
 import pytest
+from tests.outbox.test_upgrade import COUNTED_TAILS
 
 from hooklane.core.fanout import places
 from hooklane.errors import StoreRefused, StoreUnavailable
@@ -12,6 +13,7 @@ from hooklane.store.outbox import StoreOptions
 from hooklane.store.postgres import schema
 from hooklane.store.postgres.outbox import PostgresOutbox
 from hooklane.store.postgres.outbox.letterbox import PostgresLetterbox
+from hooklane.testing.conformance_outbox.kit import endpoint, event, published
 
 OPTIONS = StoreOptions(placer=places)
 
@@ -82,6 +84,30 @@ async def test_a_migration_that_somebody_else_runs_is_waited_for_and_then_given_
     with pytest.raises(StoreUnavailable, match="another process is migrating it"):
         await opened(postgres_url)
     await other.close()
+
+
+async def test_a_migration_does_not_keep_publishers_waiting_behind_an_open_transaction(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "TABLE_WAIT", "100ms")
+    store = await opened(postgres_url)
+    await store.save_endpoint(endpoint(), expect=None)
+    await published(store, event("e1", "a"))
+    await store.close()
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(COUNTED_TAILS)
+        connection.execute("UPDATE hooklane.schema SET version = 4 WHERE component = 'outbox'")
+    backup = await asyncpg.connect(postgres_url)
+    await backup.execute("BEGIN; SELECT FROM hooklane.lane_tail")
+
+    async with asyncio.timeout(5):
+        with pytest.raises(StoreUnavailable, match="a transaction that is still open"):
+            await opened(postgres_url)
+    await backup.close()
+
+    store = await opened(postgres_url)
+    assert [one.seq for one in (await published(store, event("e2", "a"))).grown] == [2]
+    await store.close()
 
 
 async def test_nobody_at_the_address_is_one_clear_line_without_the_password() -> None:

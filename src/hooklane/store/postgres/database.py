@@ -314,7 +314,10 @@ def opening(url: str) -> Iterator[None]:
     except StoreError as error:
         raise type(error)(f"{_address(url)}: {error}") from error
     except asyncpg.LockNotAvailableError as error:
-        raise StoreUnavailable(f"{_address(url)}: another process is migrating it") from error
+        raise StoreUnavailable(
+            f"{_address(url)}: another process is migrating it, or a transaction that is still open (a backup?) holds a"
+            " table that must be changed: nothing was, try again when it has ended"
+        ) from error
     except ValueError as error:
         raise StoreRefused(f"{_address(url)}: {error}") from error
 

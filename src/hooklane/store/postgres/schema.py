@@ -10,6 +10,8 @@ from hooklane.store.caller.flow import Flow, Statement
 
 LOCK = 0x686F6F6B_6C616E65  # "hooklane": the advisory lock of whoever migrates
 LOCK_WAIT = "15s"
+TABLE_WAIT = "5s"
+"""Shorter: everybody who needs the table waits behind us for as long."""
 
 _TABLE = Statement("SELECT to_regclass('hooklane.schema')::text")
 _VERSION = "SELECT version FROM hooklane.schema WHERE component = :component"
@@ -46,6 +48,7 @@ def migrate_once(component: str, migrations: Sequence[str]) -> Flow[bool]:
     """Apply the next migration, in the transaction that is open; False when there is none."""
     yield Statement(f"SET LOCAL lock_timeout = '{LOCK_WAIT}'")
     yield Statement("SELECT pg_advisory_xact_lock(:lock::bigint)", {"lock": LOCK})
+    yield Statement(f"SET LOCAL lock_timeout = '{TABLE_WAIT}'")
     yield Statement("CREATE SCHEMA IF NOT EXISTS hooklane")
     yield Statement("CREATE TABLE IF NOT EXISTS hooklane.schema (component text PRIMARY KEY, version integer NOT NULL)")
     version = yield from version_of(component)
