@@ -150,6 +150,23 @@ async def test_pruning_leaves_a_lane_alone_that_somebody_holds(store: PostgresOu
     assert seqs(await published(store, event("j", "b"))) == [4]
 
 
+async def test_whatever_else_is_called_so_in_the_database_is_not_ours(
+    store: PostgresOutbox, conn: asyncpg.Connection
+) -> None:
+    """A function or table of the application's that would come first on its search_path."""
+    await conn.execute(
+        "CREATE SCHEMA app; CREATE TABLE app.lane_name (lane_id bigint);"
+        " CREATE FUNCTION app.cardinality(bigint[]) RETURNS integer LANGUAGE sql AS 'SELECT 0';"
+        " SET search_path = app, pg_catalog"
+    )
+    async with conn.transaction():
+        first = await _run(conn, publish.publish([draft(event("e1", "a")), draft(event("e2", "b"))], places))
+    async with conn.transaction():
+        second = await _run(conn, publish.publish([draft(event("e3", "a"))], places))
+
+    assert (seqs(first), seqs(second)) == ([1, 1], [2])
+
+
 async def test_publishers_of_new_and_old_lanes_in_any_order_do_not_deadlock(
     store: PostgresOutbox, conn: asyncpg.Connection
 ) -> None:

@@ -48,7 +48,7 @@ JOIN unnest(:tenants::text[], :ids::text[]) AS d (tenant, id) USING (tenant, id)
 # Held until the transaction ends: seqs are gapless and in the order of the commits.
 _HOLD_LANES = """
 SELECT ids, tails FROM hooklane.hold_lanes(:tenants::text[], :endpoints::text[], :keys::text[], :pids::integer[],
-    array_fill(0::bigint, ARRAY[cardinality(:keys::text[])]))
+    :hints::bigint[])
 """
 _LOOSE_NUMBERS = "SELECT nextval('hooklane.loose_n') FROM generate_series(1, :many::bigint)"
 # A place that is taken means that this transaction sees the past (it is not READ COMMITTED) and somebody published
@@ -71,7 +71,7 @@ WITH stored AS (
         :loose_events::bigint[])
     RETURNING 1
 )
-SELECT 1 / ((SELECT count(*) FROM in_lanes) = cardinality(:lane_ids::bigint[]))::integer
+SELECT 1 / ((SELECT count(*) FROM in_lanes) = :many::bigint)::integer
 """
 
 Name = tuple[str, str]
@@ -259,6 +259,7 @@ def _hold_lanes(accepted: Sequence[Accepted]) -> Flow[dict[tuple[str, str], list
         "endpoints": [endpoint for endpoint, _ in lanes],
         "keys": [key for _, key in lanes],
         "pids": [where[lane][1] for lane in lanes],
+        "hints": [0] * len(lanes),
     }
     ((ids, tails),) = yield Statement(_HOLD_LANES, params)
     return {lane: [lane_id, tail + 1] for lane, lane_id, tail in zip(lanes, ids, tails, strict=True)}
@@ -279,6 +280,7 @@ def _rows_to_store(
     lanes, loose = list(zip(*in_lanes, strict=True)), list(zip(*loosely, strict=True))
     lanes, loose = lanes or [()] * 5, loose or [()] * 5
     return {
+        "many": len(in_lanes),
         "ns": [one.n for one in accepted],
         "tenants": [event.tenant for event in events],
         "ids": [event.id for event in events],

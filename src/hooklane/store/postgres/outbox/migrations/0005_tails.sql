@@ -30,7 +30,9 @@ FROM hooklane.lane_name n;
 CREATE FUNCTION hooklane.hold_lanes(
     tenants text[], endpoints text[], keys text[], pids integer[], hints bigint[], OUT ids bigint[], OUT tails bigint[]
 ) LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_nestloop = on SET enable_indexscan = on
 AS $$
 DECLARE
     tail_mins bigint[];
