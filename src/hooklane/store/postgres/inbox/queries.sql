@@ -72,7 +72,8 @@ RETURNING 1;
 
 -- name: claim
 -- Due handlings get an owner, a lease and a higher fence; one statement, and rows that others take are passed over.
--- :since is where to begin (see front.py); 0 finds all.
+-- :since is where to begin (see front.py); 0 finds all. The handlers are compared as one text: as a join it might be done
+-- first, and all that is due be sorted for the few that are claimed.
 -- The lease is by the database's own clock; whether a retry is due, by whichever clock is further.
 UPDATE hooklane.inbox_handling h
 SET was = h.status, status = 'in_progress', owner = :owner, fence = h.fence + 1, attempts = h.attempts + 1,
@@ -82,7 +83,8 @@ FROM (
     WHERE status IN ('pending', 'failed')
       AND due_at <= greatest(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
       AND due_at >= :since::bigint
-      AND (source, handler) IN (SELECT e ->> 0, e ->> 1 FROM jsonb_array_elements(:handlers::jsonb) e)
+      AND source || chr(31) || handler = ANY(ARRAY(
+        SELECT (e ->> 0) || chr(31) || (e ->> 1) FROM jsonb_array_elements(:handlers::jsonb) e))
     ORDER BY due_at, row_id LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
 ) due
 WHERE h.row_id = due.row_id AND h.handler = due.handler
@@ -98,7 +100,8 @@ FROM (
     WHERE status = 'in_progress' AND :now::bigint IS NOT NULL
       AND due_at <= (extract(epoch FROM clock_timestamp()) * 1000)::bigint
       AND due_at >= :since::bigint
-      AND (source, handler) IN (SELECT e ->> 0, e ->> 1 FROM jsonb_array_elements(:handlers::jsonb) e)
+      AND source || chr(31) || handler = ANY(ARRAY(
+        SELECT (e ->> 0) || chr(31) || (e ->> 1) FROM jsonb_array_elements(:handlers::jsonb) e))
     ORDER BY due_at, row_id LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
 ) due
 WHERE h.row_id = due.row_id AND h.handler = due.handler
