@@ -38,7 +38,7 @@ class App:
         conn = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:
             # A server that has refused a body by its length need not read it: the answer is there all the same.
-            with contextlib.suppress(BrokenPipeError):
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 conn.request(method, path, body, dict(headers))
             response = conn.getresponse()
             return response.status, dict(response.getheaders()), response.read()
