@@ -7,33 +7,46 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 RUN    := $(VENV)/.installed-run
 TEST   := $(VENV)/.installed-test
+# A run that is still going after so many minutes is ended and says what was running.
+PYTEST  = $(BIN)/python -m tests.support.within $(MINUTES_MAX) $(BIN)/python -m pytest -n 2
+MINUTES_MAX ?= 45
 
 COMPILED := $(CURDIR)/build/compiled
 # Run again on what ships compiled: the path of an event through the sender, on every store of its own, and a crash.
 AGAIN := tests/compiled tests/core tests/sim tests/outbox tests/postgres tests/transport tests/sending \
          tests/api/test_publish_api.py tests/api/test_batch_api.py tests/crash/test_failpoints.py
+# Of it, what `make test` runs: the same values and decisions, planted bugs, a store, promises of sending, answers, a kill.
+AGAIN_SHARE := tests/compiled tests/core tests/sim/test_planted_bugs.py tests/outbox/test_sqlite.py \
+         tests/sending/test_promises.py tests/transport/test_transport_answers.py tests/api/test_batch_api.py \
+         tests/crash/test_failpoints.py::test_f17_a_kill_before_the_answer_sends_again
+ON_COMPILED = test ! -d $(COMPILED) || HOOKLANE_TREE=$(COMPILED) PYTHONPATH=$(COMPILED) \
+		$(PYTEST) -o pythonpath="$(COMPILED) ."
 
 .PHONY: run setup test test-compiled check compiled bench soak lock clean
 
+# For instance `make run ARGS="--port 8790"`.
 run: $(RUN)
-	$(BIN)/hooklane dev --demo $(ARGS)
+	@echo "hooklane: starting the demo; Ctrl-C ends it; another port: make run ARGS=\"--port 8790\""
+	@$(BIN)/hooklane dev --demo $(ARGS)
 
 setup: $(TEST)
 
-# With ARGS only what they ask for, on the plain source.
+# What one waits for: at most ten minutes on two quiet cores. What takes longer is marked `soak`, and each kind of it has
+# a share here (tests/harness/test_soak.py). With ARGS only what they ask for, on the plain source.
 test: $(TEST) $(if $(ARGS),,test-compiled)
 	$(BIN)/python -m tests.prepare
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(PYTEST) -m "not soak" $(ARGS)
 
 test-compiled: compiled
 	$(BIN)/python -m tests.prepare
-	test ! -d $(COMPILED) || HOOKLANE_TREE=$(COMPILED) PYTHONPATH=$(COMPILED) \
-		$(BIN)/python -m pytest -o pythonpath="$(COMPILED) ." -n 2 --dist loadgroup $(AGAIN)
+	$(ON_COMPILED) -m "not soak" $(AGAIN_SHARE)
 
 check: $(TEST)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --explicit-package-bases examples tests/typing
+	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 
 # The hot modules as machine code, in build/compiled; where there is no C compiler it says so and does nothing.
@@ -43,8 +56,14 @@ compiled: $(TEST)
 bench: compiled
 	$(BIN)/python -m bench $(ARGS)
 
-soak: $(TEST)
+# What `make test` leaves out, then all of the compiled tree, then the simulator from seed after seed.
+soak: MINUTES_MAX = 180
+soak: compiled
+	$(BIN)/python -m tests.prepare
+	$(PYTEST) $(PATIENT) -m soak
+	$(ON_COMPILED) $(PATIENT) $(AGAIN)
 	$(BIN)/python -m bench.soak $(ARGS)
+PATIENT := -o timeout=1800 -o faulthandler_timeout=1790
 
 # The one target that resolves. Universal locks with hashes, without the address of any index.
 lock: $(TEST)
@@ -57,14 +76,18 @@ clean:
 	rm -rf $(VENV) build .servers .hooklane
 
 $(VENV)/bin/python:
-	$(PYTHON) -c 'import sys; sys.exit("hooklane needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
-	$(PYTHON) -m venv $(VENV)
+	@echo "hooklane: making a Python environment in $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit("hooklane needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -m venv $(VENV)
 
 $(RUN): requirements/run.lock pyproject.toml | $(VENV)/bin/python
-	$(PIP) install --require-hashes -r requirements/run.lock
-	$(PIP) install --no-deps --no-build-isolation --editable .
+	@echo "hooklane: installing what it depends on into $(VENV) (requirements/run.lock; once, about a minute)"
+	@$(PIP) install --require-hashes -r requirements/run.lock
+	@echo "hooklane: installing itself from this folder"
+	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(TEST): requirements/test.lock $(RUN)
-	$(PIP) install --require-hashes -r requirements/test.lock
+	@echo "hooklane: installing what the tests need into $(VENV) (requirements/test.lock; once, some minutes)"
+	@$(PIP) install --require-hashes -r requirements/test.lock
 	@touch $@

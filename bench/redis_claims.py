@@ -24,7 +24,8 @@ import redis
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.inbox import NewHandling, NewRow, RowId
 from hooklane.model.message import Message, Status
-from hooklane.receiver.drive import AsyncDriver, Driver, transaction
+from hooklane.receiver.drivers import AsyncDriver, Driver
+from hooklane.receiver.steps import transaction
 from hooklane.store.inbox import Flow
 from hooklane.store.open_inbox import open_inbox
 from hooklane.store.redis.store import RedisInbox

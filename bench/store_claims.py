@@ -24,7 +24,8 @@ from typing import Any
 from bench.redis_claims import BATCH, row
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.message import Status
-from hooklane.receiver.drive import Driver, transaction
+from hooklane.receiver.drivers import Driver
+from hooklane.receiver.steps import transaction
 from hooklane.store.inbox import Flow, InboxStore
 from hooklane.store.open_inbox import open_inbox
 

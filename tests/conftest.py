@@ -12,21 +12,30 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests.support import postgres as pg
 from tests.support import valkey as vk
 from tests.support.dynamodb import DynamoDB
 from tests.support.processes import Child
 from tests.support.receiver import Sink
+from tests.support.running import Running, tell_stacks_on_quit
 from tests.support.shared import SharedServers, shared
 
 import hooklane
 
 SHARED = pytest.StashKey[SharedServers]()
 
+# How long an example takes, or is thought up, says how busy the machine is.
+settings.register_profile("hooklane", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("hooklane")
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):  # the main process, with or without workers
+    if hasattr(config, "workerinput"):
+        tell_stacks_on_quit()
+    else:  # the main process, with or without workers
         config.stash[SHARED] = SharedServers()
+        config.pluginmanager.register(Running(), "what is running")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

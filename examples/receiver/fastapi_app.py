@@ -6,7 +6,7 @@ import sqlite3
 from fastapi import FastAPI
 
 import hooklane.fastapi
-from hooklane import Inbox
+from hooklane import Event, Inbox
 
 DB = os.environ.get("APP_DB", "app.db")
 with sqlite3.connect(DB) as setup:
@@ -17,7 +17,7 @@ stripe = inbox.source("stripe", secrets=[os.environ["STRIPE_SECRET"]])
 
 
 @stripe.on("invoice.paid")
-def paid(event, tx):
+def paid(event: Event, tx: sqlite3.Connection) -> None:
     invoice = event.payload["data"]["object"]
     tx.execute("INSERT INTO payments VALUES (?, ?)", (invoice["id"], invoice["amount_paid"]))
 

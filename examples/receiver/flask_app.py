@@ -3,10 +3,10 @@
 import os
 import sqlite3
 
-from flask import Flask, jsonify
+from flask import Flask, Response, jsonify
 
 import hooklane.flask
-from hooklane import Inbox
+from hooklane import Event, Inbox
 
 DB = os.environ.get("APP_DB", "app.db")
 with sqlite3.connect(DB) as setup:
@@ -17,7 +17,7 @@ stripe = inbox.source("stripe", secrets=[os.environ["STRIPE_SECRET"]])
 
 
 @stripe.on("invoice.paid")
-def paid(event, tx):
+def paid(event: Event, tx: sqlite3.Connection) -> None:
     invoice = event.payload["data"]["object"]
     tx.execute("INSERT INTO payments VALUES (?, ?)", (invoice["id"], invoice["amount_paid"]))
 
@@ -27,6 +27,6 @@ app.register_blueprint(hooklane.flask.blueprint(inbox), url_prefix="/webhooks")
 
 
 @app.get("/payments")
-def payments():
+def payments() -> Response:
     with sqlite3.connect(DB) as conn:
         return jsonify(conn.execute("SELECT invoice, amount FROM payments").fetchall())

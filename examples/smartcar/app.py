@@ -7,7 +7,7 @@ import sqlite3
 from fastapi import FastAPI
 
 import hooklane.fastapi
-from hooklane import Inbox, latest
+from hooklane import Event, Inbox, latest
 
 DB = os.environ.get("APP_DB", "vehicles.db")
 with sqlite3.connect(DB) as setup:
@@ -26,7 +26,7 @@ smartcar = inbox.source("smartcar", secrets=[os.environ["SMARTCAR_TOKEN"]])  # t
 
 
 @smartcar.on("VEHICLE_STATE")
-def store_signals(event, tx):
+def store_signals(event: Event, tx: sqlite3.Connection) -> None:
     """Each signal by the time at which the car measured it. Not by meta.deliveredAt: that is the time of the attempt,
     and a late retry of old data has a newer one than what followed it."""
     for signal in event.data["signals"]:
@@ -42,7 +42,7 @@ def store_signals(event, tx):
 
 
 @smartcar.on("VEHICLE_ERROR")
-def track_error(event, tx):
+def track_error(event: Event, tx: sqlite3.Connection) -> None:
     """Open or resolved, per vehicle and kind of error: whichever was received last. Copies do not count again."""
     for error in event.data["errors"]:
         latest.apply(

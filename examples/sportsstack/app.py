@@ -5,10 +5,10 @@ import os
 import sqlite3
 from urllib.request import urlopen
 
-from flask import Flask, jsonify
+from flask import Flask, Response, jsonify
 
 import hooklane.flask
-from hooklane import Inbox, Retry
+from hooklane import Event, Inbox, Retry
 
 DB = os.environ.get("APP_DB", "odds.db")
 API = os.environ.get("SPORTSSTACK_API", "https://api.sportsstack.example/v1")
@@ -22,7 +22,7 @@ sportsstack = inbox.source("sportsstack", secrets=[os.environ["SPORTSSTACK_SECRE
 # The profile's own defaults: an event is a duplicate only while its hash is the entity's *current* one (the hash
 # fingerprints a state, and states come back), and hints about one entity are coalesced into one fetch (refetch).
 @sportsstack.on("*")
-def fetch_odds(event, tx):
+def fetch_odds(event: Event, tx: sqlite3.Connection) -> None:
     try:
         with urlopen(f"{API}/odds/{event.key}", timeout=3) as answer:
             price = json.load(answer)["price"]
@@ -40,7 +40,7 @@ app.register_blueprint(hooklane.flask.blueprint(inbox), url_prefix="/webhooks")
 
 
 @app.get("/odds")
-def odds():
+def odds() -> Response:
     with sqlite3.connect(DB) as conn:
         rows = conn.execute("SELECT id, price, fetches FROM odds").fetchall()
     return jsonify({id: {"price": price, "fetches": fetches} for id, price, fetches in rows})

@@ -8,33 +8,48 @@ from typing import TYPE_CHECKING, Any
 from hooklane import errors
 
 if TYPE_CHECKING:
+    from hooklane.core.admission.breaker import BreakerPolicy
+    from hooklane.core.admission.failures import RetryPolicy
+    from hooklane.core.verify.custom import profile_of, signature_scheme
     from hooklane.errors import Reject, Retry
     from hooklane.model.message import Reply, Request
+    from hooklane.model.tx import AsyncTx, SyncTx
     from hooklane.receiver.event import Event
     from hooklane.receiver.fields import insert_once, ledger_entry, transition
     from hooklane.receiver.inbox import Inbox
     from hooklane.receiver.order import latest, refetch, sequence
     from hooklane.receiver.source import Source
-    from hooklane.sender.outbox import Outbox
+    from hooklane.sender.outbox import Outbox, Publish
     from hooklane.sender.relay import Relay
+    from hooklane.store.dynamodb.tx import DynamoTx
+    from hooklane.store.outbox import Published
 
 __version__ = "0.1.0"
 
 _HOME_OF = {
+    "AsyncTx": "hooklane.model.tx",
+    "BreakerPolicy": "hooklane.core.admission.breaker",
+    "DynamoTx": "hooklane.store.dynamodb.tx",
     "Event": "hooklane.receiver",
     "Inbox": "hooklane.receiver",
     "Outbox": "hooklane.sender.outbox",
+    "Publish": "hooklane.sender.outbox",
+    "Published": "hooklane.store.outbox",
     "Reject": "hooklane.errors",
     "Relay": "hooklane.sender.relay",
     "Reply": "hooklane.model.message",
     "Request": "hooklane.model.message",
     "Retry": "hooklane.errors",
+    "RetryPolicy": "hooklane.core.admission.failures",
     "Source": "hooklane.receiver",
+    "SyncTx": "hooklane.model.tx",
     "insert_once": "hooklane.receiver",
     "latest": "hooklane.receiver",
     "ledger_entry": "hooklane.receiver",
+    "profile_of": "hooklane.core.verify.custom",
     "refetch": "hooklane.receiver",
     "sequence": "hooklane.receiver",
+    "signature_scheme": "hooklane.core.verify.custom",
     "transition": "hooklane.receiver",
 }
 
@@ -51,21 +66,30 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "AsyncTx",
+    "BreakerPolicy",
+    "DynamoTx",
     "Event",
     "Inbox",
     "Outbox",
+    "Publish",
+    "Published",
     "Reject",
     "Relay",
     "Reply",
     "Request",
     "Retry",
+    "RetryPolicy",
     "Source",
+    "SyncTx",
     "__version__",
     "errors",
     "insert_once",
     "latest",
     "ledger_entry",
+    "profile_of",
     "refetch",
     "sequence",
+    "signature_scheme",
     "transition",
 ]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hooklane.errors import ConfigError
+from hooklane.model.database_url import shown
 
 ROLES = ("api", "deliver", "inbox")
 """What a server may be. `inbox` is only a name: handlers are code of yours, and `hooklane inbox worker` runs it."""
@@ -36,7 +37,8 @@ class Secret(str):
 class Settings:
     """Everything a process is started with, checked."""
 
-    db: str = DEFAULT_DB
+    db: str = field(default=DEFAULT_DB, repr=False)
+    """It may hold a password: `shown` before it is printed."""
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     role: tuple[str, ...] = ("api", "deliver")
@@ -139,7 +141,7 @@ def _words(value: Any) -> list[str]:
 def _key(value: Any) -> Secret:
     text = str(value).strip()
     # A header carries it: printable ASCII, and long enough not to be guessed.
-    if not re.fullmatch(r"[\x21-\x7e]{8,512}", text):
+    if not re.fullmatch(r"[\x21-\x7e]{16,512}", text):
         raise ValueError
     return Secret(text)
 
@@ -195,7 +197,12 @@ SETTINGS = (
     _Setting("port", _port, "a port from 0 to 65535"),
     _Setting("role", _roles, f"some of {', '.join(ROLES)}, with commas"),
     _Setting("workers", _workers, f"a number of processes from 1 to {WORKERS_MAX}"),
-    _Setting("api_key", _key, "8 to 512 printable characters without spaces", is_secret=True),
+    _Setting(
+        "api_key",
+        _key,
+        "16 to 512 printable characters without spaces, made by chance: openssl rand -hex 32",
+        is_secret=True,
+    ),
     _Setting("no_auth", _switch, "true or false"),
     _Setting("egress_allow", _networks, "networks such as 127.0.0.0/8,::1/128"),
     _Setting("ui", _switch, "true or false"),
@@ -226,8 +233,8 @@ def load(
             try:
                 values[setting.name] = setting.read(found)
             except (ValueError, TypeError):
-                shown = "(hidden)" if setting.is_secret else repr(found)
-                problems.append(f"{setting.name} must be {setting.expected}, got {shown} from {origin}")
+                got = "(hidden)" if setting.is_secret else repr(shown(found) if isinstance(found, str) else found)
+                problems.append(f"{setting.name} must be {setting.expected}, got {got} from {origin}")
                 continue
         origins.append(Origin(setting.name, values[setting.name], origin, setting.is_secret))
     if problems:

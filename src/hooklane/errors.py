@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class HooklaneError(Exception):
     """The root of the family: everything that hooklane raises on purpose."""
@@ -27,8 +30,24 @@ class MissingExtra(UsageError):
         self.extra = extra
 
 
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """Imports what comes with *extra*; what is missing of it is named with the command that installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        package = (missing.name or extra).partition(".")[0]
+        if package == "hooklane":
+            raise
+        raise MissingExtra(package, extra) from None
+
+
 class StoreError(HooklaneError):
     """The store did not do what was asked; unless a subclass says more, the outcome is unknown."""
+
+
+class StoreUnconfirmed(StoreError):
+    """The commit was not answered in time: it was not cancelled, so it may have happened, or happen yet."""
 
 
 class StoreUnavailable(StoreError):
@@ -39,16 +58,47 @@ class StoreBusy(StoreUnavailable):
     """Another transaction held what was needed for longer than the caller wanted to wait; nothing was stored."""
 
 
+class Overtaken(StoreBusy):
+    """Somebody else has decided about the same event meanwhile (replayed it, or skipped it): nothing was changed."""
+
+
+class SearchTooLong(StoreUnavailable):
+    """A question about the store was ended because it took too long; the store itself works, and nothing changed."""
+
+
 class StoreFull(StoreUnavailable):
     """The disk, or a quota, is full; nothing was stored by this call."""
+
+
+class DiskSpaceLow(StoreFull):
+    """Less room is free than is to be kept free; nothing was stored by this call."""
 
 
 class StoreRefused(StoreError):
     """The store is not one this version may open (corrupt, newer schema, in use); it was not touched."""
 
 
+class StoreGone(StoreRefused):
+    """The file of the database was removed or replaced while it was open: what is written to it is lost."""
+
+
+class CommitRefused(StoreError):
+    """What was written breaks a rule of the database that is checked at the commit; nothing was stored by this call."""
+
+
 class LeaseLost(StoreError):
     """Another worker holds this work now, so this worker's outcome was not recorded."""
+
+
+class Broken(HooklaneError):
+    """A part of hooklane failed unexpectedly (a bug). Its process ends; a restart reads everything anew."""
+
+    def __init__(self, what: str, error: BaseException) -> None:
+        # One line, whatever the error's own text is made of.
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        super().__init__(
+            f"{what} failed unexpectedly ({said}), so the process has ended. No event is lost: start it again"
+        )
 
 
 class InvalidEvent(UsageError):
@@ -68,11 +118,16 @@ class VerificationError(HooklaneError):
 
 
 class TransactionMisused(UsageError):
-    """A handler ended the transaction it was given; its completion was not part of that commit. The event is dead."""
+    """A handler has tried to end the transaction it was given; nothing of it was kept. The event is dead."""
+
+
+class TransactionAborted(UsageError):
+    """An error of the database was caught inside a transaction, which can do nothing more: all of it is rolled back."""
 
 
 class Retry(HooklaneError):
-    """Raised by a handler: not now; the event is tried again, after *after* seconds if given."""
+    """Raised by a handler: not now; the event is tried again. With *after* seconds it is tried then, as often as it
+    takes until the event is too old (`RetryPolicy.age_ms_max`); without, it is a failure like any other."""
 
     def __init__(self, reason: str = "the handler asked for a retry", *, after: float | None = None) -> None:
         super().__init__(reason)

@@ -42,7 +42,7 @@ def router(inbox: Inbox, *, worker: bool = True) -> APIRouter:
         except TooLarge:
             return _response(inbox.too_large(str(request.url), source), ("connection", "close"))
         if raw is None:
-            return Response(status_code=499)  # the client has gone; nobody reads this
+            return Response(status_code=499)  # the client has gone and does not read this
         return _response(await inbox.areceive(raw, source))
 
     return made

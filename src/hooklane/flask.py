@@ -34,9 +34,14 @@ def blueprint(inbox: Inbox, *, name: str = "hooklane", worker: bool = True) -> B
         if (request.content_length or 0) > limit:
             return _response(inbox.too_large(_url(), source))
         # The stream itself: get_data() would parse nothing, but keep all of a body that may be chunked and endless.
-        body = request.stream.read(limit + 1)
+        try:
+            body = request.stream.read(limit + 1)
+        except Exception:  # each server has errors of its own for a chunk that is none, and for a client that left
+            return _response(inbox.broken_off(source))
         if len(body) > limit:
             return _response(inbox.too_large(_url(), source))
+        if len(body) < (request.content_length or 0):  # the client left: some servers hand over what they have
+            return _response(inbox.broken_off(source))
         # WSGI has merged headers that came twice; a scheme that forbids that sees one value with a comma, and refuses.
         raw = Request.of(request.method, _url(), list(request.headers), body)
         return _response(inbox.receive(raw, source))

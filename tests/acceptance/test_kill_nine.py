@@ -80,11 +80,13 @@ class Publisher:
             self.accepted[event_id] = (key, answer["lanes"][0]["seq"])
 
     def _until_known(self, event_id: str, key: str, number: int) -> dict:  # type: ignore[type-arg]
-        while True:
+        def publish() -> dict | None:  # type: ignore[type-arg]
             try:
                 return self._client.publish("tick", key, {"number": number}, id=event_id)
             except (urllib.error.URLError, OSError, http.client.HTTPException):
-                self.stopping.wait(0.02)  # unknown: repeating it can never count twice
+                return None  # unknown: repeating it can never count twice
+
+        return until(publish, what=f"an answer to {event_id}", within_s=60)
 
 
 def arrived(sink: Sink) -> set[str]:

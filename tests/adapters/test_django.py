@@ -13,11 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.support.pace import scaled_s
 from tests.support.processes import Child, start_listening, until
 
 from hooklane.core.profiles import find_profile
 from hooklane.model.clock import wall_now
-from hooklane.testing.forge import forge
+from hooklane.testing.build_request import build_request
 
 PROJECT = Path(__file__).parent / "django_project"
 SOURCE = Path(__file__).parents[2] / "src"
@@ -51,7 +52,7 @@ def manage(environment, *words):
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=scaled_s(90),
         check=False,
     )
 
@@ -61,7 +62,7 @@ class Site:
         self.port = port
 
     def call(self, method, path, body=None, headers=()):
-        conn = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        conn = http.client.HTTPConnection("127.0.0.1", self.port, timeout=scaled_s(20))
         try:
             conn.request(method, path, body, dict(headers))
             answer = conn.getresponse()
@@ -88,7 +89,7 @@ def serve(environment, tmp_path, *options):
 
 def paid(number, type="invoice.paid"):
     data = {"object": {"id": f"in_{number}"}}
-    return forge(find_profile("stripe"), [SECRET], type, data, id=f"evt_{number}", at=wall_now())
+    return build_request(find_profile("stripe"), [SECRET], type, data, id=f"evt_{number}", at=wall_now())
 
 
 def test_what_is_promised_in_django_holds_by_its_own_test_runner(environment):

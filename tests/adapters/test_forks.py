@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from tests.inbox.kit import signed
+from tests.support.pace import scaled_s
 from tests.support.processes import Child, start_listening, until
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +47,7 @@ def database(request, tmp_path):
 
 
 def call(port, method, path, body=None, headers=()):
-    conn = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    conn = http.client.HTTPConnection("127.0.0.1", port, timeout=scaled_s(20))
     try:
         conn.request(method, path, body, dict(headers))
         answer = conn.getresponse()

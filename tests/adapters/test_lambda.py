@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,7 @@ from hooklane import Inbox, Reply
 from hooklane.aws_lambda import handler
 from hooklane.core.profiles import find_profile
 from hooklane.model.clock import wall_now
-from hooklane.testing.forge import forge
+from hooklane.testing.build_request import build_request
 
 SECRET = "whsec_" + "a secret of an example, long enough"
 
@@ -34,7 +35,7 @@ def handle(applied):
 
 @pytest.fixture
 def request_():
-    return forge(find_profile("stripe"), [SECRET], "invoice.paid", {"object": {}}, id="evt_1", at=wall_now())
+    return build_request(find_profile("stripe"), [SECRET], "invoice.paid", {"object": {}}, id="evt_1", at=wall_now())
 
 
 def function_url(request):
@@ -98,6 +99,8 @@ def url_seen(event):
     seen = []
 
     class Seeing:
+        maintenance = SimpleNamespace(is_function=False)
+
         def receive(self, request, source):
             seen.append(request.url)
             return Reply(200)

@@ -18,6 +18,7 @@ from litestar import Litestar
 from litestar.handlers import asgi as litestar_asgi
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from tests.support.pace import scaled_s
 
 import hooklane.asgi
 import hooklane.fastapi
@@ -28,8 +29,8 @@ from hooklane.core.profiles import find_profile
 from hooklane.model.clock import wall_now
 from hooklane.telemetry.events import Refused
 from hooklane.testing import Webhooks
+from hooklane.testing.build_request import build_request
 from hooklane.testing.credentials import credentials
-from hooklane.testing.forge import forge
 
 SECRET = "whsec_" + "a secret of an example, long enough"
 TRELLO = credentials(find_profile("trello"))
@@ -95,7 +96,9 @@ def plain(inbox):
 
 
 def event(number=1):
-    return forge(find_profile("stripe"), [SECRET], "invoice.paid", {"object": {}}, id=f"evt_{number}", at=wall_now())
+    return build_request(
+        find_profile("stripe"), [SECRET], "invoice.paid", {"object": {}}, id=f"evt_{number}", at=wall_now()
+    )
 
 
 class Asgi:
@@ -283,5 +286,5 @@ def test_inline_what_an_open_breaker_postponed_is_applied_by_the_worker():
 
         assert post(webhooks.github("push"))[0] == 503
         assert post(webhooks.github("ping")) == (200, "stored")
-        assert done.wait(10)
+        assert done.wait(scaled_s(10))
     inbox.close()

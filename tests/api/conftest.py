@@ -5,14 +5,43 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.support.http_client import Answer, Connection
 from tests.support.receiver import Sink
 
+from hooklane.cli import process
 from hooklane.cli.process import Running, running
 from hooklane.config import Secret, Settings
+from hooklane.server.api import ROUTES
+from hooklane.server.api.documents import described
+from hooklane.server.problem import Problem
+from hooklane.server.router import Router
 
 KEY = "test-key-0123456789"
+
+
+_ROUTER = Router(ROUTES)
+SEEN: set[str] = set()
+"""Routes whose answer was checked against the description of the API."""
+
+
+def check_shape(method: str, path: str, answer: Answer) -> None:
+    """Hold an answer to what the description of the API says of its route."""
+    try:
+        route, _ = _ROUTER.find(method, path.partition("?")[0])
+    except Problem:
+        return
+    name = f"{route.method} {route.path}"
+    described_ = described(ROUTES)["paths"][route.path][route.method.lower()]["responses"]
+    assert str(answer.status) in described_, (name, answer)
+    if (
+        answer.status == route.status
+        and route.answers is not None
+        and answer.headers["content-type"] == "application/json"
+    ):
+        msgspec.json.decode(answer.body, type=route.answers)
+        SEEN.add(name)
 
 
 class Api:
@@ -24,7 +53,9 @@ class Api:
         self.port = connection.port
 
     async def call(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
-        return await self.connection.call(method, path, body, headers)
+        answer = await self.connection.call(method, path, body, headers)
+        check_shape(method, path, answer)
+        return answer
 
     async def get(self, path: str) -> Any:
         answer = await self.call("GET", path)
@@ -49,8 +80,18 @@ Start = Callable[..., Any]
 
 
 @pytest.fixture
-async def start(tmp_path: Path) -> AsyncIterator[Start]:
+def cores() -> int:
+    """How many cores a server thinks that it has. With a second one SQLite gets a process that writes.
+
+    To start that process costs more than most tests here, so they do without; a module about publishing says 2.
+    """
+    return 1
+
+
+@pytest.fixture
+async def start(tmp_path: Path, cores: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
     """Starts servers with other settings than usual."""
+    monkeypatch.setattr(process, "_cores", lambda: cores)
     async with AsyncExitStack() as stack:
 
         async def begin(**changes: Any) -> Api:
@@ -64,6 +105,8 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
                 }
             )
             server = await stack.enter_async_context(running(settings))
+            if server.services.relay is not None:
+                await server.services.relay.ready()  # else a pause may be heard of after what was published behind it
             port = int(server.address.rpartition(":")[2])
             headers = {} if settings.no_auth else {"authorization": f"Bearer {KEY}"}
             return Api(server, await stack.enter_async_context(Connection(port, headers)))
@@ -78,7 +121,7 @@ async def api(start: Start) -> Api:
     return made
 
 
-# The fast door answers exactly this path; with an empty query the same call goes through the application.
+# The fast path answers exactly this path; with an empty query the same call goes through the application.
 @pytest.fixture(params=["/api/v1/events", "/api/v1/events?"], ids=["fast", "app"])
 def publish_path(request: pytest.FixtureRequest) -> str:
     return str(request.param)

@@ -11,8 +11,8 @@ from hooklane.errors import Reject
 from hooklane.model.inbox import NewRow
 from hooklane.model.message import Message
 from hooklane.receiver import Inbox
-from hooklane.receiver.drive import transaction
 from hooklane.receiver.runner import Run
+from hooklane.receiver.steps import transaction
 
 
 @dataclass
@@ -33,6 +33,10 @@ class Site:
     async def acts(self) -> list[tuple[str, str, str]]:
         lines = (await self.get("audit"))["items"]
         return [(line["action"], line["subject"], line["note"]) for line in lines]
+
+    async def acts_on(self, subject: str) -> list[str]:
+        """What was done with *subject*, the first first."""
+        return [action for action, of, _ in reversed(await self.acts()) if of == subject]
 
 
 class Shop:

@@ -1,13 +1,22 @@
 """POST /api/v1/events/batch: all or nothing, in order."""
 
+import asyncio
 import json
+import tracemalloc
 from typing import Any
 
+import pytest
 from tests.api.conftest import Api
 from tests.api.test_publish_api import stored
 
 PATH = "/api/v1/events/batch"
 LINES = {"content-type": "application/x-ndjson"}
+
+
+@pytest.fixture
+def cores() -> int:
+    """With the process that writes, as on most machines."""
+    return 2
 
 
 async def test_a_batch_keeps_its_order_inside_each_key(api: Api, endpoint: dict[str, Any]):
@@ -93,3 +102,47 @@ async def test_an_empty_batch_is_an_empty_batch(api: Api):
 async def test_another_shape_is_refused(api: Api):
     for body in (b"", b"[]", b'{"event":[]}', b'{"events":1}', b'{"events":[1]}'):
         assert (await api.call("POST", PATH, body)).status in (400, 422)
+
+
+async def test_a_large_batch_of_another_shape_is_refused_before_anything_is_built_of_it(api: Api):
+    fill = 8 * 1024 * 1024 // 3 - 20
+    cases = [
+        (b"[" + b"[]," * fill + b"[]]", {}, "invalid_body"),
+        (b'{"events":{"a":[' + b"[]," * fill + b"[]]}}", {}, "invalid_body"),
+        (b'{"events":[' + b"[]," * fill + b"[]]}", {}, "too_many_events"),
+        (b'{"events":[' + b"[]," * fill + b"[]],}", {}, "invalid_json"),
+        (b"\n" * (3 * fill), LINES, "too_many_events"),
+        (b" " * (3 * fill), LINES, None),
+    ]
+    for text, headers, code in cases:
+        tracemalloc.start()
+        try:
+            answer = await api.call("POST", PATH, text, headers)
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+        assert (answer.status, answer.json.get("code")) == ((202, None) if code is None else (answer.status, code))
+        assert most < 120 * 2**20, (text[:20], most)
+
+
+async def test_a_large_batch_is_read_beside_the_event_loop(api: Api):
+    event = b'{"type":"a","data":[' + b"[]," * 80_000 + b"[]]}"
+    text = b'{"events":[' + b",".join([event] * 30) + b"]}"
+    late = 0.0
+
+    async def watch() -> None:
+        nonlocal late
+        while True:
+            began = asyncio.get_running_loop().time()
+            await asyncio.sleep(0.01)
+            late = max(late, asyncio.get_running_loop().time() - began)
+
+    watching = asyncio.create_task(watch())
+    began = asyncio.get_running_loop().time()
+    answer = await api.call("POST", PATH, text)
+    took = asyncio.get_running_loop().time() - began
+    watching.cancel()
+
+    assert answer.status == 202
+    assert late < took / 2, f"the event loop stood still for {late:.2f} of {took:.2f} s"

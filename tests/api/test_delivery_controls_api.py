@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from tests.api.conftest import Api
+from tests.support.pace import scaled_s
 from tests.support.receiver import Answer, Request, Sink
 from tests.transport.certificates import Authority
 
@@ -30,7 +32,7 @@ async def shown(api: Api, endpoint: dict[str, Any]) -> Any:
 
 
 async def until(holds: Any, within_s: float = 20.0) -> Any:
-    async with asyncio.timeout(within_s):
+    async with asyncio.timeout(scaled_s(within_s)):
         while True:
             if value := await holds():
                 return value
@@ -161,8 +163,9 @@ async def test_the_attempts_of_an_event_tell_phases_classes_and_what_the_receive
 
     failed, delivered = await until(both)
 
+    assert [re.fullmatch(r"att_[0-9a-z]{26}", one["id"]) is not None for one in (failed, delivered)] == [True, True]
     assert (failed["status"], failed["outcome"], delivered["outcome"]) == (500, "retry", "delivered")
     assert set(failed["detail"]["timings"]) == {"total_ms", "dns_ms", "connect_ms", "tls_ms", "first_byte_ms"}
     assert failed["detail"]["request_head"].startswith("POST http://127.0.0.1")
-    assert delivered["detail"] == {"receiver_outcome": "applied"}
+    assert (delivered["said"], delivered["detail"]) == ("applied", {})
     assert "canary" not in str((failed, delivered))

@@ -123,6 +123,10 @@ async def test_without_the_operators_list_no_loopback_url_is_taken_and_the_text_
         ("rate_limit", 0),
         ("rate_limit", -3),
         ("rate_limit", 1e12),
+        ("rate_limit", 5e-324),
+        ("rate_limit", 0.0009),
+        ("in_flight_max", 10**30),
+        ("types", ["*" * 30 + "z"]),
         ("name", "x" * 201),
         ("name", "a\u0007b"),
         ("types", ["order created"]),
@@ -316,3 +320,64 @@ async def test_an_unknown_endpoint_is_not_found_by_any_call(api: Api, method: st
     answer = await api.call(method, f"{BASE}/ep_nobody{path}", {} if method in ("PATCH", "POST") else None)
 
     assert (answer.status, answer.code) == (404, "not_found")
+
+
+@pytest.mark.parametrize("call", ["test", "probe"])
+async def test_a_receiver_that_shows_the_request_does_not_show_our_secrets_through_a_trial(
+    api: Api, sink: Sink, call: str
+):
+    # Not a 2xx: of that the headers alone are waited for, and the body may be missing.
+    sink.react = lambda seen: Answer(
+        status=500, headers={"hooklane-outcome": "tok_9876543210"}, body=f"{seen.path} {seen.raw_headers}".encode()
+    )
+    one = await api.endpoint(
+        sink.url("/hook?token=tok_9876543210"), headers={"authorization": "Bearer hush_0123456789"}
+    )
+    answer = await api.call("POST", f"/api/v1/endpoints/{one['id']}/{call}")
+
+    assert answer.status == 200
+    assert b"hush_0123456789" not in answer.body
+    assert b"tok_9876543210" not in answer.body
+    assert "***" in answer.json["body"]
+
+
+async def test_a_change_that_repeats_what_cannot_be_changed_is_taken(api: Api):
+    made = await api.endpoint(PUBLIC, order="none", payload="raw")
+    changed = await api.call("PATCH", f"{BASE}/{made['id']}", {"order": "none", "payload": "raw", "name": "new"})
+    refused = await api.call("PATCH", f"{BASE}/{made['id']}", {"order": "key"})
+
+    assert (changed.status, changed.json["name"]) == (200, "new")
+    assert (refused.status, refused.code) == (422, "immutable_field")
+
+
+async def test_a_header_that_comes_back_hidden_as_it_was_shown_keeps_its_value(api: Api, sink: Sink):
+    headers = {"Authorization": "Bearer one", "X-Shop": "seven"}
+    made = await api.endpoint(sink.url(), headers=headers)
+    shown = await api.get(f"{BASE}/{made['id']}")
+
+    answer = await api.call("PATCH", f"{BASE}/{made['id']}", {"headers": {**shown["headers"], "X-Shop": "eight"}})
+    await api.publish()
+    [request] = await eventually(lambda: _requests(sink))
+
+    assert (answer.status, set(shown["headers"].values())) == (200, {"***"})
+    assert (request.headers["authorization"], request.headers["x-shop"]) == ("Bearer one", "eight")
+
+
+async def _requests(sink: Sink) -> list[Any]:
+    return list(sink.requests)
+
+
+async def test_a_hidden_value_that_stands_for_nothing_is_refused(api: Api):
+    made = await api.endpoint(PUBLIC, headers={"X-Shop": "seven"})
+    changed = await api.call("PATCH", f"{BASE}/{made['id']}", {"headers": {"X-Other": "***"}})
+    created = await api.call("POST", BASE, {"url": PUBLIC, "headers": {"X-Shop": "***"}})
+
+    assert [(one.status, one.code) for one in (changed, created)] == [(422, "invalid_endpoint")] * 2
+    assert "X-Other" in changed.json["detail"]
+
+
+async def test_an_answer_does_not_repeat_a_name_as_long_as_the_body(api: Api):
+    answer = await api.call("POST", BASE, {"url": PUBLIC, "k" * 200_000: 1})
+
+    assert (answer.status, answer.code) == (422, "invalid_body")
+    assert len(str(answer.json)) < 2_000

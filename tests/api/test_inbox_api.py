@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.api.inbox_site import Shop, Site, insert
-from tests.inbox.kit import sealed
+from tests.inbox.kit import signed_bytes
 from tests.support.http_client import Connection
 
 from hooklane.model.message import Status
@@ -29,7 +29,8 @@ async def test_without_an_inbox_lists_are_empty_ids_unknown_and_no_table_is_made
 
     assert listed == letters == {"items": [], "next": None}
     assert (stats["store"], stats["owed"], stats["lag_ms"], stats["sources"]) == (None, 0, 0, {})
-    assert {one.body for one in unknown} == {(await site.call("GET", "endpoints/ep_nobody")).body}
+    assert {(one.status, one.json["detail"]) for one in unknown} == {(404, "there is no row with this id in the inbox")}
+    assert len({one.body for one in unknown}) == 1
     assert await asyncio.to_thread(_tables, site.db) == 0
 
 
@@ -192,7 +193,7 @@ async def test_a_row_of_another_tenant_is_not_found_as_if_it_were_not_there(site
     ]
 
     assert (await site.call("GET", f"inbox/{row['id']}?tenant=acme")).json["tenant"] == "acme"
-    assert {one.body for one in strange} == {(await site.call("GET", "events/evt_nobody")).body}
+    assert {one.body for one in strange} == {(await site.call("GET", "inbox/999999")).body}
 
 
 async def test_nobody_reads_the_inbox_without_the_key(site: Site, shop: Shop, dead: str):
@@ -215,7 +216,7 @@ async def test_reading_goes_on_while_a_handler_holds_the_database(site: Site, sh
 
 
 async def test_what_a_source_keeps_of_a_request_holds_no_secret(site: Site, shop: Shop):
-    shop.inbox.receive(sealed("evt_1", b'{"type": "order.created", "data": {}}'))
+    shop.inbox.receive(signed_bytes("evt_1", b'{"type": "order.created", "data": {}}'))
 
     [row] = (await site.get("inbox"))["items"]
     shown = await site.call("GET", f"inbox/{row['id']}")

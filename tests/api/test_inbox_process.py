@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.inbox.kit import SECRET, signed
 from tests.support.http_client import Connection
+from tests.support.pace import scaled_s
 from tests.support.processes import Child, start_listening, until
 
 from hooklane.receiver import Inbox
@@ -43,7 +44,7 @@ async def test_a_dead_row_is_seen_replayed_and_applied_by_the_applications_worke
             return answer.json
 
         async def becomes(status: str) -> dict[str, Any]:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(scaled_s(20)):
                 while True:
                     found = [item for item in (await get("inbox"))["items"] if item["status"] == status]
                     if found:

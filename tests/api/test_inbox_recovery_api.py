@@ -1,14 +1,18 @@
 """Recovery of the receiver's side over HTTP: replay, dead letters and skips of an application's inbox."""
 
+import asyncio
 import json
 from typing import Any
 
+import pytest
 from tests.api.inbox_site import Shop, Site, insert, run
 from tests.inbox.kit import SECRET
 
 from hooklane.errors import Reject
 from hooklane.model.inbox import NewHandling
 from hooklane.model.message import Status
+
+PAIRS = 20
 
 # Mending
 
@@ -101,6 +105,40 @@ async def test_a_dead_letter_is_shown_and_owed_again_to_whoever_gave_it_up(site:
     assert shop.seen == ["evt_1"]
     assert (await site.call("GET", f"dead-letters/{dead}")).status == 404
     assert await site.acts() == [("inbox.replayed", dead, "hooklane evt_1")]
+
+
+@pytest.mark.parametrize("path", ["dead-letters", "inbox"])
+async def test_of_a_skip_and_a_replay_at_the_same_moment_one_is_done_and_the_other_is_refused(
+    site: Site, shop: Shop, path: str
+):
+    """Both answered 200 once, and the handler ran although the skip was promised."""
+    shop.broken = True
+    for number in range(PAIRS):
+        shop.receive(f"evt_{number}")
+    shop.inbox.run_once()
+    letters = (await site.get(f"dead-letters?side=inbox&limit={PAIRS}"))["items"]
+    assert len(letters) == PAIRS
+    shop.broken, shop.seen = False, []
+
+    skipped = set()
+    async with site.api.connect() as first, site.api.connect() as second:
+        for letter in letters:
+            skip, replay = await asyncio.gather(
+                first.call("POST", f"/api/v1/dead-letters/{letter['id']}/skip", {"note": "known"}),
+                second.call("POST", f"/api/v1/{path}/{letter['id']}/replay"),
+            )
+            if path == "inbox" and skip.status == replay.status == 200:  # what was skipped before may be replayed
+                assert await site.acts_on(letter["id"]) == ["inbox.skipped", "inbox.replayed"]
+                continue
+            assert sorted((skip.status, replay.status)) == [200, 409], (skip, replay)
+            if skip.status == 200:
+                skipped.add(letter["event"])
+
+    shop.inbox.run_once()
+    assert set(shop.seen) == {letter["event"] for letter in letters} - skipped
+    for letter in letters:
+        status = (await site.get(f"inbox/{letter['id']}"))["status"]
+        assert status == ("ignored" if letter["event"] in skipped else "completed")
 
 
 async def test_a_skip_needs_a_note_gives_up_what_died_and_is_on_record(site: Site, shop: Shop, dead: str):

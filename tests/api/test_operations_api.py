@@ -8,24 +8,37 @@ from tests.api.conftest import Api
 from tests.support.eventually import eventually
 from tests.support.receiver import Answer, Sink
 
-from hooklane.errors import StoreError, StoreFull, StoreUnavailable
+from hooklane.errors import StoreBusy, StoreError, StoreFull, StoreGone, StoreUnavailable
 from hooklane.server.api import ROUTES
 from hooklane.server.problem import CODES
 
 
-async def test_a_server_that_answers_is_alive_and_soon_ready(api: Api):
+@pytest.fixture
+def cores() -> int:
+    """With the process that writes, as on most machines."""
+    return 2
+
+
+async def until_ready(api: Api) -> None:
     async def ready() -> bool:
         return (await api.call("GET", "/readyz")).status == 200
 
-    assert (await api.call("GET", "/healthz")).json == {"status": "ok"}
     await eventually(ready)
+
+
+async def test_a_server_that_answers_is_alive_and_soon_ready(api: Api):
+    assert (await api.call("GET", "/healthz")).json == {"status": "ok"}
+    await until_ready(api)
+
+    assert (await api.call("GET", "/readyz")).json == {"status": "ready"}
 
 
 async def test_a_server_whose_store_does_not_answer_is_not_ready(api: Api, monkeypatch: pytest.MonkeyPatch):
     async def broken(*_: Any) -> None:
         raise StoreUnavailable("gone")
 
-    monkeypatch.setattr(api.server.gateway.store, "endpoints", broken)
+    await until_ready(api)  # a relay that has not joined yet ends where the store fails
+    monkeypatch.setattr(api.server.services.store, "roster", broken)
     answer = await api.call("GET", "/readyz")
 
     assert (answer.status, "retry-after" in answer.headers) == (503, True)
@@ -36,7 +49,9 @@ async def test_a_server_whose_store_does_not_answer_is_not_ready(api: Api, monke
     ("error", "status", "code"),
     [
         (StoreUnavailable("x"), 503, "unavailable"),
+        (StoreBusy("x"), 503, "busy"),
         (StoreFull("x"), 507, "storage_full"),
+        (StoreGone("x"), 503, "storage_gone"),
         (StoreError("x"), 503, "unknown_outcome"),
     ],
 )
@@ -46,7 +61,7 @@ async def test_trouble_of_the_store_is_told_with_when_to_come_back(
     async def broken(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(api.server.gateway.store, "publish", broken)
+    monkeypatch.setattr(api.server.services.store, "publish", broken)
     answer = await api.call("POST", publish_path, {"type": "a", "data": 1})
 
     assert (answer.status, answer.code) == (status, code)
@@ -54,7 +69,7 @@ async def test_trouble_of_the_store_is_told_with_when_to_come_back(
 
 
 async def test_nothing_is_answered_before_the_commit(api: Api, monkeypatch: pytest.MonkeyPatch, publish_path: str):
-    store = api.server.gateway.store
+    store = api.server.services.store
     commit, may_commit = store.publish, asyncio.Event()
 
     async def held(drafts: Any) -> Any:
@@ -93,6 +108,7 @@ async def test_the_metrics_of_the_contract_are_there_without_a_label_per_key(
     assert "hooklane_oldest_pending_seconds 0.0" in text
     assert 'hooklane_dead_letters{side="sender"} 0.0' in text
     assert "hooklane_fence_rejections_total 0.0" in text
+    assert "hooklane_missed_by_polls_total 0.0" in text
     assert f'hooklane_breaker_state{{endpoint="{endpoint["id"]}"}} 0.0' in text
     assert "secret-key" not in text
 

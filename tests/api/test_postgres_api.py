@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.api.test_recovery_api import blocked, seqs
+from tests.support.pace import scaled_s
 from tests.support.receiver import Sink
 
 from hooklane.errors import StoreError
@@ -58,7 +59,7 @@ async def test_two_servers_share_the_work(postgres_url: str, start: Any, sink: S
 
 async def test_a_database_that_is_not_there_is_told_in_one_line(start: Any):
     with pytest.raises((StoreError, ExceptionGroup)) as raised:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(scaled_s(20)):
             await start(db="postgresql://127.0.0.1:9/nowhere")
 
     assert "\n" not in str(raised.value)

@@ -1,9 +1,16 @@
 """The same head again and again on one connection, as clients do: the short way means what the long way means."""
 
+import pytest
 from tests.api.conftest import Api
 from tests.support.http_client import Connection
 
 PATH = "/api/v1/events"
+
+
+@pytest.fixture
+def cores() -> int:
+    """With the process that writes, as on most machines."""
+    return 2
 
 
 def body(number: int, **more: object) -> dict[str, object]:

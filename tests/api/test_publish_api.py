@@ -13,7 +13,7 @@ from hooklane.cli.process import Running
 
 
 def stored(server: Running) -> list[tuple[Any, ...]]:
-    path = server.gateway.store.path  # type: ignore[attr-defined]
+    path = server.services.store.path  # type: ignore[attr-defined]
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as conn:
         return conn.execute("SELECT id, type, key, data FROM hooklane_event ORDER BY n").fetchall()
 
@@ -310,3 +310,9 @@ async def test_an_event_is_delivered(api: Api, endpoint: dict[str, Any], sink: S
     [request] = await sink.arrived(1)
     assert answer.json["id"] == request.headers["webhook-id"]
     assert b'"data":{"x" : 1}}' in request.body
+
+
+async def test_an_empty_list_of_endpoints_is_refused(api: Api, publish_path: str):
+    answer = await api.call("POST", publish_path, {"type": "a", "data": 1, "endpoints": []})
+
+    assert (answer.status, answer.code) == (422, "invalid_endpoints")

@@ -55,7 +55,7 @@ async def test_pages_go_on_where_the_last_one_ended(api: Api):
     made = [(await api.publish(data=number))["id"] for number in range(7)]
     seen: list[str] = []
     cursor = ""
-    while True:
+    for _ in range(10):
         page = await api.get(f"/api/v1/events?limit=3{cursor}")
         seen += [one["id"] for one in page["items"]]
         if page["next"] is None:
@@ -116,10 +116,12 @@ async def test_a_hostile_parameter_is_refused(api: Api, query: str):
 
 
 async def test_unknown_ids_are_not_found_and_byte_identical(api: Api):
-    answers = [await api.call("GET", f"/api/v1/events/{name}") for name in ("evt_1", "evt_2", "%00", "%ff", "x" * 500)]
+    answers = [await api.call("GET", f"/api/v1/events/{name}") for name in ("evt_1", "evt_2", "%00", "x" * 500)]
+    no_text = await api.call("GET", "/api/v1/events/%ff")
 
     assert {answer.status for answer in answers} == {404}
     assert len({answer.body for answer in answers}) == 1
+    assert (no_text.status, no_text.json["detail"]) == (404, "there is nothing at this path; /api/docs lists all calls")
 
 
 async def test_an_unknown_path_is_404_and_a_wrong_method_is_405_with_allow(api: Api):
@@ -176,3 +178,15 @@ async def test_naughty_text_comes_back_byte_for_byte_as_data_and_key(api: Api, e
     event = await api.get(f"/api/v1/events/{made.json['id']}")
     assert (event["data"]["value"], event["key"]) == (text, text)
     assert as_type.code == "invalid_type"
+
+
+async def test_a_search_for_a_pattern_with_many_stars_is_refused(api: Api):
+    few = await api.call("GET", f"/api/v1/events?type={'*a' * 8}")
+    many = await api.call("GET", f"/api/v1/events?type={'*a' * 9}")
+    long = await api.call("GET", f"/api/v1/events?type={'a' * 256}")
+    plan = await api.call("POST", "/api/v1/plans", {"op": "replay", "filter": {"state": "dead", "reason": "*a" * 9}})
+
+    assert (few.status, many.status, many.code) == (200, 422, "invalid_parameter")
+    assert (long.status, long.code) == (422, "invalid_parameter")
+    assert plan.status in (400, 422)
+    assert "at most 8 `*`" in plan.json["detail"]

@@ -1,12 +1,18 @@
 """Who may call, and what a hostile page, name or client comes to."""
 
+import asyncio
+import base64
+import hashlib
+import hmac
 from typing import Any
 
 import pytest
 from tests.api.conftest import KEY, Api
-from tests.support.http_client import Connection
+from tests.support.http_client import Answer, Connection
 
+from hooklane.server import wrong_keys
 from hooklane.server.api import ROUTES
+from hooklane.server.cursor import Cursors
 
 PATHS = ["/api/v1/events", "/api/v1/events?", "/api/v1/endpoints"]
 EVENT = {"type": "a", "data": 1}
@@ -171,7 +177,7 @@ async def test_an_unexpected_failure_tells_the_caller_nothing(api: Api, caplog: 
     async def broken(*_: Any) -> None:
         raise ZeroDivisionError("the secret inside")
 
-    api.server.gateway.store.event = broken  # type: ignore[method-assign]
+    api.server.services.store.event = broken  # type: ignore[method-assign]
     answer = await api.call("GET", "/api/v1/events/evt_1")
 
     assert (answer.status, answer.code) == (500, "internal")
@@ -182,3 +188,83 @@ async def test_an_unexpected_failure_tells_the_caller_nothing(api: Api, caplog: 
 async def test_anybody_may_read_the_description(api: Api):
     async with Connection(api.port) as stranger:
         assert (await stranger.call("GET", "/api/openapi.json")).status == 200
+
+
+async def test_metrics_and_health_answer_without_a_key_only_to_the_names_of_the_loopback(api: Api):
+    async with Connection(api.port) as stranger:
+        for path in ("/metrics", "/healthz", "/readyz"):
+            there = await stranger.call("GET", path, headers={"host": "rebound.example"})
+            here = await stranger.call("GET", path, headers={"host": f"localhost:{api.port}"})
+
+            assert (there.status, there.code) == (403, "cross_site"), path
+            assert here.status == 200, path
+    assert (await api.call("GET", "/metrics", headers={"host": "metrics.internal"})).status == 200
+
+
+async def guess(api: Api, number: int) -> Answer:
+    async with api.connect({"authorization": f"Bearer guess-{number}"}) as stranger:
+        return await stranger.call("POST", "/api/v1/events", EVENT)
+
+
+async def test_wrong_keys_are_held_back_and_the_right_one_is_not(api: Api, monkeypatch: pytest.MonkeyPatch):
+    quick = [(await guess(api, number)).status for number in range(wrong_keys.BURST)]
+    monkeypatch.setattr(wrong_keys, "DELAY_S", 3_600.0)
+    held = [asyncio.create_task(guess(api, number)) for number in range(3)]
+    mine = await api.call("POST", "/api/v1/events", EVENT)
+
+    assert quick == [401] * wrong_keys.BURST
+    assert mine.status == 202
+    assert not any(one.done() for one in held)
+    for one in held:
+        one.cancel()
+
+
+async def test_who_guesses_on_is_told_to_slow_down(api: Api, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(wrong_keys, "DELAY_S", 0.01)
+    answers = [await guess(api, number) for number in range(wrong_keys.BURST + 1)]
+
+    assert (answers[-1].status, answers[-1].code) == (429, "too_many_requests")
+    assert answers[-1].headers["connection"] == "close"
+
+
+async def test_a_call_without_any_key_is_no_guess(api: Api):
+    async with Connection(api.port) as stranger:
+        statuses = {(await stranger.call("GET", "/api/v1/events")).status for _ in range(2 * wrong_keys.BURST)}
+
+    assert statuses == {401}
+
+
+def test_guesses_from_many_addresses_are_bounded_together_and_forgotten_in_the_end():
+    many = wrong_keys.WrongKeys()
+    delays = [
+        many.delay_s(f"10.0.{number // 250}.{number % 250}", 0.0) for number in range(wrong_keys.BURST_OF_ALL + 50)
+    ]
+
+    assert delays.count(0.0) == wrong_keys.BURST_OF_ALL
+    assert many.delay_s("192.0.2.1", 60.0) == 0.0
+    for number in range(2 * wrong_keys.ADDRESSES_MAX):
+        many.delay_s(f"2001:db8:{number:x}::1", 60.0)
+    assert len(many._of) == wrong_keys.ADDRESSES_MAX
+
+
+def test_an_address_of_one_customer_is_one_source():
+    assert (
+        wrong_keys.network_of("2001:db8::1")
+        == wrong_keys.network_of("2001:db8::ffff")
+        != wrong_keys.network_of("2001:db9::1")
+    )
+    assert wrong_keys.network_of("192.0.2.1") != wrong_keys.network_of("192.0.2.2")
+    assert wrong_keys.network_of("::ffff:192.0.2.1") == wrong_keys.network_of("192.0.2.1")
+    assert wrong_keys.network_of("::ffff:192.0.2.1") != wrong_keys.network_of("::ffff:192.0.2.2")
+
+
+def test_the_key_of_cursors_is_no_plain_hash_of_the_api_key():
+    sealed = Cursors(KEY).seal("events", {}, "7")
+    assert sealed is not None
+    mac = base64.urlsafe_b64decode(sealed + "=" * (-len(sealed) % 4))[:12]
+    text = repr(("events", [])).encode() + b"\0" + b"7"
+    key = KEY.encode()
+    quick = [key, hashlib.sha256(b"hooklane cursor\0" + key).digest(), hashlib.sha256(key).digest()]
+
+    assert all(hmac.digest(key, text, "sha256")[:12] != mac for key in quick)
+    assert Cursors(KEY).open("events", {"cursor": sealed}) == "7"

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from tests.api.conftest import Api
 from tests.support.http_client import Connection
+from tests.support.pace import scaled_s
 from tests.support.receiver import Answer, Sink
 
-from hooklane.server import viewer
+from hooklane.server import live_stream, stream_client
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Stream:
         self.heartbeats = 0
 
     async def next(self, kind: str | None = None) -> Told:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(scaled_s(10)):
             while True:
                 told = await self._frame()
                 if kind is None or told.kind == kind:
@@ -177,16 +178,19 @@ async def test_what_other_processes_do_is_seen_too(start: Any, sink: Sink):
 
 
 async def test_a_quiet_stream_has_a_heartbeat(api: Api, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(viewer, "HEARTBEAT_S", 0.2)
+    monkeypatch.setattr(stream_client, "HEARTBEAT_S", 0.2)
     async with watching(api) as stream:
-        await stream.next("heartbeat")
-        await stream.next("heartbeat")
+        first = await stream.next("heartbeat")
+        second = await stream.next("heartbeat")
+
+    assert stream.heartbeats == 2
+    assert 0.1 <= second.at - first.at < scaled_s(2)
 
 
 async def test_a_viewer_that_does_not_read_loses_its_frames_and_starts_anew():
-    slow = viewer.Viewer()
-    for number in range(viewer.WAITING_MAX + 1):
-        slow.put(viewer.frame("lanes", str(number), b"{}"))
+    slow = stream_client.StreamClient()
+    for number in range(stream_client.WAITING_MAX + 1):
+        slow.put(stream_client.frame("lanes", str(number), b"{}"))
 
     text = await anext(slow.frames())
 
@@ -201,7 +205,7 @@ async def test_an_open_stream_does_not_hold_up_the_end_of_the_server(start: Any)
         api.server.stop()
         await api.server.ended()
 
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < scaled_s(3)
 
 
 async def test_a_viewer_is_told_only_what_it_asked_for(api: Api, sink: Sink, endpoint: Any):
@@ -214,3 +218,29 @@ async def test_a_viewer_is_told_only_what_it_asked_for(api: Api, sink: Sink, end
         assert (await stream.next()).kind == "attempts"
 
     assert (await api.call("GET", "/api/v1/stream?topics=weather")).code == "invalid_parameter"
+
+
+async def test_every_lane_that_moved_is_told_however_many_moved_at_once(api: Api, sink: Sink, endpoint: Any):
+    keys = {f"key-{number}" for number in range(400)}
+    at_rest: set[str] = set()
+    async with watching(api, query="?topics=lanes") as stream:
+        await stream.next("reset")
+        batch = {"events": [{"type": "a", "data": 1, "key": key} for key in sorted(keys)]}
+        assert (await api.call("POST", "/api/v1/events/batch", batch)).status == 202
+
+        async with asyncio.timeout(scaled_s(60)):
+            while at_rest != keys:
+                for lane in (await stream.next("lanes")).value["items"]:
+                    (at_rest.add if lane["state"] == "idle" and lane["head"] == 2 else at_rest.discard)(lane["key"])
+
+
+async def test_where_more_lanes_moved_than_can_be_told_viewers_are_told_to_fetch_anew(
+    api: Api, endpoint: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(live_stream, "MOVED_MAX", 50)
+    async with watching(api, query="?topics=overview") as stream:
+        await stream.next("reset")
+        batch = {"events": [{"type": "a", "data": 1, "key": f"key-{number}"} for number in range(200)]}
+        assert (await api.call("POST", "/api/v1/events/batch", batch)).status == 202
+
+        await stream.next("reset")

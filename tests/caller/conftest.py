@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from tests.support.connections import EVERY, ON_SQLITE, TABLE, Open
 
-from hooklane.store.caller import Home, PostgresHome, SqliteHome, adapt, identify_postgres
+from hooklane.store.caller import DatabaseIdentity, PostgresIdentity, SqliteIdentity, adapt, identify_postgres
 
 
 @pytest.fixture
@@ -28,12 +28,12 @@ def noted_postgres_url(postgres_url: str) -> str:
 
 
 @pytest.fixture
-def sqlite_home(sqlite_url: str) -> SqliteHome:
-    return SqliteHome(Path(sqlite_url.removeprefix("sqlite:///")))
+def sqlite_identity(sqlite_url: str) -> SqliteIdentity:
+    return SqliteIdentity(Path(sqlite_url.removeprefix("sqlite:///")))
 
 
 @pytest.fixture
-def postgres_home(noted_postgres_url: str) -> PostgresHome:
+def postgres_identity(noted_postgres_url: str) -> PostgresIdentity:
     with psycopg.connect(noted_postgres_url) as connection:
         return adapt(connection).run(identify_postgres())
 
@@ -49,8 +49,8 @@ def url(request: pytest.FixtureRequest, kind: str) -> str:
 
 
 @pytest.fixture
-def home(request: pytest.FixtureRequest, kind: str) -> Home:
-    return request.getfixturevalue("sqlite_home" if kind in ON_SQLITE else "postgres_home")
+def identity(request: pytest.FixtureRequest, kind: str) -> DatabaseIdentity:
+    return request.getfixturevalue("sqlite_identity" if kind in ON_SQLITE else "postgres_identity")
 
 
 @pytest.fixture

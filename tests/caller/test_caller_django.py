@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
+from tests.support.pace import scaled_s
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,7 +20,7 @@ def outcomes(*arguments: str) -> dict[str, str]:
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=scaled_s(60),
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -41,4 +42,4 @@ def test_a_publish_is_part_of_djangos_atomic_block(driver: str, request: pytest.
     found = outcomes(*arguments)
 
     assert {promise: words for promise, words in found.items() if words != "ok"} == {}
-    assert len(found) == (12 if driver == "psycopg2" else 13)
+    assert len(found) == (13 if driver == "psycopg2" else 14)

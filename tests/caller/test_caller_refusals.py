@@ -15,7 +15,7 @@ from tests.support.connections import EVERY, ON_POSTGRES, ON_SQLITE, Open, ask, 
 from tests.support.postgres import Postgres
 
 from hooklane.errors import UsageError
-from hooklane.store.caller import Home, PostgresHome, SqliteHome, adapt, locate, locate_async
+from hooklane.store.caller import DatabaseIdentity, PostgresIdentity, SqliteIdentity, adapt, locate, locate_async
 
 ONE = "SELECT 1"
 AUTOCOMMIT = "autocommit with no transaction open"
@@ -28,31 +28,31 @@ def with_scheme(url: str, scheme: str) -> str:
 
 async def test_another_database_is_refused(kind: str, owned: Open, tmp_path: Path) -> None:
     if kind in ON_SQLITE:
-        elsewhere: Home = SqliteHome(tmp_path / "other.db")
+        elsewhere: DatabaseIdentity = SqliteIdentity(tmp_path / "other.db")
         (tmp_path / "other.db").touch()
     else:
-        elsewhere = PostgresHome("elsewhere", 1, 2)
+        elsewhere = PostgresIdentity("elsewhere", 1, 2)
 
     with pytest.raises(UsageError, match="another database: expected"):
         await settle(adapt(owned.tx).run(ask(ONE), elsewhere))
 
 
 async def test_a_database_of_another_dialect_is_refused(kind: str, owned: Open, tmp_path: Path) -> None:
-    elsewhere = PostgresHome("db", 1, 2) if kind in ON_SQLITE else SqliteHome(tmp_path / "x.db")
+    elsewhere = PostgresIdentity("db", 1, 2) if kind in ON_SQLITE else SqliteIdentity(tmp_path / "x.db")
 
     with pytest.raises(UsageError, match="the outbox is on"):
         await settle(adapt(owned.tx).run(ask(ONE), elsewhere))
 
 
 @pytest.mark.parametrize("kind", ON_POSTGRES)  # SQLite has no such state
-async def test_an_aborted_transaction_is_refused(owned: Open, home: Home) -> None:
+async def test_an_aborted_transaction_is_refused(owned: Open, identity: DatabaseIdentity) -> None:
     caller = adapt(owned.tx)
     with pytest.raises(Exception, match="division by zero"):
         await settle(caller.run(ask("SELECT 1 / 0")))
 
     for _ in range(2):  # and again, now that the database is known
         with pytest.raises(UsageError, match=FAILED):
-            await settle(adapt(owned.tx).run(ask(ONE), home))
+            await settle(adapt(owned.tx).run(ask(ONE), identity))
     await settle(owned.rollback())
 
 
@@ -149,21 +149,21 @@ async def test_async_sqlalchemy_in_autocommit_is_refused(scheme: str, noted_post
     await engine.dispose()
 
 
-def test_sqlalchemy_whose_begin_event_begins_is_accepted(sqlite_url: str, sqlite_home: SqliteHome) -> None:
+def test_sqlalchemy_whose_begin_event_begins_is_accepted(sqlite_url: str, sqlite_identity: SqliteIdentity) -> None:
     engine = create_engine(sqlite_url)
     event.listen(engine, "connect", lambda raw, _: setattr(raw, "isolation_level", None))
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
 
     with engine.begin() as connection:
-        assert list(adapt(connection).run(ask(ONE), sqlite_home)) == [(1,)]
+        assert list(adapt(connection).run(ask(ONE), sqlite_identity)) == [(1,)]
     engine.dispose()
 
 
-def test_a_scoped_session_is_its_session(sqlite_url: str, sqlite_home: SqliteHome) -> None:
+def test_a_scoped_session_is_its_session(sqlite_url: str, sqlite_identity: SqliteIdentity) -> None:
     engine = create_engine(sqlite_url)
     scoped = scoped_session(sessionmaker(engine))
 
-    assert list(adapt(scoped).run(ask(ONE), sqlite_home)) == [(1,)]
+    assert list(adapt(scoped).run(ask(ONE), sqlite_identity)) == [(1,)]
     scoped.remove()
     engine.dispose()
 
@@ -196,42 +196,47 @@ def test_an_engine_or_a_cursor_is_told_to_be_the_connection(sqlite_url: str) -> 
     connection.close()
 
 
-def test_the_same_postgres_over_another_route_is_accepted(noted_postgres_url: str, postgres_home: PostgresHome) -> None:
+def test_the_same_postgres_over_another_route_is_accepted(
+    noted_postgres_url: str, postgres_identity: PostgresIdentity
+) -> None:
     with psycopg.connect(noted_postgres_url.replace("127.0.0.1", "localhost")) as connection:
-        assert list(adapt(connection).run(ask(ONE), postgres_home)) == [(1,)]
+        assert list(adapt(connection).run(ask(ONE), postgres_identity)) == [(1,)]
 
 
-async def test_a_url_tells_which_database_it_is(noted_postgres_url: str, postgres_home: PostgresHome) -> None:
-    assert [postgres_home, postgres_home] == [locate(noted_postgres_url), await locate_async(noted_postgres_url)]
+async def test_a_url_tells_which_database_it_is(noted_postgres_url: str, postgres_identity: PostgresIdentity) -> None:
+    assert postgres_identity == locate(noted_postgres_url)
+    assert postgres_identity == await locate_async(noted_postgres_url)
 
 
-def test_another_database_of_the_same_server_is_refused(postgres_server: Postgres, postgres_home: PostgresHome) -> None:
+def test_another_database_of_the_same_server_is_refused(
+    postgres_server: Postgres, postgres_identity: PostgresIdentity
+) -> None:
     with (
         postgres_server.fresh_database() as url,
         psycopg.connect(url) as connection,
         pytest.raises(UsageError, match="on the same server"),
     ):
-        adapt(connection).run(ask(ONE), postgres_home)
+        adapt(connection).run(ask(ONE), postgres_identity)
 
 
 def test_a_role_without_rights_can_still_be_told_where_it_is(
-    noted_postgres_url: str, postgres_home: PostgresHome
+    noted_postgres_url: str, postgres_identity: PostgresIdentity
 ) -> None:
     with psycopg.connect(noted_postgres_url) as connection:
         connection.execute("CREATE ROLE hooklane_nobody")
         connection.execute("SET LOCAL ROLE hooklane_nobody")
         try:
-            assert list(adapt(connection).run(ask(ONE), postgres_home)) == [(1,)]
+            assert list(adapt(connection).run(ask(ONE), postgres_identity)) == [(1,)]
         finally:
             connection.rollback()
 
 
 def test_postgres_is_asked_where_it_is_once_per_connection(
-    noted_postgres_url: str, postgres_home: PostgresHome
+    noted_postgres_url: str, postgres_identity: PostgresIdentity
 ) -> None:
     with psycopg.connect(noted_postgres_url, prepare_threshold=1) as connection:
         for _ in range(5):
-            adapt(connection).run(ask(ONE), postgres_home)
+            adapt(connection).run(ask(ONE), postgres_identity)
         asked = connection.execute(
             "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%pg_control_system%'"
         ).fetchone()
@@ -240,28 +245,30 @@ def test_postgres_is_asked_where_it_is_once_per_connection(
 
 
 def test_a_moved_sqlite_file_is_recognised_by_what_it_is(
-    sqlite_url: str, sqlite_home: SqliteHome, tmp_path: Path
+    sqlite_url: str, sqlite_identity: SqliteIdentity, tmp_path: Path
 ) -> None:
     link = tmp_path / "link.db"
-    link.symlink_to(sqlite_home.path)
+    link.symlink_to(sqlite_identity.path)
     connection = sqlite3.connect(link)
 
-    assert list(adapt(connection).run(ask(ONE), sqlite_home)) == [(1,)]
+    assert list(adapt(connection).run(ask(ONE), sqlite_identity)) == [(1,)]
     connection.close()
 
 
-def test_a_sqlite_database_in_memory_is_refused(sqlite_home: SqliteHome) -> None:
+def test_a_sqlite_database_in_memory_is_refused(sqlite_identity: SqliteIdentity) -> None:
     connection = sqlite3.connect(":memory:")
 
     with pytest.raises(UsageError, match="in-memory"):
-        adapt(connection).run(ask(ONE), sqlite_home)
+        adapt(connection).run(ask(ONE), sqlite_identity)
     connection.close()
 
 
-def test_sqlite_begins_as_a_writer_so_that_it_never_waits_half_way(sqlite_url: str, sqlite_home: SqliteHome) -> None:
+def test_sqlite_begins_as_a_writer_so_that_it_never_waits_half_way(
+    sqlite_url: str, sqlite_identity: SqliteIdentity
+) -> None:
     path = sqlite_url.removeprefix("sqlite:///")
     ours, other = sqlite3.connect(path), sqlite3.connect(path, timeout=0)
-    adapt(ours).run(ask("SELECT count(*) FROM note"), sqlite_home)
+    adapt(ours).run(ask("SELECT count(*) FROM note"), sqlite_identity)
 
     with pytest.raises(sqlite3.OperationalError, match="locked"):
         other.execute("BEGIN IMMEDIATE")

@@ -3,14 +3,27 @@
 import gc
 import sqlite3
 import warnings
+from contextlib import suppress
 from typing import Any
 
 import psycopg
 import pytest
 from tests.support.connections import ON_POSTGRES, ON_SQLITE, Open, ask, settle
+from tests.support.inboxes import execute
 
-from hooklane.errors import UsageError
-from hooklane.store.caller import Flow, Home, Rows, Statement, adapt, confirm, mark, undoable
+from hooklane.errors import TransactionMisused, UsageError
+from hooklane.store.caller import (
+    DatabaseIdentity,
+    Flow,
+    Guard,
+    Rows,
+    Statement,
+    adapt,
+    drive,
+    drive_async,
+    guard_of,
+    undoable,
+)
 
 WORDS = "50 % of :names, 'quoted' %s $1 ? — ünïcode"
 INSERT = "INSERT INTO note (id, words, raw) VALUES (:id, :words, :raw) RETURNING id, words, raw /* 100 % */"
@@ -36,56 +49,62 @@ def counted(kind: str, url: str) -> int:
         return int(row[0])
 
 
-async def test_values_come_back_as_they_went_in(owned: Open, home: Home) -> None:
-    rows = await settle(adapt(owned.tx).run(write(2**40), home))
+async def test_values_come_back_as_they_went_in(owned: Open, identity: DatabaseIdentity) -> None:
+    rows = await settle(adapt(owned.tx).run(write(2**40), identity))
 
     assert [tuple(row) for row in rows] == [(2**40, WORDS, b"\x00\xff")]
     await settle(owned.rollback())
 
 
-async def test_nothing_is_an_empty_value_too(owned: Open, home: Home) -> None:
-    rows = await settle(adapt(owned.tx).run(ask(INSERT, id=1, words=None, raw=None), home))
+async def test_nothing_is_an_empty_value_too(owned: Open, identity: DatabaseIdentity) -> None:
+    rows = await settle(adapt(owned.tx).run(ask(INSERT, id=1, words=None, raw=None), identity))
 
     assert [tuple(row) for row in rows] == [(1, None, None)]
     await settle(owned.rollback())
 
 
-async def test_a_statement_without_rows_gives_none(owned: Open, home: Home) -> None:
-    assert list(await settle(adapt(owned.tx).run(ask("DELETE FROM note WHERE id = :id", id=7), home))) == []
+async def test_a_statement_without_rows_gives_none(owned: Open, identity: DatabaseIdentity) -> None:
+    assert list(await settle(adapt(owned.tx).run(ask("DELETE FROM note WHERE id = :id", id=7), identity))) == []
     await settle(owned.rollback())
 
 
 @pytest.mark.parametrize("kind", ON_POSTGRES)
-async def test_arrays_travel_with_every_postgres_driver(owned: Open, home: Home) -> None:
+async def test_arrays_travel_with_every_postgres_driver(owned: Open, identity: DatabaseIdentity) -> None:
     sql = "SELECT * FROM unnest(:ids::bigint[], :words::text[], :raws::bytea[]) ORDER BY 1"
     params: dict[str, Any] = {"ids": [1, 2**40], "words": ['a"{},\\b', None], "raws": [b"\x00\\", b""]}
 
-    rows = await settle(adapt(owned.tx).run(ask(sql, **params), home))
-    empty = await settle(adapt(owned.tx).run(ask(sql, ids=[], words=[], raws=[]), home))
+    rows = await settle(adapt(owned.tx).run(ask(sql, **params), identity))
+    empty = await settle(adapt(owned.tx).run(ask(sql, ids=[], words=[], raws=[]), identity))
 
     assert [tuple(row) for row in rows] == [(1, 'a"{},\\b', b"\x00\\"), (2**40, None, b"")]
     assert list(empty) == []
     await settle(owned.rollback())
 
 
-async def test_it_is_seen_by_others_only_after_the_callers_commit(kind: str, url: str, owned: Open, home: Home) -> None:
-    await settle(adapt(owned.tx).run(write(1), home))
+async def test_it_is_seen_by_others_only_after_the_callers_commit(
+    kind: str, url: str, owned: Open, identity: DatabaseIdentity
+) -> None:
+    await settle(adapt(owned.tx).run(write(1), identity))
     before = counted(kind, url)
     await settle(owned.commit())
 
     assert (before, counted(kind, url)) == (0, 1)
 
 
-async def test_a_rollback_of_the_caller_leaves_no_trace(kind: str, url: str, owned: Open, home: Home) -> None:
-    await settle(adapt(owned.tx).run(write(1), home))
+async def test_a_rollback_of_the_caller_leaves_no_trace(
+    kind: str, url: str, owned: Open, identity: DatabaseIdentity
+) -> None:
+    await settle(adapt(owned.tx).run(write(1), identity))
     await settle(owned.rollback())
 
     assert counted(kind, url) == 0
 
 
-async def test_several_flows_share_one_transaction(kind: str, url: str, owned: Open, home: Home) -> None:
+async def test_several_flows_share_one_transaction(
+    kind: str, url: str, owned: Open, identity: DatabaseIdentity
+) -> None:
     for number in (1, 2, 3):
-        await settle(adapt(owned.tx).run(write(number), home))
+        await settle(adapt(owned.tx).run(write(number), identity))
     before = counted(kind, url)
     await settle(owned.commit())
 
@@ -112,7 +131,7 @@ async def test_an_error_of_the_database_comes_through_and_reaches_the_flow(owned
 
 
 async def test_a_refusal_half_way_leaves_no_trace_even_when_the_caller_commits(
-    kind: str, url: str, owned: Open, home: Home
+    kind: str, url: str, owned: Open, identity: DatabaseIdentity
 ) -> None:
     def refused() -> Flow[None]:
         yield from write(1)
@@ -120,30 +139,60 @@ async def test_a_refusal_half_way_leaves_no_trace_even_when_the_caller_commits(
 
     caller = adapt(owned.tx)
     with pytest.raises(UsageError, match="second event"):
-        await settle(caller.run(undoable(refused()), home))
-    await settle(caller.run(undoable(write(2)), home))
+        await settle(caller.run(undoable(refused()), identity))
+    await settle(caller.run(undoable(write(2)), identity))
     await settle(owned.commit())
 
     assert counted(kind, url) == 1
 
 
-async def test_a_transaction_that_was_marked_is_still_there(owned: Open, home: Home) -> None:
+async def guarded(owned: Open, identity: DatabaseIdentity) -> tuple[Any, Guard]:
     caller = adapt(owned.tx)
-    await settle(caller.run(mark(), home))
-    await settle(caller.run(write(1)))
+    await settle(caller.run(write(1), identity))
+    guard = guard_of(caller, owned.tx)
+    await settle(caller.run(guard.set()))
+    return caller, guard
 
-    await settle(caller.run(confirm()))
-    await settle(owned.rollback())
+
+async def test_a_transaction_that_was_guarded_can_be_committed_when_the_guard_is_lifted(
+    kind: str, url: str, owned: Open, identity: DatabaseIdentity
+) -> None:
+    caller, guard = await guarded(owned, identity)
+    await settle(caller.run(write(2)))
+
+    await settle(caller.run(guard.lift(None)))
+    await settle(owned.commit())
+    assert counted(kind, url) == 2
 
 
-@pytest.mark.parametrize("end", ["commit", "rollback"])
-async def test_a_handler_that_ends_the_transaction_itself_is_noticed(owned: Open, home: Home, end: str) -> None:
-    caller = adapt(owned.tx)
-    await settle(caller.run(mark(), home))
-    await settle(getattr(owned, end)())
+@pytest.mark.parametrize("how", ["commit", "text"])
+async def test_a_commit_is_refused_before_it_happens_with_every_driver(
+    kind: str, url: str, owned: Open, identity: DatabaseIdentity, how: str
+) -> None:
+    caller, guard = await guarded(owned, identity)
+    with pytest.raises(Exception, match=r"hooklane commits|not authorized") as caught:
+        await settle(owned.commit() if how == "commit" else execute(owned.tx, "COMMIT"))
+    assert counted(kind, url) == 0
 
-    with pytest.raises(UsageError, match=r"committed or rolled back tx itself|no transaction open"):
-        await settle(caller.run(confirm()))
+    with pytest.raises(TransactionMisused, match="tried to commit"):
+        await settle(drive_guard(caller, guard, caught.value))
+    assert counted(kind, url) == 0
+
+
+async def test_a_rollback_is_noticed_with_every_driver(
+    kind: str, url: str, owned: Open, identity: DatabaseIdentity
+) -> None:
+    caller, guard = await guarded(owned, identity)
+    with suppress(sqlite3.DatabaseError):  # SQLite's own connections do not even let it happen
+        await settle(owned.rollback())
+
+    with pytest.raises(TransactionMisused, match="rolled it back"):
+        await settle(drive_guard(caller, guard, None))
+    assert counted(kind, url) == 0
+
+
+def drive_guard(caller: Any, guard: Guard, error: BaseException | None) -> Any:
+    return (drive_async if caller.is_async else drive)(guard.lift(error), caller.execute)
 
 
 @pytest.mark.parametrize("kind", ["psycopg-async", "asyncpg", "sqlalchemy-asyncpg-session"])

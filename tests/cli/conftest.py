@@ -97,10 +97,10 @@ def server(start_hooklane: Callable[..., Child], tmp_path: Path, monkeypatch: py
         str(port),
         "--egress-allow",
         "127.0.0.0/8",
-        env={"HOOKLANE_API_KEY": "key-for-tests"},
+        env={"HOOKLANE_API_KEY": "a-key-for-the-tests"},
     )
     child.wait_for_http(f"{url}/readyz", status=200)
     monkeypatch.setenv("HOOKLANE_SERVER", url)
-    monkeypatch.setenv("HOOKLANE_API_KEY", "key-for-tests")
+    monkeypatch.setenv("HOOKLANE_API_KEY", "a-key-for-the-tests")
     yield url
     assert child.stop() == 0

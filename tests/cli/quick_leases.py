@@ -7,7 +7,7 @@ import functools
 import os
 import sys
 
-from hooklane.cli import crew, process, worker
+from hooklane.cli import process, worker, worker_processes
 from hooklane.cli.main import run
 
 LEASE_MS = 1_500
@@ -19,5 +19,5 @@ if __name__ == "__main__":
         sys.exit(worker.main())
     if "FAILING_WORKERS" in os.environ:
         COMMAND = (sys.executable, "-c", "raise SystemExit('no room on this host')")
-    crew.Crew = functools.partial(crew.Crew, command=COMMAND)  # type: ignore[misc,assignment]
+    worker_processes.WorkerProcesses = functools.partial(worker_processes.WorkerProcesses, command=COMMAND)  # type: ignore[misc,assignment]
     sys.exit(run(sys.argv[1:]))

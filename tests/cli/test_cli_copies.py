@@ -58,7 +58,7 @@ def test_programs_get_one_object(cli: Cli, shop: Shop):
     value = cli("send", "order.paid", "--to", shop.url, "--times", "2", "--key", "k", "--seq", "1", "--json").json
 
     assert (value["v"], value["key"], value["seq"], shop.effects()) == (1, "k", 1, [value["event"]])
-    assert [(one["try"], one["status"], one["verdict"]) for one in value["copies"]] == [
+    assert [(one["attempt"], one["status"], one["said"]) for one in value["copies"]] == [
         (1, 200, "applied"),
         (2, 200, "duplicate"),
     ]
@@ -68,7 +68,7 @@ def test_a_copy_out_of_turn_is_not_taken(cli: Cli, shop: Shop):
     first = cli("send", "order.paid", "--to", shop.url, "--times", "1", "--key", "k", "--seq", "1", "--json").json
     ended = cli("send", "order.paid", "--to", shop.url, "--times", "1", "--key", "k", "--seq", "7")
 
-    assert (ended.code, ended.talk) == (1, ["hooklane: 1 of 1 copies were not taken"])
+    assert (ended.code, ended.talk) == (1, ["hooklane: the copy was not accepted by the receiver"])
     assert "409 held" in ended.out
     assert shop.effects() == [first["event"]]
 
@@ -114,7 +114,7 @@ def test_a_receiver_that_fails_for_some_copies_is_told_apart(cli: Cli, sink: Sin
     sink.follow([Answer(), Answer(status=503, headers={"hooklane-outcome": "bu\x1bsy"}), Drop(reset=True)])
     ended = cli("send", "a", "--to", sink.url(), "--times", "3", "--secret", SECRET)
 
-    assert (ended.code, ended.talk) == (6, ["hooklane: 2 of 3 copies were not taken"])
+    assert (ended.code, ended.talk) == (6, ["hooklane: 2 of 3 copies were not accepted by the receiver"])
     assert ended.out.splitlines()[-1] == "1 answered 200, 1 bu\\x1bsy, 1 without an answer"
 
 

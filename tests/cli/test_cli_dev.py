@@ -4,13 +4,18 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.conftest import Ended
+from tests.support.pace import scaled_s
 from tests.support.processes import Child, until
 from tests.support.receiver import Sink
+
+from hooklane.model.message import Status
+from hooklane.receiver import Inbox
 
 Start = Callable[..., Child]
 
@@ -18,7 +23,7 @@ Start = Callable[..., Child]
 def ask(url: str, body: Any = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=5) as answer:
+    with urllib.request.urlopen(request, timeout=scaled_s(5)) as answer:
         return json.load(answer)
 
 
@@ -35,7 +40,7 @@ def test_the_demo_moves_can_be_broken_and_mended(start_hooklane: Start, tmp_path
 
     until(lambda: delivered(5), what="deliveries")
     assert ask(f"{url}/api/v1/demo")["receiver"] == "ok"
-    ask(f"{url}/api/v1/demo", {"poison": ["order:1001"]})
+    ask(f"{url}/api/v1/demo", {"broken": ["order:1001"]})
 
     def blocked() -> Any:
         return [lane for lane in ask(f"{url}/api/v1/lanes?state=blocked")["items"] if lane["key"] == "order:1001"]
@@ -43,7 +48,7 @@ def test_the_demo_moves_can_be_broken_and_mended(start_hooklane: Start, tmp_path
     [lane] = until(blocked, what="a blocked lane")
     so_far = ask(f"{url}/api/v1/overview")["ledger"]["delivered"]
     until(lambda: delivered(so_far + 3), what="the other lanes to flow on")
-    ask(f"{url}/api/v1/demo", {"poison": []})
+    ask(f"{url}/api/v1/demo", {"broken": []})
     ask(f"{url}/api/v1/dead-letters/{lane['dead_letter']}/replay", {})
     until(lambda: not blocked(), what="the lane to flow again")
 
@@ -61,12 +66,19 @@ def test_the_demo_has_no_controls_without_being_asked_for(start_hooklane: Start)
         ask(f"{url}/api/v1/demo")
 
 
-def test_lost_answers_make_copies_and_one_effect(start_hooklane: Start):
+def test_lost_answers_make_copies_and_one_effect(start_hooklane: Start, tmp_path: Path):
     child, url = started(start_hooklane, "--demo")
     ask(f"{url}/api/v1/demo", {"receiver": "lost_ack"})
 
-    child.wait_for_line(r"502 .*try 1/4")
-    child.wait_for_line(r"200 .*duplicate")
+    place = child.wait_for_line(r"(order:\d+ #\d+) +502 .*try 1/4")[1]
+    child.wait_for_line(rf"{place} +200 .*duplicate")
+
+    assert child.stop() == 0
+    with closing(Inbox(f"sqlite:///{tmp_path}/.hooklane/dev-inbox.db", mode="inline")) as inbox:
+        at_shop = [one for one in inbox.rows() if one.message.source == "shop"]  # billing has lanes of its own
+        [row] = [one for one in at_shop if f"{one.message.key} #{one.message.seq}" == place]
+    assert row.copies >= 2
+    assert [(one.status, one.attempts) for one in row.handlings] == [(Status.COMPLETED, 1)]
 
 
 def test_what_is_posted_is_forwarded_signed_with_a_secret_that_stays(start_hooklane: Start, sink: Sink):

@@ -155,7 +155,9 @@ def test_a_mistyped_database_is_not_created(cli: Cli, db: Path):
     ended = cli("lanes", "ls")
 
     assert ended.code == 1
-    assert ended.talk == [f"hooklane: there is no database sqlite:///{db}"]
+    assert ended.talk == [
+        f"hooklane: there is no database sqlite:///{db}: check the path; `hooklane serve` creates one"
+    ]
     assert not db.exists()
 
 
@@ -164,7 +166,7 @@ def test_what_is_not_dead_can_not_be_skipped(cli: Cli, endpoint: Any):
     ended = cli("dlq", "skip", "dlv_nobody", "--note", "x", "--yes")
 
     assert (ended.code, ended.out) == (4, "")
-    assert cli("dlq", "replay", "--all").talk[-1] == "hooklane: nothing to do"
+    assert cli("dlq", "replay", "--all").talk[-1] == "hooklane: nothing matches, so there is nothing to replay"
 
 
 def test_what_others_wrote_cannot_move_the_cursor(cli: Cli, endpoint: Any):

@@ -49,7 +49,7 @@ def test_an_unknown_host_is_one_line(process: Process):
     assert "cannot listen on" in only_line(process("serve", "--host", "no.such.host.invalid", "--port", "0", env=KEY))
 
 
-KEY = {"HOOKLANE_API_KEY": "key-for-tests"}
+KEY = {"HOOKLANE_API_KEY": "a-key-for-the-tests"}
 
 
 # Nobody can create a file in /proc, not even root, as whom these tests may run.
@@ -81,6 +81,7 @@ def test_a_newer_schema_is_one_line_and_untouched(process: Process, tmp_path: Pa
 def test_a_damaged_database_is_one_line_and_untouched(process: Process, tmp_path: Path, content: bytes):
     db = tmp_path / "damaged.db"
     db.write_bytes(content)
+    db.chmod(0o600)  # or a second line would say that other users could read it
 
     line = only_line(process(*NO_AUTH, "--db", f"sqlite:///{db}"))
 
@@ -122,7 +123,7 @@ def test_a_server_that_is_to_be_an_inbox_too_says_that_it_is_not(start_hooklane:
     child = start_hooklane(*NO_AUTH, "--role", "api,deliver,inbox")
     child.wait_for_line(r"serving api, deliver on ")
 
-    assert "the role inbox does nothing here" in child.output()
+    assert "cannot run the role inbox" in child.output()
     assert child.stop() == 0
 
 
@@ -176,16 +177,16 @@ def test_what_is_in_flight_is_finished_before_it_ends(
 
 
 def test_the_key_may_come_from_a_file(start_hooklane: Callable[..., Child], tmp_path: Path, process: Process):
-    (tmp_path / "key").write_text("from-the-file-1\n")
+    (tmp_path / "key").write_text("from-the-file-0123\n")
     port = free_port()
     child = start_hooklane("serve", "--port", str(port), env={"HOOKLANE_API_KEY_FILE": str(tmp_path / "key")})
     child.wait_for_http(f"http://127.0.0.1:{port}/healthz", status=200)
     server = ("--server", f"http://127.0.0.1:{port}")
 
-    assert process("lanes", "ls", *server, env={"HOOKLANE_API_KEY": "from-the-file-1"}).code == 0
-    refused = process("lanes", "ls", *server, env={"HOOKLANE_API_KEY": "something-else"})
+    assert process("lanes", "ls", *server, env={"HOOKLANE_API_KEY": "from-the-file-0123"}).code == 0
+    refused = process("lanes", "ls", *server, env={"HOOKLANE_API_KEY": "something-else-entirely"})
     assert (refused.code, refused.out) == (4, "")
-    assert "from-the-file-1" not in child.output()
+    assert "from-the-file-0123" not in child.output()
 
 
 def test_a_server_that_is_not_there_is_exit_5(process: Process):

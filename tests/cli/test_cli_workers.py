@@ -16,10 +16,11 @@ from urllib.parse import unquote
 
 import pytest
 from tests.cli.conftest import SOURCE, Ended
+from tests.support.pace import scaled_s
 from tests.support.processes import Child, until
 from tests.support.receiver import Answer, Sink
 
-from hooklane.cli.crew import Crew
+from hooklane.cli.worker_processes import WorkerProcesses
 from hooklane.config import Settings
 from hooklane.errors import UsageError
 from hooklane.server.tally import Tally
@@ -45,7 +46,7 @@ class Site:
         }
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=scaled_s(20))
         try:
             connection.request(method, path, None if body is None else json.dumps(body))
             answer = connection.getresponse()
@@ -175,7 +176,9 @@ def test_a_server_whose_workers_cannot_start_ends_and_says_so(postgres_url: str,
 
     assert code == 1
     assert child.output().count("no room on this host") >= WORKERS
-    assert child.output().splitlines()[-1] == f"hooklane: none of the {WORKERS} workers could start"
+    assert (
+        child.output().splitlines()[-1] == f"hooklane: none of the {WORKERS} workers could start, see the lines above"
+    )
 
 
 def test_with_one_sqlite_file_there_is_one_worker(process: Process):
@@ -200,10 +203,10 @@ def test_a_wrong_number_of_workers_is_one_line(process: Process, many: str):
 
 
 async def test_when_no_worker_can_start_the_server_says_so():
-    crew = Crew(Settings(workers=2), (sys.executable, "-c", "raise SystemExit(3)"), restart_s=0.01)
+    workers = WorkerProcesses(Settings(workers=2), (sys.executable, "-c", "raise SystemExit(3)"), restart_s=0.01)
 
     with pytest.raises(ExceptionGroup) as caught:
-        await crew.run(Tally().absorb)
+        await workers.run(Tally().absorb)
 
     [error] = caught.value.exceptions
     assert isinstance(error, UsageError)
@@ -214,12 +217,12 @@ READY_AND_GONE = "import sys; sys.stdin.readline(); print('{\"ready\":true}', fl
 
 
 async def test_workers_that_die_again_and_again_are_replaced_ever_more_slowly(caplog: pytest.LogCaptureFixture):
-    crew = Crew(Settings(workers=2), (sys.executable, "-c", READY_AND_GONE), restart_s=0.001)
-    running = asyncio.create_task(crew.run(Tally().absorb))
-    async with asyncio.timeout(20):
+    workers = WorkerProcesses(Settings(workers=2), (sys.executable, "-c", READY_AND_GONE), restart_s=0.001)
+    running = asyncio.create_task(workers.run(Tally().absorb))
+    async with asyncio.timeout(scaled_s(20)):
         while sum("ended with 0" in message for message in caplog.messages) < 8:  # noqa: ASYNC110 - logs tell nobody
             await asyncio.sleep(0.01)
-    crew.stop()
+    workers.stop()
     await running
 
     ended = [one.args for one in caplog.records if one.args and "ended with" in one.msg]
@@ -239,14 +242,14 @@ os.kill(os.getpid(), 9)
 async def test_a_worker_that_is_killed_in_the_middle_of_a_line_does_not_end_the_server(
     caplog: pytest.LogCaptureFixture,
 ):
-    crew = Crew(Settings(workers=1), (sys.executable, "-c", KILLED_WHILE_IT_TELLS), restart_s=0.001)
-    running = asyncio.create_task(crew.run(Tally().absorb))
-    async with asyncio.timeout(20):
+    workers = WorkerProcesses(Settings(workers=1), (sys.executable, "-c", KILLED_WHILE_IT_TELLS), restart_s=0.001)
+    running = asyncio.create_task(workers.run(Tally().absorb))
+    async with asyncio.timeout(scaled_s(20)):
         while (  # noqa: ASYNC110 - logs tell nobody
             not running.done() and sum("ended with -9" in message for message in caplog.messages) < 2
         ):
             await asyncio.sleep(0.01)
     assert not running.done()
 
-    crew.stop()
+    workers.stop()
     await running

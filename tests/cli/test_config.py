@@ -43,6 +43,7 @@ def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(tmp_pat
         ("HOOKLANE_NO_AUTH", "maybe"),
         ("HOOKLANE_LOG_LEVEL", "loud"),
         ("HOOKLANE_API_KEY", "short"),
+        ("HOOKLANE_API_KEY", "fifteen-letters"),
         ("HOOKLANE_API_KEY", "with a space in it"),
         ("HOOKLANE_API_KEY_FILE", "/nowhere/key"),
         ("HOOKLANE_CONFIG", "/nowhere/hooklane.toml"),
@@ -92,7 +93,7 @@ def test_lists_and_switches_are_read(tmp_path: Path):
 def test_config_show_says_where_each_setting_comes_from_and_hides_secrets(
     cli: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("HOOKLANE_API_KEY", "hunter2hunter2")
+    monkeypatch.setenv("HOOKLANE_API_KEY", "hunter2hunter2hunter2")
     monkeypatch.setenv("HOOKLANE_PORT", "9000")
 
     table = cli("config", "show", "--origin")

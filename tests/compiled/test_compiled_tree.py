@@ -12,6 +12,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
+from tests.support.pace import scaled_s
 from tools import compiled
 
 import hooklane
@@ -100,5 +101,11 @@ def test_a_compiled_wheel_is_never_a_plain_one_by_accident(tmp_path):
 def _build(folder: Path, *options: str, **env: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tools.compiled", str(folder), *options]
     return subprocess.run(
-        command, cwd=compiled.ROOT, env={**os.environ, **env}, capture_output=True, text=True, timeout=60, check=False
+        command,
+        cwd=compiled.ROOT,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=scaled_s(60),
+        check=False,
     )

@@ -95,7 +95,7 @@ def ill() -> Bench:
     for send in bench.step(*(grown(lane, 1) for lane in range(1, 31))).sends:
         if bench.settle(send, 503).health:
             bench.share_health()
-    assert bench.engine.desks["ep"].breaker.state is BreakerState.OPEN
+    assert bench.engine.queues["ep"].breaker.state is BreakerState.OPEN
     return bench
 
 
@@ -103,7 +103,7 @@ def probing(bench: Bench) -> Send:
     """The one attempt that is made after the hold."""
     assert bench.later(5_000).sends == []
     (probe,) = bench.share_health().sends
-    assert bench.engine.desks["ep"].breaker.state is BreakerState.PROBING
+    assert bench.engine.queues["ep"].breaker.state is BreakerState.PROBING
     return probe
 
 
@@ -135,7 +135,7 @@ def test_one_poison_event_is_no_outage() -> None:
     for send in sends:
         bench.settle(send, 422)
 
-    assert bench.engine.desks["ep"].breaker.state is BreakerState.CLOSED
+    assert bench.engine.queues["ep"].breaker.state is BreakerState.CLOSED
 
 
 def test_what_we_refuse_ourselves_says_nothing_about_an_endpoint() -> None:
@@ -144,7 +144,7 @@ def test_what_we_refuse_ourselves_says_nothing_about_an_endpoint() -> None:
 
     effects = bench.settle(probe, NoAnswer(Failure.TARGET_NOT_ALLOWED, TIMINGS))
 
-    assert bench.engine.desks["ep"].breaker.state is BreakerState.PROBING
+    assert bench.engine.queues["ep"].breaker.state is BreakerState.PROBING
     assert len(effects.sends) == 1, "the next probe"
 
 
@@ -179,7 +179,7 @@ def test_reading_is_bounded_and_goes_on_when_something_arrives() -> None:
         if effects.fetches:
             waiting += bench.fetch().sends
     assert done == 11
-    assert bench.engine.desks["ep"].fetching == 0
+    assert bench.engine.queues["ep"].fetching == 0
 
 
 def test_reading_goes_on_when_what_was_being_read_is_lost() -> None:
@@ -200,7 +200,7 @@ def test_events_that_the_store_does_not_have_make_the_engine_look_again_and_coun
     effects = bench.step(Fetched([(2, 1, event(1, "k2"))], wants))
 
     assert effects.reloads == [1]
-    assert bench.engine.desks["ep"].fetching == 0
+    assert bench.engine.queues["ep"].fetching == 0
 
 
 def test_the_events_in_memory_are_counted_and_let_go() -> None:
@@ -234,4 +234,4 @@ def test_a_partition_that_is_loaded_twice_leaves_nothing_behind() -> None:
     bench.step(Loaded(0, 2, [row(1, tail=1), row(2, tail=1), row(3, tail=1)]))
 
     assert bench.engine.held_bytes == 0
-    assert bench.engine.desks["ep"].fetching == 3
+    assert bench.engine.queues["ep"].fetching == 3

@@ -1,8 +1,8 @@
 """Starts `hooklane serve` again and again without paying for its imports each time: a process that forks ready ones.
 
 `python -m tests.crash.nursery` reads one JSON line per child from stdin, `{"options": {...}, "env": {...}, "log": path,
-"lease_ms": N}`, and answers with the pid of the child. That does what `hooklane serve` does, in a process
-of its own; only the reading of modules and of the command line lies behind it. Ends when stdin does.
+"lease_ms": N, "commit_wait_s": N}`, and answers with the pid of the child. That does what `hooklane serve` does, in a
+process of its own; only the reading of modules and of the command line lies behind it. Ends when stdin does.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from hooklane.cli.serve import serve
 from hooklane.errors import HooklaneError
 from hooklane.sender.relay import Relay
 from hooklane.store.open import outbox_store  # noqa: F401
+from hooklane.store.postgres import commits
 from hooklane.store.sqlite.outbox import store  # noqa: F401
 
 
@@ -45,6 +46,8 @@ def _serve(wanted: dict[str, Any]) -> None:
     os.environ.update(wanted["env"])
     if "lease_ms" in wanted:
         process.Relay = functools.partial(Relay, lease_ms=wanted["lease_ms"])  # type: ignore[misc,assignment]
+    if "commit_wait_s" in wanted:
+        commits.COMMIT_WAIT_S = wanted["commit_wait_s"]
     code = 0
     try:
         serve(**wanted["options"])

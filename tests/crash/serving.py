@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.support.pace import scaled_s
 from tests.support.processes import free_port
 
 WITHIN_S = 60.0
@@ -30,15 +31,14 @@ class Nursery:
         )
         return cls(process)
 
-    async def start(self, options: dict[str, Any], *, log: Path, env: dict[str, str], lease_ms: int | None) -> int:
-        """The pid of a new process that serves with those *options* of the command line."""
+    async def start(self, options: dict[str, Any], *, log: Path, env: dict[str, str], **limits: float | None) -> int:
+        """The pid of a new process that serves with those *options* of the command line, and *limits* of its code."""
         wanted: dict[str, Any] = {"options": options, "env": env, "log": str(log)}
-        if lease_ms is not None:
-            wanted["lease_ms"] = lease_ms
+        wanted |= {name: limit for name, limit in limits.items() if limit is not None}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(wanted).encode() + b"\n")
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(scaled_s(WITHIN_S)):
             return int(await self._process.stdout.readline())
 
     async def close(self) -> None:
@@ -57,7 +57,7 @@ class Server:
 
     async def ready(self) -> None:
         """Until it accepts connections: then it owns its partitions, or soon will."""
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(scaled_s(WITHIN_S)):
             while True:
                 try:
                     _, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -78,7 +78,7 @@ class Server:
         await self.ended()
 
     async def ended(self) -> None:
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(scaled_s(WITHIN_S)):
             while is_alive(self.pid):  # noqa: ASYNC110 - it is no child of ours: nobody tells us
                 await asyncio.sleep(0.002)
 
@@ -100,14 +100,20 @@ class Site:
         self.port = free_port()
 
     async def serve(
-        self, *, failpoints: str = "", role: str | None = None, port: int | None = None, lease_ms: int | None = None
+        self,
+        *,
+        failpoints: str = "",
+        role: str | None = None,
+        port: int | None = None,
+        lease_ms: int | None = None,
+        commit_wait_s: float | None = None,
     ) -> Server:
         port = self.port if port is None else port
         log = self._folder / f"serve-{len(self._servers)}.log"
         options = {"db": self.db, "port": str(port), "role": role, "no_auth": True, "no_ui": True}
         options["egress_allow"] = "127.0.0.0/8"
         env = {"HOOKLANE_FAILPOINTS": failpoints}
-        pid = await self._nursery.start(options, log=log, env=env, lease_ms=lease_ms)
+        pid = await self._nursery.start(options, log=log, env=env, lease_ms=lease_ms, commit_wait_s=commit_wait_s)
         server = Server(pid, port, log)
         self._servers.append(server)
         return server

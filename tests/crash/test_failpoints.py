@@ -9,6 +9,7 @@ import asyncio
 
 import pytest
 from tests.crash.traffic import Client
+from tests.support.pace import scaled_s
 
 POINTS = {"before_send": 0, "after_2xx": 1, "before_commit": 1, "after_commit": 0}
 """How many copies a death at each point makes: one where the endpoint had answered and the ack was not durable."""
@@ -158,13 +159,14 @@ async def test_s11_a_head_that_kills_its_worker_each_time_ends_as_a_dead_letter(
         if not story.ids:
             await story.publish_one()
         letters: list[str] = []
-        while not letters:
-            try:
-                _, page = await Client(site.port).call("GET", "/api/v1/dead-letters")
-                letters = page["items"]
-            except OSError:
-                break
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(scaled_s(30)):
+            while not letters:
+                try:
+                    _, page = await Client(site.port).call("GET", "/api/v1/dead-letters")
+                    letters = page["items"]
+                except OSError:
+                    break
+                await asyncio.sleep(0.01)
         if letters:
             break
         await server.ended()

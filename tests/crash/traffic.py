@@ -12,6 +12,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote
 
+from tests.support.pace import scaled_s
+
 from hooklane.testing.arrivals import Arrival
 
 WITHIN_S = 60.0
@@ -94,7 +96,7 @@ class Receiver:
 
     async def until(self, holds: Callable[[], bool], within_s: float = WITHIN_S) -> None:
         """Returns as soon as *holds* does, asked again after each delivery."""
-        async with asyncio.timeout(within_s):
+        async with asyncio.timeout(scaled_s(within_s)):
             while not holds():
                 self._grew.clear()
                 await self._grew.wait()
@@ -148,18 +150,19 @@ class Client:
     async def publish(self, key: str, data: Any, name: str) -> tuple[str, int]:
         """Publish until there is an answer; the event's id and seq."""
         event = {"type": "order.changed", "key": key, "data": data}
-        while True:
-            try:
-                status, answer = await self.call("POST", "/api/v1/events", event, f"idempotency-key: {name}\r\n")
-            except OSError:
-                self.close()
-                await asyncio.sleep(0.002)  # nobody listens: the server is being started again
-                continue
-            if status == 503:
-                await asyncio.sleep(0.01)
-                continue
-            assert status == 202, answer
-            return answer["id"], answer["lanes"][0]["seq"]
+        async with asyncio.timeout(scaled_s(WITHIN_S)):
+            while True:
+                try:
+                    status, answer = await self.call("POST", "/api/v1/events", event, f"idempotency-key: {name}\r\n")
+                except OSError:
+                    self.close()
+                    await asyncio.sleep(0.002)  # nobody listens: the server is being started again
+                    continue
+                if status == 503:
+                    await asyncio.sleep(0.01)
+                    continue
+                assert status == 202, answer
+                return answer["id"], answer["lanes"][0]["seq"]
 
     def close(self) -> None:
         if self._streams is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.gateway import gateway
+from tests.support.running_sender import running_sender
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -15,5 +15,5 @@ def store_url(request, tmp_path):
 
 @pytest.fixture
 async def sender(store_url):
-    async with gateway(store_url) as one:
+    async with running_sender(store_url) as one:
         yield one

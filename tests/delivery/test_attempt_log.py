@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import psycopg
-from tests.support.gateway import gateway
 from tests.support.receiver import Answer, Drop
+from tests.support.running_sender import running_sender
 
 from hooklane.model.attempt import Send
 from hooklane.model.clock import START
@@ -17,7 +17,7 @@ from hooklane.model.endpoint import Endpoint, SigningKey
 from hooklane.model.event import Event
 from hooklane.model.exchange import Answer as Got
 from hooklane.model.exchange import Timings
-from hooklane.sender.letter import Letters
+from hooklane.sender.signed_request import SignedRequests
 
 TOKEN, BEARER, QUERY = "canary-header-0815", "canary-bearer-4711", "canary-query-1234"
 CANARIES = (TOKEN, BEARER, QUERY)
@@ -77,7 +77,7 @@ async def test_no_secret_of_an_endpoint_is_in_its_log(store_url, sink, caplog):
         return Answer(status=500, body=f"{request.path}\n{lines}".encode(), headers={"X-Seen": request.path})
 
     sink.react = mirror
-    async with gateway(store_url) as sender:
+    async with running_sender(store_url) as sender:
         await sender.endpoint(
             sink.url(f"/hooks?token={QUERY}&x=1"),
             headers=(("X-Token", TOKEN), ("Authorization", f"Bearer {BEARER}")),
@@ -114,8 +114,8 @@ async def test_a_key_that_cannot_sign_holds_its_endpoint_and_no_other(sender, si
     broken = await sender.endpoint(sink.url("/broken"), attempts_max=1)
     healthy = await sender.endpoint(sink.url("/healthy"))
     unsigned = await sender.change(broken, broken_keys(broken))
-    await sender.until(lambda: broken.id in sender.relay.engine.desks)
-    await sender.until(lambda: sender.relay.engine.desks[broken.id].endpoint == unsigned)
+    await sender.until(lambda: broken.id in sender.relay.engine.queues)
+    await sender.until(lambda: sender.relay.engine.queues[broken.id].endpoint == unsigned)
 
     event = await sender.publish("order.created", key="order:7")
     await sender.until(lambda: [one.send.endpoint.id for one in sender.settled] == [healthy.id])
@@ -136,6 +136,6 @@ def test_hiding_leaves_short_words_alone():
     send = Send(1, 0, 1, 0, "k", 1, 0, 1, Event("evt_1", "t", "k", b"{}", START), endpoint, START)
     got = Got(500, Timings(1.0), body=b"about a=1 cabs")
 
-    Letters().hide(send, got)
+    SignedRequests().hide(send, got)
 
     assert got.body == b"about a=1 cabs"

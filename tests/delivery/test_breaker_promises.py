@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from itertools import pairwise
 
-from tests.support.gateway import gateway
+from tests.support.pace import scaled_ms
 from tests.support.receiver import Answer
+from tests.support.running_sender import running_sender
 
 from hooklane.core.breaker import BreakerRules
 from hooklane.core.engine import Engine
@@ -36,8 +37,9 @@ async def opened(sender, endpoint):
 async def test_s10_an_outage_is_waited_out_without_loss_and_without_dead_letters(store_url, sink):
     """Two tries each, and an outage of many waits: a sender without a breaker would have used them up at once."""
     sink.react = lambda _: Answer(status=503)
-    async with gateway(store_url, engine=quick_engine()) as sender:
-        endpoint = await sender.endpoint(sink.url(), attempts_max=2, backoff_ms=250, in_flight_max=20)
+    async with running_sender(store_url, engine=quick_engine()) as sender:
+        backoff_ms = scaled_ms(250)  # longer than it takes to open: who had a second try before would be dead
+        endpoint = await sender.endpoint(sink.url(), attempts_max=2, backoff_ms=backoff_ms, in_flight_max=20)
         events = [await sender.publish("order.created", key=f"order:{n}") for n in range(KEYS)]
         await opened(sender, endpoint)
         await sender.until(lambda: sender.relay.engine.in_flight == 0)
@@ -62,18 +64,18 @@ async def test_s10_an_outage_is_waited_out_without_loss_and_without_dead_letters
 
 async def test_s10_a_restart_does_not_forget_that_an_endpoint_is_down(store_url, sink):
     sink.react = lambda _: Answer(status=500)
-    async with gateway(store_url) as sender:
+    async with running_sender(store_url) as sender:
         endpoint = await sender.endpoint(sink.url())
         events = [await sender.publish("order.created", key=f"order:{n}") for n in range(KEYS)]
         await opened(sender, endpoint)
     before = len(sink.requests)
 
-    async with gateway(store_url) as sender:
-        await sender.until(lambda: endpoint.id in sender.relay.engine.desks)
+    async with running_sender(store_url) as sender:
+        await sender.until(lambda: endpoint.id in sender.relay.engine.queues)
         fresh = [await sender.publish("order.created", key=f"fresh:{n}") for n in range(10)]
         held = await sender.states(*(one.event_id for one in (*events, *fresh)))
-        desk = sender.relay.engine.desks[endpoint.id]
-        assert desk.breaker.state is BreakerState.OPEN
+        queue = sender.relay.engine.queues[endpoint.id]
+        assert queue.breaker.state is BreakerState.OPEN
 
     assert len(sink.requests) == before
     assert set(held) <= {DeliveryState.QUEUED, DeliveryState.RETRYING}
@@ -82,7 +84,7 @@ async def test_s10_a_restart_does_not_forget_that_an_endpoint_is_down(store_url,
 async def test_s10_what_one_worker_finds_holds_for_all_and_one_of_them_probes(postgres_url, sink):
     async with AsyncExitStack() as stack:
         workers = [
-            await stack.enter_async_context(gateway(postgres_url, lease_ms=900, engine=quick_engine()))
+            await stack.enter_async_context(running_sender(postgres_url, lease_ms=900, engine=quick_engine()))
             for _ in range(2)
         ]
         first = workers[0]
@@ -90,9 +92,9 @@ async def test_s10_what_one_worker_finds_holds_for_all_and_one_of_them_probes(po
         sink.react = lambda _: Answer(status=503, after_s=0.05)
         endpoint = await first.endpoint(sink.url(), in_flight_max=20)
         events = [await first.publish("order.created", key=f"order:{n}") for n in range(KEYS)]
-        desks = [await one.until(lambda one=one: one.relay.engine.desks.get(endpoint.id)) for one in workers]
+        queues = [await one.until(lambda one=one: one.relay.engine.queues.get(endpoint.id)) for one in workers]
         held = (BreakerState.OPEN, BreakerState.PROBING)
-        await first.until(lambda: all(desk.breaker.state in held for desk in desks))
+        await first.until(lambda: all(queue.breaker.state in held for queue in queues))
         await first.until(lambda: all(one.relay.engine.in_flight == 0 for one in workers))
         before = len(sink.requests)
         probes = (await sink.arrived(before + 4))[before:]

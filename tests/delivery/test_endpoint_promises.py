@@ -14,8 +14,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from standardwebhooks import Webhook, WebhookVerificationError
 from tests.delivery.town import peak
-from tests.support.gateway import SECRET, gateway
+from tests.support.pace import scaled_s
 from tests.support.receiver import Answer, Sink
+from tests.support.running_sender import SECRET, running_sender
 
 from hooklane import Outbox
 from hooklane.core.signing import new_key_pair, new_secret
@@ -34,7 +35,7 @@ def seqs(requests):
 
 async def known(sender, endpoint):
     """Until the relay works by the rules of *endpoint*."""
-    await sender.until(lambda: sender.relay.engine.desks[endpoint.id].endpoint == endpoint)
+    await sender.until(lambda: sender.relay.engine.queues[endpoint.id].endpoint == endpoint)
 
 
 async def test_s9_the_in_flight_cap_is_never_exceeded(sender, sink):
@@ -70,17 +71,17 @@ async def test_s9_a_rate_limit_is_kept_evenly(sender, sink):
     took_s = (times[-1] - times[0]) / 1000
     print(f"{len(times) / took_s:.1f}/s, peak {peak(times)}/s of 40/s")
     assert peak(times) <= 1.1 * 40
-    assert took_s <= 60 / 40 * 1.5  # and it is used
+    assert took_s <= scaled_s(60 / 40 * 1.5)  # and it is used
 
 
 async def test_s9_a_rate_limit_holds_over_all_workers_together(postgres_url, sink):
     async with AsyncExitStack() as stack:
-        first = await stack.enter_async_context(gateway(postgres_url, lease_ms=900))
-        second = await stack.enter_async_context(gateway(postgres_url, lease_ms=900))
+        first = await stack.enter_async_context(running_sender(postgres_url, lease_ms=900))
+        second = await stack.enter_async_context(running_sender(postgres_url, lease_ms=900))
         workers = (first, second)
         await first.until(lambda: {len(one.relay.engine.epochs) for one in workers} == {128})
         endpoint = await first.endpoint(sink.url(), rate_limit=50.0, in_flight_max=20)
-        await second.until(lambda: endpoint.id in second.relay.engine.desks)
+        await second.until(lambda: endpoint.id in second.relay.engine.queues)
 
         events = [await first.publish("order.created", key=f"order:{n}") for n in range(150)]
         await first.delivered(*(one.event_id for one in events))
@@ -96,7 +97,7 @@ async def test_s9_a_rate_limit_holds_over_all_workers_together(postgres_url, sin
 async def test_s9_a_pause_holds_everything_and_a_resume_sends_it_in_order(sender, sink):
     endpoint = await sender.endpoint(sink.url())
     paused = await sender.change(endpoint, replace(endpoint, state=PAUSED))
-    await sender.until(lambda: endpoint.id in sender.relay.engine.desks)
+    await sender.until(lambda: endpoint.id in sender.relay.engine.queues)
     await known(sender, paused)
 
     events = [await sender.publish("order.created", key=f"order:{n % 2}") for n in range(6)]
@@ -117,7 +118,7 @@ async def test_s9_while_a_rotated_secret_lives_both_sign_and_then_only_the_new_o
     ends = Instant(wall_now() + 700)
     rotated = replace(endpoint, keys=(SigningKey(NEW_SECRET), SigningKey(SECRET, ends)))
     await sender.change(endpoint, rotated)
-    await sender.until(lambda: endpoint.id in sender.relay.engine.desks)
+    await sender.until(lambda: endpoint.id in sender.relay.engine.queues)
     await known(sender, rotated)
 
     await sender.delivered((await sender.publish("order.created", key="k")).event_id)
@@ -137,7 +138,7 @@ async def test_s9_a_key_pair_signs_and_its_public_half_verifies(sender, sink):
     pair = new_key_pair(b"thirty-two bytes of pure chance!")
     endpoint = await sender.endpoint(sink.url())
     paired = await sender.change(endpoint, replace(endpoint, keys=(SigningKey(pair.private),)))
-    await sender.until(lambda: endpoint.id in sender.relay.engine.desks)
+    await sender.until(lambda: endpoint.id in sender.relay.engine.queues)
     await known(sender, paired)
 
     await sender.delivered((await sender.publish("order.created", key="k")).event_id)
@@ -216,14 +217,14 @@ async def test_s9_a_transaction_that_commits_after_the_delete_is_drained_or_canc
     postgres_url, sink, state, outcome
 ):
     """It read the endpoint while that was alive, so that its events have a place there."""
-    async with gateway(postgres_url) as sender:
+    async with running_sender(postgres_url) as sender:
         endpoint = await sender.endpoint(sink.url())
         outbox = Outbox(postgres_url)
         with psycopg.connect(postgres_url) as conn:
             late = await asyncio.to_thread(outbox.publish, "order.created", {}, key="order:7", tx=conn)
             loose = await asyncio.to_thread(outbox.publish, "order.created", {}, tx=conn)
             gone = await sender.change(endpoint, replace(endpoint, state=state))
-            await sender.until(lambda: endpoint.id in sender.relay.engine.desks)
+            await sender.until(lambda: endpoint.id in sender.relay.engine.queues)
             await known(sender, gone)
             await asyncio.to_thread(conn.commit)
 

@@ -54,7 +54,7 @@ def test_an_hour_of_failures_burns_no_tries_and_ends_within_a_minute_at_no_more_
     during = town.sends(began)
     firsts = [send for send in during if send.attempt == 1]
     is_down, healed = False, town.now
-    town.run_until(lambda: town.store.owed == 0, 180_000)
+    town.run_until(lambda: town.store.owed_count == 0, 180_000)
     after = town.times("ep", healed)
     full_at = next(at for at in after if sum(at <= other < at + 5_000 for other in after) >= 0.9 * LIMIT * 5)
 
@@ -86,7 +86,7 @@ def test_a_whole_outage_makes_fewer_attempts_than_one_retry_of_each_event() -> N
     attempts = town.sends(began)
     firsts = [send for send in attempts if send.attempt == 1]
     town.post.react = lambda _: OK
-    took_ms = town.run_until(lambda: town.store.owed == 0, 120_000)
+    took_ms = town.run_until(lambda: town.store.owed_count == 0, 120_000)
 
     print(
         f"{len(attempts)} attempts, {len(firsts)} of them first ones, for {events} events; drained in {took_ms:.0f} ms"
@@ -109,7 +109,7 @@ def test_endpoints_that_heal_together_are_not_stormed() -> None:
     town.run(120_000)
     town.post.react = lambda _: OK
     healed = town.now
-    took_ms = town.run_until(lambda: town.store.owed == 0, 300_000)
+    took_ms = town.run_until(lambda: town.store.owed_count == 0, 300_000)
 
     by_endpoint: dict[str, list[float]] = {endpoint_id: [] for endpoint_id in endpoints}
     for at, send in town.post.log:
@@ -154,7 +154,7 @@ def test_a_prober_that_dies_is_replaced_by_another_worker() -> None:
     (dead,) = [worker for worker in town.workers if worker.name == prober]
     dead.crash()
     town.post.react = lambda _: OK
-    town.run_until(lambda: town.store.owed == 0, 120_000)
+    town.run_until(lambda: town.store.owed_count == 0, 120_000)
 
     assert town.store.tables.health["ep"].by != prober
     assert state_of(town, "ep") in (BreakerState.RAMPING, BreakerState.CLOSED)
@@ -196,7 +196,7 @@ def test_want_of_room_on_our_side_is_no_attempt() -> None:
     town.run(10_000)
     tried = len(town.post.log)
     town.post.react = lambda _: OK
-    town.run_until(lambda: town.store.owed == 0, 5_000)
+    town.run_until(lambda: town.store.owed_count == 0, 5_000)
 
     assert tried > 40 * 20
     assert {send.attempt for send in town.sends()} == {1}

@@ -21,8 +21,8 @@ from hooklane.core.engine import (
     Loaded,
     Settled,
 )
-from hooklane.core.engine.desk import Desk, Turns
-from hooklane.core.engine.slot import Slot
+from hooklane.core.engine.endpoint_queue import EndpointQueue, Turns
+from hooklane.core.engine.owned_lane import OwnedLane
 from hooklane.model.attempt import Send, Start
 from hooklane.model.clock import FOREVER, Instant
 from hooklane.model.endpoint import Endpoint, EndpointState, Order
@@ -40,11 +40,11 @@ def endpoint(id: str, **rules: object) -> Endpoint:
     return Endpoint(id=id, url="https://x.example/", created_at=NOW, **rules)  # type: ignore[arg-type]
 
 
-def desk_with(id: str, lanes: int, tenant: str = "default") -> Desk:
-    desk = Desk(endpoint(id, tenant=tenant))
+def queue_with(id: str, lanes: int, tenant: str = "default") -> EndpointQueue:
+    queue = EndpointQueue(endpoint(id, tenant=tenant))
     for n in range(lanes):
-        desk.ready.append(Slot(LaneRow(n + 1, 0, id, f"key-{n}", head=1, tail=1), 1, unsure=False))
-    return desk
+        queue.ready.append(OwnedLane(LaneRow(n + 1, 0, id, f"key-{n}", head=1, tail=1), 1, unsure=False))
+    return queue
 
 
 def engine_with(*endpoints: Endpoint, in_flight_max: int = 2_048) -> Engine:
@@ -84,35 +84,35 @@ def test_each_tenant_and_within_it_each_endpoint_gets_one_turn_after_the_other(
     town: list[tuple[str, int]], rounds: int
 ) -> None:
     turns = Turns()
-    desks = [desk_with(f"ep-{n}", lanes, tenant) for n, (tenant, lanes) in enumerate(town)]
-    for desk in desks:
-        turns.push(desk)
+    queues = [queue_with(f"ep-{n}", lanes, tenant) for n, (tenant, lanes) in enumerate(town)]
+    for queue in queues:
+        turns.push(queue)
     by_tenant: Counter[str] = Counter()
-    by_desk: Counter[str] = Counter()
+    by_queue: Counter[str] = Counter()
     for _ in range(rounds):
         if not turns:
             break
-        desk = turns.pop()
-        desk.ready.popleft()
-        by_tenant[desk.endpoint.tenant] += 1
-        by_desk[desk.endpoint.id] += 1
-        turns.push(desk)
+        queue = turns.pop()
+        queue.ready.popleft()
+        by_tenant[queue.endpoint.tenant] += 1
+        by_queue[queue.endpoint.id] += 1
+        turns.push(queue)
 
-        hungry = {one.endpoint.tenant for one in desks if one.ready}
+        hungry = {one.endpoint.tenant for one in queues if one.ready}
         for tenant in hungry:
             # Nobody who still has something to send is behind anybody by more than one turn.
             assert max(by_tenant.values(), default=0) - by_tenant[tenant] <= 1
-            turns_of = [by_desk[one.endpoint.id] for one in desks if one.endpoint.tenant == tenant and one.ready]
-            most = max(by_desk[one.endpoint.id] for one in desks if one.endpoint.tenant == tenant)
+            turns_of = [by_queue[one.endpoint.id] for one in queues if one.endpoint.tenant == tenant and one.ready]
+            most = max(by_queue[one.endpoint.id] for one in queues if one.endpoint.tenant == tenant)
             assert most - min(turns_of) <= 1
 
 
 def test_an_endpoint_stands_in_line_once_however_often_it_is_pushed() -> None:
-    turns, desk = Turns(), desk_with("ep", 3)
+    turns, queue = Turns(), queue_with("ep", 3)
     for _ in range(5):
-        turns.push(desk)
+        turns.push(queue)
 
-    assert turns.pop() is desk
+    assert turns.pop() is queue
     assert not turns
 
 
@@ -129,9 +129,9 @@ def test_no_more_deliveries_are_in_flight_than_the_endpoint_allows() -> None:
 
 
 def test_workers_share_the_cap_and_the_limit_by_their_partitions_and_a_single_lane_has_it_all() -> None:
-    half = Desk(endpoint("ep", in_flight_max=9, rate_limit=10.0), share=0.5)
-    whole = Desk(endpoint("ep", in_flight_max=9, rate_limit=10.0, order=Order.GLOBAL), share=0.5)
-    tiny = Desk(endpoint("ep", in_flight_max=1), share=0.01)
+    half = EndpointQueue(endpoint("ep", in_flight_max=9, rate_limit=10.0), share=0.5)
+    whole = EndpointQueue(endpoint("ep", in_flight_max=9, rate_limit=10.0, order=Order.GLOBAL), share=0.5)
+    tiny = EndpointQueue(endpoint("ep", in_flight_max=1), share=0.01)
 
     assert (half.cap, whole.cap, tiny.cap) == (4, 9, 1)
     half.take_off(NOW)
@@ -149,15 +149,15 @@ waits_ms = st.lists(st.integers(0, 40), min_size=1, max_size=60)
 def test_a_limit_is_spaced_evenly_and_never_exceeded_by_more_than_a_tenth(
     limit: float, waits: list[int], share: float
 ) -> None:
-    """However late the desk is looked at, no second of one worker holds more than its part of the limit allows."""
-    desk = Desk(endpoint("ep", rate_limit=limit, in_flight_max=10_000), share=share)
+    """However late the queue is looked at, no second of one worker holds more than its part of the limit allows."""
+    queue = EndpointQueue(endpoint("ep", rate_limit=limit, in_flight_max=10_000), share=share)
     now, times = NOW, []
     for _ in range(20):
         for wait in waits:
             now = Instant(now + wait)
-            while desk.has_room(now, 10_000, 10_000) and len(times) < 3_000:
-                desk.take_off(now)
-                desk.in_flight -= 1
+            while queue.has_room(now, 10_000, 10_000) and len(times) < 3_000:
+                queue.take_off(now)
+                queue.in_flight -= 1
                 times.append(float(now))
 
     part = limit * share

@@ -17,11 +17,11 @@ from hooklane.model.event import Event
 from hooklane.model.exchange import Answer, Result, Timings
 from hooklane.store.outbox import Draft
 from hooklane.testing.invariants import Invariants
-from hooklane.testing.sim import worker as sim_worker
+from hooklane.testing.sim import shell as sim_shell
 from hooklane.testing.sim.faults import NONE
 from hooklane.testing.sim.network import Network
+from hooklane.testing.sim.shell import Shell
 from hooklane.testing.sim.store import SimStore
-from hooklane.testing.sim.worker import Worker
 from hooklane.testing.sim.world import T0, World
 
 OK = Answer(200, Timings(1.0))
@@ -54,23 +54,23 @@ class Post(Network):
 
 
 class Town:
-    """Workers that share the memory tables, and what they send."""
+    """Shells that share the memory tables, and what they send."""
 
     def __init__(self, workers: int = 1, *, in_flight_max: int = 2_048, seed: int = 1) -> None:
         self.world = World(seed, NONE)
         self.checker = Invariants(lambda: self.world.now)
         self.store = SimStore(self.world, self.checker)
         self.post = Post(self.world, self.checker)
-        self.workers: list[Worker] = []
+        self.workers: list[Shell] = []
         self._in_flight_max = in_flight_max
         self._count = 0
         for _ in range(workers):
             self.hire()
 
-    def hire(self) -> Worker:
+    def hire(self) -> Shell:
         """One more worker."""
         engine = Engine(in_flight_max=self._in_flight_max)
-        worker = Worker(self.world, self.store, self.post, self.checker, len(self.workers), engine)
+        worker = Shell(self.world, self.store, self.post, self.checker, len(self.workers), engine)
         self.workers.append(worker)
         return worker
 
@@ -129,6 +129,6 @@ def per_lane(sends: list[Send]) -> Counter[int]:
 
 def slow_clockwork(monkeypatch: Any) -> None:
     """Leases and polls as in earnest: the simulator's own are quick, to see more of them."""
-    monkeypatch.setattr(sim_worker, "LEASE_MS", 30_000)
-    monkeypatch.setattr(sim_worker, "POLL_MS", 250)
-    monkeypatch.setattr(sim_worker, "PATIENCE_MS", 5_000)
+    monkeypatch.setattr(sim_shell, "LEASE_MS", 30_000)
+    monkeypatch.setattr(sim_shell, "POLL_MS", 250)
+    monkeypatch.setattr(sim_shell, "GRACE_MS", 5_000)

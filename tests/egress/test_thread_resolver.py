@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.support.pace import scaled_s
 
 from hooklane.model.exchange import Failure
 from hooklane.sender import resolver as resolving
@@ -31,7 +32,7 @@ class NameServer:
         self.asked[host] += 1
         self.threads.add(threading.current_thread().name)
         if host.startswith("deaf"):
-            self.released.wait(30)
+            self.released.wait(scaled_s(30))
         if host.startswith("slow"):
             time.sleep(0.05)
         if host.startswith("missing"):
@@ -81,7 +82,7 @@ async def test_many_names_share_few_threads(names: NameServer) -> None:
 async def test_deaf_name_servers_cost_their_own_names_a_timeout_and_nobody_else(names: NameServer) -> None:
     resolver = ThreadResolver(threads_max=2, slow_threads_max=1, written_off_max=8)
     found: list[str] = []
-    async with asyncio.timeout(5), asyncio.TaskGroup() as asking:
+    async with asyncio.timeout(scaled_s(5)), asyncio.TaskGroup() as asking:
         for _ in range(3):
             for n in range(6):
                 asking.create_task(gives_up(resolver, f"deaf{n}.test"))

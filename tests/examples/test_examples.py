@@ -9,6 +9,7 @@ import http.server
 import json
 import os
 import random
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -16,13 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.pace import scaled_s
 from tests.support.processes import Child, start_listening, until
 
 import hooklane
 from hooklane.core.profiles import find_profile
 from hooklane.core.signing import new_secret
 from hooklane.model.clock import Instant, rfc3339, wall_now
-from hooklane.testing.forge import Draft, forge, forge_batch
+from hooklane.testing.build_request import Draft, build_batch, build_request
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SOURCE = str(Path(hooklane.__file__).parents[1])
@@ -30,7 +32,7 @@ SECRET = "a token that is long enough to be one"
 
 
 def call(port, method, path, body=b"", headers=()):
-    conn = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    conn = http.client.HTTPConnection("127.0.0.1", port, timeout=scaled_s(20))
     try:
         conn.request(method, path, body, dict(headers))
         answer = conn.getresponse()
@@ -85,7 +87,7 @@ def vehicle_state(number, minute, vehicle="v1", **signals):
 
 
 def post_smartcar(port, draft, attempt=1):
-    request = forge_batch(find_profile("smartcar"), [SECRET], [draft], at=wall_now(), attempt=attempt)
+    request = build_batch(find_profile("smartcar"), [SECRET], [draft], at=wall_now(), attempt=attempt)
     return call(port, "POST", "/webhooks/smartcar", request.body, request.headers)
 
 
@@ -183,7 +185,7 @@ def test_sports_stacks_states_that_come_back_are_not_lost_and_batches_are_split(
 
         def change(price):
             api.prices["m1"] = price
-            return forge(profile, [SECRET], "odds", {}, id=f"hash-of-{price}", key="m1", at=wall_now())
+            return build_request(profile, [SECRET], "odds", {}, id=f"hash-of-{price}", key="m1", at=wall_now())
 
         def shown(price, fetches):
             row = {"price": price, "fetches": fetches}
@@ -199,14 +201,24 @@ def test_sports_stacks_states_that_come_back_are_not_lost_and_batches_are_split(
 
         api.prices |= {"m2": 2.0, "m3": 3.0}
         batch = [Draft(type="odds", data={}, id=f"hash-of-{key}", key=key) for key in ("m2", "m3")]
-        assert post(forge_batch(profile, [SECRET], batch, at=wall_now())) == "ok"
+        assert post(build_batch(profile, [SECRET], batch, at=wall_now())) == "ok"
         until(lambda: {"m2", "m3"} <= set(call(port, "GET", "/odds")[1]), what="both entities of the batch")
 
 
 # Our own sender
 
 
+def tries(db, seq):
+    """How often the warehouse has begun to apply an event."""
+    conn = sqlite3.connect(db)
+    try:
+        return conn.execute("SELECT max(fence) FROM hooklane_inbox_handling WHERE seq = ?", (seq,)).fetchone()[0] or 0
+    finally:
+        conn.close()
+
+
 def test_a_handler_that_fails_on_seq_3_never_lets_seq_4_of_that_key_apply_first(tmp_path, start_hooklane):
+    """As long as it takes, which is longer than a policy of eight attempts and longer than a breaker is patient."""
     secret = new_secret(b"0123456789abcdef0123456789abcdef")
     shop, warehouse = tmp_path / "shop.db", tmp_path / "warehouse.db"
 
@@ -219,7 +231,9 @@ def test_a_handler_that_fails_on_seq_3_never_lets_seq_4_of_that_key_apply_first(
     def order(*arguments):
         command = [sys.executable, "shop.py", *arguments]
         env = {**os.environ, "PYTHONPATH": SOURCE, "SHOP_DB": str(shop)}
-        subprocess.run(command, cwd=EXAMPLES / "own_sender", env=env, check=True, capture_output=True, timeout=30)
+        subprocess.run(
+            command, cwd=EXAMPLES / "own_sender", env=env, check=True, capture_output=True, timeout=scaled_s(30)
+        )
 
     words = ["uvicorn", "warehouse:app", "--log-level", "warning", "--port", "{port}"]
     env = {"WAREHOUSE_DB": str(warehouse), "WAREHOUSE_SECRET": secret}
@@ -235,6 +249,7 @@ def test_a_handler_that_fails_on_seq_3_never_lets_seq_4_of_that_key_apply_first(
         call(port, "POST", "/payments/down")
         order("1")
         until(lambda: seqs("order:1") == [1, 2], what="the first two")
+        until(lambda: tries(warehouse, 3) > 20, within_s=60, what="many tries of the third")
         order("2", "2")
         until(lambda: seqs("order:2") == [1, 2], what="another order, which flows on")
         assert seqs("order:1") == [1, 2], "3 is being retried; 4 and 5 have arrived and wait"

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.pace import scaled_s
 
 import hooklane
 
@@ -67,7 +68,7 @@ def test_the_tests_of_the_page_about_pytest_pass(tmp_path):
         env={**os.environ, "PYTHONPATH": source, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=scaled_s(60),
         check=False,
     )
 

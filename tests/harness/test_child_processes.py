@@ -12,7 +12,7 @@ import http.server, sys
 print("listening soon", flush=True)
 http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), http.server.SimpleHTTPRequestHandler).serve_forever()
 """
-CHATTER = "import itertools, time\nfor n in itertools.count(): print('tick', n, flush=True); time.sleep(0.005)"
+CHATTER = "import time\nfor n in range(40_000): print('tick', n, flush=True); time.sleep(0.005)"
 WITH_CHILD = """
 import subprocess, sys, time
 print("child", subprocess.Popen(["sleep", "60"]).pid, flush=True)
@@ -73,7 +73,7 @@ def test_a_child_that_ends_early_is_reported_with_its_last_words(tmp_path: Path)
 def test_waiting_in_vain_has_a_bound(tmp_path: Path) -> None:
     with (
         Child(python("import time; time.sleep(60)"), log=tmp_path / "log") as child,
-        pytest.raises(ProcessFailed, match=r"waited 0\.05 s in vain for a line like 'ready'"),
+        pytest.raises(ProcessFailed, match=r"waited \d[\d.]* s in vain for a line like 'ready'"),
     ):
         child.wait_for_line("ready", within_s=0.05)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from tests.support.pace import scaled_s
 from tests.support.processes import Child
 from tests.support.proxy import BlackHole, Clear, Cut, DuplicateRequest, FaultProxy, Latency, LoseReply, Refuse
 from tests.support.receiver import Answer, Sink
@@ -126,7 +127,7 @@ def test_a_commit_whose_reply_is_lost_is_committed(postgres_url: str) -> None:
 
 def test_open_connections_can_be_reset(proxy: FaultProxy, sink: Sink) -> None:
     sink.follow([Answer(after_s=60)])
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=scaled_s(10)) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
         sink.wait_for(1)
         proxy.reset_all()

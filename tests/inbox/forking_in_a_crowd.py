@@ -8,10 +8,12 @@ import threading
 from typing import Any
 
 from tests.inbox.kit import own_source, signed
+from tests.support.pace import scaled_s
 
 from hooklane.receiver import Event, Inbox
 
 URL, FORKS = sys.argv[1], 8
+RECEIVED_MAX = 20_000
 inbox = Inbox(URL, "inline")
 numbers = itertools.count()
 stopping = threading.Event()
@@ -24,7 +26,9 @@ def effect(event: Event, tx: Any) -> None:
 
 
 def receive() -> None:
-    while not stopping.is_set():
+    for _ in range(RECEIVED_MAX):
+        if stopping.is_set():
+            return
         assert inbox.receive(signed(f"parent_{next(numbers)}")).status == 200
         begun.release()
 
@@ -48,10 +52,10 @@ for thread in threads:
 try:
     for fork in range(FORKS):
         for _ in range(20):
-            begun.acquire()
+            assert begun.acquire(timeout=scaled_s(60)), "the threads received nothing"
         child = os.fork()
         if child == 0:
-            faulthandler.dump_traceback_later(10, exit=True)  # a child that hangs is seen to fail
+            faulthandler.dump_traceback_later(scaled_s(10), exit=True)  # a child that hangs is seen to fail
             receive_in_child(fork)
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0, "the child failed"

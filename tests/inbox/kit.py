@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from hooklane.aws_lambda import handler as lambda_handler
 from hooklane.core.signing import Signer, new_secret
 from hooklane.model.clock import Instant, rfc3339, wall_now
 from hooklane.model.endpoint import SigningKey
 from hooklane.model.inbox import Heartbeat
 from hooklane.model.message import Reply, Request
 from hooklane.receiver import Inbox
-from hooklane.receiver.drive import transaction
 from hooklane.receiver.runner import Run
+from hooklane.receiver.steps import transaction
 
 SECRET = new_secret(b"0123456789abcdef0123456789abcdef")
 DAY_MS = 86_400_000
@@ -52,10 +54,10 @@ def signed(
     envelope: dict[str, Any] = {"id": event_id, "type": type, "timestamp": timestamp or rfc3339(Instant(0))}
     if key is not None:
         envelope |= {"key": key, "seq": seq, "prev_seq": seq - 1 if prev_seq is None and seq else prev_seq}
-    return sealed(event_id, json.dumps(envelope | {"data": data or {"n": 1}}).encode(), at=now, source=source)
+    return signed_bytes(event_id, json.dumps(envelope | {"data": data or {"n": 1}}).encode(), at=now, source=source)
 
 
-def sealed(event_id: str, body: bytes, *, at: Instant | None = None, source: str = "hooklane") -> Request:
+def signed_bytes(event_id: str, body: bytes, *, at: Instant | None = None, source: str = "hooklane") -> Request:
     """Any bytes, signed as Standard Webhooks."""
     seconds = (wall_now() if at is None else at) // 1000
     headers = {
@@ -78,6 +80,24 @@ def github(body: Any, *, delivery: str, event: str = "push", secret: str = "hush
         "content-type": "application/json",
     }
     return Request.of("POST", "http://receiver.test/webhooks/github", headers, raw)
+
+
+def through_lambda(inbox: Inbox) -> Callable[[Request], Reply]:
+    """Requests to *inbox* as a function URL of AWS Lambda hands them on."""
+    handle = lambda_handler(inbox)
+
+    def receive(request: Request) -> Reply:
+        event = {
+            "version": "2.0",
+            "rawPath": "/webhooks/hooklane",
+            "requestContext": {"http": {"method": "POST", "path": "/webhooks/hooklane"}},
+            "headers": dict(request.headers),
+            "body": request.body.decode(),
+        }
+        answer = handle(event, None)
+        return Reply(answer["statusCode"], answer["body"].encode(), tuple(answer["headers"].items()))
+
+    return receive
 
 
 def header(reply: Reply, name: str) -> str | None:

@@ -12,13 +12,22 @@ from hypothesis import strategies as st
 
 from hooklane.core.admission.breaker import Breaker, BreakerPolicy, BreakerState
 from hooklane.core.admission.copies import Copy, is_too_old, judge_copy
-from hooklane.core.admission.failures import Hopeless, RetryPolicy, Transient, judge_failure
+from hooklane.core.admission.failures import (
+    INTERRUPTIONS_PER_ATTEMPT,
+    Hopeless,
+    Interrupted,
+    RetryPolicy,
+    Transient,
+    judge_failure,
+    weigh,
+)
 from hooklane.core.admission.freshness import microseconds, pick, rank, tie
 from hooklane.core.admission.retention import STILL_MS, beat, cutoff
 from hooklane.core.admission.turns import Turn, whose_turn
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Heartbeat
 from hooklane.model.message import Status
+from hooklane.model.sqlstate import meaning_of_sqlstate
 from hooklane.receiver.recent import Recent
 
 NOW = Instant(1_800_000_000_000)
@@ -76,6 +85,46 @@ def test_what_cannot_get_better_dies_at_once_and_a_wish_is_kept() -> None:
     assert judge_failure(Transient(90_000), **options).due_at == NOW + 90_000  # type: ignore[arg-type]
 
 
+@given(st.integers(0, 200), st.integers(1, 20), st.floats(0, 1, exclude_max=True))
+def test_an_interruption_is_retried_within_a_minute_and_costs_no_attempt_until_it_is_one_too_many(
+    given_back: int, attempts: int, roll: float
+) -> None:
+    policy = RetryPolicy()
+    options = {"attempts": attempts, "received_at": NOW, "now": NOW, "policy": policy, "roll": roll}
+    sentence = judge_failure(Interrupted(), given_back=given_back, **options)  # type: ignore[arg-type]
+
+    was_put_off = attempts == policy.attempts_max - 1  # where `Retry(after=…)` leaves it, however often
+    if was_put_off or given_back < policy.attempts_max * INTERRUPTIONS_PER_ATTEMPT:
+        assert (sentence.status, sentence.attempts) == (Status.FAILED, attempts - 1)
+        assert NOW < sentence.due_at <= NOW + 60_000
+    else:
+        assert sentence == judge_failure(Transient(), **options)  # type: ignore[arg-type]
+
+
+def test_what_was_put_off_many_times_and_is_then_interrupted_for_ever_ends_by_its_age() -> None:
+    policy = RetryPolicy()
+    options = {"attempts": policy.attempts_max - 1, "given_back": 1_000, "now": NOW, "policy": policy, "roll": 0.5}
+    ages_ms = (0, policy.age_ms_max - 60_000, policy.age_ms_max - 1_000)
+    sentences = [judge_failure(Interrupted(), received_at=Instant(NOW - age), **options) for age in ages_ms]  # type: ignore[arg-type]
+
+    assert [sentence.status for sentence in sentences] == [Status.FAILED, Status.FAILED, Status.DEAD]
+    assert sentences[-1].reason == "age_max"
+
+
+@pytest.mark.parametrize("code", ["40001", "40P01", "55P03", "57014", "53000", "53100", "08003", "57P01", "57P03"])
+def test_a_code_that_passes_is_an_interruption_whatever_followed_from_it(code: str) -> None:
+    passing, followed = meaning_of_sqlstate(code), meaning_of_sqlstate("25P02")
+    assert passing is not None
+    assert followed is not None
+    assert weigh([followed, passing]) == Interrupted()
+
+
+@pytest.mark.parametrize("code", ["23505", "42P01", "22012", "22P02", "25P02"])
+def test_a_code_of_a_bug_is_none(code: str) -> None:
+    meaning = meaning_of_sqlstate(code)
+    assert weigh([] if meaning is None else [meaning]) == Transient()
+
+
 @pytest.mark.parametrize("wrong", [{"attempts_max": 0}, {"backoff_ms": 0}, {"age_ms_max": 0}, {"backoff_cap_ms": 1}])
 def test_a_policy_that_makes_no_sense_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong)).removesuffix("_cap_ms")):
@@ -86,6 +135,8 @@ def test_fingerprints_decide_between_a_copy_and_a_conflict() -> None:
     assert judge_copy(first=b"a", second=b"a") is Copy.DUPLICATE
     assert judge_copy(first=b"a", second=b"b") is Copy.CONFLICT
     assert judge_copy(first=b"", second=b"b") is Copy.DUPLICATE
+    assert judge_copy(first=b"a", second=b"a", first_topic="x", second_topic="y") is Copy.CONFLICT
+    assert judge_copy(first=b"a", second=b"a", first_topic="x") is Copy.DUPLICATE
 
 
 def test_only_a_known_time_can_be_too_old() -> None:
@@ -131,6 +182,7 @@ NUMBERS = (
 @example(9, 9.5, None)
 @example(999_999_999_999_999_999, 10**18, str)
 @example(2**63 - 1, 2**63, str)
+@example(-1, -1e-38, None)
 def test_versions_compare_as_numbers_inside_a_tie(first: Any, second: Any, kind: Any) -> None:
     """However they come: whole or not, as numbers or as text, and however large."""
     versions = [each if kind is None or not isinstance(each, int) else kind(each) for each in (first, second)]
@@ -158,6 +210,7 @@ def test_values_are_picked_by_path_and_missing_ones_are_none() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 5 * DAY_MS), st.booleans()), max_size=20))
+@example([(1, True), (5 * DAY_MS, False), (4 * DAY_MS, True), (2 * DAY_MS - 1, False)])
 def test_a_cutoff_never_reaches_what_lived_less_than_the_retention(steps: list[tuple[int, bool]]) -> None:
     """Rows live through the retention in time during which the inbox was up; downtime does not count."""
     retention_ms = 7 * DAY_MS

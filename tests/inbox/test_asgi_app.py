@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 from tests.inbox.kit import SECRET, signed
+from tests.support.pace import scaled_s
 
 from hooklane import asgi
 from hooklane.model.message import Request
@@ -26,7 +27,7 @@ class Served:
         return await asyncio.to_thread(self._post, request, path)
 
     def _post(self, request: Request, path: str) -> tuple[int, dict[str, str], bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=scaled_s(10))
         connection.request(request.method, path, request.body, dict(request.headers))
         answer = connection.getresponse()
         body = answer.read()
@@ -38,7 +39,7 @@ class Served:
         return await asyncio.to_thread(self._announce, length, path)
 
     def _announce(self, length: int, path: str) -> int:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=scaled_s(10))
         connection.putrequest("POST", path)
         connection.putheader("content-length", str(length))
         connection.endheaders()
@@ -85,7 +86,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
 
 async def test_events_posted_over_http_are_stored_answered_and_applied_once(served: Any) -> None:
     status, headers, body = await served.post(signed())
-    await asyncio.wait_for(served.applied.wait(), 10)
+    await asyncio.wait_for(served.applied.wait(), scaled_s(10))
     again, headers_again, body_again = await served.post(signed())
 
     assert (status, headers["hooklane-outcome"], body) == (200, "stored", b'{"status": "ok"}')

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from tests.inbox.kit import outcome, own_source, signed
 from tests.inbox.orders import ids, made_in
+from tests.support.pace import scaled_s
 
 from hooklane.model.message import Reply
-from hooklane.receiver import Event, Inbox, parts
+from hooklane.receiver import Event, Inbox
+from hooklane.receiver.shared_commit import transaction as sharing
 
 EVENTS, COPIES = 20, 64
 
@@ -22,8 +24,8 @@ EVENTS, COPIES = 20, 64
 @pytest.fixture(autouse=True)
 def _nobody_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here a handler waits for others to come, which must not count."""
-    monkeypatch.setattr(parts, "SLOW_S", 3600.0)
-    monkeypatch.setattr(parts, "TOGETHER_S", 3600.0)
+    monkeypatch.setattr(sharing, "SLOW_S", 3600.0)
+    monkeypatch.setattr(sharing, "TOGETHER_S", 3600.0)
 
 
 @pytest.fixture
@@ -46,6 +48,7 @@ class Gate:
     """An async handler that stays at evt_0 until it is let go."""
 
     def __init__(self, inbox: Inbox, handler: Callable[[Event, Any], Awaitable[None]] = write) -> None:
+        inbox.runner.run(inbox.maintenance.beat())  # or its commit would be counted too
         self.inbox = inbox
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
         self.ran: list[str] = []
@@ -62,20 +65,20 @@ class Gate:
 
     async def come(self, number: int) -> list[asyncio.Task[Reply]]:
         """Requests evt_0 … of which the first is at work and the others wait for it."""
-        assert self.inbox.runner.in_turns is not None
+        assert self.inbox.runner.task_commits is not None
         tasks = [asyncio.create_task(self.inbox.areceive(signed("evt_0")))]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(scaled_s(20)):
             await self.begun.wait()
             for each in range(1, number):
                 tasks.append(asyncio.create_task(self.inbox.areceive(signed(f"evt_{each}"))))
-                while self.inbox.runner.in_turns.waiting < each:
+                while self.inbox.runner.task_commits.waiting < each:
                     await asyncio.wait(tasks[-1:], timeout=0.001)
         return tasks
 
     async def outcomes(self, number: int) -> list[str | None]:
         tasks = await self.come(number)
         self.go_on.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(scaled_s(20)):
             return [outcome(reply) for reply in await asyncio.gather(*tasks)]
 
     @property
@@ -109,7 +112,7 @@ async def test_nobody_is_answered_before_the_commit_that_holds_its_work(inbox: I
 
 
 async def test_what_shares_a_commit_is_bounded(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "PARTS_MAX", 3)
+    monkeypatch.setattr(sharing, "PARTS_MAX", 3)
     gate = Gate(inbox)
 
     assert await gate.outcomes(7) == ["applied"] * 7
@@ -119,7 +122,7 @@ async def test_what_shares_a_commit_is_bounded(inbox: Inbox, monkeypatch: pytest
 async def test_where_handlers_are_slow_each_has_a_commit_of_its_own(
     inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "SLOW_S", 0.0)
+    monkeypatch.setattr(sharing, "SLOW_S", 0.0)
     gate = Gate(inbox)
 
     assert await gate.outcomes(3) == ["applied"] * 3
@@ -235,7 +238,7 @@ async def test_a_request_that_is_cancelled_in_its_handler_is_undone_and_the_othe
     gate = Gate(inbox, handler)
     first, second, third = await gate.come(3)
     gate.go_on.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(scaled_s(20)):
         await at_work.wait()
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -258,7 +261,7 @@ async def test_a_request_that_is_cancelled_when_its_part_is_done_stays_done(inbo
     gate = Gate(inbox, handler)
     first, second = await gate.come(2)
     gate.go_on.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(scaled_s(20)):
         await at_work.wait()
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -272,13 +275,13 @@ async def test_a_request_that_is_cancelled_when_its_part_is_done_stays_done(inbo
 
 
 async def test_whose_turn_comes_in_the_moment_in_which_it_is_cancelled_passes_it_on(inbox: Inbox) -> None:
-    in_turns = inbox.runner.in_turns
-    assert in_turns is not None
-    first = await in_turns.abegin()
-    second = asyncio.create_task(in_turns.abegin())
-    third = asyncio.create_task(in_turns.abegin())
-    async with asyncio.timeout(20):
-        while in_turns.waiting < 2:
+    commits = inbox.runner.task_commits
+    assert commits is not None
+    first = await commits.abegin()
+    second = asyncio.create_task(commits.abegin())
+    third = asyncio.create_task(commits.abegin())
+    async with asyncio.timeout(scaled_s(20)):
+        while commits.waiting < 2:
             await asyncio.wait([second], timeout=0.001)
         await first.close()
         second.cancel()
@@ -286,4 +289,4 @@ async def test_whose_turn_comes_in_the_moment_in_which_it_is_cancelled_passes_it
             await second
         await (await third).close()
 
-    assert in_turns.waiting == 0
+    assert commits.waiting == 0

@@ -6,22 +6,18 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import asyncpg
 import psycopg
-import psycopg2
 import pytest
-from psycopg2.pool import ThreadedConnectionPool
 from sqlalchemy import create_engine, text
-from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
-from sqlalchemy.orm import sessionmaker
+from sqlalchemy.ext.asyncio import create_async_engine
 from tests.inbox.conftest import PostgresWorld, SqliteWorld, World
 from tests.inbox.kit import outcome, own_source, signed, statuses
+from tests.support.inboxes import ASYNC, SYNC
+from tests.support.pace import scaled_s
 
 from hooklane.errors import ConfigError
 from hooklane.model.clock import wall_now
@@ -29,89 +25,6 @@ from hooklane.model.message import Status
 from hooklane.receiver import Event, Inbox, latest
 
 ROOT = Path(__file__).parents[2]
-Opened = AbstractAsyncContextManager[Any]
-
-
-def alchemy(scheme: str, *, session: bool) -> Callable[[str], Opened]:
-    @asynccontextmanager
-    async def opened(url: str) -> AsyncIterator[Any]:
-        engine = create_engine(scheme + url[url.index("://") :])
-        yield sessionmaker(engine) if session else engine
-        engine.dispose()
-
-    return opened
-
-
-def async_alchemy(scheme: str, *, session: bool) -> Callable[[str], Opened]:
-    @asynccontextmanager
-    async def opened(url: str) -> AsyncIterator[Any]:
-        engine = create_async_engine(scheme + url[url.index("://") :])
-        yield async_sessionmaker(engine) if session else engine
-        await engine.dispose()
-
-    return opened
-
-
-@asynccontextmanager
-async def psycopg_factory(url: str) -> AsyncIterator[Any]:
-    yield lambda: psycopg.connect(url)
-
-
-@asynccontextmanager
-async def psycopg2_factory(url: str) -> AsyncIterator[Any]:
-    yield lambda: psycopg2.connect(url)
-
-
-@asynccontextmanager
-async def psycopg2_pool(url: str) -> AsyncIterator[Any]:
-    pool = ThreadedConnectionPool(1, 4, url)
-    yield pool
-    pool.closeall()
-
-
-@asynccontextmanager
-async def psycopg_async_factory(url: str) -> AsyncIterator[Any]:
-    async def connect() -> Any:
-        return await psycopg.AsyncConnection.connect(url)
-
-    yield connect
-
-
-@asynccontextmanager
-async def asyncpg_pool(url: str) -> AsyncIterator[Any]:
-    async with asyncpg.create_pool(url, min_size=1, max_size=4) as pool:
-        yield pool
-
-
-@asynccontextmanager
-async def by_url(url: str) -> AsyncIterator[Any]:
-    yield url
-
-
-ON_SQLITE: dict[str, Callable[[str], Opened]] = {
-    "sqlite-url": by_url,
-    "sqlalchemy-sqlite": alchemy("sqlite", session=False),
-    "sqlalchemy-sqlite-session": alchemy("sqlite", session=True),
-}
-SYNC: dict[str, Callable[[str], Opened]] = {
-    **ON_SQLITE,
-    "postgres-url": by_url,
-    "psycopg": psycopg_factory,
-    "psycopg2": psycopg2_factory,
-    "psycopg2-pool": psycopg2_pool,
-    "sqlalchemy-psycopg": alchemy("postgresql+psycopg", session=False),
-    "sqlalchemy-psycopg-session": alchemy("postgresql+psycopg", session=True),
-    "sqlalchemy-psycopg2": alchemy("postgresql+psycopg2", session=False),
-}
-ASYNC: dict[str, Callable[[str], Opened]] = {
-    "sqlite-url": by_url,
-    "postgres-url": by_url,
-    "psycopg-async": psycopg_async_factory,
-    "asyncpg-pool": asyncpg_pool,
-    "sqlalchemy-psycopg-async": async_alchemy("postgresql+psycopg", session=False),
-    "sqlalchemy-asyncpg": async_alchemy("postgresql+asyncpg", session=False),
-    "sqlalchemy-asyncpg-session": async_alchemy("postgresql+asyncpg", session=True),
-}
 
 
 def world_of(kind: str, request: pytest.FixtureRequest) -> SqliteWorld | PostgresWorld:
@@ -191,7 +104,7 @@ async def test_async_handlers_write_on_the_applications_own_connection(
         await inbox.arun_once()
         assert outcome(await inbox.areceive(signed("evt_1"))) == "duplicate"
         assert world.effects() == ["evt_1"]
-        stats = await inbox.runner.arun(inbox.keeper.stats())
+        stats = await inbox.runner.arun(inbox.maintenance.stats())
         assert (stats.total(Status.COMPLETED), stats.total(Status.FAILED)) == (1, 1)
         await inbox.aclose()
 
@@ -281,7 +194,7 @@ def test_djangos_orm_and_on_commit_work_in_handlers(driver: str, request: pytest
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=scaled_s(60),
         check=False,
     )
     kept = 7 if driver == "sqlite3" else 5

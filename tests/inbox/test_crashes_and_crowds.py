@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from tests.inbox.conftest import World
 from tests.inbox.kit import outcome, own_source, signed, statuses
+from tests.support.pace import scaled_s
 from tests.support.processes import Child, until
 
 from hooklane.errors import StoreUnavailable
@@ -119,14 +120,14 @@ def test_a_worker_that_lives_keeps_its_claims_however_long_it_takes(postgres_wor
     def slow(event: Event, tx: Any) -> None:
         begun.set()
         world.effect(event, tx)
-        go_on.wait(10)
+        go_on.wait(scaled_s(10))
 
     own_source(inbox).on("*", name="handler")(slow)
     own_source(other).on("*", name="handler")(world.effect)
     inbox.receive(signed())
     thread = threading.Thread(target=inbox.run_once)
     thread.start()
-    begun.wait(10)
+    begun.wait(scaled_s(10))
     deadline = wall_now() + 900
     while wall_now() < deadline:
         assert other.run_once() == 0
@@ -241,7 +242,7 @@ def test_a_worker_thread_handles_what_arrives_and_stops_when_told(world: World) 
 
     inbox.start_worker(threads=2)
     inbox.receive(signed())
-    assert done.wait(10)
+    assert done.wait(scaled_s(10))
     inbox.stop()
     assert not inbox.worker.is_running
     assert world.effects() == ["evt_1"]

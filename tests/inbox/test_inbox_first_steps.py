@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.inbox.kit import SECRET, outcome, sealed, signed
+from tests.inbox.kit import SECRET, outcome, signed, signed_bytes
 
 from hooklane.receiver import Inbox
 
@@ -104,7 +104,7 @@ async def test_async_handlers_run_on_the_same_store(path: Path, mode: Any) -> No
 def test_answers_say_no_more_than_they_must(path: Path) -> None:
     inbox = Inbox("memory://")
     inbox.source("hooklane", [SECRET])
-    bad = sealed("evt_1", b"{}")
+    bad = signed_bytes("evt_1", b"{}")
     forged = type(bad)(bad.method, bad.url, bad.headers, b'{"x": 1}')
 
     assert inbox.receive(forged).status == 401

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from tests.inbox.conftest import World
 from tests.inbox.kit import own_source, signed, statuses
+from tests.support.pace import scaled_s
 from tests.support.processes import Child, until
 
 from hooklane.model.clock import wall_now
@@ -76,14 +77,14 @@ def test_a_completion_sees_the_successor_that_arrived_just_before(postgres_world
     def stall(point: str) -> None:
         if point == "before_commit" and threading.current_thread().name == "late":
             stalled.set()
-            go_on.wait(10)
+            go_on.wait(scaled_s(10))
 
     inbox = world.inbox(clock=wall_now, failpoint=stall)
     own_source(inbox).on("*", name="h")(world.effect)
     inbox.receive(signed("e1", key="k", seq=1))
     late = threading.Thread(target=lambda: inbox.receive(signed("e2", key="k", seq=2)), name="late")
     late.start()
-    assert stalled.wait(10)
+    assert stalled.wait(scaled_s(10))
     worker, _ = in_thread(lambda: inbox.run_once(limit=1))
     until(lambda: waits_for_a_lock(world.where()), what="the completion to wait")
     go_on.set()
@@ -162,3 +163,38 @@ def test_a_fork_while_threads_receive_leaves_neither_side_waiting_for_the_other(
 
     assert len(effects) == len(set(effects))
     assert sum(effect.startswith("child") for effect in effects) == 8 * 4
+
+
+def test_a_claim_on_an_event_that_a_failover_lost_cannot_settle_the_event_that_got_its_row(
+    postgres_world: World,
+) -> None:
+    """A failover loses row 1 and the claim on it; the next event is row 1 on the new primary, and is claimed there."""
+    world, inbox = postgres_world, postgres_world.inbox(clock=wall_now)
+    own_source(inbox).on("*", name="h")(world.effect)
+    inbox.receive(signed("e1", key="k", seq=1))
+
+    def claimed() -> Any:
+        session = inbox.store.begin()
+        try:
+            handlers, now = [("hooklane", "h")], wall_now()
+            (one,) = perform(
+                session, inbox.store.claim(handlers, expired=False, owner="w", now=now, lease_ms=60_000, limit=1)
+            )
+            session.commit()
+        finally:
+            session.close()
+        return one
+
+    lost = claimed()
+    with psycopg.connect(world.where()) as conn:
+        conn.execute("UPDATE hooklane.inbox_handling SET status = 'pending', fence = 0, attempts = 0, due_at = 0")
+    ours = claimed()
+    assert ours.id == lost.id
+
+    session = inbox.store.begin()
+    try:
+        assert not perform(session, inbox.store.complete(lost.id, "h", lost.fence, Status.COMPLETED, wall_now()))
+        assert perform(session, inbox.store.complete(ours.id, "h", ours.fence, Status.COMPLETED, wall_now()))
+        session.commit()
+    finally:
+        session.close()

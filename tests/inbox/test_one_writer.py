@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.inbox.orders import ids, made_in
+from tests.support.pace import scaled_s
 from tests.support.processes import until
 
 from hooklane.errors import StoreBusy
@@ -89,10 +90,10 @@ def test_they_begin_in_the_order_in_which_they_came(file: Transactions, threads:
     takers = []
     for number in range(4):
         takers.append(threads.submit(take, number))
-        until(lambda number=number: len(file._pen._waiters) == number + 1, what="the next to wait")  # type: ignore[misc]
+        until(lambda number=number: len(file._writing._waiters) == number + 1, what="the next to wait")  # type: ignore[misc]
     first.close()
     for taker in takers:
-        taker.result(timeout=10)
+        taker.result(timeout=scaled_s(10))
 
     assert order == [0, 1, 2, 3]
 
@@ -101,7 +102,7 @@ def test_who_gives_up_waiting_is_not_waited_for(path: str, file: Transactions, t
     first = file.begin(WAIT_MS)
     write(first, "first")
     with pytest.raises(StoreBusy):
-        threads.submit(file.begin, 20).result(timeout=10)
+        threads.submit(file.begin, 20).result(timeout=scaled_s(10))
     first.commit()
     first.close()
 
@@ -116,7 +117,7 @@ def test_a_fork_waits_until_no_transaction_is_open(path: str, file: Transactions
     waited = not stills.done()
     open_one.commit()
     open_one.close()
-    stills.result(timeout=10)
+    stills.result(timeout=scaled_s(10))
     seen, held = ids(path), file.is_busy
     file.go_on()
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from tests.inbox.conftest import World
-from tests.inbox.kit import SECRET, beat_through, github, header, outcome, own_source, sealed, signed, statuses
+from tests.inbox.kit import SECRET, beat_through, github, header, outcome, own_source, signed, signed_bytes, statuses
 
+from hooklane.core.admission.breaker import BreakerPolicy
 from hooklane.core.admission.failures import RetryPolicy
 from hooklane.errors import ConfigError, Reject, Retry, StoreUnavailable, TransactionMisused, UsageError
 from hooklane.model.clock import wall_now
 from hooklane.model.message import Request, Status
-from hooklane.telemetry.events import CommitHookFailed, Conflicted, Handled, Received, Refused
+from hooklane.telemetry.events import BreakerTurned, CommitHookFailed, Conflicted, Handled, Received, Refused
 from hooklane.testing.conformance_inbox import together
 
 DAY_MS = 86_400_000
@@ -156,6 +157,63 @@ def test_a_handler_may_say_when_to_come_back(world: World) -> None:
 
 
 @pytest.mark.parametrize("mode", ["durable", "inline"])
+def test_after_any_number_of_times_put_off_an_outage_does_not_kill_an_event(world: World, mode: Any) -> None:
+    inbox = world.inbox(mode)
+    calls: list[int] = []
+
+    @own_source(inbox, order="none").on("order.*")
+    def later(event: Any, tx: Any) -> None:
+        calls.append(event.attempt)
+        if len(calls) <= 100:
+            raise Retry("not yet", after=1)
+        if len(calls) <= 120:
+            raise StoreUnavailable("the database that the handler writes to is away")
+        world.effect(event, tx)
+
+    for _ in range(122):
+        inbox.receive(signed(at=world.clock.now))
+        inbox.run_once()
+        world.clock.pass_ms(60_000)
+
+    assert (len(calls), statuses(inbox)) == (121, ["completed"])
+    assert world.effects() == ["evt_1"]
+
+
+@pytest.mark.parametrize("mode", ["durable", "inline"])
+def test_an_event_that_is_put_off_on_purpose_ends_by_its_age_and_not_by_attempts(world: World, mode: Any) -> None:
+    inbox = world.inbox(mode)
+    calls: list[int] = []
+    errors: list[Exception] = []
+
+    @own_source(inbox, order="none", breaker=BreakerPolicy(calls_min=3)).on("order.*")
+    def later(event: Any, tx: Any) -> None:
+        calls.append(event.attempt)
+        raise errors.pop() if errors else Retry("not yet", after=60)
+
+    def deliver() -> None:
+        if mode == "inline":
+            inbox.receive(signed(at=world.clock.now))
+        world.clock.pass_ms(60_000)
+        inbox.run_once()
+
+    inbox.receive(signed(at=world.clock.now))
+    for _ in range(30):
+        deliver()
+    assert statuses(inbox) == ["failed"]
+    assert len(calls) >= 30
+    assert calls[:7] == [1, 2, 3, 4, 5, 6, 7], "and there are attempts left for a bug"
+    errors.append(RuntimeError("a bug"))
+    deliver()
+    assert statuses(inbox) == ["failed"]
+    world.clock.pass_ms(8 * DAY_MS)
+    inbox.run_once()
+
+    (row,) = inbox.rows()
+    assert (str(row.overall), "age_max" in str(row.handlings[0].error)) == ("dead", True)
+    assert world.told_of(BreakerTurned) == [], "the handler says when, so nothing needs to pause it"
+
+
+@pytest.mark.parametrize("mode", ["durable", "inline"])
 def test_a_rejected_event_is_a_dead_letter_at_once_and_the_sender_stops(world: World, mode: Any) -> None:
     inbox = world.inbox(mode)
 
@@ -253,8 +311,8 @@ def test_the_same_id_with_another_body_is_kept_apart_and_never_applied(world: Wo
 def test_a_third_party_is_told_200_about_a_conflict(world: World) -> None:
     inbox = world.inbox()
     inbox.source("other", [SECRET], profile="standard_webhooks")
-    first = inbox.receive(sealed("m1", b'{"type": "a"}', source="other"))
-    second = inbox.receive(sealed("m1", b'{"type": "b"}', source="other"))
+    first = inbox.receive(signed_bytes("m1", b'{"type": "a"}', source="other"))
+    second = inbox.receive(signed_bytes("m1", b'{"type": "b"}', source="other"))
 
     assert (first.status, second.status, outcome(second)) == (200, 200, "conflict")
 
@@ -265,7 +323,7 @@ def test_a_body_that_cannot_be_read_is_kept_as_a_dead_letter_and_answered_200(wo
     poisons = [b"[" * 100_000, b'{"n": ' + b"9" * 5000 + b"}", b'{"n": NaN}', b'{"s": "\\ud800"}', b"\xff\xfe",
                b'{"a": 1, "a": 2}', b"not json"]  # fmt: skip
     for number, body in enumerate(poisons):
-        reply = inbox.receive(sealed(f"evt_{number}", body))
+        reply = inbox.receive(signed_bytes(f"evt_{number}", body))
         assert (reply.status, outcome(reply)) == (200, "rejected")
 
     assert inbox.run_once() == 0
@@ -281,7 +339,7 @@ def test_an_id_that_nobody_signed_is_no_proof(world: World) -> None:
     replayed = inbox.receive(github({"ref": "main", "after": "abc"}, delivery="d-2"))
     inbox.run_once()
 
-    assert (replayed.status, outcome(replayed)) == (200, "duplicate")
+    assert (replayed.status, outcome(replayed)) == (200, "conflict")
     assert len(world.effects()) == 1
 
 
@@ -299,7 +357,7 @@ def test_a_token_that_signs_no_event_brings_one_event_only(world: World, mode: A
         return outcome(inbox.receive(Request.of("POST", "http://x/webhooks/mailgun", {}, body)))
 
     first = "stored" if mode == "durable" else "applied"
-    assert [deliver("seen", "t1"), deliver("forged", "t1"), deliver("seen", "t1")] == [first, "duplicate", "duplicate"]
+    assert [deliver("seen", "t1"), deliver("forged", "t1"), deliver("seen", "t1")] == [first, "conflict", "duplicate"]
     assert [deliver("seen", "t2"), deliver("next", "t3")] == ["duplicate", first]
     inbox.run_once()
 

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 from tests.inbox.kit import outcome, own_source, signed, statuses
 from tests.inbox.orders import ids, made_in
+from tests.support.pace import scaled_s
 from tests.support.processes import until
 
 from hooklane.model.message import Reply
-from hooklane.receiver import Event, Inbox, parts
+from hooklane.receiver import Event, Inbox
+from hooklane.receiver.shared_commit import transaction as sharing
 
 EVENTS, COPIES = 20, 64
 
@@ -42,6 +44,7 @@ class Gate:
     """A handler that stays at its first event until it is let go."""
 
     def __init__(self, inbox: Inbox, handler: Callable[[Event, Any], None] = write) -> None:
+        inbox.runner.run(inbox.maintenance.beat())  # or its commit would be counted too
         self.inbox = inbox
         self.handler = handler
         self.begun, self.go_on = threading.Event(), threading.Event()
@@ -56,7 +59,7 @@ class Gate:
         if event.id == "evt_0" and not self.begun.is_set():
             tx.set_trace_callback(self.statements.append)
             self.begun.set()
-            assert self.go_on.wait(20)
+            assert self.go_on.wait(scaled_s(20))
         self.handler(event, tx)
 
     async def come(self, *ids: str) -> list[asyncio.Task[Reply]]:
@@ -68,7 +71,7 @@ class Gate:
         return tasks
 
     def wait_for(self, waiting: int) -> None:
-        until(lambda: self.inbox.runner.together.waiting == waiting, what="the others to wait")  # type: ignore[union-attr]
+        until(lambda: self.inbox.runner.shared_commits.waiting == waiting, what="the others to wait")  # type: ignore[union-attr]
 
     @property
     def commits(self) -> int:
@@ -78,8 +81,8 @@ class Gate:
 @pytest.fixture(autouse=True)
 def _nobody_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here a handler waits for others to come, which must not count."""
-    monkeypatch.setattr(parts, "SLOW_S", 3600.0)
-    monkeypatch.setattr(parts, "TOGETHER_S", 3600.0)
+    monkeypatch.setattr(sharing, "SLOW_S", 3600.0)
+    monkeypatch.setattr(sharing, "TOGETHER_S", 3600.0)
 
 
 async def test_requests_of_one_loop_share_a_commit_and_one_thread_that_is_not_the_loops(
@@ -197,7 +200,7 @@ async def test_who_is_not_taken_in_time_is_told_to_come_back_and_is_not_run_late
 async def test_nobody_waits_for_the_handlers_of_others_where_they_are_slow(
     inbox: Inbox, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "SLOW_S", 0.0)
+    monkeypatch.setattr(sharing, "SLOW_S", 0.0)
     gate = Gate(inbox)
     tasks = await gate.come("evt_1", "evt_2")
     gate.go_on.set()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.inbox.kit import SECRET, outcome, signed
 
-from hooklane import Inbox, Request, latest, sequence
-from hooklane.errors import ConfigError, UsageError
+from hooklane import Inbox, Outbox, Request, latest, sequence
+from hooklane.errors import ConfigError, StoreRefused, UsageError
 
 
 def nothing(event: Any, tx: Any) -> None:
@@ -69,3 +69,12 @@ def test_what_is_wrong_with_a_source_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError) as raised:
         source(retention_ms="x", payload_ms="y")
     assert len(raised.value.problems) == 2
+
+
+@pytest.mark.parametrize("make", [Inbox, Outbox])
+def test_a_database_in_the_memory_of_each_connection_is_refused(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreRefused, match="name a file"):
+        make("sqlite:///:memory:")
+
+    assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Loading a partition on SQLite, while somebody publishes in the middle of it."""
+"""Loading a partition on SQLite, while another process publishes in the middle of it."""
 
 import sqlite3
 from pathlib import Path

@@ -21,5 +21,5 @@ class TestPostgresOutbox(OutboxConformance, ManyWorkersConformance):
         await store.close()
 
     async def wait_for_expiry(self, store: Outbox, lease_ms: int) -> None:
-        # The lease runs on the database's clock, which nobody can wind forward.
+        # The lease runs on the database's clock, which no test can wind forward.
         await asyncio.sleep(lease_ms / 1000 + 0.01)

@@ -12,8 +12,9 @@ from hooklane import Outbox as ApplicationOutbox
 from hooklane.core.fanout import places
 from hooklane.errors import StoreError
 from hooklane.store.outbox import PublishReport, StoreOptions
+from hooklane.store.sql.outbox.endpoints import save_endpoint
 from hooklane.store.sqlite.outbox import SqliteOutbox
-from hooklane.store.sqlite.outbox.endpoints import save_endpoint
+from hooklane.store.sqlite.outbox.statements import run
 from hooklane.testing.conformance_outbox.kit import Owner, draft, endpoint, event, published
 
 
@@ -59,7 +60,7 @@ class TestGroupCommit:
 
     async def test_an_endpoint_that_was_rolled_back_is_not_published_to(self, store):
         def makes_and_fails(conn: sqlite3.Connection) -> None:
-            save_endpoint(conn, endpoint("ep_never"), None)
+            run(conn, save_endpoint(endpoint("ep_never"), None))
             store._publish(conn, [draft(event("evt_0"))])
             raise RuntimeError("something else went wrong")
 

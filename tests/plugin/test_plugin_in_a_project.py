@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.pace import scaled_s
+
 import hooklane
 
 SOURCE = str(Path(hooklane.__file__).parents[1])
@@ -137,7 +139,7 @@ def run(folder: Path, *, by_name: bool = True) -> subprocess.CompletedProcess[st
         env={**os.environ, "PYTHONPATH": SOURCE, **alone},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=scaled_s(60),
         check=False,
     )
 

@@ -23,7 +23,7 @@ async def store(postgres_url: str) -> AsyncIterator[PostgresOutbox]:
 
 @pytest.fixture
 async def conn(postgres_url: str, store: PostgresOutbox) -> AsyncIterator[asyncpg.Connection]:
-    """Somebody else's connection."""
+    """The connection of another application."""
     connection = await asyncpg.connect(postgres_url)
     yield connection
     await connection.close()

@@ -4,31 +4,34 @@ Each test tries an interleaving; where `broken` is given, the same is tried with
 then go wrong: so the test is known to notice.
 """
 
-from typing import Any
-
 import asyncpg
 import pytest
-from tests.support.steps import Steps
+from tests.support.steps import Stepped, Steps
 
 from hooklane.model.attempt import DELIVERED, Dead, Retry, Settlement, Write
 from hooklane.model.clock import Instant
-from hooklane.store.postgres.outbox import PostgresOutbox, acks, commit, lanes, recovery, tidy, workers
+from hooklane.store.caller.flow import Flow
+from hooklane.store.outbox import CommitReport
+from hooklane.store.postgres.outbox import PostgresOutbox, commit, fold_acks, lanes
+from hooklane.store.postgres.outbox.statements import SQL
+from hooklane.store.sql.outbox import leases, recovery
 from hooklane.testing.conformance_outbox.kit import LEASE_MS, T0, Owner, draft, event, published
 
+CLOCK = 2
+"""So many statements of a renewal look at the clock and note it."""
 RIGHT_AND_BROKEN = pytest.mark.parametrize("broken", [False, True], ids=["", "without-the-rule"])
 
 
-def take_out(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, rule: str, instead: str = "") -> None:
+def take_out(monkeypatch: pytest.MonkeyPatch, name: str, rule: str, instead: str = "") -> None:
     """Plant the bug: the statement without its rule."""
-    text = getattr(module, name)
-    assert rule in text, f"{name} has no {rule!r} to take out"
-    monkeypatch.setattr(module, name, text.replace(rule, instead))
+    assert rule in SQL[name], f"{name} has no {rule!r} to take out"
+    monkeypatch.setitem(SQL, name, SQL[name].replace(rule, instead))
 
 
 def lock_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Locks that do not see each other, since a takeover changes no key. Ours are stronger on both sides."""
-    take_out(monkeypatch, acks, "FENCED_ACKS", "FOR SHARE OF p", "FOR KEY SHARE OF p")
-    take_out(monkeypatch, workers, "_FREE", "FOR UPDATE OF p", "FOR NO KEY UPDATE OF p")
+    take_out(monkeypatch, "ack_again", "FOR SHARE OF p", "FOR KEY SHARE OF p")
+    take_out(monkeypatch, "free_partitions", "FOR UPDATE OF p", "FOR NO KEY UPDATE OF p")
 
 
 async def one_lane(store: PostgresOutbox, many: int = 3) -> int:
@@ -38,6 +41,13 @@ async def one_lane(store: PostgresOutbox, many: int = 3) -> int:
 
 async def expire(conn: asyncpg.Connection, worker: str) -> None:
     await conn.execute("UPDATE hooklane.worker SET lease_until = 0 WHERE id = $1", worker)
+
+
+async def looked(steps: Steps, flow: Flow[CommitReport]) -> Stepped[CommitReport]:
+    """A commit of outcomes that has seen that its events are where they were."""
+    begun = await steps.begin(flow)
+    await begun.step()
+    return begun
 
 
 async def acked_by(owner: Owner, lane_id: int) -> Settlement:
@@ -53,7 +63,7 @@ async def test_a_takeover_does_not_come_between_the_fence_and_the_commit(
     lane_id = await one_lane(store)
     old = await Owner.of(store, "old")
     ack = await acked_by(old, lane_id)
-    late = await steps.begin(commit.commit("old", old.epochs, [ack]))
+    late = await looked(steps, commit.commit("old", old.epochs, [ack]))
     await late.step()
     await expire(conn, "old")
     await store.join("new", LEASE_MS)
@@ -75,9 +85,9 @@ async def test_an_ack_waits_for_a_takeover_that_is_under_way_and_is_then_fenced(
     ack = await acked_by(old, lane_id)
     await expire(conn, "old")
     await store.join("new", LEASE_MS)
-    takeover = await steps.begin(workers.acquire("new", 256))
+    takeover = await steps.begin(leases.acquire("new", 256))
     await takeover.step(4)
-    late = await steps.begin(commit.commit("old", old.epochs, [ack]))
+    late = await looked(steps, commit.commit("old", old.epochs, [ack]))
 
     if broken:
         report = await late.finish()
@@ -101,7 +111,7 @@ async def test_a_load_after_the_takeover_sees_the_last_ack_of_the_old_owner(
     lane_id = await one_lane(store)
     old = await Owner.of(store, "old")
     ack = await acked_by(old, lane_id)
-    late = await steps.begin(commit.commit("old", old.epochs, [ack]))
+    late = await looked(steps, commit.commit("old", old.epochs, [ack]))
     await late.step()
     await expire(conn, "old")
     await store.join("new", LEASE_MS)
@@ -121,7 +131,7 @@ async def test_heads_are_right_whenever_a_fold_comes_between(store: PostgresOutb
     await owner.deliver(lane_id, 2)
     load = await steps.begin_read(lanes.load("w1", owner.epochs))
     await load.step()
-    await store.db.write(tidy.fold)
+    await store.db.write(fold_acks.fold)
 
     loaded = await load.finish()
 
@@ -136,7 +146,7 @@ async def test_the_naive_order_of_reading_would_lose_the_head(store: PostgresOut
     await owner.deliver(lane_id, 2)
 
     lane = await conn.fetchval("SELECT head FROM hooklane.lane WHERE lane_id = $1", lane_id)
-    await store.db.write(tidy.fold)
+    await store.db.write(fold_acks.fold)
     ack = await conn.fetchval("SELECT max(head) FROM hooklane.ack WHERE lane_id = $1", lane_id)
 
     assert (lane, ack) == (None, None)
@@ -147,15 +157,15 @@ async def test_a_dead_write_that_is_repeated_does_not_undo_a_replay_under_way(
     store: PostgresOutbox, steps: Steps, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
     if broken:
-        take_out(monkeypatch, commit, "_HOLD", "WHERE l.rev = excluded.rev\n  AND", "WHERE")
-        take_out(monkeypatch, commit, "_HOLD", "excluded.attempts - l.attempts IN (0, 1)", "true")
+        take_out(monkeypatch, "hold_heads", "WHERE l.rev = excluded.rev\n  AND", "WHERE")
+        take_out(monkeypatch, "hold_heads", "excluded.attempts - l.attempts IN (0, 1)", "true")
     lane_id = await one_lane(store)
     owner = await Owner.of(store)
     dead = await owner.settle(lane_id, Dead("422"))
     (letter,) = (await store.dead_letters("default", endpoint_id=None, cursor=None, limit=9)).items
     replay = await steps.begin(recovery.replay("default", letter.id, actor="me", now=T0))
     await replay.step(2)
-    again = await steps.begin(commit.commit("w1", owner.epochs, [dead]))
+    again = await looked(steps, commit.commit("w1", owner.epochs, [dead]))
     await again.step()
     await again.step_and_wait()
 
@@ -171,14 +181,14 @@ async def test_a_fold_does_not_forget_the_attempts_of_a_newer_head(
     store: PostgresOutbox, steps: Steps, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
     if broken:
-        take_out(monkeypatch, tidy, "_FOLD", "CASE WHEN l.head < excluded.head THEN 0 ELSE l.attempts END", "0")
+        take_out(monkeypatch, "fold_acks", "CASE WHEN l.head < excluded.head THEN 0 ELSE l.attempts END", "0")
     lane_id = await one_lane(store)
     owner = await Owner.of(store)
     await owner.deliver(lane_id, 2)
     failure = await owner.settlement(lane_id, Retry(Instant(T0 + 5_000), "500"))
-    writing = await steps.begin(commit.commit("w1", owner.epochs, [failure]))
+    writing = await looked(steps, commit.commit("w1", owner.epochs, [failure]))
     await writing.step(2)
-    folding = await steps.begin(tidy.fold())
+    folding = await steps.begin(fold_acks.fold())
     await folding.step()
     await folding.step_and_wait()
 
@@ -195,9 +205,9 @@ async def test_a_failure_behind_a_fold_under_way_keeps_its_attempt(store: Postgr
     owner = await Owner.of(store)
     await owner.deliver(lane_id, 2)
     failure = await owner.settlement(lane_id, Retry(Instant(T0 + 5_000), "500"))
-    folding = await steps.begin(tidy.fold())
+    folding = await steps.begin(fold_acks.fold())
     await folding.step(2)
-    writing = await steps.begin(commit.commit("w1", owner.epochs, [failure]))
+    writing = await looked(steps, commit.commit("w1", owner.epochs, [failure]))
     await writing.step()
     await writing.step_and_wait()
 
@@ -214,7 +224,7 @@ async def test_a_fold_removes_exactly_what_it_folded(
     lane_id = await one_lane(store)
     owner = await Owner.of(store)
     await owner.deliver(lane_id, 1)
-    folding = await steps.begin(tidy.fold())
+    folding = await steps.begin(fold_acks.fold())
     await folding.step(2)
     await owner.deliver(lane_id, 1)
 
@@ -227,10 +237,10 @@ async def test_one_fold_at_a_time_and_the_second_does_not_wait(store: PostgresOu
     lane_id = await one_lane(store)
     owner = await Owner.of(store)
     await owner.deliver(lane_id, 1)
-    folding = await steps.begin(tidy.fold())
+    folding = await steps.begin(fold_acks.fold())
     await folding.step()
 
-    assert await store.db.write(tidy.fold) == (0, tidy.FIRST)
+    assert await store.db.write(fold_acks.fold) == (0, fold_acks.FIRST)
     assert await folding.finish() == (1, "(0,1)")
 
 
@@ -239,13 +249,14 @@ async def test_an_expired_lease_is_not_revived_while_it_is_being_taken_over(
     store: PostgresOutbox, conn: asyncpg.Connection, steps: Steps, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
     if broken:
-        take_out(monkeypatch, workers, "_RENEW", "AND lease_until > hooklane.now_ms()")
+        take_out(monkeypatch, "renew", "AND lease_until > hooklane.now_ms()")
     await Owner.of(store, "old")
     await expire(conn, "old")
     await store.join("new", LEASE_MS)
-    takeover = await steps.begin(workers.acquire("new", 256))
+    takeover = await steps.begin(leases.acquire("new", 256))
     await takeover.step(2)
-    renewal = await steps.begin(workers.renew("old", LEASE_MS))
+    renewal = await steps.begin(leases.renew("old", LEASE_MS))
+    await renewal.step(CLOCK)
     if broken:
         await renewal.step_and_wait()
     else:
@@ -263,10 +274,10 @@ async def test_a_lease_that_is_just_being_renewed_is_not_taken(
     store: PostgresOutbox, conn: asyncpg.Connection, steps: Steps, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
     if broken:
-        take_out(monkeypatch, workers, "_LOCK_EXPIRED", "FOR UPDATE SKIP LOCKED")
+        take_out(monkeypatch, "expired_workers", "FOR UPDATE SKIP LOCKED")
     await Owner.of(store, "old", lease_ms=250)
-    renewal = await steps.begin(workers.renew("old", LEASE_MS))
-    await renewal.step()
+    renewal = await steps.begin(leases.renew("old", LEASE_MS))
+    await renewal.step(CLOCK + 1)
     await store.join("new", LEASE_MS)
     await conn.fetchval("SELECT pg_sleep(0.3)")  # by the committed row the lease has run out
 
@@ -281,7 +292,7 @@ async def test_a_lease_that_is_just_being_renewed_is_not_taken(
 async def test_two_who_acquire_at_once_share_without_waiting(store: PostgresOutbox, steps: Steps) -> None:
     await store.join("w1", LEASE_MS)
     await store.join("w2", LEASE_MS)
-    first = await steps.begin(workers.acquire("w1", 128))
+    first = await steps.begin(leases.acquire("w1", 128))
     await first.step(3)
 
     second = await store.acquire("w2", 256)

@@ -8,13 +8,15 @@ from importlib import resources
 import asyncpg
 import pytest
 from tests.postgres.test_interleaving_owners import RIGHT_AND_BROKEN, take_out
+from tests.support.pace import scaled_ms
 from tests.support.steps import Steps
 
 from hooklane.core.fanout import places
 from hooklane.model.endpoint import EndpointState
 from hooklane.sender.publisher import Publisher
 from hooklane.store.outbox import BUSY, Published, PublishReport, Refused
-from hooklane.store.postgres.outbox import PostgresOutbox, lanes, publish, tidy
+from hooklane.store.postgres.outbox import PostgresOutbox, lanes, publish
+from hooklane.store.sql.outbox import endpoints, recovery
 from hooklane.testing.conformance_outbox.kit import Owner, draft, endpoint, event, published, tails
 
 
@@ -61,7 +63,7 @@ async def test_a_transaction_that_commits_late_is_not_missed(
     store: PostgresOutbox, steps: Steps, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
     if broken:  # a position that only goes forward
-        take_out(monkeypatch, lanes, "_POLL", "xid = ANY(:xip::text[]::xid8[])", "false AND :xip::text[] IS NOT NULL")
+        take_out(monkeypatch, "poll", "xid = ANY(:xip::text[]::xid8[])", "false AND :xip::text[] IS NOT NULL")
     owner = await Owner.of(store)
     late = await steps.begin(publish.publish([draft(event("late", "a")), draft(event("loose", None))], places))
     while await late.step():
@@ -109,8 +111,6 @@ async def test_what_is_published_during_a_load_is_found_by_the_first_poll(store:
 
 
 async def test_a_recovery_that_commits_late_wakes_the_owner(store: PostgresOutbox, steps: Steps) -> None:
-    from hooklane.store.postgres.outbox import recovery
-
     lane_id = (await published(store, event("e1", "a"))).grown[0].lane_id
     owner = await Owner.of(store)
     letter = await owner.kill(lane_id)
@@ -164,7 +164,7 @@ async def test_an_open_transaction_on_one_lane_does_not_stall_the_others(store: 
 
     assert [one.code if isinstance(one, Refused) else None for one in report.results] == [BUSY, None, None, BUSY]
     assert (seqs(report), seqs(again)) == ([1, None], [2])
-    assert took_ms < 45, "a lane that is known to be held is waited for again"
+    assert took_ms < scaled_ms(45), "a lane that is known to be held is waited for again"
     await holder.finish()
     assert seqs(await store.publish([batch[0], batch[3]])) == [3, 4]
 
@@ -236,8 +236,6 @@ async def test_an_endpoint_whose_creation_was_answered_is_not_missed(store: Post
 
 
 async def test_revisions_of_endpoints_become_visible_in_their_order(store: PostgresOutbox, steps: Steps) -> None:
-    from hooklane.store.postgres.outbox import endpoints
-
     owner = await Owner.of(store)
     mark = (await owner.load()).mark
     slow = await steps.begin(endpoints.save_endpoint(endpoint("ep_slow"), None))
@@ -257,7 +255,7 @@ async def test_revisions_of_endpoints_become_visible_in_their_order(store: Postg
 async def test_a_deleted_endpoint_stays_known_while_somebody_may_publish_to_it(
     store: PostgresOutbox, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tidy, "TOMBSTONE_MS", -1_000)
+    monkeypatch.setattr(endpoints, "GRACE_MS", -1_000)
     slow = await steps.begin(publish.publish([draft(event("e1", "k"))], places))
     await slow.step(2)
     deleted = replace(endpoint(), state=EndpointState.DRAINING)

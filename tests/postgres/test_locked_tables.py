@@ -1,10 +1,11 @@
-"""When somebody locks a whole table, or the database is set to be strict: everybody waits, and nobody is forgotten."""
+"""When a whole table is locked, or the database is set to be strict: all publishes wait, and none is forgotten."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
+from tests.support.pace import scaled_s
 
 from hooklane.core.fanout import places
 from hooklane.errors import StoreUnavailable
@@ -18,7 +19,7 @@ from hooklane.testing.conformance_outbox.kit import Owner, draft, endpoint, even
 
 @pytest.fixture
 async def impatient(postgres_url: str) -> AsyncIterator[PostgresOutbox]:
-    """A store on a database that lets nobody wait long for a lock."""
+    """A store on a database that lets no session wait long for a lock."""
     conn = await asyncpg.connect(postgres_url)
     name = await conn.fetchval("SELECT current_database()")
     await conn.execute(f"ALTER DATABASE \"{name}\" SET lock_timeout = '100ms'")
@@ -46,7 +47,7 @@ async def test_a_publish_that_meets_a_locked_table_is_answered_when_it_is_free(
         assert not publishing.done()
 
     assert [one.code for one in (keyed, loose) if isinstance(one, Refused)] == [BUSY, BUSY]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(scaled_s(10)):
         results = await publishing
     assert [one.stamps[0].seq for one in results if isinstance(one, Published)] == [2, None]
 
@@ -57,7 +58,7 @@ async def test_an_ack_that_lost_a_race_is_made_the_longer_way(
     lane_id = (await published(store, event("evt_0", "k"))).grown[0].lane_id
     owner = await Owner.of(store)
 
-    async def lost(_: object) -> None:
+    async def lost(_: object, run: int) -> None:
         raise asyncpg.SerializationError("could not serialize access due to concurrent update")
 
     monkeypatch.setattr(store.db, "once", lost)

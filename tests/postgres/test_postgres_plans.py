@@ -5,7 +5,8 @@ import pytest
 
 from hooklane.store.caller import Statement
 from hooklane.store.caller.placeholders import Style, bind
-from hooklane.store.postgres.outbox import PostgresOutbox, commit, lanes
+from hooklane.store.postgres.outbox import PostgresOutbox, lanes
+from hooklane.store.postgres.outbox.statements import SQL
 from hooklane.testing.conformance_outbox.kit import Owner, draft, event
 
 
@@ -48,6 +49,6 @@ async def test_a_failure_looks_up_the_acks_of_its_own_lane(grown: PostgresOutbox
     columns = {"lanes": [1], "heads": [1], "states": ["retrying"], "attempts": [1], "nexts": [0]}
     columns |= {"revs": [0], "reasons": ["500"], "sinces": [0]}
 
-    plan = await plan_of(conn, Statement(commit._HOLD, columns))
+    plan = await plan_of(conn, Statement(SQL["hold_heads"], columns))
 
     assert "ack_of_lane" in plan

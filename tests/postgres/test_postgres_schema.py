@@ -6,13 +6,14 @@ import asyncpg
 import psycopg
 import pytest
 from tests.outbox.test_upgrade import COUNTED_TAILS
+from tests.support.pace import scaled_s
 
 from hooklane.core.fanout import places
 from hooklane.errors import StoreRefused, StoreUnavailable
 from hooklane.store.outbox import StoreOptions
 from hooklane.store.postgres import schema
 from hooklane.store.postgres.outbox import PostgresOutbox
-from hooklane.store.postgres.outbox.letterbox import PostgresLetterbox
+from hooklane.store.postgres.outbox.publish_port import PostgresPublishPort
 from hooklane.testing.conformance_outbox.kit import endpoint, event, published
 
 OPTIONS = StoreOptions(placer=places)
@@ -40,7 +41,7 @@ async def test_opening_again_changes_nothing(each_postgres_url: str) -> None:
     await store.close()
 
     store = await opened(each_postgres_url)
-    PostgresLetterbox(each_postgres_url, OPTIONS).close()
+    PostgresPublishPort(each_postgres_url, OPTIONS).close()
 
     assert (await store.roster()).owned == {"w1": 10}
     await store.close()
@@ -54,7 +55,7 @@ async def test_a_newer_schema_is_refused_and_not_touched(postgres_url: str) -> N
     with pytest.raises(StoreRefused, match="schema 99, newer than this hooklane's"):
         await opened(postgres_url)
     with pytest.raises(StoreRefused, match="schema 99, newer than this hooklane's"):
-        PostgresLetterbox(postgres_url, OPTIONS)
+        PostgresPublishPort(postgres_url, OPTIONS)
 
 
 async def test_a_role_that_may_only_use_the_tables_can_open_them(postgres_url: str) -> None:
@@ -74,12 +75,12 @@ async def test_a_role_that_may_only_use_the_tables_can_open_them(postgres_url: s
             connection.execute("DROP ROLE hooklane_app")
 
 
-async def test_a_migration_that_somebody_else_runs_is_waited_for_and_then_given_up(
+async def test_a_migration_that_another_process_runs_is_waited_for_and_then_given_up(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schema, "LOCK_WAIT", "100ms")
     other = await asyncpg.connect(postgres_url)
-    await other.execute(f"BEGIN; SELECT pg_advisory_xact_lock({schema.LOCK})")
+    await other.execute("BEGIN; " + schema._SQL["schema_lock"])
 
     with pytest.raises(StoreUnavailable, match="another process is migrating it"):
         await opened(postgres_url)
@@ -100,7 +101,7 @@ async def test_a_migration_does_not_keep_publishers_waiting_behind_an_open_trans
     backup = await asyncpg.connect(postgres_url)
     await backup.execute("BEGIN; SELECT FROM hooklane.lane_tail")
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(scaled_s(5)):
         with pytest.raises(StoreUnavailable, match="a transaction that is still open"):
             await opened(postgres_url)
     await backup.close()
@@ -110,9 +111,9 @@ async def test_a_migration_does_not_keep_publishers_waiting_behind_an_open_trans
     await store.close()
 
 
-async def test_nobody_at_the_address_is_one_clear_line_without_the_password() -> None:
+async def test_no_server_at_the_address_is_one_clear_line_without_the_password() -> None:
     with pytest.raises(
-        StoreUnavailable, match=r"^postgresql://127\.0\.0\.1:1/x: PostgreSQL cannot be reached"
+        StoreUnavailable, match=r"^postgresql://me:\*\*\*@127\.0\.0\.1:1/x: PostgreSQL cannot be reached"
     ) as caught:
         await opened("postgresql://me:secret@127.0.0.1:1/x")
 

@@ -8,13 +8,15 @@ import asyncpg
 import pytest
 from tests.postgres.test_interleaving_owners import RIGHT_AND_BROKEN, take_out
 from tests.postgres.test_interleaving_publish import hold_lanes, seqs
+from tests.support.pace import scaled_s
 from tests.support.steps import Steps
 
 from hooklane.core.fanout import places
 from hooklane.model.clock import Instant
 from hooklane.store.caller import Flow, Rows
 from hooklane.store.postgres.database import execute
-from hooklane.store.postgres.outbox import PostgresOutbox, publish, retention
+from hooklane.store.postgres.outbox import PostgresOutbox, publish
+from hooklane.store.sql.outbox import retention
 from hooklane.testing.conformance_outbox.kit import T0, Owner, draft, endpoint, event, published
 from hooklane.testing.conformance_recovery.kit import ALL, DAY_MS, pruned
 
@@ -96,7 +98,7 @@ async def test_a_lane_whose_events_are_all_pruned_goes_on_behind_them(
     store: PostgresOutbox, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
     if broken:
-        take_out(monkeypatch, retention, "_DROP_PLACES", "n.tail_min < e.seq", "false")
+        take_out(monkeypatch, "drop_places", "n.tail_min < e.seq", "false")
     report = await published(store, *(event(f"e{n}", "a") for n in range(3)))
     owner = await Owner.of(store)
     await owner.deliver(report.grown[0].lane_id, 3)
@@ -111,7 +113,8 @@ async def test_pruning_and_publishing_wait_for_each_other_in_a_lane(store: Postg
     report = await published(store, *(event(f"e{n}", "a") for n in range(3)))
     owner = await Owner.of(store)
     await owner.deliver(report.grown[0].lane_id, 3)
-    prune = await steps.begin(retention.prune(OLD, None, 100))
+    found, _ = await store._ask(lambda: retention.find_events(OLD, 0, 100))
+    prune = await steps.begin(retention.remove_events(found))
     while await prune.step():
         pass  # everything is removed, and nothing committed
     late = await steps.begin(publish.publish([draft(event("f", "a"))], places))
@@ -125,7 +128,7 @@ async def test_pruning_and_publishing_wait_for_each_other_in_a_lane(store: Postg
 
 
 async def test_pruning_leaves_a_lane_alone_that_somebody_holds(store: PostgresOutbox, steps: Steps) -> None:
-    """It must not wait with what it has locked already: whoever holds the lane may come to that next."""
+    """It must not wait with what it has locked already: the transaction that holds the lane may come to that next."""
     report = await published(store, *(event(f"e{n}", key) for n, key in enumerate("abc")))
     owner = await Owner.of(store)
     for one in report.grown:
@@ -138,7 +141,7 @@ async def test_pruning_leaves_a_lane_alone_that_somebody_holds(store: PostgresOu
     )
     await held.step(4)
 
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(scaled_s(2)):
         removed = await pruned(store, OLD, 100)
 
     assert removed["events"] == 2

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from tests.support.gateway import Gateway, gateway
+from tests.support.running_sender import RunningSender, running_sender
 
 from hooklane.core.fanout import places
 from hooklane.model.clock import Instant, wall_now
@@ -27,7 +27,7 @@ from hooklane.store.recovery import Wanted
 class Operator:
     """A person at a running sender: makes plans, runs them and waits for their end."""
 
-    def __init__(self, sender: Gateway, jobs: Jobs) -> None:
+    def __init__(self, sender: RunningSender, jobs: Jobs) -> None:
         self.sender = sender
         self.store = sender.store
         self.jobs = jobs
@@ -59,7 +59,7 @@ class Operator:
 
 @contextlib.asynccontextmanager
 async def operated(url: str, *, name: str = "runner", **options: Any) -> AsyncIterator[Operator]:
-    async with gateway(url, **options) as sender:
+    async with running_sender(url, **options) as sender:
         jobs = Jobs(sender.store, name, nudge=sender.relay.nudge, feed=sender.relay.feed, tick_ms=20)
         running = asyncio.create_task(jobs.run())
         try:
@@ -70,14 +70,14 @@ async def operated(url: str, *, name: str = "runner", **options: Any) -> AsyncIt
 
 
 @contextlib.asynccontextmanager
-async def crashed(url: str, **options: Any) -> AsyncIterator[Operator]:
+async def crashed(url: str, *, now: Callable[[], Instant] | None = None, **options: Any) -> AsyncIterator[Operator]:
     """A sender and a runner that end as a killed process does: nothing is settled, nothing given back."""
     store = outbox_store(url, StoreOptions(placer=places))
     await store.open()
     transport = Transport(EgressGuard(allow=("127.0.0.0/8",)))
     relay = Relay(store, transport, poll_ms=50, **options)
-    sender = Gateway(store, relay, Publisher(store, relay.feed))
-    jobs = Jobs(store, "crashing", nudge=relay.nudge, feed=relay.feed, now=_long_ago, tick_ms=20)
+    sender = RunningSender(store, relay, Publisher(store, relay.feed))
+    jobs = Jobs(store, "crashing", nudge=relay.nudge, feed=relay.feed, now=now or _long_ago, tick_ms=20)
     tasks = [asyncio.create_task(relay.run()), asyncio.create_task(jobs.run())]
     try:
         await relay.ready()
@@ -91,7 +91,7 @@ async def crashed(url: str, **options: Any) -> AsyncIterator[Operator]:
 
 
 def _long_ago() -> Instant:
-    """So that nobody has to wait for the end of the crashed runner's lease."""
+    """So that no test has to wait for the end of the crashed runner's lease."""
     return Instant(wall_now() - 20_000)
 
 

@@ -1,4 +1,4 @@
-"""Backup and restore: the books add up afterwards, and only what was delivered since the backup comes twice."""
+"""Backup and restore: the ledger adds up afterwards, and only what was delivered since the backup comes twice."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 from tests.recovery.wire import OK, Sent, Wire
-from tests.support.gateway import SECRET
+from tests.support.pace import scaled_s
 from tests.support.postgres import installation
+from tests.support.running_sender import SECRET
 
 from hooklane.core.audit import ChainCheck
 from hooklane.core.fanout import places
@@ -72,7 +73,7 @@ def sqlite_urls(tmp_path):
 async def backup_sqlite(source: str, copy: str) -> None:
     paths = [url.removeprefix("sqlite:///") for url in (source, copy)]
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", SQLITE_BACKUP, *paths)
-    assert await asyncio.wait_for(process.wait(), 30) == 0
+    assert await asyncio.wait_for(process.wait(), scaled_s(30)) == 0
 
 
 async def backup_postgres(source: str, copy: str, folder) -> None:
@@ -83,9 +84,13 @@ async def backup_postgres(source: str, copy: str, folder) -> None:
     process = await asyncio.create_subprocess_exec(
         tools / "pg_dump", "--format=custom", "--schema=hooklane", f"--file={dump}", source, env=env
     )
-    assert await asyncio.wait_for(process.wait(), 60) == 0
+    assert await asyncio.wait_for(process.wait(), scaled_s(60)) == 0
     await asyncio.to_thread(
-        subprocess.run, [tools / "pg_restore", "--no-owner", f"--dbname={copy}", dump], check=True, env=env, timeout=60
+        subprocess.run,
+        [tools / "pg_restore", "--no-owner", f"--dbname={copy}", dump],
+        check=True,
+        env=env,
+        timeout=scaled_s(60),
     )
     connection = await asyncpg.connect(copy)
     await connection.execute(POSTGRES_AFTER_A_LOGICAL_RESTORE)
@@ -162,7 +167,7 @@ async def test_f56_a_backup_taken_while_writing_is_whole_and_only_later_deliveri
 
 
 async def wait_for(wire: Wire, holds) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(scaled_s(20)):
         while not holds():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

@@ -11,7 +11,8 @@ import os
 from collections import defaultdict
 
 from tests.recovery.wire import Sent, Wire
-from tests.support.gateway import SECRET
+from tests.support.pace import scaled_s
+from tests.support.running_sender import SECRET
 
 from hooklane.core.fanout import places
 from hooklane.model.attempt import Dead, Send, Settlement
@@ -86,7 +87,7 @@ async def test_very_many_dead_letters_are_replayed_by_filter_in_order_while_new_
     plan = await make_plan(store, "default", Op.REPLAY, Wanted(reason="5??"), asked={"http": "5xx"}, now=wall_now())
     assert isinstance(plan, Plan)
     await run_plan(store, "default", plan.job.id, actor="ann", now=wall_now(), digest=plan.job.digest)
-    for n in range(REFUSED):  # somebody else is quicker with some of them
+    for n in range(REFUSED):  # another person is quicker with some of them
         members = await store.members(plan.job.id, after=DEAD_LETTERS - 1 - n * 20, limit=1)
         await store.skip("default", members[0].member.name, note="x", actor="bob", now=wall_now())
     jobs.wake()
@@ -98,7 +99,7 @@ async def test_very_many_dead_letters_are_replayed_by_filter_in_order_while_new_
             await asyncio.gather(*(publisher.publish(draft) for draft in drafts))
 
     publishing = asyncio.create_task(publish_new())
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(scaled_s(WITHIN_S)):
         while True:
             found = await job_now(store, "default", plan.job.id)
             assert found is not None

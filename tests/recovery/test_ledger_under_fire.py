@@ -9,7 +9,8 @@ from collections import Counter, defaultdict
 
 from tests.recovery import wire as wires
 from tests.recovery.wire import BAD, OK, Sent
-from tests.support.gateway import SECRET
+from tests.support.pace import scaled_s
+from tests.support.running_sender import SECRET
 
 from hooklane.core.fanout import partition_of, places
 from hooklane.model.clock import Instant, wall_now
@@ -121,7 +122,7 @@ async def test_the_ledger_holds_at_any_moment_under_load_faults_crashes_and_reco
         await asyncio.sleep(0.5)
         weather.clear = True
         await operating
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(scaled_s(30)):
             while True:
                 for letter in (await store.dead_letters("default", endpoint_id=None, cursor=None, limit=200)).items:
                     await store.replay("default", letter.id, actor="ann", now=wall_now())
@@ -202,7 +203,7 @@ async def test_recovery_of_one_lane_makes_no_duplicate_in_the_others_of_its_part
     for n in range(30):
         drafts = [Draft(Event(f"{key}.{n}", "t", key, b"{}", wall_now())) for key in (sick, *others)]
         await asyncio.gather(*(publisher.publish(draft) for draft in drafts))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(scaled_s(20)):
         while (await store.ledger("default"))[DeliveryState.DELIVERED] < 30 * len(others):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     recovering.cancel()

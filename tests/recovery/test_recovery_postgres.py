@@ -21,7 +21,7 @@ class TestPostgresRecovery(RecoveryConformance):
         await store.close()
 
     async def wait_for_tombstone(self, store: Store) -> None:
-        # A day of grace, for transactions that may have seen the endpoint alive: nobody waits that long here.
+        # A day of grace, for transactions that may have seen the endpoint alive: no test waits that long.
         connection = await asyncpg.connect(self.url)
         try:
             await connection.execute("UPDATE hooklane.endpoint SET changed_at = 0")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.support.http_client import Connection
+from tests.support.pace import scaled_s
 from tests.support.receiver import Answer
 
 from hooklane.cli.process import Running, running
@@ -35,7 +36,7 @@ class Server:
         return answer.json if answer.body else None
 
     async def until(self, path: str, holds: Any) -> Any:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(scaled_s(20)):
             while True:
                 found = await self.ask("GET", path)
                 if holds(found):
@@ -56,7 +57,7 @@ class Server:
             env={"HOOKLANE_API_KEY": KEY, "PYTHONPATH": ":".join(sys.path), "PATH": ""},
             cwd=self.db.parent,
         )
-        out, err = await asyncio.wait_for(process.communicate(), 30)
+        out, err = await asyncio.wait_for(process.communicate(), scaled_s(30))
         assert process.returncode is not None
         return process.returncode, out.decode(), err.decode()
 
@@ -120,7 +121,8 @@ async def test_a_plan_that_changed_is_answered_with_409_and_the_names(server, si
 
     problem = await server.ask("POST", f"/plans/{plan['id']}/run", {"note": "all"}, status=409)
 
-    assert (problem["code"], problem["detail"]) == ("plan_changed", "1 changed since: review")
+    assert problem["code"] == "plan_changed"
+    assert problem["detail"] == "1 delivery has changed since the plan was made: make a new plan and review it"
     assert problem["errors"] == [{"id": letter}]
 
 
@@ -253,7 +255,7 @@ async def test_doctor_checks_the_ledger_and_names_what_does_not_add_up(server, s
 
     assert well == 0
     assert "3 deliveries accepted" in told
-    assert "1 keys are blocked" in told
+    assert "1 key is blocked" in told
     assert (ill, direct) == (7, 7)
     checks = json.loads(out)["checks"]
     assert any(one["name"] == "ledger" and one["state"] == "wrong" for one in checks)
@@ -285,10 +287,10 @@ async def test_publishes_over_http_are_refused_beyond_the_quota_and_on_a_full_di
         Outbox(f"sqlite:///{db}").publish("a", {}, key="mine")
         await small.ask("POST", f"/endpoints/{endpoint['id']}/resume")
         await small.until("/ledger", lambda found: found["items"][0]["counts"]["delivered"] == 4)
-        await one.gateway.room.look()
+        await one.services.publish_limits.look()
         await small.ask("POST", "/events", event, status=202)
-        one.gateway.room._free = lambda _: 0
-        await one.gateway.room.look()
+        one.services.publish_limits._free = lambda _: 0
+        await one.services.publish_limits.look()
         full = await connection.call("POST", "/api/v1/events", event, {})
         reading = await small.ask("GET", "/events")
 

@@ -12,10 +12,12 @@ from hooklane.model.clock import Instant, wall_now
 from hooklane.model.endpoint import EndpointState, OnDead, Order
 from hooklane.model.lane import DeliveryState
 from hooklane.model.plan import Op, Progress
+from hooklane.sender import recovery
 from hooklane.sender.plans import Changed, NotRun, run_plan, stop_job
 
 DELIVERED, DEAD, SKIPPED = DeliveryState.DELIVERED, DeliveryState.DEAD, DeliveryState.SKIPPED
 BAD = Answer(status=422, body=b"unknown sku")
+DAY_MS = 86_400_000
 
 
 def seqs(requests, key):
@@ -274,6 +276,24 @@ async def test_s8_redeliveries_go_on_in_order_after_a_crash_of_sender_and_runner
             again = [seq for seq in seqs(sink.requests[before:], key) if seq < 4]
             assert again == [1, 2, 2, 3], "what was unknown is sent again, in its place"
         assert all(line.is_balanced for line in await operator.store.check_ledger())
+
+
+async def test_s8_a_job_goes_on_after_its_runner_died_though_the_clock_was_set_back(
+    crashing, operate, store_url, sink, monkeypatch
+):
+    """Its lease ends tomorrow, by the clock that the next runner has."""
+    monkeypatch.setattr(recovery, "LEASE_MS", 500)
+    async with crashing(store_url, lease_ms=1_000, now=lambda: Instant(wall_now() + DAY_MS)) as operator:
+        await operator.sender.endpoint(sink.url(), timeout_ms=20_000)
+        await deliver(operator.sender, ("A",), 3)
+        before = len(sink.requests)
+        sink.react = lambda request: Answer(after_s=60)
+        job = await operator.run(await operator.plan(Op.REPLAY, state=DELIVERED))
+        await operator.sender.until(lambda: len(sink.requests) > before)
+    sink.react = lambda request: Answer(status=200)
+
+    async with operate(store_url, lease_ms=1_000) as operator:
+        assert await operator.counts(await operator.ended(job)) == {"delivered": 3}
 
 
 async def test_s8_a_job_can_be_stopped_and_what_is_on_its_way_goes_on(operator, sink):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import asyncpg
 import pytest
 from tests.recovery.wire import BAD, OK, Wire
-from tests.support.gateway import SECRET
+from tests.support.pace import scaled_s
+from tests.support.running_sender import SECRET
 
 from hooklane.core.fanout import places
 from hooklane.errors import ConfigError, StoreUnavailable
@@ -16,10 +18,11 @@ from hooklane.model.clock import Instant, wall_now
 from hooklane.model.endpoint import Endpoint, EndpointState, SigningKey
 from hooklane.model.event import Event
 from hooklane.model.lane import DeliveryState
+from hooklane.sender.publish_limits import PublishLimits
 from hooklane.sender.retention import DAY_MS, HOUR_MS, Housekeeping, Retention
-from hooklane.sender.room import Room
 from hooklane.store.memory.outbox import MemoryOutbox
 from hooklane.store.outbox import Draft, StoreOptions
+from hooklane.store.postgres.outbox import PostgresOutbox
 from hooklane.store.recovery import Cutoffs, Pruned
 from hooklane.store.sqlite.outbox import SqliteOutbox
 from hooklane.testing.conformance_outbox.kit import Owner, answer
@@ -110,11 +113,31 @@ async def test_the_loop_finishes_deletions_and_goes_on_when_the_store_was_away(t
     keeping = Housekeeping(store, tidy_ms=5, round_ms=5)
     running = asyncio.create_task(keeping.run())
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(scaled_s(5)):
         while await store.endpoints():  # noqa: ASYNC110  (another process would look like this)
             await asyncio.sleep(0.005)
     keeping.stop()
     await running
+    await store.close()
+
+
+async def test_on_postgres_a_deleted_endpoint_stays_for_the_day_that_the_how_to_names(postgres_url):
+    store = PostgresOutbox(postgres_url, StoreOptions(placer=places))
+    await store.open()
+    endpoint = Endpoint(id="ep_a", url="https://a.example", created_at=START, state=EndpointState.DRAINING)
+    await store.save_endpoint(endpoint, expect=None)
+    connection = await asyncpg.connect(postgres_url)
+
+    async def left_after(hours: float) -> int:
+        change = "UPDATE hooklane.endpoint SET changed_at = hooklane.now_ms() - $1::bigint"
+        await connection.execute(change, int(hours * 3_600_000))
+        await store.tidy()
+        return len(await store.endpoints())
+
+    assert [await left_after(hours) for hours in (0, 23.9, 24.1)] == [1, 1, 0]
+    how_to = Path(__file__).parents[2] / "docs" / "how-to" / "retention.md"
+    assert "stay for 24 hours after the deletion" in how_to.read_text()
+    await connection.close()
     await store.close()
 
 
@@ -137,29 +160,34 @@ async def test_a_short_round_does_not_look_again_at_what_stays_behind():
 
 async def test_a_tenant_beyond_its_quota_waits_and_others_do_not(tmp_path):
     store = MemoryOutbox(StoreOptions(placer=places))
-    room = Room(store, quota=2)
+    limits = PublishLimits(store, quota=2)
     mine, yours = (Draft(Event("e", "t", "k", b"{}", START, tenant)) for tenant in ("mine", "yours"))
 
-    answers = [room.refusal(mine) for _ in range(3)]
+    answers = [limits.refusal(mine) for _ in range(3)]
 
     assert answers[:2] == [None, None]
     assert answers[2] is not None
-    assert room.refusal(yours) is None
-    await room.look()
-    assert room.refusal(mine) is None, "nothing of it was stored: there is room again"
+    assert limits.refusal(yours) is None
+    await limits.look()
+    assert limits.refusal(mine) is None, "nothing of it was stored: there is room again"
 
 
 async def test_room_is_looked_for_where_the_file_is(tmp_path):
     free = 10 * 2**20
-    room = Room(MemoryOutbox(StoreOptions(placer=places)), folder=tmp_path, free_min=5 * 2**20, free=lambda _: free)
+    file = tmp_path / "hooklane.db"
+    file.touch()
+    limits = PublishLimits(
+        MemoryOutbox(StoreOptions(placer=places)), file=file, free_min=5 * 2**20, free=lambda _: free
+    )
     draft = Draft(Event("e", "t", "k", b"{}", START))
-    await room.look()
-    assert room.refusal(draft) is None
+    await limits.look()
+    assert limits.refusal(draft) is None
 
     free = 4 * 2**20
-    await room.look()
+    await limits.look()
 
-    assert "less than 5 MiB" in str(room.refusal(draft))
+    assert "4 MiB are free" in str(limits.refusal(draft))
+    assert "5 MiB are to be kept free" in str(limits.refusal(draft))
 
 
 def test_settings_of_retention_say_what_was_expected():
@@ -189,7 +217,7 @@ async def test_deleting_with_cancel_ends_also_where_letters_are_dead(tmp_path):
     for n, key in enumerate(("a", "a", None)):
         await publisher.publish(Draft(Event(f"e{n}", "t", key, b"{}", wall_now())))
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(scaled_s(10)):
         while (await store.ledger("default"))[DeliveryState.DEAD] < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         (found,) = await store.endpoints()

@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from standardwebhooks import Webhook
-from tests.support.gateway import SECRET, gateway
 from tests.support.receiver import Answer, Drop
+from tests.support.running_sender import SECRET, running_sender
 
 from hooklane.model.clock import wall_now
 from hooklane.model.endpoint import EndpointState, OnDead, Order, Payload
@@ -159,6 +159,9 @@ async def test_s5_an_event_without_a_key_is_blocked_by_nothing(sender, sink):
     event = await sender.publish("order.created")
     await sender.delivered(event.event_id)
 
+    assert ["x-key" in one.headers for one in sink.requests] == [True, False]
+    assert await sender.letter(), "the key that failed is still blocked"
+
 
 async def test_s5_with_global_order_the_endpoint_is_one_lane(sender, sink):
     sink.follow([Answer(status=500), Answer(status=500)])
@@ -285,7 +288,7 @@ async def test_nothing_is_lost_by_a_pause(sender, sink):
     endpoint = await sender.endpoint(sink.url())
     await sender.delivered((await sender.publish("order.created", key="order:7")).event_id)
     paused = await sender.change(endpoint, replace(endpoint, state=EndpointState.PAUSED))
-    await sender.until(lambda: sender.relay.engine.desks[endpoint.id].endpoint.state is EndpointState.PAUSED)
+    await sender.until(lambda: sender.relay.engine.queues[endpoint.id].endpoint.state is EndpointState.PAUSED)
 
     events = [await sender.publish("order.updated", key="order:7") for _ in range(3)]
     held = await sender.states(*(one.event_id for one in events))
@@ -298,12 +301,12 @@ async def test_nothing_is_lost_by_a_pause(sender, sink):
 
 async def test_a_stop_lets_what_is_in_flight_end_and_nothing_is_sent_twice(store_url, sink):
     sink.react = lambda request: Answer(after_s=0.3)
-    async with gateway(store_url) as sender:
+    async with running_sender(store_url) as sender:
         await sender.endpoint(sink.url())
         event = await sender.publish("order.created", key="order:7")
         await sink.arrived(1)
 
-    async with gateway(store_url) as sender:
+    async with running_sender(store_url) as sender:
         assert await sender.states(event.event_id) == [DeliveryState.DELIVERED]
         await sender.delivered((await sender.publish("order.updated", key="order:7")).event_id)
     assert seqs(sink.requests) == [1, 2]

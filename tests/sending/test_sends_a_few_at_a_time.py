@@ -7,15 +7,17 @@ from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
 
 import pytest
-from tests.support.gateway import SECRET
+from tests.support.pace import scaled_s
+from tests.support.running_sender import SECRET
 
 from hooklane.core.fanout import places
+from hooklane.core.worker.sending import SENDS_AT_ONCE
 from hooklane.model.clock import FOREVER, START, wall_now
 from hooklane.model.endpoint import Endpoint, SigningKey
 from hooklane.model.event import Event
 from hooklane.model.exchange import Answer, Result, Timings
 from hooklane.model.lane import PARTITIONS
-from hooklane.sender.relay import SENDS_AT_ONCE, Relay
+from hooklane.sender.relay import Relay
 from hooklane.store.outbox import Draft, StoreOptions
 from hooklane.store.sqlite.outbox import SqliteOutbox
 from hooklane.telemetry.deliveries import Happening, Recorded
@@ -39,7 +41,7 @@ class Post:
 
     async def recorded(self, many: int) -> None:
         """Until so many deliveries are durable."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(scaled_s(10)):
             while self._recorded < many:
                 match await self._news.get():
                     case Recorded(settlements=settlements):
@@ -104,14 +106,15 @@ async def test_what_waits_in_the_loop_gets_its_turn_between_sends(store, relay, 
 async def test_what_waits_to_be_sent_is_held_back_once_the_lease_is_over(store, relay, post):
     def lose() -> None:
         if post.sent == 1:
-            relay.lease(START, 1.0)
+            relay.worker.state.lease_until = START
 
     post.look = lose
     await publish(store, relay)
     await post.recorded(SENDS_AT_ONCE)
     held = post.sent
 
-    relay.lease(FOREVER, 1.0)
+    relay.worker.state.lease_until = FOREVER
+    relay.put()
     await post.recorded(MANY)
 
     assert held == SENDS_AT_ONCE
@@ -121,7 +124,7 @@ async def test_what_waits_to_be_sent_is_held_back_once_the_lease_is_over(store, 
 async def test_what_waits_to_be_sent_goes_with_its_partition(store, relay, post):
     def lose() -> None:
         if post.sent == 1:
-            relay.drop(frozenset(range(PARTITIONS)))
+            relay.worker.ownership._drop(frozenset(range(PARTITIONS)))
 
     post.look = lose
     await publish(store, relay)

@@ -14,8 +14,8 @@ from hooklane.testing.sim.mutants.mutant import Mutant
 from hooklane.testing.sim.network import Kind, Network
 from hooklane.testing.sim.people import TYPES, add_endpoint
 from hooklane.testing.sim.run import Simulation
+from hooklane.testing.sim.shell import LEASE_MS, POLL_MS
 from hooklane.testing.sim.store import SimStore
-from hooklane.testing.sim.worker import LEASE_MS, POLL_MS
 from hooklane.testing.sim.world import World
 
 SLACK_MS = 50
@@ -126,12 +126,12 @@ def test_an_event_that_kills_its_workers_ends_as_a_dead_letter() -> None:
 
     killing = True
     world = Watched(4, 1, NONE, stubborn, Mutant(network=Deadly))
-    graves = world.store.tables.graves
-    world.run_until(lambda: any(grave.ending is Ending.DEAD for grave in graves.values()), 60_000)
+    dead_letters = world.store.tables.dead_letters
+    world.run_until(lambda: any(dead_row.ending is Ending.DEAD for dead_row in dead_letters.values()), 60_000)
 
     assert world.world.counts["crash"] <= 2 + 4  # unseen and in company, then its four attempts alone
-    (grave,) = graves.values()
-    assert grave.reason == "worker_died"
+    (dead_row,) = dead_letters.values()
+    assert dead_row.reason == "worker_died"
     killing = False
     world.run()
     assert not world.checker.violations

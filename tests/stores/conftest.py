@@ -66,6 +66,7 @@ NEEDS_ATOMIC = {
     "test_a_zombies_work_is_rolled_back",
     "test_a_message_that_kills_its_workers_ends_as_a_dead_letter",
     "test_a_commit_that_fails_is_answered_503_and_leaves_nothing",
+    "test_a_store_that_was_away_is_downtime_although_the_process_ran",
 }
 
 

@@ -16,7 +16,8 @@ from hooklane.model.clock import Instant, wall_now
 from hooklane.model.inbox import Search
 from hooklane.model.message import Status
 from hooklane.receiver import Inbox
-from hooklane.receiver.drive import Driver, transaction
+from hooklane.receiver.drivers import Driver
+from hooklane.receiver.steps import transaction
 from hooklane.store.dynamodb.session import TRIES_MAX, Refused, judged
 from hooklane.store.dynamodb.store import DynamoInbox, by_url
 from hooklane.store.dynamodb.table import INDEX, table_of

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.inbox.kit import SECRET, own_source, signed
+from tests.support.pace import scaled_s
 from tests.support.processes import Child
 
 import hooklane
@@ -80,17 +81,28 @@ def test_a_person_can_look_replay_skip_and_prune(inbox: Inbox, command: Command)
     _, dead, _ = command("ls", "--status", "dead")
     (letter,) = dead["items"]
     _, shown, _ = command("show", str(letter["id"]))
-    assert (shown["event_id"], "no such order" in shown["handlings"][0]["error"]) == ("evt_1", True)
-    assert json.loads(shown["body"])["type"] == "order.bad"
+    assert (shown["event_id"], "no such order" in shown["handlers"][0]["error"]) == ("evt_1", True)
+    assert (shown["payload"]["type"], shown["payload_encoding"]) == ("order.bad", "json")
 
     assert command("replay", str(letter["id"]))[:2] == (0, {"v": 1, "replayed": 1})
     inbox.run_once()
-    assert command("replay", "--status", "completed")[0] == 2, "without --yes nobody is asked, so nothing is done"
+    assert command("replay", "--status", "completed")[0] == 2, "without --yes and without a terminal nothing is done"
     assert command("replay", "--status", "dead", "--yes")[1] == {"v": 1, "replayed": 1}
     inbox.run_once()
     assert command("skip", "--status", "dead", "--note", "known", "--yes")[1] == {"v": 1, "skipped": 1}
     assert command("stats")[1]["dead"] == 0
     assert command("prune")[1] == {"v": 1, "rows": 0, "payloads": 0, "tombstones": 0}
+
+
+def test_a_row_is_shown_to_a_person_with_its_payload_as_it_came(
+    inbox: Inbox, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (row,) = inbox.rows(event_id="evt_1")
+    capsys.readouterr()
+    assert run(["inbox", "show", str(row.id), "--store", url]) == 0
+
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert (lines["status"], json.loads(lines["payload"])["type"]) == ("dead", "order.bad")
 
 
 def test_wrong_words_are_answered_with_what_was_expected(inbox: Inbox, command: Command) -> None:
@@ -118,7 +130,7 @@ def test_a_store_that_is_not_there_ends_with_one_clear_line(tmp_path: Path) -> N
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": source},
-        timeout=60,
+        timeout=scaled_s(60),
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (5, "", 1)

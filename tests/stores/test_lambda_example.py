@@ -15,8 +15,8 @@ import pytest
 from hooklane.core.profiles import find_profile
 from hooklane.model.clock import Instant, wall_now
 from hooklane.store.dynamodb.store import by_url
+from hooklane.testing.build_request import build_request
 from hooklane.testing.conformance_inbox import together
-from hooklane.testing.forge import forge
 
 APP = Path(__file__).parents[2] / "examples" / "lambda_dynamodb" / "app.py"
 SECRET = "whsec_" + "a secret of an example that is long enough"
@@ -55,7 +55,7 @@ def _nothing(buffer: Any) -> Iterator[Any]:
 def paid(event_id: str, cents: int) -> dict[str, Any]:
     """What a function URL hands to the function when Stripe calls it."""
     data = {"object": {"customer": "cus_1", "amount_paid": cents}}
-    request = forge(find_profile("stripe"), [SECRET], "invoice.paid", data, id=event_id, at=wall_now())
+    request = build_request(find_profile("stripe"), [SECRET], "invoice.paid", data, id=event_id, at=wall_now())
     return {
         "version": "2.0",
         "rawPath": "/webhooks/stripe",

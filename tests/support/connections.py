@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any
@@ -86,6 +86,8 @@ async def asyncpg_pooled(url: str) -> AsyncIterator[Open]:
         transaction = connection.transaction()
         await transaction.start()
         yield Open(connection, transaction.commit, transaction.rollback)
+        with suppress(asyncpg.InterfaceError):  # the server may have ended it, and then the pool has let go of it
+            connection.terminate()
 
 
 def alchemy(scheme: str, *, session: bool) -> Opener:

@@ -26,19 +26,19 @@ django.setup()
 
 from django.db import connection, connections, transaction  # noqa: E402
 
-from hooklane.errors import UsageError  # noqa: E402
+from hooklane.errors import TransactionMisused, UsageError  # noqa: E402
 from hooklane.sender.outbox import Outbox  # noqa: E402
 from hooklane.store.caller import (  # noqa: E402
+    DatabaseIdentity,
     Flow,
-    Home,
-    PostgresHome,
+    PostgresIdentity,
     Rows,
-    SqliteHome,
+    SqliteIdentity,
     Statement,
     adapt,
-    confirm,
+    drive,
+    guard_of,
     identify_postgres,
-    mark,
     undoable,
 )
 
@@ -55,12 +55,12 @@ def write(number: int) -> Flow[Rows]:
     )
 
 
-def home() -> Home:
+def identity() -> DatabaseIdentity:
     if ENGINE == "sqlite3":
-        return SqliteHome(Path(NAME))
+        return SqliteIdentity(Path(NAME))
     with transaction.atomic():
         found = adapt(connection).run(identify_postgres())
-    assert isinstance(found, PostgresHome)
+    assert isinstance(found, PostgresIdentity)
     return found
 
 
@@ -77,7 +77,7 @@ def refused(run: Callable[[], object], words: str) -> None:
 
 def values_come_back_as_they_went_in() -> None:
     with transaction.atomic():
-        rows = adapt(connection).run(write(1), home())
+        rows = adapt(connection).run(write(1), identity())
         transaction.set_rollback(True)
     assert [tuple(row) for row in rows] == [(1, WORDS, b"\x00\xff")], rows
 
@@ -85,7 +85,7 @@ def values_come_back_as_they_went_in() -> None:
 def a_commit_of_atomic_keeps_it() -> None:
     before = count()
     with transaction.atomic():
-        adapt(connection).run(write(2), home())
+        adapt(connection).run(write(2), identity())
         assert ENGINE == "sqlite3" or count() == before
     assert count() == before + 1
 
@@ -94,7 +94,7 @@ def an_exception_in_atomic_leaves_no_trace() -> None:
     before = count()
     try:
         with transaction.atomic():
-            adapt(connection).run(write(3), home())
+            adapt(connection).run(write(3), identity())
             raise ZeroDivisionError
     except ZeroDivisionError:
         pass
@@ -104,7 +104,7 @@ def an_exception_in_atomic_leaves_no_trace() -> None:
 def an_alias_a_wrapper_and_the_module_are_the_connection() -> None:
     with transaction.atomic():
         for tx in (connection, connections["default"], "default", transaction):
-            adapt(tx).run(undoable(write(4)), home())
+            adapt(tx).run(undoable(write(4)), identity())
             with connection.cursor() as cursor:
                 cursor.execute("DELETE FROM note WHERE id = 4")
 
@@ -121,7 +121,7 @@ def autocommit_off_is_accepted() -> None:
     before = count()
     transaction.set_autocommit(False)
     try:
-        adapt(connection).run(write(6), home())
+        adapt(connection).run(write(6), identity())
         transaction.rollback()
     finally:
         transaction.set_autocommit(True)
@@ -147,7 +147,7 @@ def an_aborted_transaction_is_refused() -> None:
 
 
 def another_database_is_refused() -> None:
-    other = SqliteHome(Path(NAME + ".other")) if ENGINE == "sqlite3" else PostgresHome("x", 1, 2)
+    other = SqliteIdentity(Path(NAME + ".other")) if ENGINE == "sqlite3" else PostgresIdentity("x", 1, 2)
     with transaction.atomic():
         refused(lambda: adapt(connection).run(write(9), other), "another database")
 
@@ -157,21 +157,44 @@ def a_nested_atomic_that_fails_takes_it_along() -> None:
     with transaction.atomic():
         try:
             with transaction.atomic():
-                adapt(connection).run(write(10), home())
+                adapt(connection).run(write(10), identity())
                 raise ZeroDivisionError
         except ZeroDivisionError:
             pass
     assert count() == before
 
 
-def a_marked_transaction_is_confirmed() -> None:
+def a_guarded_transaction_can_be_committed_when_the_guard_is_lifted() -> None:
+    before = count()
     with transaction.atomic():
         caller = adapt(connection)
-        caller.run(mark(), home())
+        caller.run(write(11), identity())
+        guard = guard_of(caller, connection)
+        caller.run(guard.set(), identity())
         with transaction.atomic():
-            caller.run(write(11))
-        caller.run(confirm())
-        transaction.set_rollback(True)
+            caller.run(write(12))
+        caller.run(guard.lift(None))
+    assert count() == before + 2
+
+
+def a_commit_is_refused_before_it_happens() -> None:
+    before = count()
+    with pytest.raises(TransactionMisused, match="tried to commit"):
+        write_and_commit()
+    assert count() == before
+
+
+def write_and_commit() -> None:
+    with transaction.atomic():
+        caller = adapt(connection)
+        caller.run(write(13), identity())
+        guard = guard_of(caller, connection)
+        caller.run(guard.set(), identity())
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("COMMIT")
+        except django.db.Error as error:
+            drive(guard.lift(error), caller.execute)
 
 
 def a_publish_commits_and_vanishes_with_its_block() -> None:
@@ -200,7 +223,8 @@ PROMISES = [
     an_aborted_transaction_is_refused,
     another_database_is_refused,
     a_nested_atomic_that_fails_takes_it_along,
-    a_marked_transaction_is_confirmed,
+    a_guarded_transaction_can_be_committed_when_the_guard_is_lifted,
+    a_commit_is_refused_before_it_happens,
 ]
 if "--psycopg2" not in sys.argv:  # the outbox's own connection is psycopg's, which is hidden there
     PROMISES.append(a_publish_commits_and_vanishes_with_its_block)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from tests.support.pace import scaled_s
+
 WITHIN_S = 20.0
 
 
@@ -61,7 +63,7 @@ class Connection:
         return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode("latin-1") + data
 
     async def answer(self, *, to_head: bool = False) -> Answer:
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(scaled_s(WITHIN_S)):
             head = await self.reader.readuntil(b"\r\n\r\n")
             lines = head.decode("latin-1").split("\r\n")
             status = int(lines[0].split(" ")[1])

@@ -4,6 +4,11 @@ import importlib.util
 import shutil
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
+CONSUMER = ROOT / "examples" / "node_consumer"
+CONSUMER_PACKAGES = ROOT / ".servers" / "node_consumer"
+CONSUMER_CACHE = CONSUMER_PACKAGES / "npm-cache"
+
 
 class NodeMissing(RuntimeError):
     """No Node.js; the message says what to do."""

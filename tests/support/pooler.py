@@ -38,7 +38,8 @@ class Pooler:
 
     def __init__(self, host: str, port: int, size: int) -> None:
         self._host, self._port, self._size = host, port, size
-        self._free: asyncio.Queue[Server] = asyncio.Queue()
+        self._free: asyncio.Queue[Server | None] = asyncio.Queue()
+        self._startup = b""
         self._keys = itertools.count(1)
         self._greeting = b""
         self.transactions = 0
@@ -49,7 +50,8 @@ class Pooler:
         greeting = b""
         while True:
             kind, body = await message(reader)
-            assert kind != b"E", body
+            if kind == b"E":
+                raise ConnectionRefusedError(body)
             if kind == b"Z":
                 return Server(reader, writer, greeting)
             if kind in b"RS":
@@ -69,7 +71,7 @@ class Pooler:
                 return
             if not self._greeting:
                 servers = [await self.connect(startup) for _ in range(self._size)]
-                self._greeting = servers[0].greeting
+                self._greeting, self._startup = servers[0].greeting, startup
                 for server in servers:
                     self._free.put_nowait(server)
             key = packed(b"K", struct.pack("!II", 1_000_000 + next(self._keys), 42))
@@ -86,9 +88,15 @@ class Pooler:
                 if kind == b"X":
                     return
                 server = await self._free.get()
-                self.transactions += 1
-                client = await self._one(reader, writer, server, client)
-                self._free.put_nowait(server)
+                try:
+                    server = server or await self.connect(self._startup)
+                    self.transactions += 1
+                    client = await self._one(reader, writer, server, client)
+                except (asyncio.IncompleteReadError, OSError):
+                    server = None  # it has died: the next client gets a new one
+                    raise
+                finally:
+                    self._free.put_nowait(server)
         finally:
             client.cancel()
 
@@ -129,4 +137,5 @@ async def pooler(url: str, size: int = 3) -> AsyncIterator[tuple[str, Pooler]]:
     finally:
         server.close()
         while not pool._free.empty():
-            pool._free.get_nowait().writer.close()
+            if left := pool._free.get_nowait():
+                left.writer.close()

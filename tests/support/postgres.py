@@ -23,7 +23,7 @@ from tests.support.processes import Child, ProcessFailed, start_listening
 
 NOBODY = 65534
 IN_NAMESPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
-READY = "database system is ready to accept connections"
+READY = "database system is ready to accept (read-only )?connections"
 
 EVERY_SERVER = {
     "listen_addresses": "127.0.0.1",
@@ -94,8 +94,15 @@ class PostgresServer:
     """One data folder and the server on it, which can be stopped, crashed and started again on the same port."""
 
     def __init__(
-        self, installation: Installation, folder: Path, *, durable: bool, settings: Mapping[str, str] | None = None
+        self,
+        installation: Installation,
+        folder: Path,
+        *,
+        durable: bool,
+        settings: Mapping[str, str] | None = None,
+        standby_of: Postgres | None = None,
     ) -> None:
+        """A new cluster in *folder*, or a copy of a running one that will follow it as its standby."""
         self.installation = installation
         self._data = folder / "data"
         self._log = folder / "log"
@@ -106,7 +113,10 @@ class PostgresServer:
         if self._user is not None:
             os.chown(folder, self._user, self._user)
             folder.chmod(0o755)
-        self._initialise()
+        if standby_of is None:
+            self._initialise()
+        else:
+            self.follow(standby_of)
 
     @property
     def address(self) -> Postgres:
@@ -136,6 +146,23 @@ class PostgresServer:
         """A crash: nothing is written, sessions are cut, and the next start recovers from the log."""
         self._end(signal.SIGQUIT)
 
+    def follow(self, primary: Postgres) -> None:
+        """Replaces the data of this stopped server by a copy of *primary*; started, it is a standby of that one."""
+        assert self._child is None, "the server runs"
+        shutil.rmtree(self._data, ignore_errors=True)
+        source = f"host=127.0.0.1 port={primary.port} user=postgres application_name=standby"
+        options = ["--checkpoint=fast", "--no-sync", "--wal-method=stream", "--write-recovery-conf"]
+        self._make_data("pg_basebackup", "--pgdata", str(self._data), "--dbname", source, *options)
+
+    def keep_a_copy(self, folder: Path) -> None:
+        """A backup of the files, made while the server is down."""
+        subprocess.run(["cp", "-a", str(self._data), str(folder)], check=True)
+
+    def restore(self, folder: Path) -> None:
+        """Puts the files back as they were, while the server is down."""
+        shutil.rmtree(self._data)
+        subprocess.run(["cp", "-a", str(folder), str(self._data)], check=True)
+
     def close(self) -> None:
         """Ends it without ceremony; the data is of no use afterwards."""
         if self._child is not None:
@@ -160,11 +187,14 @@ class PostgresServer:
         )
 
     def _initialise(self) -> None:
-        program = [*self._wrapper, str(self.installation.bin / "initdb"), "--pgdata", str(self._data)]
         options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
-        with Child([*program, *options], log=self._log, user=self._user, cwd=self._log.parent) as child:
+        self._make_data("initdb", "--pgdata", str(self._data), *options)
+
+    def _make_data(self, program: str, *options: str) -> None:
+        command = [*self._wrapper, str(self.installation.bin / program), *options]
+        with Child(command, log=self._log, user=self._user, cwd=self._log.parent) as child:
             if child.wait(within_s=60) != 0:
-                raise PostgresMissing(f"initdb of PostgreSQL {self.installation.major} failed:\n{child.output()}")
+                raise PostgresMissing(f"{program} of PostgreSQL {self.installation.major} failed:\n{child.output()}")
 
 
 @contextmanager

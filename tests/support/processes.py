@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from tests.support.leftovers import entrust
+from tests.support.pace import scaled_s
 
 T = TypeVar("T")
 
@@ -46,13 +47,14 @@ def free_port() -> int:
 
 
 def until(question: Callable[[], T | None], *, what: str, within_s: float = WITHIN_S) -> T:
-    """The first truthy answer to *question*, asked again and again until *within_s* have passed."""
-    deadline = time.monotonic() + within_s
+    """The first truthy answer to *question*, asked again and again; *within_s* is for a quiet machine."""
+    began = time.monotonic()
     while True:
         if answer := question():
             return answer
-        if time.monotonic() > deadline:
-            raise ProcessFailed(f"waited {within_s:g} s in vain for {what}")
+        waited_s = time.monotonic() - began
+        if waited_s > within_s and waited_s > scaled_s(within_s):
+            raise ProcessFailed(f"waited {waited_s:.0f} s in vain for {what}")
         time.sleep(POLL_S)
 
 
@@ -139,7 +141,7 @@ class Child:
     def wait(self, *, within_s: float = WITHIN_S) -> int:
         """The exit status, once it has ended by itself."""
         try:
-            status = self._process.wait(within_s)
+            status = self._process.wait(scaled_s(within_s))
         except subprocess.TimeoutExpired:
             raise ProcessFailed(f"{self}: still runs after {within_s:g} s") from None
         entrust("-", "process", self.pid)
@@ -209,7 +211,7 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 def http_status(url: str) -> int | None:
     """The status of one GET; None where nobody answers."""
     try:
-        with _OPENER.open(url, timeout=2) as response:
+        with _OPENER.open(url, timeout=scaled_s(2)) as response:
             status: int = response.status
             return status
     except urllib.error.HTTPError as error:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, get_args
 
+from tests.support.pace import scaled_s
+
 CHUNK = 65_536
 IDLE_TURNS = 10
 Direction = Literal["request", "reply"]
@@ -130,7 +132,7 @@ class FaultProxy:
         self._do(self._replay())
 
     def _do(self, act: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(act, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(act, self._loop).result(scaled_s(10))
 
     async def _prepare(self) -> None:
         self._changed = asyncio.Event()

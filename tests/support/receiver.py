@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Self
 
+from tests.support.pace import scaled_s
+
 WITHIN_S = 20.0
 
 
@@ -91,7 +93,7 @@ class Sink:
             return [request for request in self._requests if where(request)]
 
         with self._changed:
-            if not self._changed.wait_for(lambda: len(matching()) >= count, within_s):
+            if not self._changed.wait_for(lambda: len(matching()) >= count, scaled_s(within_s)):
                 seen = [f"{request.method} {request.path}" for request in self._requests]
                 raise AssertionError(
                     f"waited {within_s:g} s for {count} requests, {len(matching())} of {len(seen)} fit: {seen[:20]}"
@@ -121,7 +123,7 @@ class Sink:
 
     def _wait(self, reaction: Reaction) -> bool:
         """Whether it is still open after the wait that the *reaction* asks for."""
-        deadline = time.monotonic() + (reaction.after_s if reaction.once is None else WITHIN_S)
+        deadline = time.monotonic() + (reaction.after_s if reaction.once is None else scaled_s(WITHIN_S))
         while not self._closing.is_set() and (left := deadline - time.monotonic()) > 0:
             if reaction.once is None:
                 self._closing.wait(left)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.dynamodb import dynamodb_server
+from tests.support.pace import scaled_s
 from tests.support.postgres import postgres_server
 from tests.support.valkey import valkey_server
 
@@ -94,7 +95,7 @@ class SharedServers:
 def shared(kind: str, *arguments: str | int) -> Address:
     """The address of the run's server of this *kind*, started now if nobody asked before."""
     port = int(os.environ[PORT_VARIABLE])
-    with socket.create_connection(("127.0.0.1", port), timeout=START_WITHIN_S) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=scaled_s(START_WITHIN_S)) as connection:
         connection.sendall(json.dumps([kind, *arguments]).encode() + b"\n")
         with connection.makefile("rb") as reader:
             answer: Address = json.loads(reader.readline())

@@ -8,8 +8,10 @@ from typing import Any, Generic, TypeVar
 
 import asyncpg
 
-from hooklane.store.caller import Flow, Rows
+from hooklane.store.caller import Rows
 from hooklane.store.postgres.database import READ, WRITE, execute
+from hooklane.store.postgres.outbox.statements import statement_of
+from hooklane.store.sql.outbox.steps import Flow
 
 T = TypeVar("T")
 BLOCKED_MS = 150
@@ -28,13 +30,16 @@ class Stepped(Generic[T]):
 
     async def step(self, many: int = 1) -> bool:
         """Run the next statements; False when the flow has ended."""
-        for _ in range(many):
+        while many:
             try:
-                statement = next(self._flow) if self._rows is None else self._flow.send(self._rows)
+                statement = statement_of(next(self._flow) if self._rows is None else self._flow.send(self._rows))
             except StopIteration as end:
                 self.result = end.value
                 return False
-            self._rows = await execute(self._connection, statement)
+            self._rows = ()
+            if statement is not None:
+                self._rows = await execute(self._connection, statement)
+                many -= 1
         return True
 
     async def step_and_wait(self) -> None:

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.pace import scaled_ms
+
 from hooklane.model.exchange import Result, Target
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.resolver import DnsError
@@ -110,6 +112,31 @@ def closing_after(response: bytes) -> Callable[[Peer], Behaviour]:
     return of
 
 
+DRIPPED_MAX = 16 << 20
+"""Far more than anybody should take, and an end for whoever is not stopped: a writer whose TLS connection is being
+closed is never told to wait, nor that it is closing, and would fill the memory."""
+
+
+def dripping(start: bytes, drop: bytes, every_s: float) -> Callable[[Peer], Behaviour]:
+    """Answers *start*, then *drop* again and again, until the other side hangs up."""
+
+    def of(peer: Peer) -> Behaviour:
+        async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            peer.requests.append(await read_request(reader))
+            writer.write(start)
+            for _ in range(DRIPPED_MAX // len(drop)):
+                if writer.is_closing():
+                    return
+                await asyncio.sleep(every_s)
+                writer.write(drop)
+                await writer.drain()
+            await reader.read()
+
+        return behave
+
+    return of
+
+
 async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Reads whatever comes and never says anything."""
     while await reader.read(65_536):
@@ -157,12 +184,13 @@ async def post(
     *,
     body: bytes = b"{}",
     headers: bytes = b"Content-Type: application/json\r\n",
-    timeout_ms: int = 2_000,
+    timeout_ms: int | None = None,
     ca_pem: str | None = None,
     endpoint_id: str = "ep_1",
     own: tuple[tuple[str, str], ...] = (),
 ) -> Result:
-    """One request, awaited; fails when `done` is called a second time."""
+    """One request, awaited; fails when `done` is called a second time. *timeout_ms* is given where it is to pass."""
+    timeout_ms = scaled_ms(2_000) if timeout_ms is None else timeout_ms
     return await posted(transport, Target(endpoint_id, url, timeout_ms, ca_pem, own), headers, body)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+from tests.support.pace import scaled_s
+
 from hooklane.sender.transport.wheel import DeadlineWheel, Expiring
 
 
@@ -33,11 +35,11 @@ async def test_a_deadline_is_never_early_and_at_most_a_slot_late() -> None:
     items = {delay: Item() for delay in (0.0, 0.01, 0.024, 0.025, 0.026, 0.1, 0.233)}
     for delay, item in items.items():
         wheel.arm(item, started + delay)
-    await asyncio.wait_for(items[0.233].expired.wait(), 2)
+    await asyncio.wait_for(items[0.233].expired.wait(), scaled_s(2))
 
     for delay, item in items.items():
         assert item.expired_at is not None
-        assert delay <= item.expired_at - started < delay + 0.15
+        assert delay <= item.expired_at - started < delay + scaled_s(0.15)
 
 
 async def test_what_was_disarmed_does_not_expire() -> None:
@@ -47,7 +49,7 @@ async def test_what_was_disarmed_does_not_expire() -> None:
     wheel.arm(late, time.monotonic() + 0.08)
     wheel.disarm(early)
     wheel.disarm(early)
-    await asyncio.wait_for(late.expired.wait(), 2)
+    await asyncio.wait_for(late.expired.wait(), scaled_s(2))
 
     assert not early.expired.is_set()
 
@@ -56,9 +58,14 @@ async def test_a_wheel_that_stood_still_turns_again_and_an_old_deadline_expires_
     wheel = DeadlineWheel(asyncio.get_running_loop(), time.monotonic)
     first = Item()
     wheel.arm(first, time.monotonic())
-    await asyncio.wait_for(first.expired.wait(), 2)
+    await asyncio.wait_for(first.expired.wait(), scaled_s(2))
     await asyncio.sleep(0.1)
     old = Item(wheel)
-    wheel.arm(old, time.monotonic() - 10)
-    await asyncio.wait_for(old.expired.wait(), 2)
-    await asyncio.wait_for(old.second.expired.wait(), 2)
+    armed_at = time.monotonic()
+    wheel.arm(old, armed_at - 10)
+    await asyncio.wait_for(old.expired.wait(), scaled_s(2))
+    await asyncio.wait_for(old.second.expired.wait(), scaled_s(2))
+
+    assert old.expired_at is not None
+    assert old.second.expired_at is not None
+    assert armed_at <= old.expired_at <= old.second.expired_at < armed_at + scaled_s(0.5)

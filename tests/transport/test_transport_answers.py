@@ -8,6 +8,7 @@ import socket
 import time
 
 import pytest
+from tests.support.pace import scaled_ms, scaled_s
 from tests.transport.peers import OK, answering, closed_port, post, serving, silent, transporting
 
 from hooklane.model.exchange import Answer, Failure, NoAnswer
@@ -41,11 +42,11 @@ async def test_a_2xx_is_an_answer_and_the_connection_is_kept_for_the_next_reques
 async def test_a_peer_that_never_answers_ends_at_the_deadline() -> None:
     async with serving(lambda _: silent) as peer, transporting() as transport:
         started = time.monotonic()
-        result = await post(transport, peer.url(), timeout_ms=200)
+        result = await post(transport, peer.url(), timeout_ms=scaled_ms(200))
 
     assert isinstance(result, NoAnswer)
     assert (result.failure, result.sent) == (Failure.TIMEOUT, True)
-    assert 0.2 <= time.monotonic() - started < 0.7
+    assert 0.2 <= time.monotonic() - started < scaled_s(0.7)
     assert transport.in_flight == 0
 
 
@@ -77,7 +78,7 @@ async def test_a_peer_that_does_not_even_answer_the_first_packet_ends_at_the_dea
 
     assert isinstance(result, NoAnswer)
     assert (result.failure, result.sent) == (Failure.TIMEOUT, False)
-    assert 0.3 <= took_s < 0.8
+    assert 0.3 <= took_s < scaled_s(0.8)
     assert transport.in_flight == 0
 
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from tests.support.pace import scaled_ms, scaled_s
 from tests.transport.peers import (
     OK,
     Behaviour,
@@ -149,7 +150,7 @@ async def test_a_kept_connection_that_the_peer_closed_is_not_used_or_is_a_reset_
         target = Target("ep_1", peer.url())
         first = await posted(transport, target)
         if row == "F28-seen":
-            await asyncio.wait_for(peer.all_ended.wait(), 2)
+            await asyncio.wait_for(peer.all_ended.wait(), scaled_s(2))
         second = await posted(transport, target)
 
     assert isinstance(first, Answer)
@@ -189,7 +190,7 @@ async def test_idle_and_old_connections_are_closed() -> None:
         await post(transport, peer.url())
         assert peer.accepted == 1  # used in time
         skipped_s += 16
-        await asyncio.wait_for(peer.all_ended.wait(), 3)  # swept, without any request
+        await asyncio.wait_for(peer.all_ended.wait(), scaled_s(3))  # swept, without any request
         for _ in range(6):
             await post(transport, peer.url())
             skipped_s += 13
@@ -218,7 +219,7 @@ async def test_no_more_connections_than_the_bound_and_whoever_waits_is_served_in
 
     async with serving(of) as peer, transporting(connections_max=3) as transport:
         results = await asyncio.gather(
-            *(post(transport, peer.url(), endpoint_id=f"ep_{n % 7}", timeout_ms=5_000) for n in range(60))
+            *(post(transport, peer.url(), endpoint_id=f"ep_{n % 7}", timeout_ms=scaled_ms(5_000)) for n in range(60))
         )
 
     assert all(isinstance(result, Answer) for result in results)
@@ -227,7 +228,7 @@ async def test_no_more_connections_than_the_bound_and_whoever_waits_is_served_in
 
 async def test_a_request_that_found_no_free_connection_was_ours_to_give_up() -> None:
     async with serving(lambda _: silent) as peer, transporting(connections_max=1) as transport:
-        first = asyncio.ensure_future(post(transport, peer.url(), timeout_ms=600))
+        first = asyncio.ensure_future(post(transport, peer.url(), timeout_ms=scaled_ms(600)))
         await asyncio.sleep(0)
         second = await post(transport, peer.url(), timeout_ms=100)
         results = [await first, second]
@@ -270,7 +271,7 @@ async def test_a_response_that_is_cut_counts_exactly_from_its_complete_headers_o
                     peer.url(),
                     body=b"%d" % cut,
                     endpoint_id=f"ep_{cut}",
-                    timeout_ms=400 if kind == "stall" else 4_000,
+                    timeout_ms=scaled_ms(400 if kind == "stall" else 4_000),
                 )
                 for cut in cuts
             )
@@ -321,7 +322,7 @@ async def test_a_request_cut_by_the_peer_at_any_byte_is_a_reset() -> None:
         return behave
 
     async with serving(of) as peer, transporting() as transport:
-        results = [await post(transport, peer.url(), timeout_ms=1_000) for _ in range(11)]
+        results = [await post(transport, peer.url(), timeout_ms=scaled_ms(1_000)) for _ in range(11)]
 
     assert failures(results) == {(Failure.RESET, True)}
 
@@ -334,13 +335,13 @@ async def test_close_waits_for_what_is_under_way_and_then_aborts_the_rest_each_t
             transport.send(Target(f"ep_{n}", good.url()), b"", b"{}", told.append)
             transport.send(Target(f"ep_{n}", quiet.url()), b"", b"{}", told.append)
         started = time.monotonic()
-        await transport.close(200)
+        await transport.close(wait_ms := scaled_ms(200))
         took_s = time.monotonic() - started
         transport.send(Target("ep_late", good.url()), b"", b"{}", told.append)
         assert len(told) == 10
         await transport.close(0)
 
-    assert 0.19 <= took_s < 0.7
+    assert wait_ms / 1000 - 0.01 <= took_s < wait_ms / 1000 + scaled_s(0.5)
     assert len(told) == 11
     assert sum(isinstance(result, Answer) for result in told) == 5
     assert failures([result for result in told if isinstance(result, NoAnswer)]) == {
@@ -363,7 +364,7 @@ async def test_a_callback_that_raises_is_reported_and_harms_nobody() -> None:
         transport.send(Target("ep_1", peer.url()), b"", b"{}", bad)
         transport.send(Target("ep_2", quiet.url(), timeout_ms=50), b"", b"{}", bad)
         transport.send(Target("ep_3", "http://10.0.0.1/"), b"", b"{}", bad)
-        late = await post(transport, quiet.url(), timeout_ms=200)
+        late = await post(transport, quiet.url(), timeout_ms=scaled_ms(200))
         after = await post(transport, peer.url())
 
     assert failures([late]) == {(Failure.TIMEOUT, True)}
@@ -386,7 +387,7 @@ async def test_a_request_can_be_sent_from_inside_the_callback_of_another() -> No
                 finished.set()
 
         transport.send(target, b"", b"{}", again)
-        await asyncio.wait_for(finished.wait(), 5)
+        await asyncio.wait_for(finished.wait(), scaled_s(5))
 
     assert all(isinstance(answer, Answer) for answer in answers)
     assert (peer.accepted, transport.counters.connections_reused, transport.counters.answers) == (1, 49, 50)

@@ -9,8 +9,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.pace import scaled_ms, scaled_s
 from tests.transport.certificates import Authority, self_signed
-from tests.transport.peers import HERE, OK, Script, answering, post, serving, silent, sockets_open, transporting
+from tests.transport.peers import (
+    HERE,
+    OK,
+    Script,
+    answering,
+    dripping,
+    post,
+    serving,
+    silent,
+    sockets_open,
+    transporting,
+)
 
 from hooklane.errors import ConfigError
 from hooklane.model.exchange import Answer, Failure, NoAnswer
@@ -92,7 +104,9 @@ BAD: dict[str, Callable[[], ssl.SSLContext]] = {
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1 is deprecated:DeprecationWarning")
 async def test_a_certificate_in_doubt_is_a_tls_failure_and_no_byte_of_the_request_is_sent(row: str) -> None:
     async with serving(answering(OK), tls=BAD[row]()) as peer, transporting(resolver=resolver()) as transport:
-        result = await post(transport, peer.url(scheme="https", host=HOST), ca_pem=AUTHORITY.pem, timeout_ms=5_000)
+        result = await post(
+            transport, peer.url(scheme="https", host=HOST), ca_pem=AUTHORITY.pem, timeout_ms=scaled_ms(5_000)
+        )
 
     assert isinstance(result, NoAnswer)
     assert (result.failure, result.sent) == (Failure.TLS, False)
@@ -120,14 +134,15 @@ async def test_the_systems_authorities_do_not_vouch_for_a_test_server() -> None:
 async def test_a_peer_that_stalls_in_the_handshake_is_a_tls_failure_at_the_deadline_and_leaves_no_socket() -> None:
     async with serving(lambda _: silent) as peer, transporting(resolver=resolver()) as transport:
         open_before = sockets_open()
+        deadline_ms = scaled_ms(300)
         started = time.monotonic()
         url = peer.url(scheme="https", host=HOST)
         results = await asyncio.gather(
-            *(post(transport, url, timeout_ms=300, endpoint_id=f"ep_{n}") for n in range(10))
+            *(post(transport, url, timeout_ms=deadline_ms, endpoint_id=f"ep_{n}") for n in range(10))
         )
         took_s = time.monotonic() - started
         await transport.close(0)
-        await asyncio.wait_for(peer.all_ended.wait(), 5)
+        await asyncio.wait_for(peer.all_ended.wait(), scaled_s(5))
         await asyncio.sleep(0)  # the peer's own ends go one turn of the loop later
         open_after = sockets_open()
 
@@ -135,7 +150,7 @@ async def test_a_peer_that_stalls_in_the_handshake_is_a_tls_failure_at_the_deadl
         (Failure.TLS, False)
     }
     assert len(results) == 10
-    assert 0.3 <= took_s < 1.3
+    assert deadline_ms / 1000 <= took_s < deadline_ms / 1000 + scaled_s(1)
     assert open_after <= open_before
 
 
@@ -243,18 +258,13 @@ async def test_two_targets_with_different_authorities_never_share_a_connection()
 
 
 async def test_hostile_answers_over_tls_end_as_they_do_in_plain_and_leave_no_socket() -> None:
-    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n{}")
-        writer.write(b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n")
-        while not writer.is_closing():
-            writer.write(b"1000\r\n" + b"x" * 4_096 + b"\r\n")
-            await writer.drain()
-
+    chunk = b"1000\r\n" + b"x" * 4_096 + b"\r\n"
+    endless = dripping(b"HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n", chunk, 0)
     poison = b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno" + OK
     context = AUTHORITY.server(HOST)
     async with (
         serving(lambda _: silent, tls=context) as never,
-        serving(lambda _: endless, tls=context) as flood,
+        serving(endless, tls=context) as flood,
         serving(answering(poison), tls=context) as stray,
         serving(answering(b"SSH-2.0-OpenSSH\r\n"), tls=context) as bad,
         transporting(resolver=resolver()) as transport,
@@ -266,7 +276,7 @@ async def test_hostile_answers_over_tls_end_as_they_do_in_plain_and_leave_no_soc
                     transport,
                     peer.url(scheme="https", host=HOST),
                     ca_pem=AUTHORITY.pem,
-                    timeout_ms=800,
+                    timeout_ms=scaled_ms(800 if peer is never else 8_000),
                     endpoint_id=f"ep_{n}",
                 )
                 for peer in (never, flood, stray, bad)
@@ -274,7 +284,7 @@ async def test_hostile_answers_over_tls_end_as_they_do_in_plain_and_leave_no_soc
             )
         )
         for peer in (never, flood, stray, bad):
-            await asyncio.wait_for(peer.all_ended.wait(), 5)
+            await asyncio.wait_for(peer.all_ended.wait(), scaled_s(5))
         await asyncio.sleep(0)
         open_after = sockets_open()
 

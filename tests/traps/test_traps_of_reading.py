@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.inbox.conftest import World
-from tests.inbox.kit import outcome, own_source, sealed, signed
+from tests.inbox.kit import outcome, own_source, signed, signed_bytes
 
 from hooklane.model.clock import wall_now
 from hooklane.model.message import Request
@@ -122,7 +122,7 @@ def test_a_hundred_concurrent_deliveries_of_one_id_have_one_effect(world: World)
     """V16."""
     inbox = world.inbox("inline", clock=wall_now, inline_wait_ms=20_000)
     own_source(inbox).on("*")(world.effect)
-    request = sealed("evt_1", b'{"id": "evt_1", "type": "a", "timestamp": "2026-01-01T00:00:00Z", "data": 1}')
+    request = signed_bytes("evt_1", b'{"id": "evt_1", "type": "a", "timestamp": "2026-01-01T00:00:00Z", "data": 1}')
     replies = together(100, lambda _: inbox.receive(request))
 
     assert world.effects() == ["evt_1"]

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright, expect
 from tests.support.browser import ARGUMENTS, chromium
+from tests.support.pace import scaled_ms
 
+from hooklane.cli import process
 from hooklane.cli.process import Running, running
 from hooklane.config import Secret, Settings
-from hooklane.server.api import ROUTES
-from hooklane.server.demo import Demo
 
 
 class Site:
@@ -32,19 +32,11 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    """A server without a key, as `hooklane dev` runs it."""
+async def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
+    """A server without a key, as `hooklane dev` runs it on one core: to start the process that writes takes long."""
+    monkeypatch.setattr(process, "_cores", lambda: 1)
     async with running(_settings(tmp_path)) as server:
         yield Site(server)
-
-
-@pytest.fixture
-async def demo_site(tmp_path: Path) -> AsyncIterator[tuple[Site, Demo]]:
-    """A server with the demo's controls; the demo's producer is the test itself."""
-    demo = Demo()
-    async with running(_settings(tmp_path), routes=(*ROUTES, *demo.routes())) as server:
-        server.gateway.features = ("demo",)
-        yield Site(server), demo
 
 
 @pytest.fixture
@@ -62,13 +54,14 @@ def _settings(folder: Path, **changes: Any) -> Settings:
 async def visit(browser: Browser) -> AsyncIterator[Callable[..., Any]]:
     """Opens the page; whatever the browser complains about fails the test."""
     complaints: list[str] = []
+    expect.set_options(timeout=scaled_ms(10_000))
     async with AsyncExitStack() as stack:
 
         async def open_page(url: str, *, quiet: bool = True, **options: Any) -> Page:
             context = await browser.new_context(**options)
             stack.push_async_callback(context.close)
             page = await context.new_page()
-            page.set_default_timeout(10_000)
+            page.set_default_timeout(scaled_ms(10_000))
             if quiet:
                 page.on("console", lambda message: _note(complaints, message))
                 page.on("pageerror", lambda error: complaints.append(str(error)))

@@ -12,8 +12,6 @@ from tests.support.http_client import Connection
 from tests.support.receiver import Answer, Sink
 from tests.ui.conftest import Site
 
-from hooklane.server.demo import Demo
-
 Visit = Callable[..., Any]
 
 
@@ -152,33 +150,6 @@ async def test_in_flight_and_retrying_are_shown(site: Site, visit: Visit, sink: 
     await expect(row.locator(".says")).to_have_text(re.compile(r"503 · try 1/5, next in \d+ s · 1 waiting"))
 
 
-async def test_the_demo_is_broken_and_mended_from_the_page(demo_site: tuple[Site, Demo], visit: Visit, sink: Sink):
-    site, demo = demo_site
-    sink.react = lambda request: Answer(
-        status=422 if request.headers["x-key"] in demo.poison else 503 if demo.receiver == "down" else 200
-    )
-    await call(site, "POST", "endpoints", {"url": sink.url(), "attempts_max": 2, "backoff_ms": 50})
-    page = await visit(site.url)
-    controls = page.get_by_role("region", name="Demo controls")
-    await expect(controls).to_contain_text("The receiver answers")
-
-    await controls.get_by_role("button", name="Poison order:1001").click()
-    await expect(controls).to_contain_text("order:1001 is poisoned")
-    await publish(site, "order:1001", 2)
-    row = lane(page, "order:1001")
-    await expect(row).to_have_attribute("data-state", "blocked")
-
-    await controls.get_by_role("button", name="Cure order:1001").click()
-    await row.get_by_role("button", name="Replay #1 of order:1001").click()
-    await expect(row).to_have_attribute("data-state", "idle")
-
-    await controls.get_by_role("button", name="Break it").click()
-    await expect(controls.get_by_role("button", name="Break it")).to_have_attribute("aria-pressed", "true")
-    await controls.get_by_role("button", name="Mend it").click()
-    await expect(controls.get_by_role("button", name="Mend it")).to_have_attribute("aria-pressed", "true")
-    assert (demo.receiver, demo.poison) == ("ok", ())
-
-
 async def test_a_paused_page_stands_still_and_counts_what_is_new(site: Site, visit: Visit, endpoint: Any):
     page = await visit(site.url)
     await publish(site, "order:1")
@@ -269,7 +240,7 @@ async def test_a_hidden_tab_lets_go_of_its_stream(site: Site, visit: Visit, endp
     )
 
     async def unwatched() -> bool:
-        return not site.server.gateway.hub.viewers
+        return not site.server.services.live_stream.client_count
 
     await eventually(unwatched)
     await publish(site, "order:1")

@@ -10,10 +10,11 @@ import time
 import unicodedata
 
 import pytest
+from tests.support.pace import scaled_s
 
 from hooklane.core.profiles import find_profile
 from hooklane.core.signing import Signer, new_key_pair, new_secret
-from hooklane.core.verify import Handshake, Messages, Poison, keyring, unseal
+from hooklane.core.verify import Handshake, Messages, Poison, keyring, open_request
 from hooklane.errors import VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import SigningKey
@@ -54,7 +55,7 @@ def request(
 def reason(inbound: Request, keys=KEYS, now: Instant = NOW) -> str | None:
     """Why *inbound* is refused; None when it is accepted. Any other exception fails the test."""
     try:
-        unseal(inbound, PROFILE, keys, now, source="s")
+        open_request(inbound, PROFILE, keys, now, source="s")
     except VerificationError as refusal:
         return refusal.reason
     return None
@@ -100,7 +101,7 @@ def test_v3_a_malformed_header_is_refused_quickly(text):
         assert reason(inbound) == "malformed"
         took.append(time.perf_counter() - before)
 
-    assert min(took) < 0.005
+    assert min(took) < scaled_s(0.005)
 
 
 @pytest.mark.parametrize("text", ["zzz {}", "v2,x v1a,y {}", "{} {}", "v1,AAAA {}", "  {}", "v1," + "A" * 43 + "= {}"])
@@ -258,9 +259,9 @@ def test_the_headers_of_svix_are_accepted_and_never_mixed_with_the_standard_ones
     with_other_id = Request("POST", "/", (("webhook-id", "msg_evil"), *captured.headers), BODY)
 
     for inbound in (captured, with_other_id):
-        unsealed = unseal(inbound, PROFILE, KEYS, NOW, source="s")
-        assert isinstance(unsealed, Messages)
-        assert [item.event_id for item in unsealed.items] == [ID]
+        opened = open_request(inbound, PROFILE, KEYS, NOW, source="s")
+        assert isinstance(opened, Messages)
+        assert [item.event_id for item in opened.items] == [ID]
 
 
 def test_v17_a_secret_that_was_taken_off_the_ring_no_longer_fits():
@@ -346,10 +347,10 @@ class TestV20:
         ],
     )
     def test_the_signature_holds_and_the_body_is_poison_under_its_signed_id(self, body, why):
-        unsealed = unseal(request(signature(body), body=body), PROFILE, KEYS, NOW, source="s")
+        opened = open_request(request(signature(body), body=body), PROFILE, KEYS, NOW, source="s")
 
-        assert isinstance(unsealed, Messages)
-        (item,) = unsealed.items
+        assert isinstance(opened, Messages)
+        (item,) = opened.items
         assert isinstance(item, Poison)
         assert why in item.reason
         assert (ID, body, "s") == (item.event_id, item.body, item.source)
@@ -357,10 +358,10 @@ class TestV20:
     def test_a_million_keys_are_read_and_not_a_crash(self):
         body = b"{" + b",".join(b'"%d":0' % n for n in range(1_000_000)) + b"}"
 
-        unsealed = unseal(request(signature(body), body=body), PROFILE, KEYS, NOW, source="s")
+        opened = open_request(request(signature(body), body=body), PROFILE, KEYS, NOW, source="s")
 
-        assert isinstance(unsealed, Messages)
-        assert isinstance(unsealed.items[0], Message)
+        assert isinstance(opened, Messages)
+        assert isinstance(opened.items[0], Message)
 
     @pytest.mark.parametrize(
         "body",
@@ -379,10 +380,10 @@ class TestV20:
         ],
     )
     def test_odd_values_are_read_without_a_crash(self, body):
-        unsealed = unseal(request(signature(body), body=body), PROFILE, KEYS, NOW, source="s")
+        opened = open_request(request(signature(body), body=body), PROFILE, KEYS, NOW, source="s")
 
-        assert isinstance(unsealed, Messages)
-        (item,) = unsealed.items
+        assert isinstance(opened, Messages)
+        (item,) = opened.items
         assert isinstance(item, Message)
         assert len(item.type) <= 255
         assert "\0" not in item.type
@@ -394,7 +395,7 @@ def test_traps_17_a_request_without_any_signature_is_refused_and_not_a_type_erro
         keys = KEYS if profile is PROFILE else keyring(profile, ["secret"])
         for headers in ((), (("x-sportsstack-signature", "é"), ("sc-signature", "\udcff"))):
             with pytest.raises(VerificationError):
-                unseal(Request("POST", "/", headers, BODY), profile, keys, NOW, source="s")
+                open_request(Request("POST", "/", headers, BODY), profile, keys, NOW, source="s")
 
 
 def test_traps_20_nothing_is_parsed_before_it_is_verified(monkeypatch):
@@ -411,10 +412,10 @@ def test_traps_32_key_and_seq_come_from_the_signed_body_and_never_from_headers()
     body = b'{"id":"msg_1","type":"t","timestamp":"2023-11-14T22:13:20.000Z","key":"A","seq":7,"prev_seq":5,"data":{}}'
     inbound = request(signature(body), body=body, more=(("X-Key", "B"), ("X-Seq", "99"), ("X-Prev-Seq", "98")))
 
-    unsealed = unseal(inbound, profile, keyring(profile, [SECRET]), NOW, source="s")
+    opened = open_request(inbound, profile, keyring(profile, [SECRET]), NOW, source="s")
 
-    assert isinstance(unsealed, Messages)
-    (item,) = unsealed.items
+    assert isinstance(opened, Messages)
+    (item,) = opened.items
     assert isinstance(item, Message)
     assert (item.key, item.seq, item.prev_seq, item.event_time) == ("A", 7, 5, NOW)
 
@@ -429,10 +430,10 @@ def test_traps_32_key_and_seq_come_from_the_signed_body_and_never_from_headers()
 def test_a_raw_payload_that_looks_like_an_envelope_gets_no_order_from_it(body):
     profile = find_profile("hooklane")
 
-    unsealed = unseal(request(signature(body), body=body), profile, keyring(profile, [SECRET]), NOW, source="s")
+    opened = open_request(request(signature(body), body=body), profile, keyring(profile, [SECRET]), NOW, source="s")
 
-    assert isinstance(unsealed, Messages)
-    (item,) = unsealed.items
+    assert isinstance(opened, Messages)
+    (item,) = opened.items
     assert isinstance(item, Message)
     assert (item.key, item.seq, item.prev_seq) == (None, None, None)
 
@@ -445,10 +446,10 @@ def test_an_envelope_with_a_seq_that_cannot_be_is_poison(members):
     profile = find_profile("hooklane")
     body = b'{"id":"msg_1","type":"t","timestamp":"2023-11-14T22:13:20.000Z",%b,"data":{}}' % members.encode()
 
-    unsealed = unseal(request(signature(body), body=body), profile, keyring(profile, [SECRET]), NOW, source="s")
+    opened = open_request(request(signature(body), body=body), profile, keyring(profile, [SECRET]), NOW, source="s")
 
-    assert isinstance(unsealed, Messages)
-    assert isinstance(unsealed.items[0], Poison)
+    assert isinstance(opened, Messages)
+    assert isinstance(opened.items[0], Poison)
 
 
 @pytest.mark.parametrize("key", ["order:1", "ключ", "a b", "\u3000", "\u200b", "🛒", "x" * 255, "ü" * 127])
@@ -457,10 +458,10 @@ def test_any_key_that_the_sender_may_use_comes_through_whole(key):
     envelope = {"id": ID, "type": "t", "timestamp": "2023-11-14T22:13:20.000Z", "key": key, "seq": 1, "prev_seq": 0}
     body = json.dumps({**envelope, "data": 1}).encode()
 
-    unsealed = unseal(request(signature(body), body=body), profile, keyring(profile, [SECRET]), NOW, source="s")
+    opened = open_request(request(signature(body), body=body), profile, keyring(profile, [SECRET]), NOW, source="s")
 
-    assert isinstance(unsealed, Messages)
-    (item,) = unsealed.items
+    assert isinstance(opened, Messages)
+    (item,) = opened.items
     assert isinstance(item, Message)
     assert key == item.key
 
@@ -473,7 +474,7 @@ def test_a_refusal_never_tells_the_secret_the_body_or_the_expected_signature():
         request(more=(("webhook-id", "x"),)),
     ):
         with pytest.raises(VerificationError) as refusal:
-            unseal(inbound, PROFILE, KEYS, NOW, source="s")
+            open_request(inbound, PROFILE, KEYS, NOW, source="s")
 
         said = f"{refusal.value} {refusal.value!r}"
         assert not any(hidden in said for hidden in (SECRET, SECRET[6:], "changed", GOOD[3:], "order.paid"))

@@ -10,20 +10,20 @@ from urllib.parse import quote
 import pytest
 
 from hooklane.core.profiles import find_profile
-from hooklane.core.verify import Handshake, Messages, keyring, unseal
+from hooklane.core.verify import Handshake, Messages, keyring, open_request
 from hooklane.errors import VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Message, Request
+from hooklane.testing.build_request import Draft, build_batch, build_request
 from hooklane.testing.credentials import CERTIFIED, certificate, credentials
-from hooklane.testing.forge import Draft, forge, forge_batch
-from hooklane.testing.seal import seal
+from hooklane.testing.sign_request import sign_request
 
 AT = Instant(1_700_000_000_000)
 
 
 def refusal(request: Request, profile, keys, now: Instant = AT) -> str | None:
     try:
-        unseal(request, profile, keys, now, source="s")
+        open_request(request, profile, keys, now, source="s")
     except VerificationError as found:
         return found.reason
     return None
@@ -39,7 +39,7 @@ class TestPayPal:
         return keyring(self.profile, [self.held.secret], **{**self.held.options, **options})
 
     def request(self, **headers: str) -> Request:
-        request = forge(self.profile, self.held, "PAYMENT.DONE", {"id": "r1"}, id="WH-1", at=AT)
+        request = build_request(self.profile, self.held, "PAYMENT.DONE", {"id": "r1"}, id="WH-1", at=AT)
         changed = {**dict(request.headers), **{name.replace("_", "-"): value for name, value in headers.items()}}
         return replace(request, headers=tuple(changed.items()))
 
@@ -126,16 +126,16 @@ class TestAdyen:
 
     def batch(self) -> dict:
         drafts = [Draft(type="AUTHORISATION", data={"merchantReference": f"r{n}"}, id=f"psp{n}") for n in range(3)]
-        return json.loads(forge_batch(self.profile, self.held, drafts, at=AT).body)
+        return json.loads(build_batch(self.profile, self.held, drafts, at=AT).body)
 
     def send(self, document: object) -> Request:
         return Request.of("POST", "/", {}, json.dumps(document).encode())
 
     def test_all_good_items_are_accepted(self):
-        unsealed = unseal(self.send(self.batch()), self.profile, self.keys, AT, source="s")
+        opened = open_request(self.send(self.batch()), self.profile, self.keys, AT, source="s")
 
-        assert isinstance(unsealed, Messages)
-        assert [f"psp{n}:AUTHORISATION:true" for n in range(3)] == [item.event_id for item in unsealed.items]
+        assert isinstance(opened, Messages)
+        assert [f"psp{n}:AUTHORISATION:true" for n in range(3)] == [item.event_id for item in opened.items]
 
     @pytest.mark.parametrize("position", [0, 1, 2])
     @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ class TestTwilio:
             ("https://a.test:443/t?x=1", "https://a.test/t?x=1"),
             ("http://a.test:80/t", "http://a.test/t"),
         ):
-            request = seal(Request.of("POST", signed, headers, body), self.profile, ["tok"], AT, event_id="x")
+            request = sign_request(Request.of("POST", signed, headers, body), self.profile, ["tok"], AT, event_id="x")
 
             assert refusal(replace(request, url=seen), self.profile, keyring(self.profile, ["tok"])) is None
             assert refusal(replace(request, url=seen + "2"), self.profile, keyring(self.profile, ["tok"])) == "mismatch"
@@ -199,7 +199,7 @@ class TestTwilio:
     def test_repeated_fields_count_once_and_in_order(self):
         request = Request.of("POST", "https://a.test/t", {}, b"b=2&a=1&a=1&a=0")
         plain = Request.of("POST", "https://a.test/t", {}, b"a=0&a=1&b=2")
-        signature = dict(seal(plain, self.profile, ["tok"], AT, event_id="x").headers)
+        signature = dict(sign_request(plain, self.profile, ["tok"], AT, event_id="x").headers)
 
         assert (
             refusal(replace(request, headers=tuple(signature.items())), self.profile, keyring(self.profile, ["tok"]))
@@ -209,7 +209,7 @@ class TestTwilio:
     def test_a_json_body_that_does_not_match_its_digest_is_refused(self):
         body = b'{"a":1}'
         url = f"https://a.test/t?bodySHA256={hashlib.sha256(body).hexdigest()}"
-        request = seal(Request.of("POST", url, {}, body), self.profile, ["tok"], AT, event_id="x")
+        request = sign_request(Request.of("POST", url, {}, body), self.profile, ["tok"], AT, event_id="x")
         keys = keyring(self.profile, ["tok"])
 
         assert refusal(request, self.profile, keys) is None
@@ -217,7 +217,9 @@ class TestTwilio:
         assert refusal(replace(request, url="https://a.test/t"), self.profile, keys) in ("malformed", "mismatch")
 
     def test_a_relative_url_without_a_registered_one_is_a_misconfiguration(self):
-        request = seal(Request.of("POST", "https://a.test/t", {}, b"a=1"), self.profile, ["tok"], AT, event_id="x")
+        request = sign_request(
+            Request.of("POST", "https://a.test/t", {}, b"a=1"), self.profile, ["tok"], AT, event_id="x"
+        )
         keys = keyring(self.profile, ["tok"])
 
         assert refusal(replace(request, url="/t"), self.profile, keys) == "misconfigured"
@@ -231,7 +233,7 @@ def test_hubspot_decodes_some_escapes_of_the_url_and_no_others():
     profile = find_profile("hubspot")
     keys = keyring(profile, ["s"])
     decoded = "https://a.test/h?u=:/?@!$'()*,;&v=%20%26"
-    request = seal(Request.of("POST", decoded, {}, b"[]"), profile, ["s"], AT, event_id="x")
+    request = sign_request(Request.of("POST", decoded, {}, b"[]"), profile, ["s"], AT, event_id="x")
     escaped = "https://a.test/h?u=" + quote(":/?@!$'()*,;", safe="") + "&v=%20%26"
 
     assert refusal(replace(request, url=escaped), profile, keys) is None
@@ -246,8 +248,8 @@ def test_discords_events_are_not_taken_for_its_pings():
     keys = keyring(profile, [held.secret])
 
     def sent(body: bytes):
-        request = seal(Request.of("POST", "/", {}, body), profile, held, AT, event_id="x")
-        return unseal(request, profile, keys, AT, source="s")
+        request = sign_request(Request.of("POST", "/", {}, body), profile, held, AT, event_id="x")
+        return open_request(request, profile, keys, AT, source="s")
 
     ping, hello = sent(b'{"type":1}'), sent(b'{"type":0}')
     event = sent(b'{"version":1,"type":1,"event":{"type":"ENTITLEMENT_CREATE","timestamp":"2024-10-18T14:42:53.06"}}')
@@ -262,7 +264,7 @@ def test_discords_events_are_not_taken_for_its_pings():
 
 def test_docusign_takes_any_of_its_numbered_headers():
     profile = find_profile("docusign")
-    request = forge(profile, ["a", "b", "c"], "envelope-sent", {}, id="x", at=AT)
+    request = build_request(profile, ["a", "b", "c"], "envelope-sent", {}, id="x", at=AT)
 
     for secret in ("a", "b", "c"):
         assert refusal(request, profile, keyring(profile, [secret])) is None
@@ -271,12 +273,12 @@ def test_docusign_takes_any_of_its_numbered_headers():
 
 def test_a_mailgun_event_can_be_changed_for_who_sees_it_so_it_proves_no_id_and_no_time():
     profile = find_profile("mailgun")
-    request = forge(profile, ["s"], "opened", {"recipient": "a"}, id="e1", at=AT)
+    request = build_request(profile, ["s"], "opened", {"recipient": "a"}, id="e1", at=AT)
 
-    unsealed = unseal(request, profile, keyring(profile, ["s"]), AT, source="s")
+    opened = open_request(request, profile, keyring(profile, ["s"]), AT, source="s")
 
-    assert isinstance(unsealed, Messages)
-    (message,) = unsealed.items
+    assert isinstance(opened, Messages)
+    (message,) = opened.items
     assert isinstance(message, Message)
     assert (message.id_signed, message.event_time) == (False, None)
     assert message.delivery_id
@@ -290,7 +292,7 @@ class TestAmazon:
     keys = keyring(profile, [held.secret], **held.options)
 
     def document(self) -> dict:
-        return json.loads(forge(self.profile, self.held, "subject", {"n": 1}, id="m1", at=AT).body)
+        return json.loads(build_request(self.profile, self.held, "subject", {"n": 1}, id="m1", at=AT).body)
 
     def refusal(self, document: dict) -> str | None:
         return refusal(Request.of("POST", "/", {}, json.dumps(document).encode()), self.profile, self.keys)
@@ -308,7 +310,7 @@ class TestAmazon:
 
     def test_another_topic_is_refused_though_amazon_signed(self):
         other = credentials(self.profile, "attacker")
-        request = forge(self.profile, other, "subject", {}, id="m1", at=AT)
+        request = build_request(self.profile, other, "subject", {}, id="m1", at=AT)
 
         assert refusal(request, self.profile, self.keys) == "mismatch"
 
@@ -357,7 +359,7 @@ class TestMicrosoftGraph:
     def test_the_validation_token_comes_back_as_text(self):
         request = Request.of("POST", "/?validationToken=a%20b", {}, b"")
 
-        shaken = unseal(request, self.profile, self.keys, AT, source="s")
+        shaken = open_request(request, self.profile, self.keys, AT, source="s")
 
         assert isinstance(shaken, Handshake)
         assert (shaken.reply.status, shaken.reply.body) == (200, b"a b")

@@ -6,7 +6,7 @@ import hmac
 
 import pytest
 
-from hooklane.core.verify import DERIVED, Dedup, Grade, Messages, Poison, keyring, unseal
+from hooklane.core.verify import DERIVED, Dedup, Grade, Messages, Poison, keyring, open_request
 from hooklane.core.verify.custom import profile_of, signature_scheme, token_scheme
 from hooklane.errors import UsageError, VerificationError
 from hooklane.model.clock import Instant
@@ -17,11 +17,11 @@ BODY = b'{"event":{"hash":"h1","kind":"odds"},"n":1}'
 
 
 def read(profile, headers: dict[str, str], body: bytes = BODY, **options):
-    unsealed = unseal(
+    opened = open_request(
         Request.of("POST", "/h", headers, body), profile, keyring(profile, ["s"], **options), AT, source="s"
     )
-    assert isinstance(unsealed, Messages)
-    return unsealed.items
+    assert isinstance(opened, Messages)
+    return opened.items
 
 
 def mac(text: bytes) -> str:
@@ -118,3 +118,30 @@ def test_the_method_and_the_url_can_be_signed():
 def test_a_description_that_cannot_be_is_refused_when_it_is_made(build, problem):
     with pytest.raises(UsageError, match=problem):
         build()
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ({"algorithm": "ed25519"}, "key must be whpk or ed25519-hex"),
+        ({"algorithm": "ecdsa-p256-sha256", "key": "hex"}, "key must be spki"),
+        ({"algorithm": "hmac-sha512", "key": "ed25519-hex"}, "key must be utf8"),
+        ({"key": "token"}, "key must be utf8"),
+        ({"algorithm": "rsa-sha256", "key": "certified"}, "certificate"),
+        ({"header": ""}, "header"),
+        ({"header": "X Sig"}, "header"),
+        ({"header": "X-Sig:"}, "header"),
+        ({"timestamp": "X Time"}, "header"),
+        ({"message": "{header:X Id}.{body}"}, "header"),
+        ({"tolerance_ms": 0, "timestamp": "X-Time"}, "tolerance_ms"),
+        ({"tolerance_ms": -1, "timestamp": "X-Time"}, "tolerance_ms"),
+        ({"pairs": "v1", "timestamp": "v1"}, "the same name"),
+        ({"pairs": "v1=x"}, "pairs"),
+        ({"pairs": "v1", "timestamp": "t,"}, "pairs"),
+        ({"pairs": "v1", "prefix": "sha256="}, "prefix"),
+        ({"prefix": "v1 \n"}, "prefix"),
+    ],
+)
+def test_a_scheme_that_can_never_match_is_refused_when_it_is_made(words, problem):
+    with pytest.raises(UsageError, match=problem):
+        signature_scheme(**{"header": "X-Sig", **words})

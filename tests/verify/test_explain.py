@@ -18,9 +18,9 @@ from hooklane.core.verify.httptext import parse_http
 from hooklane.errors import UsageError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request
+from hooklane.testing.build_request import build_request
 from hooklane.testing.credentials import credentials
-from hooklane.testing.forge import forge
-from hooklane.testing.seal import seal
+from hooklane.testing.sign_request import sign_request
 
 AT = Instant(1_700_000_000_000)
 SECRET = "whsec_" + base64.b64encode(b"k" * 32).decode()
@@ -31,7 +31,7 @@ PRETTY = b'{\n  "id": "evt_1",\n  "type": "a.b",\n  "url": "https://x.test/\xc3\
 
 
 def stripe_signed(body: bytes, secret: str = "whsec_stripe") -> Request:
-    return seal(Request.of("POST", "/hooks", {}, body), STRIPE, [secret], AT, event_id="x")
+    return sign_request(Request.of("POST", "/hooks", {}, body), STRIPE, [secret], AT, event_id="x")
 
 
 def only_hint(*args, **options) -> str:
@@ -45,7 +45,7 @@ def only_hint(*args, **options) -> str:
 def test_a_good_request_is_confirmed_for_every_profile(name):
     profile = find_profile(name)
     held = credentials(profile)
-    request = forge(profile, held, "a.b", {}, id="evt_1", at=AT)
+    request = build_request(profile, held, "a.b", {}, id="evt_1", at=AT)
 
     explanation = explain(request, profile, [held.secret], Instant(AT + 4000), **held.options)
 
@@ -108,21 +108,21 @@ def test_a_previous_secret_is_pointed_out_though_it_fits():
 def test_a_secret_that_should_be_decoded_is_recognised():
     request = stripe_signed(PRETTY, "will be replaced")
     raw = base64.b64decode(SECRET.removeprefix("whsec_"))
-    request = seal(request, replace(STRIPE), [raw.decode()], AT, event_id="x")  # signed with the decoded bytes
+    request = sign_request(request, replace(STRIPE), [raw.decode()], AT, event_id="x")  # signed with the decoded bytes
 
     assert "decoded from base64" in only_hint(request, STRIPE, [SECRET], AT)
 
 
 def test_a_secret_that_should_be_taken_as_it_is_written_is_recognised():
     polar = find_profile("polar")
-    request = seal(Request.of("POST", "/", {}, PRETTY), polar, [SECRET], AT, event_id="msg_1")
+    request = sign_request(Request.of("POST", "/", {}, PRETTY), polar, [SECRET], AT, event_id="msg_1")
 
     assert "secret as plain text" in only_hint(request, STANDARD, [SECRET], AT)
 
 
 def test_a_secret_that_cannot_be_decoded_is_named_with_what_was_expected():
     polar = find_profile("polar")
-    request = seal(Request.of("POST", "/", {}, PRETTY), polar, ["polar_whs_abc"], AT, event_id="msg_1")
+    request = sign_request(Request.of("POST", "/", {}, PRETTY), polar, ["polar_whs_abc"], AT, event_id="msg_1")
 
     explanation = explain(request, STANDARD, ["polar_whs_abc"], AT)
 
@@ -150,7 +150,7 @@ def test_stripes_secret_at_a_svix_source_is_recognised_when_it_cannot_be_decoded
 def test_two_providers_with_the_same_header_are_told_apart():
     bitbucket = find_profile("bitbucket")
     intercom = find_profile("intercom")
-    request = forge(intercom, ["s3cret"], "a.b", {}, id="x", at=AT)
+    request = build_request(intercom, ["s3cret"], "a.b", {}, id="x", at=AT)
 
     assert "it verifies as Intercom" in only_hint(request, bitbucket, ["s3cret"], AT)
 
@@ -179,7 +179,7 @@ def test_a_clock_that_is_off_is_told_apart_from_a_wrong_signature(off_ms, senten
 def test_a_url_that_differs_from_the_registered_one_is_recognised(signed, seen, sentence):
     square = find_profile("square")
     headers = {"x-forwarded-host": "shop.test"} if "10.0" in seen else {}
-    request = seal(Request.of("POST", signed, headers, PRETTY), square, ["s"], AT, event_id="x")
+    request = sign_request(Request.of("POST", signed, headers, PRETTY), square, ["s"], AT, event_id="x")
 
     assert sentence in only_hint(replace(request, url=seen), square, ["s"], AT)
     assert sentence in only_hint(replace(request, url="/inner"), square, ["s"], AT, url=seen)
@@ -245,7 +245,7 @@ def test_what_nothing_explains_says_so_and_tells_no_secret():
 
 
 def test_one_garbled_secret_is_named_beside_the_one_that_fits():
-    request = forge(STANDARD, [SECRET], "a.b", {}, id="msg_1", at=AT)
+    request = build_request(STANDARD, [SECRET], "a.b", {}, id="msg_1", at=AT)
 
     explanation = explain(request, STANDARD, ["whsec_!!", SECRET], AT)
 
@@ -256,9 +256,12 @@ def test_one_garbled_secret_is_named_beside_the_one_that_fits():
 def test_a_handshake_is_recognised():
     slack = find_profile("slack")
     body = b'{"type":"url_verification","challenge":"c"}'
-    request = seal(Request.of("POST", "/", {}, body), slack, ["s"], AT, event_id="x")
+    request = sign_request(Request.of("POST", "/", {}, body), slack, ["s"], AT, event_id="x")
 
-    assert explain(request, slack, ["s"], AT).accepted
+    explanation = explain(request, slack, ["s"], AT)
+
+    assert (explanation.accepted, explanation.reason) == (True, None)
+    assert [str(line) for line in explanation.lines] == ["✓ a handshake of Slack, which is answered"]
 
 
 class TestRequestText:

@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hooklane.core.profiles import find_profile, profile_names
-from hooklane.core.verify import Handshake, Messages, fingerprint, keyring, unseal, unsigned
+from hooklane.core.verify import Handshake, Messages, fingerprint, keyring, open_request, unsigned
 from hooklane.core.verify.explain import explain, headers_of
 from hooklane.core.verify.httptext import parse_http
 from hooklane.errors import UsageError, VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request
+from hooklane.testing.build_request import build_request
 from hooklane.testing.credentials import credentials
-from hooklane.testing.forge import forge
-from hooklane.testing.seal import seal
+from hooklane.testing.sign_request import sign_request
 
 AT = Instant(1_700_000_000_000)
 REASONS = {"missing_header", "malformed", "mismatch", "stale", "misconfigured"}
@@ -87,11 +87,11 @@ for name in profile_names():
 
 def verdict(request: Request, name: str, now: Instant = AT) -> str:
     try:
-        unsealed = unseal(request, find_profile(name), RINGS[name], now, source="s")
+        opened = open_request(request, find_profile(name), RINGS[name], now, source="s")
     except VerificationError as refusal:
         reason = refusal.reason
     else:
-        assert isinstance(unsealed, Messages | Handshake)
+        assert isinstance(opened, Messages | Handshake)
         return "accepted"
     assert reason in REASONS
     return reason
@@ -109,7 +109,7 @@ def test_any_request_is_accepted_or_refused(name, request, now):
 @given(data=st.data())
 def test_a_forged_request_with_one_thing_changed_is_accepted_or_refused(name, data):
     profile = find_profile(name)
-    request = forge(profile, credentials(profile), "a.b", {"n": 1}, id="evt_1", at=AT)
+    request = build_request(profile, credentials(profile), "a.b", {"n": 1}, id="evt_1", at=AT)
     match data.draw(st.sampled_from(["header", "drop", "double", "body", "url", "method"])):
         case "header":
             at = data.draw(st.integers(0, len(request.headers) - 1))
@@ -137,7 +137,7 @@ def test_any_body_that_is_rightly_signed_is_messages_poison_or_a_handshake(name,
     body = json.dumps(value if isinstance(value, dict) else {"value": value}).encode("utf-8", "replace")
     bare = Request.of("POST", credentials(profile).options.get("url", "/hooks"), {}, body)
     try:
-        request = seal(bare, profile, credentials(profile), AT, event_id="evt_1")
+        request = sign_request(bare, profile, credentials(profile), AT, event_id="evt_1")
     except (TypeError, VerificationError):
         return  # the body has no place for what this provider writes into it
 
@@ -148,9 +148,9 @@ def test_any_body_that_is_rightly_signed_is_messages_poison_or_a_handshake(name,
 @given(name=st.sampled_from(profile_names()), request=odd_request)
 def test_an_unsafe_source_takes_anything(name, request):
     with suppress(VerificationError):  # a handshake that cannot be answered
-        unsealed = unsigned(request, find_profile(name), AT, source="s", keys=RINGS[name])
+        opened = unsigned(request, find_profile(name), AT, source="s", keys=RINGS[name])
 
-        assert isinstance(unsealed, Messages | Handshake)
+        assert isinstance(opened, Messages | Handshake)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)

@@ -9,18 +9,18 @@ import json
 import pytest
 
 from hooklane.core.profiles import find_profile
-from hooklane.core.verify import Handshake, Messages, keyring, unseal, unsigned
+from hooklane.core.verify import Handshake, Messages, keyring, open_request, unsigned
 from hooklane.errors import VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request
-from hooklane.testing.seal import seal
+from hooklane.testing.sign_request import sign_request
 
 AT = Instant(1_700_000_000_000)
 
 
 def greeted(name: str, request: Request, secrets=("secret",), **options) -> Handshake:
     profile = find_profile(name)
-    shaken = unseal(request, profile, keyring(profile, list(secrets), **options), AT, source="s")
+    shaken = open_request(request, profile, keyring(profile, list(secrets), **options), AT, source="s")
     assert isinstance(shaken, Handshake)
     return shaken
 
@@ -58,7 +58,7 @@ def test_twitch_gets_its_challenge_only_when_it_signed():
     headers = {"Twitch-Eventsub-Message-Type": "webhook_callback_verification"}
     bare = Request.of("POST", "/h", headers, b'{"challenge":"pogchamp"}')
 
-    reply = greeted("twitch", seal(bare, profile, ["secret"], AT, event_id="m1")).reply
+    reply = greeted("twitch", sign_request(bare, profile, ["secret"], AT, event_id="m1")).reply
 
     assert reply.body == b"pogchamp"
     with pytest.raises(VerificationError):
@@ -69,16 +69,16 @@ def test_a_revoked_twitch_subscription_is_a_message_of_its_own_type():
     profile = find_profile("twitch")
     body = b'{"subscription":{"id":"s","type":"channel.follow","status":"authorization_revoked"}}'
 
-    unsealed = unseal(
-        seal(Request.of("POST", "/h", {}, body), profile, ["secret"], AT, event_id="m1"),
+    opened = open_request(
+        sign_request(Request.of("POST", "/h", {}, body), profile, ["secret"], AT, event_id="m1"),
         profile,
         keyring(profile, ["secret"]),
         AT,
         source="s",
     )
 
-    assert isinstance(unsealed, Messages)
-    assert [item.type for item in unsealed.items] == ["revocation"]
+    assert isinstance(opened, Messages)
+    assert [item.type for item in opened.items] == ["revocation"]
 
 
 class TestSecretsInBand:
@@ -96,10 +96,10 @@ class TestSecretsInBand:
 
     def test_while_it_waits_nothing_else_is_accepted(self):
         profile = find_profile("asana")
-        signed = seal(Request.of("POST", "/h", {}, b'{"events":[]}'), profile, ["evil"], AT, event_id="x")
+        signed = sign_request(Request.of("POST", "/h", {}, b'{"events":[]}'), profile, ["evil"], AT, event_id="x")
 
         with pytest.raises(VerificationError) as refusal:
-            unseal(signed, profile, keyring(profile, [], learn=True), AT, source="s")
+            open_request(signed, profile, keyring(profile, [], learn=True), AT, source="s")
         assert refusal.value.reason == "misconfigured"
 
     @pytest.mark.parametrize("learn", [True, False])
@@ -129,7 +129,7 @@ def test_a_challenge_that_is_no_plain_text_is_not_echoed(challenge):
 def test_smartcar_answers_with_the_secret_that_signed():
     profile = find_profile("smartcar")
     body = b'{"eventName":"verify","payload":{"challenge":"c"}}'
-    request = seal(Request.of("POST", "/h", {}, body), profile, ["old"], AT, event_id="x")
+    request = sign_request(Request.of("POST", "/h", {}, body), profile, ["old"], AT, event_id="x")
 
     reply = greeted("smartcar", request, ["new", "old"]).reply
 

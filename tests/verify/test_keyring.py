@@ -9,13 +9,13 @@ import pytest
 
 from hooklane.core.profiles import find_profile
 from hooklane.core.signing import Signer, new_key_pair, new_secret
-from hooklane.core.verify import Grade, Messages, keyring, unseal
+from hooklane.core.verify import Grade, Messages, keyring, open_request
 from hooklane.errors import ConfigError, VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import SigningKey
 from hooklane.model.message import Request
+from hooklane.testing.build_request import build_request
 from hooklane.testing.credentials import credentials
-from hooklane.testing.forge import forge
 
 AT = Instant(1_700_000_000_000)
 STANDARD = find_profile("standard_webhooks")
@@ -26,7 +26,7 @@ PAIRS = [new_key_pair(bytes([n]) * 32) for n in range(3)]
 def accepted(profile_name: str, secrets: list[str], request: Request) -> bool:
     profile = find_profile(profile_name)
     try:
-        return isinstance(unseal(request, profile, keyring(profile, secrets), AT, source="s"), Messages)
+        return isinstance(open_request(request, profile, keyring(profile, secrets), AT, source="s"), Messages)
     except VerificationError:
         return False
 
@@ -74,7 +74,7 @@ def test_a_garbled_secret_is_refused_with_what_was_expected_and_never_quoted(nam
 def test_one_garbled_secret_in_a_rotation_is_reported_and_the_others_work():
     keys = keyring(STANDARD, ["whsec_!!!", GOOD, "whsec_short"])
 
-    assert isinstance(unseal(signed(GOOD), STANDARD, keys, AT, source="s"), Messages)
+    assert isinstance(open_request(signed(GOOD), STANDARD, keys, AT, source="s"), Messages)
     assert [problem.split(": ")[1].split(" cannot")[0] for problem in keys.problems] == [
         "secret 1 of 3",
         "secret 3 of 3",
@@ -114,15 +114,15 @@ def test_the_window_can_be_set_but_not_given_to_a_scheme_that_has_none():
     late = Instant(AT + 50_000)
 
     with pytest.raises(VerificationError, match="50000 ms old"):
-        unseal(
-            forge(stripe, ["s"], "a", {}, id="e", at=AT),
+        open_request(
+            build_request(stripe, ["s"], "a", {}, id="e", at=AT),
             stripe,
             keyring(stripe, ["s"], tolerance_ms=9),
             late,
             source="s",
         )
-    request = forge(github, ["s"], "a", {}, id="e", at=AT)
-    assert unseal(request, github, keyring(github, ["s"], tolerance_ms=9), late, source="s")
+    request = build_request(github, ["s"], "a", {}, id="e", at=AT)
+    assert open_request(request, github, keyring(github, ["s"], tolerance_ms=9), late, source="s")
 
 
 class TestGitLab:
@@ -140,10 +140,10 @@ class TestGitLab:
         profile = find_profile("gitlab")
         request = Request.of("POST", "/", headers, b'{"object_kind":"push"}')
 
-        unsealed = unseal(request, profile, keyring(profile, ["token"]), AT, source="s")
+        opened = open_request(request, profile, keyring(profile, ["token"]), AT, source="s")
 
-        assert isinstance(unsealed, Messages)
-        (message,) = unsealed.items
+        assert isinstance(opened, Messages)
+        (message,) = opened.items
         assert (message.event_id, message.id_signed, message.type) == ("k1", False, "push")
 
     def test_a_signing_secret_never_serves_as_a_token(self):
@@ -163,3 +163,57 @@ def test_credentials_are_the_same_for_the_same_seed_and_other_for_another():
         profile = find_profile(name)
 
         assert credentials(profile, "a").secret == credentials(profile, "a").secret != credentials(profile, "b").secret
+
+
+# The curve of Ed25519, by its definition: enough to say what the order of a point is.
+P = 2**255 - 19
+D = -121665 * pow(121666, -1, P) % P
+
+
+def decoded(raw):
+    y, sign = int.from_bytes(raw, "little") % 2**255 % P, raw[31] >> 7
+    square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
+    x = pow(square, (P + 3) // 8, P)
+    if (x * x - square) % P:
+        x = x * pow(2, (P - 1) // 4, P) % P
+    assert (x * x - square) % P == 0, "not a point"
+    return (P - x if x % 2 != sign else x) % P, y
+
+
+def added(one, other):
+    (x1, y1), (x2, y2) = one, other
+    product = D * x1 * x2 * y1 * y2
+    return (
+        (x1 * y2 + x2 * y1) * pow(1 + product, -1, P) % P,
+        (y1 * y2 + x1 * x2) * pow(1 - product, -1, P) % P,
+    )
+
+
+def all_small_order():
+    """Every way to write one of the eight points whose order divides eight, by the sign bit and unreduced too."""
+    eighth = int.from_bytes(bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little")
+    heights = {0, 1, P - 1, P, P + 1, eighth, P - eighth}
+    return [(height | sign << 255).to_bytes(32, "little") for height in sorted(heights) for sign in (0, 1)]
+
+
+@pytest.mark.parametrize("raw", all_small_order(), ids=lambda raw: raw.hex()[:4] + raw.hex()[-4:])
+def test_a_key_of_small_order_is_refused_because_anyone_can_sign_for_it(raw):
+    twice = added(decoded(raw), decoded(raw))
+    assert added(added(twice, twice), added(twice, twice)) == (0, 1), "eight times it is nothing"
+
+    for profile, secret in (
+        ("discord", raw.hex()),
+        ("standard_webhooks", "whpk_" + base64.b64encode(raw).decode()),
+        (
+            "standard_webhooks",
+            json.dumps({"keys": [{"kty": "OKP", "crv": "Ed25519", "x": base64.urlsafe_b64encode(raw).decode()}]}),
+        ),
+    ):
+        with pytest.raises(ConfigError, match="small order"):
+            keyring(find_profile(profile), [secret])
+
+
+def test_an_ordinary_ed25519_key_is_taken():
+    for number in range(20):
+        held = keyring(find_profile("discord"), [credentials(find_profile("discord"), str(number)).secret]).held
+        assert len(held) == 1

@@ -12,7 +12,7 @@ import stripe
 import svix.webhooks
 
 from hooklane.core.profiles import find_profile
-from hooklane.core.verify import Messages, keyring, unseal
+from hooklane.core.verify import Messages, keyring, open_request
 from hooklane.errors import VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request
@@ -37,10 +37,10 @@ def standard_request(webhook: svix.webhooks.Webhook | standardwebhooks.webhooks.
 def test_what_stripes_package_signs_is_accepted():
     profile = find_profile("stripe")
 
-    unsealed = unseal(stripe_request(SECRET), profile, keyring(profile, ["old", SECRET]), NOW, source="stripe")
+    opened = open_request(stripe_request(SECRET), profile, keyring(profile, ["old", SECRET]), NOW, source="stripe")
 
-    assert isinstance(unsealed, Messages)
-    (message,) = unsealed.items
+    assert isinstance(opened, Messages)
+    (message,) = opened.items
     assert (
         message.event_id,
         message.type,
@@ -53,7 +53,7 @@ def test_what_stripes_package_refuses_is_refused():
     profile = find_profile("stripe")
     for inbound in (stripe_request("whsec_other"), stripe_request(SECRET, seconds=SECONDS - 301)):
         with pytest.raises(VerificationError):
-            unseal(inbound, profile, keyring(profile, [SECRET]), NOW, source="stripe")
+            open_request(inbound, profile, keyring(profile, [SECRET]), NOW, source="stripe")
 
 
 @pytest.mark.parametrize(
@@ -68,19 +68,21 @@ def test_what_stripes_package_refuses_is_refused():
 def test_what_the_svix_and_standardwebhooks_packages_sign_is_accepted(webhook, prefix, name):
     profile = find_profile(name)
 
-    unsealed = unseal(standard_request(webhook, prefix), profile, keyring(profile, [SECRET]), NOW, source="s")
+    opened = open_request(standard_request(webhook, prefix), profile, keyring(profile, [SECRET]), NOW, source="s")
 
-    assert isinstance(unsealed, Messages)
-    assert [item.event_id for item in unsealed.items] == ["msg_1"]
+    assert isinstance(opened, Messages)
+    assert [item.event_id for item in opened.items] == ["msg_1"]
 
 
 def test_what_we_forge_is_accepted_by_stripes_package():
-    from hooklane.testing.forge import forge
+    from hooklane.testing.build_request import build_request
 
     now = Instant(int(datetime.now(UTC).timestamp()) * 1000)
-    forged = forge(find_profile("stripe"), [SECRET], "invoice.paid", {"object": {"id": "in_1"}}, id="evt_9", at=now)
+    request = build_request(
+        find_profile("stripe"), [SECRET], "invoice.paid", {"object": {"id": "in_1"}}, id="evt_9", at=now
+    )
 
-    event = stripe.Webhook.construct_event(forged.body, dict(forged.headers)["stripe-signature"], SECRET)
+    event = stripe.Webhook.construct_event(request.body, dict(request.headers)["stripe-signature"], SECRET)
 
     assert (event.id, event.type, event.data.object["id"]) == ("evt_9", "invoice.paid", "in_1")
-    assert json.loads(forged.body)["id"] == "evt_9"
+    assert json.loads(request.body)["id"] == "evt_9"

@@ -17,16 +17,16 @@ from hooklane.core.verify import (
     Profile,
     fingerprint,
     keyring,
-    unseal,
+    open_request,
     unsigned,
 )
 from hooklane.core.verify.scheme import SignedItems, Token
 from hooklane.errors import UsageError, VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Message, Request
+from hooklane.testing.build_request import Draft, build_batch, build_request
 from hooklane.testing.credentials import credentials
-from hooklane.testing.forge import Draft, forge, forge_batch
-from hooklane.testing.seal import seal
+from hooklane.testing.sign_request import sign_request
 
 AT = Instant(1_700_000_000_000)
 LATER = Instant(AT + 3_600_000)
@@ -87,18 +87,20 @@ ASKED = [
 every_profile = pytest.mark.parametrize("name", profile_names())
 
 
-def opened(profile: Profile, request: Request, now: Instant = AT, *, seed: str = "hooklane") -> list[Message]:
+def messages_of(profile: Profile, request: Request, now: Instant = AT, *, seed: str = "hooklane") -> list[Message]:
     held = credentials(profile, seed)
-    unsealed = unseal(request, profile, keyring(profile, [held.secret], **held.options), now, source="src")
-    assert isinstance(unsealed, Messages)
-    assert all(isinstance(item, Message) for item in unsealed.items)
-    return [item for item in unsealed.items if isinstance(item, Message)]
+    opened = open_request(request, profile, keyring(profile, [held.secret], **held.options), now, source="src")
+    assert isinstance(opened, Messages)
+    assert all(isinstance(item, Message) for item in opened.items)
+    return [item for item in opened.items if isinstance(item, Message)]
 
 
-def forged(profile: Profile, event_id: str = "evt_1", at: Instant = AT, *, seed: str = "hooklane", **more) -> Request:
+def request_of(
+    profile: Profile, event_id: str = "evt_1", at: Instant = AT, *, seed: str = "hooklane", **more
+) -> Request:
     happened = more.pop("event_time", Instant(AT - 1000))
     held = credentials(profile, seed)
-    return forge(profile, held, "thing.done", {"total": 5}, id=event_id, at=at, event_time=happened, **more)
+    return build_request(profile, held, "thing.done", {"total": 5}, id=event_id, at=at, event_time=happened, **more)
 
 
 def test_all_providers_that_were_asked_for_are_there():
@@ -120,7 +122,7 @@ def test_other_spellings_of_a_name_are_found():
 def test_what_a_provider_would_send_is_accepted(name):
     profile = find_profile(name)
 
-    (message,) = opened(profile, forged(profile, key="k"))
+    (message,) = messages_of(profile, request_of(profile, key="k"))
 
     assert message.source == "src"
     assert len(message.fingerprint) == 32
@@ -134,7 +136,7 @@ def test_what_a_provider_would_send_is_accepted(name):
 def test_a_retry_is_the_same_event_and_another_event_is_not(name):
     profile = find_profile(name)
     first, retry, other = (
-        opened(profile, forged(profile, event_id, at, attempt=attempt), at)[0]
+        messages_of(profile, request_of(profile, event_id, at, attempt=attempt), at)[0]
         for event_id, at, attempt in (("evt_1", AT, 1), ("evt_1", LATER, 2), ("evt_2", AT, 1))
     )
 
@@ -151,14 +153,14 @@ def test_a_retry_is_the_same_event_and_another_event_is_not(name):
 @every_profile
 def test_a_changed_body_is_refused_or_the_grade_says_that_it_may_pass(name):
     profile = find_profile(name)
-    request = forged(profile)
+    request = request_of(profile)
     changed = replace(request, body=request.body.replace(b"5", b"6", 1) if b"5" in request.body else b"{}")
     held = credentials(profile)
     keys = keyring(profile, [held.secret], **held.options)
 
     if keys.grade in (Grade.SIGNED, Grade.SIGNED_BODY_UNSIGNED_ID):
         with pytest.raises(VerificationError) as refusal:
-            unseal(changed, profile, keys, AT, source="s")
+            open_request(changed, profile, keys, AT, source="s")
         assert refusal.value.reason == "mismatch"
     else:
         assert isinstance(profile.schemes[0], Token | SignedItems) or not profile.schemes[0].covers_body
@@ -169,11 +171,11 @@ def test_another_secret_and_a_bare_request_are_refused(name):
     profile = find_profile(name)
     held = credentials(profile, "right")
     keys = keyring(profile, [held.secret], **held.options)
-    signed_by_other = forged(profile, seed="wrong")
+    signed_by_other = request_of(profile, seed="wrong")
 
     for request in (signed_by_other, replace(signed_by_other, headers=())):
         with pytest.raises(VerificationError):
-            unseal(request, profile, keys, AT, source="s")
+            open_request(request, profile, keys, AT, source="s")
 
 
 @every_profile
@@ -181,27 +183,27 @@ def test_after_the_window_a_copy_is_stale_and_without_one_the_profile_admits_it(
     profile = find_profile(name)
     held = credentials(profile)
     keys = keyring(profile, [held.secret], **held.options)
-    request = forged(profile)
+    request = request_of(profile)
 
     if profile.tolerance_ms is None:
-        assert isinstance(unseal(request, profile, keys, LATER, source="s"), Messages)
+        assert isinstance(open_request(request, profile, keys, LATER, source="s"), Messages)
     else:
         with pytest.raises(VerificationError) as refusal:
-            unseal(request, profile, keys, Instant(AT + profile.tolerance_ms + 1001), source="s")
+            open_request(request, profile, keys, Instant(AT + profile.tolerance_ms + 1001), source="s")
         assert refusal.value.reason == "stale"
 
 
 @every_profile
 def test_an_unsafe_source_reads_the_same_event_without_any_proof(name):
     profile = find_profile(name)
-    request = forged(profile)
-    (proven,) = opened(profile, request)
+    request = request_of(profile)
+    (proven,) = messages_of(profile, request)
     held = credentials(profile)
 
-    unsealed = unsigned(request, profile, AT, source="src", keys=keyring(profile, [held.secret], **held.options))
+    opened = unsigned(request, profile, AT, source="src", keys=keyring(profile, [held.secret], **held.options))
 
-    assert isinstance(unsealed, Messages)
-    (claimed,) = unsealed.items
+    assert isinstance(opened, Messages)
+    (claimed,) = opened.items
     assert isinstance(claimed, Message)
     assert (proven.event_id, proven.type, proven.body) == (claimed.event_id, claimed.type, claimed.body)
     assert not claimed.id_signed
@@ -237,7 +239,7 @@ def test_the_grade_is_honest(name, grade):
     profile = find_profile(name)
 
     assert grade == profile.grade
-    assert opened(profile, forged(profile))[0].id_signed is (
+    assert messages_of(profile, request_of(profile))[0].id_signed is (
         grade is Grade.SIGNED or name == "adyen"  # Adyen's id is made of signed fields
     )
 
@@ -256,10 +258,10 @@ def test_rotation_any_configured_secret_fits_any_signature():
     for name in ("stripe", "paddle", "pagerduty", "docusign", "recurly", "hooklane"):
         profile = find_profile(name)
         old, new = credentials(profile, "old").secret, credentials(profile, "new").secret
-        request = forge(profile, [new, old], "a.b", {}, id="evt_1", at=AT)
+        request = build_request(profile, [new, old], "a.b", {}, id="evt_1", at=AT)
 
         for secret in (old, new):
-            assert isinstance(unseal(request, profile, keyring(profile, [secret]), AT, source="s"), Messages)
+            assert isinstance(open_request(request, profile, keyring(profile, [secret]), AT, source="s"), Messages)
 
 
 class TestBatches:
@@ -272,7 +274,7 @@ class TestBatches:
         profile = find_profile(name)
         drafts = [Draft(type="a.b", data={"n": n}, id=f"evt_{n}", key=f"k{n}", event_time=AT) for n in range(3)]
 
-        messages = opened(profile, forge_batch(profile, credentials(profile), drafts, at=AT))
+        messages = messages_of(profile, build_batch(profile, credentials(profile), drafts, at=AT))
 
         assert len({message.event_id for message in messages}) == 3
         assert [message.key for message in messages] == ["k0", "k1", "k2"] or name in ("okta", "sendgrid")
@@ -283,9 +285,9 @@ class TestBatches:
         profile = find_profile("sportsstack")
         raw = b'{"events": [ {"event":{"hash" : "a",\n"x":1.50}},{"event":{"hash":"b"}} ]}'
         held = credentials(profile)
-        request = seal(Request.of("POST", "/", {}, raw), profile, held, AT, event_id="x")
+        request = sign_request(Request.of("POST", "/", {}, raw), profile, held, AT, event_id="x")
 
-        assert [message.body for message in opened(profile, request)] == [
+        assert [message.body for message in messages_of(profile, request)] == [
             b'{"event":{"hash" : "a",\n"x":1.50}}',
             b'{"event":{"hash":"b"}}',
         ]
@@ -301,8 +303,8 @@ class TestBatches:
             b'{"event":null}',
             b'{"events":[]}',
         ):
-            request = seal(Request.of("POST", "/", {}, body), profile, held, AT, event_id="x")
-            found[body] = [message.event_id for message in opened(profile, request)]
+            request = sign_request(Request.of("POST", "/", {}, body), profile, held, AT, event_id="x")
+            found[body] = [message.event_id for message in messages_of(profile, request)]
 
         single, batch, bare, shapeless, empty = found.values()
         assert (single, batch, bare, empty) == (["h1"], ["h1", "h2"], ["h1"], [])
@@ -312,12 +314,12 @@ class TestBatches:
         profile = find_profile("sportsstack")
         held = credentials(profile)
         body = b'{"events":[{"hash":"h1"},7,{"hash":"h2"}]}'
-        request = seal(Request.of("POST", "/", {}, body), profile, held, AT, event_id="x")
+        request = sign_request(Request.of("POST", "/", {}, body), profile, held, AT, event_id="x")
 
-        unsealed = unseal(request, profile, keyring(profile, [held.secret]), AT, source="s")
+        opened = open_request(request, profile, keyring(profile, [held.secret]), AT, source="s")
 
-        assert isinstance(unsealed, Messages)
-        first, poison, last = unsealed.items
+        assert isinstance(opened, Messages)
+        first, poison, last = opened.items
         assert (first.event_id, last.event_id) == ("h1", "h2")
         assert isinstance(poison, Poison)
         assert poison.body == b"7"
@@ -334,11 +336,11 @@ class TestSmartcar:
             {"meta": {"oemUpdatedAt": None}},
             "odd",
         ]
-        request = forge(
+        request = build_request(
             profile, credentials(profile), "VEHICLE_STATE", {"vehicle": {"id": "v1"}, "signals": signals}, id="e", at=AT
         )
 
-        (message,) = opened(profile, request)
+        (message,) = messages_of(profile, request)
 
         assert (message.key, message.event_time) == ("v1", 1_699_995_600_250)
 
@@ -356,10 +358,10 @@ class TestSmartcar:
 def test_an_id_that_no_store_could_hold_becomes_a_digest():
     profile = find_profile("stripe")
     for event_id in ("x" * 300, "a\0b", "line\nbreak"):
-        (message,) = opened(profile, forged(profile, event_id))
+        (message,) = messages_of(profile, request_of(profile, event_id))
 
         assert message.event_id.startswith(DERIVED)
-    assert opened(profile, forged(profile, "x" * 300)) != opened(profile, forged(profile, "x" * 301))
+    assert messages_of(profile, request_of(profile, "x" * 300)) != messages_of(profile, request_of(profile, "x" * 301))
 
 
 def test_a_form_is_read_as_json_so_that_handlers_need_not_care():
@@ -370,16 +372,16 @@ def test_a_form_is_read_as_json_so_that_handlers_need_not_care():
         (b"payload=%7B%22type%22%3A%22block_actions%22%7D", {"type": "block_actions"}),
     ):
         headers = {"content-type": "application/x-www-form-urlencoded"}
-        request = seal(Request.of("POST", "/", headers, body), profile, held, AT, event_id="x")
+        request = sign_request(Request.of("POST", "/", headers, body), profile, held, AT, event_id="x")
 
-        assert [expected] == [json.loads(message.body) for message in opened(profile, request)]
+        assert [expected] == [json.loads(message.body) for message in messages_of(profile, request)]
 
 
 def test_an_unsigned_id_that_is_there_twice_is_no_id():
     profile = find_profile("github")
-    request = forged(profile, "evt_1")
+    request = request_of(profile, "evt_1")
     twice = replace(request, headers=(*request.headers, ("X-GitHub-Delivery", "evt_2")))
 
-    (message,) = opened(profile, twice)
+    (message,) = messages_of(profile, twice)
 
     assert message.event_id.startswith(DERIVED)

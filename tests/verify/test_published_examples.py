@@ -8,7 +8,7 @@ import hmac
 import pytest
 
 from hooklane.core.profiles import find_profile
-from hooklane.core.verify import Messages, keyring, unseal
+from hooklane.core.verify import Messages, keyring, open_request
 from hooklane.errors import VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request
@@ -49,9 +49,11 @@ def test_an_example_of_the_provider_itself_verifies_and_a_changed_one_does_not(n
     keys, now = keyring(profile, [secret]), Instant(seconds * 1000)
     url = "https://mycompany.com/myapp.php?foo=1&bar=2"
 
-    assert isinstance(unseal(Request.of("POST", url, headers, body.encode()), profile, keys, now, source="s"), Messages)
+    assert isinstance(
+        open_request(Request.of("POST", url, headers, body.encode()), profile, keys, now, source="s"), Messages
+    )
     with pytest.raises(VerificationError):
-        unseal(
+        open_request(
             Request.of("POST", url, headers, body.replace("1", "2", 1).encode() + b"="), profile, keys, now, source="s"
         )
 
@@ -67,7 +69,7 @@ def test_persona_sends_a_whole_set_for_each_secret_while_one_is_rotated(mine):
 
     def verify(header: str) -> object:
         request = Request.of("POST", "/persona", {"persona-signature": header}, body)
-        return unseal(request, profile, keyring(profile, [mine]), Instant(1_700_000_000_000), source="s")
+        return open_request(request, profile, keyring(profile, [mine]), Instant(1_700_000_000_000), source="s")
 
     assert isinstance(verify(" ".join(sets)), Messages)
     with pytest.raises(VerificationError, match="more than one timestamp"):

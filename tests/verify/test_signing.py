@@ -11,7 +11,7 @@ from standardwebhooks.webhooks import Webhook
 
 from hooklane.core.profiles import find_profile
 from hooklane.core.signing import Signer, new_key_pair, new_secret, public_key
-from hooklane.core.verify import Messages, keyring, unseal
+from hooklane.core.verify import Messages, keyring, open_request
 from hooklane.errors import ConfigError, VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import SigningKey
@@ -36,7 +36,9 @@ def signed(signature: bytes, body: bytes = BODY) -> Request:
 def accepts(secret: str, signature: bytes) -> bool:
     profile = find_profile("hooklane")
     try:
-        return isinstance(unseal(signed(signature), profile, keyring(profile, [secret]), NOW, source="s"), Messages)
+        return isinstance(
+            open_request(signed(signature), profile, keyring(profile, [secret]), NOW, source="s"), Messages
+        )
     except VerificationError:
         return False
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from hooklane.core.profiles import find_profile
-from hooklane.core.verify import Handshake, Keyring, Messages, Profile, keyring, unseal
+from hooklane.core.verify import Handshake, Keyring, Messages, Profile, keyring, open_request
 from hooklane.core.verify.scheme import Signed
 from hooklane.errors import VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request
 from hooklane.testing.credentials import credentials
-from hooklane.testing.seal import seal
+from hooklane.testing.sign_request import sign_request
 
 KNOWN = json.loads((Path(__file__).parents[1] / "data" / "signature-vectors.json").read_text())
 VECTORS = {vector["id"]: vector for vector in KNOWN["vectors"]}
@@ -50,7 +50,7 @@ def _now(vector: dict[str, Any]) -> Instant:
 
 def refused(request: Request, profile: Profile, keys: Keyring, now: Instant) -> bool:
     try:
-        unseal(request, profile, keys, now, source="s")
+        open_request(request, profile, keys, now, source="s")
     except VerificationError:
         return True
     return False
@@ -60,7 +60,7 @@ def refused(request: Request, profile: Profile, keys: Keyring, now: Instant) -> 
 def test_a_published_signature_is_accepted(name):
     request, profile, keys, now = prepared(name)
 
-    assert isinstance(unseal(request, profile, keys, now, source="s"), Messages | Handshake)
+    assert isinstance(open_request(request, profile, keys, now, source="s"), Messages | Handshake)
 
 
 @each_vector
@@ -68,7 +68,9 @@ def test_a_signature_over_the_url_is_accepted_behind_a_proxy_when_the_source_kno
     request, profile, _, now = prepared(name)
     keys = keyring(profile, [VECTORS[name]["secret"]], url=VECTORS[name].get("url", "https://example.com/hooks"))
 
-    assert isinstance(unseal(replace(request, url="/inner"), profile, keys, now, source="s"), Messages | Handshake)
+    assert isinstance(
+        open_request(replace(request, url="/inner"), profile, keys, now, source="s"), Messages | Handshake
+    )
 
 
 @each_that_covers_the_body
@@ -133,7 +135,7 @@ def test_a_timestamp_outside_the_window_is_stale(name):
 
     for moment in (now + profile.tolerance_ms + 1000, now - profile.tolerance_ms - 1000):
         with pytest.raises(VerificationError) as refusal:
-            unseal(request, profile, keys, Instant(moment), source="s")
+            open_request(request, profile, keys, Instant(moment), source="s")
         assert refusal.value.reason == "stale"
 
 
@@ -153,11 +155,13 @@ def test_our_own_signing_gives_the_published_signature(name):
     bare = replace(request, headers=())
     event_id = vector["headers"].get("webhook-id", "")
 
-    sealed = seal(bare, profile, [vector.get("private", vector["secret"])], now, event_id=event_id, scheme=scheme)
+    signed = sign_request(
+        bare, profile, [vector.get("private", vector["secret"])], now, event_id=event_id, scheme=scheme
+    )
 
     published = {header: value for header, value in request.headers if header != "content-type"}
-    assert published.keys() == dict(sealed.headers).keys()
-    for header, value in sealed.headers:
+    assert published.keys() == dict(signed.headers).keys()
+    for header, value in signed.headers:
         assert value.removeprefix("t=1492774577,") in published[header]
 
 
@@ -196,9 +200,9 @@ class TestChallenges:
         secret = challenge.get("secret", "slack-secret")
         now = Instant(1_700_000_000_000)
         bare = Request.of("POST", "/hooks", {}, json.dumps(challenge["request"]).encode())
-        request = seal(bare, profile, [secret], now, event_id="x")
+        request = sign_request(bare, profile, [secret], now, event_id="x")
 
-        shaken = unseal(request, profile, keyring(profile, ["another", secret]), now, source="s")
+        shaken = open_request(request, profile, keyring(profile, ["another", secret]), now, source="s")
 
         assert isinstance(shaken, Handshake)
         assert shaken.reply.status == 200
@@ -212,15 +216,17 @@ class TestChallenges:
         request = Request.of("POST", "/hooks", {}, json.dumps(challenge["request"]).encode())
 
         with pytest.raises(VerificationError):
-            unseal(request, profile, keyring(profile, ["secret"]), Instant(0), source="s")
+            open_request(request, profile, keyring(profile, ["secret"]), Instant(0), source="s")
 
     def test_meta_echoes_its_challenge_to_who_knows_the_verify_token(self):
         profile = find_profile("meta")
         keys = keyring(profile, ["app_secret"], verify_token="meatyhamhock")
         query = "hub.mode=subscribe&hub.challenge=1158201444&hub.verify_token="
 
-        good = unseal(Request.of("GET", f"/hooks?{query}meatyhamhock", {}, b""), profile, keys, Instant(0), source="s")
-        bad = unseal(Request.of("GET", f"/hooks?{query}guess", {}, b""), profile, keys, Instant(0), source="s")
+        good = open_request(
+            Request.of("GET", f"/hooks?{query}meatyhamhock", {}, b""), profile, keys, Instant(0), source="s"
+        )
+        bad = open_request(Request.of("GET", f"/hooks?{query}guess", {}, b""), profile, keys, Instant(0), source="s")
 
         assert isinstance(good, Handshake)
         assert (good.reply.status, good.reply.body) == (200, b"1158201444")

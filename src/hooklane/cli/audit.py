@@ -9,7 +9,7 @@ import typer
 from hooklane.cli.client import calling
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Db, Json, Limit, Server
-from hooklane.cli.output import show, table
+from hooklane.cli.output import counted, show, table
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/audit"
@@ -44,7 +44,15 @@ def verify(
     with calling(server, db) as caller:
         found = caller.get(f"{BASE}/verify", {"expect": expect})
     last = found["last"] or "nothing is on record yet"
-    pruned = f", {found['pruned_to']} older ones removed by retention" if found["pruned_to"] else ""
-    show(found, as_json, lambda: [f"whole: {found['lines']} lines{pruned}", f"last  {last}"] if found["whole"] else [])
+    pruned = f", {counted(found['pruned_to'], 'older one')} removed by retention" if found["pruned_to"] else ""
+    show(
+        found,
+        as_json,
+        lambda: (
+            [f"the audit log is whole: {counted(found['lines'], 'line')}{pruned}", f"last  {last}"]
+            if found["whole"]
+            else []
+        ),
+    )
     if not found["whole"]:
         raise CallFailed(f"the audit log is broken: {found['broken']['why']}", Exit.UNHEALTHY)

@@ -1,4 +1,4 @@
-"""Whom does a command ask? A server over HTTP, or a database directly: the same calls, the same answers."""
+"""How a command makes its calls: to a server over HTTP or to a database directly, with the same answers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ import msgspec
 
 from hooklane.cli.exits import CallFailed, Exit, exit_of
 from hooklane.config import DEFAULT_PORT, Secret, load
-from hooklane.errors import ConfigError, StoreRefused
+from hooklane.errors import ConfigError, StoreRefused, needing
+from hooklane.model.database_url import shown
 
 TIMEOUT_S = 35.0
+MARK = "hooklane-api"
+"""The header of every answer of the API: of what some other server says nothing is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class Reply:
 
 
 class Client(Protocol):
-    """Somebody who answers calls of the API."""
+    """What answers calls of the API."""
 
     def send(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Reply: ...
 
@@ -48,6 +51,15 @@ class Caller:
 
     def get(self, path: str, query: Mapping[str, object] | None = None) -> Any:
         return self.ask("GET", path, query=query)
+
+    def page(self, path: str, query: Mapping[str, object]) -> Any:
+        """A list of `limit` items: where a search ends a page early, its `next` is followed."""
+        page = self.get(path, query)
+        while page["next"] is not None and len(page["items"]) < int(str(query["limit"])):
+            left = int(str(query["limit"])) - len(page["items"])
+            more = self.get(path, {**query, "limit": left, "cursor": page["next"]})
+            page = {"items": page["items"] + more["items"], "next": more["next"]}
+        return page
 
     def post(self, path: str, body: object = None, *, headers: Mapping[str, str] | None = None) -> Any:
         return self.ask("POST", path, body=body, headers=headers)
@@ -83,12 +95,17 @@ class Caller:
 
     def endpoint_id(self, name: str) -> str:
         """The id of the endpoint that *name* means: an id, or the name of exactly one."""
+        if not name:
+            raise CallFailed("the endpoint is empty: give its id or its name", Exit.USAGE)
         if name.startswith("ep_"):
             return name
         found = [one["id"] for one in self.get("/api/v1/endpoints")["items"] if one["name"] == name]
         if len(found) != 1:
-            why = "no endpoint" if not found else f"{len(found)} endpoints"
-            raise CallFailed(f"{why} with the name {name!r}", Exit.NOT_FOUND if not found else Exit.FAILED)
+            why = (
+                f"no endpoint has the name {name!r}" if not found else f"{len(found)} endpoints have the name {name!r}"
+            )
+            advice = "see `hooklane endpoints ls`" if not found else "use the id, see `hooklane endpoints ls`"
+            raise CallFailed(f"{why}: {advice}", Exit.NOT_FOUND if not found else Exit.FAILED)
         return str(found[0])
 
 
@@ -96,8 +113,8 @@ def failure_of(reply: Reply) -> CallFailed:
     try:
         problem = reply.value()
         return CallFailed(str(problem["detail"]), exit_of(reply.status), str(problem["code"]))
-    except (msgspec.DecodeError, KeyError, TypeError):
-        return CallFailed(f"the server answered {reply.status}, which is not hooklane's way", exit_of(reply.status))
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+        return CallFailed(f"the server answered {reply.status} without saying why", exit_of(reply.status))
 
 
 @contextlib.contextmanager
@@ -107,15 +124,15 @@ def calling(server: str | None, db: str | None, *, create: bool = False) -> Iter
     A database that does not exist is an error unless *create*: a mistyped path must not look like an empty one.
     """
     if server is not None and db is not None:
-        raise CallFailed("--server and --db exclude each other", Exit.USAGE)
+        raise CallFailed("give --server or --db, not both", Exit.USAGE)
     settings, origins = load({"db": db}, os.environ)
     db_is_named = any(one.name == "db" and one.origin != "default" for one in origins)
     server = server or (None if db else os.environ.get("HOOKLANE_SERVER"))
     client: Client
     if server is None and db_is_named:
-        from hooklane.cli.direct import DirectClient  # it needs the whole server, the remote way does not
-
         _must_exist(settings.db, create)
+        with needing("server"):  # the remote way does without it
+            from hooklane.cli.direct import DirectClient
         client = DirectClient(settings)
     else:
         client = HttpClient(server or f"http://127.0.0.1:{settings.port or DEFAULT_PORT}", settings.api_key)
@@ -127,7 +144,7 @@ def calling(server: str | None, db: str | None, *, create: bool = False) -> Iter
 
 def _must_exist(db: str, create: bool) -> None:
     if db.startswith("sqlite:///") and not create and not Path(db[len("sqlite:///") :].partition("?")[0]).exists():
-        raise StoreRefused(f"there is no database {db}")
+        raise StoreRefused(f"there is no database {shown(db)}: check the path; `hooklane serve` creates one")
 
 
 def address_of(url: str) -> SplitResult | None:
@@ -160,8 +177,8 @@ class HttpClient:
     def __init__(self, url: str, api_key: Secret | None) -> None:
         address = address_of(url)
         if address is None:
-            raise ConfigError([f"server must be a URL such as http://127.0.0.1:{DEFAULT_PORT}, got {url!r}"])
-        self._url = url
+            raise ConfigError([f"server must be a URL such as http://127.0.0.1:{DEFAULT_PORT}, got {shown(url)!r}"])
+        self.url = shown(url)
         self._prefix = address.path.rstrip("/")
         self._key = api_key
         self._connection = connection_to(address, TIMEOUT_S)
@@ -174,9 +191,15 @@ class HttpClient:
         try:
             self._connection.request(method, target, body or None, sent)
             response = self._connection.getresponse()
-            return Reply(response.status, response.read())
+            reply = Reply(response.status, response.read())
         except (OSError, http.client.HTTPException) as error:
-            raise CallFailed(f"cannot reach {self._url}: {why_unreachable(error)}", Exit.UNREACHABLE) from None
+            raise CallFailed(
+                f"cannot reach {self.url}: {why_unreachable(error)}. Is `hooklane serve` running there?",
+                Exit.UNREACHABLE,
+            ) from None
+        if response.getheader(MARK) is None:
+            raise CallFailed(f"{self.url} is not a hooklane server (it answered {reply.status})", Exit.UNREACHABLE)
+        return reply
 
     def close(self) -> None:
         self._connection.close()
@@ -184,4 +207,6 @@ class HttpClient:
 
 def segment(text: str) -> str:
     """*text* as one segment of a path, `/` included."""
+    if not text:
+        raise CallFailed("an id, name or key is empty: give a value", Exit.USAGE)
     return quote(text, safe="")

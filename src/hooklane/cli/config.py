@@ -9,7 +9,8 @@ import typer
 
 from hooklane.cli.options import Json
 from hooklane.cli.output import show, table
-from hooklane.config import load
+from hooklane.config import Origin, load
+from hooklane.model.database_url import shown
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -24,12 +25,19 @@ def show_settings(
     value: dict[str, Any] = {}
     rows = []
     for one in origins:
-        shown = ("***" if one.value else None) if one.is_secret else one.value
-        text = ",".join(shown) if isinstance(shown, tuple) else str(shown).lower() if isinstance(shown, bool) else shown
-        value[one.name] = {"value": shown, "origin": one.origin} if origin else shown
+        told = _told(one)
+        text = ",".join(told) if isinstance(told, tuple) else str(told).lower() if isinstance(told, bool) else told
+        value[one.name] = {"value": told, "origin": one.origin} if origin else told
         rows.append((one.name, text, one.origin) if origin else (one.name, text))
     head = ("SETTING", "VALUE", "ORIGIN") if origin else ("SETTING", "VALUE")
     show(value, as_json, lambda: table(head, rows))
+
+
+def _told(one: Origin) -> Any:
+    """The setting's value as it may be printed: no secret, no password."""
+    if one.is_secret:
+        return "***" if one.value else None
+    return shown(one.value) if isinstance(one.value, str) else one.value
 
 
 @app.callback()

@@ -22,6 +22,7 @@ from hooklane.core.signing import Signer
 from hooklane.core.wire import body_of, headers_of
 from hooklane.errors import ConfigError
 from hooklane.model.clock import wall_now
+from hooklane.model.database_url import shown
 from hooklane.model.endpoint import Payload, SigningKey
 from hooklane.model.event import Event
 
@@ -71,19 +72,21 @@ Outcome = Answered | AckDropped | Unanswered
 
 
 @dataclass(frozen=True, slots=True)
-class Posted:
+class SentCopy:
     copy: Copy
     outcome: Outcome
     took_ms: float
 
 
-class Postman:
+class CopySender:
     """Posts copies of one event to one receiver, each on a connection of its own and signed when it leaves."""
 
     def __init__(self, event: Event, seq: int | None, url: str, secrets: Sequence[str], timeout_s: float) -> None:
         address = address_of(url)
         if address is None:
-            raise CallFailed(f"--to must be a receiver's URL such as http://127.0.0.1:8000/in, got {url!r}", Exit.USAGE)
+            raise CallFailed(
+                f"--to must be a receiver's URL such as http://127.0.0.1:8000/in, got {shown(url)!r}", Exit.USAGE
+            )
         try:
             self._signer = Signer([SigningKey(secret) for secret in secrets])
         except ConfigError as error:
@@ -96,7 +99,7 @@ class Postman:
         self._prev_seq = None if seq is None else seq - 1
         self._body = body_of(event, Payload.ENVELOPE, key=event.key, seq=seq, prev_seq=self._prev_seq)
 
-    def post_all(self, wanted: Sequence[Copy], rate: float | None) -> Iterator[Posted]:
+    def post_all(self, wanted: Sequence[Copy], rate: float | None) -> Iterator[SentCopy]:
         """What came of each, as it is known; at most *rate* a second leave."""
         began = time.monotonic()
         for place, copy in enumerate(wanted):
@@ -105,8 +108,8 @@ class Postman:
             left = time.monotonic()
             outcome = self._post(copy)
             if isinstance(outcome, Unanswered) and place == 0:
-                raise CallFailed(f"cannot reach {self.url}: {outcome.why}", Exit.UNREACHABLE)
-            yield Posted(copy, outcome, (time.monotonic() - left) * 1000)
+                raise CallFailed(f"cannot reach {shown(self.url)}: {outcome.why}", Exit.UNREACHABLE)
+            yield SentCopy(copy, outcome, (time.monotonic() - left) * 1000)
 
     def _post(self, copy: Copy) -> Outcome:
         connection = connection_to(self._address, self._timeout_s)
@@ -149,24 +152,28 @@ def _verdict(response: http.client.HTTPResponse) -> str | None:
     return "duplicate" if word == "already_processed" else None
 
 
-def post_and_tell(postman: Postman, wanted: Sequence[Copy], *, rate: float | None, as_json: bool) -> None:
+def post_and_tell(sender: CopySender, wanted: Sequence[Copy], *, rate: float | None, as_json: bool) -> None:
     """One line for each copy as it is answered, then what they come to; the exit code says whether all were taken."""
-    event, seq = postman.event, postman.seq
+    event, seq = sender.event, sender.seq
     place = "no order" if seq is None else f"{plain(event.key)} #{seq}"
-    done: list[Posted] = []
-    for posted in postman.post_all(wanted, rate):
-        done.append(posted)
+    done: list[SentCopy] = []
+    for sent in sender.post_all(wanted, rate):
+        done.append(sent)
         if not as_json:
-            say(f"{event.id}  {place}  {_line(posted)}")
+            say(f"{event.id}  {place}  {_line(sent)}")
     value = {"event": event.id, "key": event.key, "seq": seq, "copies": [_object(one) for one in done]}
     show(value, as_json, lambda: [summary(done)])
     undone = [one for one in done if not _is_fine(one.outcome)]
     if undone:
         exit_ = Exit.FAILED if len(undone) == len(done) else Exit.PARTLY
-        raise CallFailed(f"{len(undone)} of {len(done)} copies were not taken", exit_)
+        raise CallFailed(f"{_copies(len(undone), len(done))} not accepted by the receiver", exit_)
 
 
-def summary(done: Sequence[Posted]) -> str:
+def _copies(many: int, of: int) -> str:
+    return "the copy was" if of == 1 else f"{many} of {of} copies {'was' if many == 1 else 'were'}"
+
+
+def summary(done: Sequence[SentCopy]) -> str:
     """Such as `1 applied, 2 duplicates suppressed`."""
     counts = Counter(_word(one.outcome) for one in done)
     return ", ".join(f"{many} {_PLURALS.get(word, (word, word))[many > 1]}" for word, many in counts.items())
@@ -176,7 +183,7 @@ _PLURALS = {
     "duplicate": ("duplicate suppressed", "duplicates suppressed"),
     "ack dropped": ("ack dropped", "acks dropped"),
 }
-_REASONS = {"duplicate": "  (suppressed by the receiver)", "ack dropped": "  (answered, and nobody read it)"}
+_REASONS = {"duplicate": "  (suppressed by the receiver)", "ack dropped": "  (answered, and the answer thrown away)"}
 
 
 def _word(outcome: Outcome) -> str:
@@ -194,8 +201,8 @@ def _is_fine(outcome: Outcome) -> bool:
     return isinstance(outcome, AckDropped) or (isinstance(outcome, Answered) and outcome.is_good)
 
 
-def _line(posted: Posted) -> str:
-    outcome = posted.outcome
+def _line(sent: SentCopy) -> str:
+    outcome = sent.outcome
     fine, bad, unknown = "✓✕?" if (sys.stdout.encoding or "").lower().startswith("utf") else "+-?"
     match outcome:
         case Answered(status=status, verdict=verdict):
@@ -207,17 +214,17 @@ def _line(posted: Posted) -> str:
             told = f"{bad} no answer: {plain(why)}"
         case _:
             assert_never(outcome)
-    return f"try {posted.copy.attempt}  {told:<16} {posted.took_ms:>5.0f} ms{_REASONS.get(_word(outcome), '')}"
+    return f"try {sent.copy.attempt}  {told:<16} {sent.took_ms:>5.0f} ms{_REASONS.get(_word(outcome), '')}"
 
 
-def _object(posted: Posted) -> dict[str, Any]:
-    outcome = posted.outcome
+def _object(sent: SentCopy) -> dict[str, Any]:
+    outcome = sent.outcome
     answered = outcome if isinstance(outcome, Answered) else None
     return {
-        "try": posted.copy.attempt,
+        "attempt": sent.copy.attempt,
         "status": answered and answered.status,
-        "verdict": answered and answered.verdict,
+        "said": answered and answered.verdict,
         "ack_dropped": isinstance(outcome, AckDropped),
         "failure": outcome.why if isinstance(outcome, Unanswered) else None,
-        "ms": round(posted.took_ms, 1),
+        "took_ms": round(sent.took_ms, 1),
     }

@@ -15,8 +15,8 @@ import typer
 
 from hooklane import __version__
 from hooklane.cli.options import Json
-from hooklane.cli.output import json_line, plain, say
-from hooklane.cli.serve import Stoppable, run_until_told
+from hooklane.cli.output import counted, json_line, plain, say
+from hooklane.cli.serve import Stoppable, run_until_signalled
 from hooklane.config import Origin, Settings, load
 from hooklane.errors import UsageError
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from hooklane.cli.process import Running
-    from hooklane.server.gateway import Gateway
+    from hooklane.server.services import Services
     from hooklane.telemetry.deliveries import Happening
 
 DB = "sqlite:///.hooklane/dev.db"
 LOOPBACK = ("127.0.0.0/8", "::1/128")
-_MARKS = {"delivered": "✓", "retry": "↻", "dead": "✕", "skipped": "⤼", "gone": "✕"}
+_MARKS = {"delivered": "✓", "retry": "↻", "dead": "✕"}
 
 
 def add_to(app: typer.Typer) -> None:
@@ -52,7 +52,7 @@ def dev(
         settings, origins = load({**flags, "db": DB}, os.environ)
     allow = tuple(dict.fromkeys((*LOOPBACK, *settings.egress_allow)))
     settings, _ = load({**flags, "db": settings.db, "egress_allow": ",".join(allow)}, os.environ)
-    run_until_told(
+    run_until_signalled(
         lambda ready: _dev(settings, ready, forward_to, demo=demo, fresh=fresh, opens=not no_open, as_json=as_json),
         settings,
     )
@@ -72,25 +72,25 @@ async def _dev(
     from hooklane.server.api import ROUTES
     from hooklane.server.demo import Demo
 
-    sock = listen(settings)  # first of all: a busy port must not cost anybody their data
+    sock = listen(settings)  # first of all: a busy port must not cost the data of earlier runs
     if fresh:
         _forget(settings.db)
-    stage = _Stage(Demo() if demo else None, settings)
-    routes = (*ROUTES, *(stage.demo.routes() if stage.demo else ()))
+    setup = _DevSetup(Demo() if demo else None, settings)
+    routes = (*ROUTES, *(setup.demo.routes() if setup.demo else ()))
     printer = _printer(as_json)
-    async with running(settings, sock=sock, routes=routes, mounts=stage.mounts, listener=printer) as server:
+    async with running(settings, sock=sock, routes=routes, mounts=setup.mounts, listener=printer) as server:
         ready(server)
-        await stage.set(server, forward_to)
-        _banner(server, settings, stage)
+        await setup.set(server, forward_to)
+        _banner(server, settings, setup)
         if opens and _has_screen():
             webbrowser.open(server.address)
         try:
             await server.ended()
         finally:
-            await stage.clear()
+            await setup.clear()
 
 
-class _Stage:
+class _DevSetup:
     """What `dev` puts round the server: receivers to deliver to, and a producer."""
 
     def __init__(self, demo: Any, settings: Settings) -> None:
@@ -101,7 +101,7 @@ class _Stage:
         self._inbox: Any = None
         self._producer: asyncio.Task[None] | None = None
 
-    def mounts(self, gateway: Gateway) -> Mapping[str, ASGIApp]:
+    def mounts(self, services: Services) -> Mapping[str, ASGIApp]:
         async def route(scope: Any, receive: Any, send: Any) -> None:
             from starlette.responses import PlainTextResponse
 
@@ -112,27 +112,27 @@ class _Stage:
         return {"/in": route}
 
     async def set(self, server: Running, forward_to: str | None) -> None:
-        from hooklane.server.auth import Door
+        from hooklane.server.auth import Authenticator
 
-        gateway = server.gateway
+        services = server.services
         if forward_to is not None:
             from hooklane.cli.forward import ensure_forward
-            from hooklane.server.intake import intake
+            from hooklane.server.forwarding import forwarding_app
 
-            endpoint = await ensure_forward(gateway, forward_to)
+            endpoint = await ensure_forward(services, forward_to)
             self.forward = (endpoint.url, endpoint.keys[0].secret)
-            self._apps["dev"] = intake(gateway, Door(None, on_loopback=True), endpoint.id)
+            self._apps["dev"] = forwarding_app(services, Authenticator(None, on_loopback=True), endpoint.id)
         if self.demo is not None:
             from hooklane.asgi import app
             from hooklane.server.demo import BILLING, SHOP, ensure_endpoints, kept_secret, receiver
 
-            secret = await kept_secret(gateway)
+            secret = await kept_secret(services)
             self._inbox = receiver(_beside(self._settings.db), secret)
             for name in (SHOP, BILLING):
                 self._apps[name] = self.demo.gate(name, app(self._inbox))
-            await ensure_endpoints(gateway, server.address, secret)
-            gateway.features = ("demo",)
-            self._producer = asyncio.create_task(self.demo.produce(gateway), name="demo producer")
+            await ensure_endpoints(services, server.address, secret)
+            services.features = ("demo",)
+            self._producer = asyncio.create_task(self.demo.produce(services), name="demo producer")
 
     async def clear(self) -> None:
         if self._producer is not None:
@@ -143,20 +143,20 @@ class _Stage:
             await asyncio.to_thread(self._inbox.close)
 
 
-def _banner(server: Running, settings: Settings, stage: _Stage) -> None:
+def _banner(server: Running, settings: Settings, setup: _DevSetup) -> None:
     lines = [
         f"hooklane {__version__}  ·  data {settings.db.removeprefix('sqlite:///')} (kept between runs)",
         f"Dashboard    {server.address}",
     ]
-    if stage.forward is not None:
-        url, secret = stage.forward
+    if setup.forward is not None:
+        url, secret = setup.forward
         lines += [
             f"Send to      {server.address}/in/dev",
             f"Forward to   {url}",
             f"Secret       {secret}  (same after restart)",
             "Local only: no public URL. Put your own tunnel in front if a provider must reach it.",
         ]
-    if stage.demo is None and stage.forward is None:
+    if setup.demo is None and setup.forward is None:
         lines.append("Send         hooklane send order.created '{\"id\": 1}' --key order:1")
     encoding = sys.stderr.encoding or "ascii"
     for line in lines:
@@ -165,15 +165,15 @@ def _banner(server: Running, settings: Settings, stage: _Stage) -> None:
 
 
 def _printer(as_json: bool) -> Callable[[Happening], None]:
-    from hooklane.server.picture import attempt_of
+    from hooklane.server.attempt_views import settled_attempt
     from hooklane.telemetry.deliveries import Recorded
 
     def tell(happening: Happening) -> None:
         if isinstance(happening, Recorded):
             for settlement in happening.settlements:
-                line = attempt_of(settlement)
+                line = settled_attempt(settlement)
                 if as_json:
-                    sys.stdout.write(json_line(line))
+                    sys.stdout.write(json_line({"v": 1, **line}))
                     sys.stdout.flush()
                 else:
                     say(_line(line))
@@ -185,12 +185,18 @@ def _line(one: Mapping[str, Any]) -> str:
     place = f"{plain(one['key'])} #{one['seq']}" if one["seq"] is not None else "no order"
     result = one["status"] or one["failure"] or "no answer"
     after = {
-        "delivered": one["receiver"] or "",
-        "retry": f"try {one['try']}/{one['tries_max']}, next {str(one['next'])[11:23]}",
-        "dead": f"dead after {one['try']} tries",
-    }.get(one["outcome"], one["outcome"])
+        "delivered": one["said"] or "",
+        "retry": f"try {one['attempt']}/{one['attempts_max']}, {_next(one)}",
+        "dead": f"dead after {counted(one['attempt'], 'try', 'tries')}",
+    }[one["outcome"]]
+    took = "?" if one["took_ms"] is None else one["took_ms"]
     mark = _MARKS[one["outcome"]] if (sys.stdout.encoding or "").lower().startswith("utf") else one["outcome"]
-    return f"{one['ts'][11:19]}  {mark} {one['type']:<18} {place:<16} {result!s:<8} {one['ms']:>6} ms   {after}"
+    return f"{one['started_at'][11:19]}  {mark} {one['type']:<18} {place:<16} {result!s:<8} {took:>6} ms   {after}"
+
+
+def _next(one: Mapping[str, Any]) -> str:
+    """When it is tried again; after a 410 only when the endpoint is resumed."""
+    return f"next {one['next_at'][11:23]}" if one["next_at"] else "held: the endpoint is disabled"
 
 
 def _has_screen() -> bool:
@@ -211,7 +217,7 @@ def _beside(db: str) -> str:
 
 def _forget(db: str) -> None:
     if not db.startswith("sqlite:///"):
-        raise UsageError("--fresh only forgets SQLite files")
+        raise UsageError("--fresh only works with SQLite: empty another database yourself")
     for url in (db, _beside(db)):
         path = Path(url.removeprefix("sqlite:///"))
         for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):

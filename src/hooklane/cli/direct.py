@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from hooklane.cli.client import Reply
-from hooklane.cli.process import open_gateway, open_store
+from hooklane.cli.process import open_services, open_store
 from hooklane.config import Settings
 from hooklane.server.api import ROUTES
-from hooklane.server.app import told
+from hooklane.server.app import problem_response
 from hooklane.server.call import Call, parse_query
-from hooklane.server.gateway import Gateway
 from hooklane.server.router import Router
+from hooklane.server.services import Services
 
 
 class DirectClient:
@@ -24,14 +24,14 @@ class DirectClient:
         self._router = Router(ROUTES)
         self._store = open_store(settings)
         try:
-            self._gateway = self._runner.run(self._open(settings))
+            self._services = self._runner.run(self._open(settings))
         except BaseException:
             self._runner.close()
             raise
 
-    async def _open(self, settings: Settings) -> Gateway:
+    async def _open(self, settings: Settings) -> Services:
         await self._store.open()
-        return open_gateway(settings, self._store, deliver=False)
+        return open_services(settings, self._store, deliver=False)
 
     def send(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Reply:
         return self._runner.run(self._perform(method, path, query, headers, body))
@@ -40,9 +40,9 @@ class DirectClient:
         try:
             route, params = self._router.find(method, urlsplit(path).path)
             asked = parse_query(query.encode(), route.query)
-            response = await route.run(Call(self._gateway, params, asked, headers, body, actor="cli"))
+            response = await route.run(Call(self._services, params, asked, headers, body, actor="cli"))
         except Exception as error:
-            response = told(error)
+            response = problem_response(error)
         if response.stream is not None:
             return Reply(response.status, b"".join([chunk async for chunk in response.stream]))
         return Reply(response.status, response.body)
@@ -52,6 +52,6 @@ class DirectClient:
         self._runner.close()
 
     async def _close(self) -> None:
-        await self._gateway.publisher.close()
-        await self._gateway.transport.close(0)
+        await self._services.publisher.close()
+        await self._services.transport.close(0)
         await self._store.close()

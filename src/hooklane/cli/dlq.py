@@ -11,7 +11,7 @@ from hooklane.cli import plans
 from hooklane.cli.client import Caller, calling, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Db, EndpointFilter, Json, Limit, Server, Yes
-from hooklane.cli.output import json_line, pairs, plain, say, show, table, talk
+from hooklane.cli.output import counted, json_line, pairs, plain, say, show, table, talk
 from hooklane.cli.plans import Filter, PlanOnly, Rate
 
 app = typer.Typer(no_args_is_help=True)
@@ -33,7 +33,7 @@ def ls(
     """List dead letters."""
     with calling(server, db) as caller:
         endpoint_id = caller.endpoint_id(endpoint) if endpoint else None
-        page = caller.get(BASE, {"endpoint": endpoint_id, "limit": limit, "cursor": cursor})
+        page = caller.page(BASE, {"endpoint": endpoint_id, "limit": limit, "cursor": cursor})
     rows = [
         (one["id"], one["key"], one["seq"], one["type"], one["attempts"], one["waiting"], one["died_at"], one["reason"])
         for one in page["items"]
@@ -128,7 +128,9 @@ def _each(caller: Caller, letters: list[str], action: str, body: dict[str, Any] 
         if as_json:
             sys.stdout.write(json_line({"v": 1, "action": action, **done}))
         else:
-            say(f"{action}  {done['id']}  {plain(done['key'])} #{done['seq']}  releases {done['released']}")
+            place = "no order" if done["seq"] is None else f"{plain(done['key'])} #{done['seq']}"
+            behind = counted(done["released"] or 0, "event")
+            say(f"replayed  {done['id']}  {place}  {behind} behind it")
     if failures:
         exit_ = failures[0].exit if len(failures) == len(letters) else Exit.PARTLY
-        raise CallFailed(f"{len(failures)} of {len(letters)} were not done", exit_)
+        raise CallFailed(f"{len(failures)} of {counted(len(letters), 'dead letter')} could not be replayed", exit_)

@@ -14,7 +14,8 @@ from hooklane import __version__
 from hooklane.cli.client import Caller, calling
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Db, Json, Server
-from hooklane.cli.output import plain, show
+from hooklane.cli.output import counted, plain, show
+from hooklane.model.size import size_text
 
 SQLITE_SAFE = (3, 51, 3)
 """Older ones have a bug in the write-ahead log where several processes write at the same moment."""
@@ -41,7 +42,8 @@ def doctor(server: Server = None, db: Db = None, as_json: Json = False) -> None:
     marks = {"ok": "ok     ", "look": "look   ", "wrong": "WRONG  "}
     show(value, as_json, lambda: [f"{marks[one.state]}{one.name}: {plain(one.detail)}" for one in found])
     if not value["healthy"]:
-        raise CallFailed("something is wrong", Exit.UNHEALTHY)
+        many = sum(one.state == "wrong" for one in found)
+        raise CallFailed(f"{counted(many, 'check')} failed, marked WRONG", Exit.UNHEALTHY)
 
 
 def _shown(one: Finding) -> dict[str, str]:
@@ -60,7 +62,7 @@ def _versions() -> Finding:
     detail = f"Python {platform.python_version()}, hooklane {__version__}, SQLite {sqlite3.sqlite_version}"
     if sqlite3.sqlite_version_info < SQLITE_SAFE:
         wanted = ".".join(map(str, SQLITE_SAFE))
-        return Finding("versions", "look", f"{detail}: before {wanted} let only one process write the file")
+        return Finding("versions", "look", f"{detail}; below {wanted} let only one process write a file")
     return Finding("versions", "ok", detail)
 
 
@@ -74,31 +76,34 @@ def _ledger(caller: Caller) -> Iterator[Finding]:
         faults = "; ".join(line["faults"]) or "the sums differ"
         yield Finding("ledger", "wrong", f"{line['endpoint']}: accepted {line['accepted']}, found {counts}: {faults}")
     accepted = sum(line["accepted"] for line in lines)
-    yield Finding("ledger", "ok", f"{len(lines)} endpoints, {accepted} deliveries accepted")
+    yield Finding(
+        "ledger", "ok", f"{counted(len(lines), 'endpoint')}, {counted(accepted, 'delivery', 'deliveries')} accepted"
+    )
 
 
 def _audit(caller: Caller) -> Finding:
     found = caller.get("/api/v1/audit/verify")
     if found["whole"]:
-        return Finding("audit", "ok", f"{found['lines']} lines, last {found['last'] or 'none'}")
+        return Finding("audit", "ok", f"{counted(found['lines'], 'line')}, last {found['last'] or 'none'}")
     return Finding("audit", "wrong", found["broken"]["why"])
 
 
 def _room(caller: Caller) -> Finding:
     """How large the store is: the same figure a week later says whether retention keeps up."""
     size = caller.get("/api/v1/overview")["store_bytes"]
-    return Finding("store", "ok", f"{size / 1_048_576:.1f} MiB")
+    return Finding("store", "ok", size_text(size))
 
 
 def _waiting(caller: Caller) -> Finding:
     """The blocked lane that has waited longest tells what to do first."""
-    blocked = caller.get("/api/v1/lanes", {"state": "blocked", "limit": 200})
+    blocked = caller.page("/api/v1/lanes", {"state": "blocked", "limit": 200})
     if not blocked["items"]:
         return Finding("lanes", "ok", "no key is blocked")
-    many = f"{len(blocked['items'])}{'+' if blocked['next'] else ''}"
+    many = len(blocked["items"])
+    keys = f"{many}+ keys are" if blocked["next"] else f"{counted(many, 'key')} {'is' if many == 1 else 'are'}"
     oldest = min((one["since"] for one in blocked["items"] if one.get("since")), default=None)
     since = f", the oldest for {_age(oldest)}" if oldest else ""
-    return Finding("lanes", "look", f"{many} keys are blocked by a dead letter{since}: see hooklane dlq ls")
+    return Finding("lanes", "look", f"{keys} blocked by a dead letter{since}: see hooklane dlq ls")
 
 
 def _age(at: str) -> str:

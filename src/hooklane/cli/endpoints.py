@@ -11,7 +11,7 @@ import typer
 from hooklane.cli.client import calling, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Db, EndpointId, Json, Server, Yes
-from hooklane.cli.output import is_interactive, pairs, plain, show, table, talk
+from hooklane.cli.output import confirm, pairs, plain, show, table, talk
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/endpoints"
@@ -127,7 +127,7 @@ def try_out(endpoint: EndpointId, server: Server = None, db: Db = None, as_json:
 
 @app.command("probe")
 def probe(endpoint: EndpointId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
-    """Ask whether anybody is there."""
+    """Send a ping and say whether the endpoint answers."""
     _try(endpoint, "probe", server, db, as_json)
 
 
@@ -142,10 +142,11 @@ def rm(
     """Delete an endpoint."""
     with calling(server, db) as caller:
         endpoint_id = caller.endpoint_id(endpoint)
-        if backlog == "cancel" and not yes:
-            if not is_interactive():
-                raise CallFailed("--backlog cancel gives up what is owed: confirm with --yes", Exit.USAGE)
-            typer.confirm(f"Give up everything that is owed to {endpoint_id}?", abort=True, err=True)
+        if not yes:
+            owed = (
+                "give up everything that is owed to it" if backlog == "cancel" else "deliver what is owed to it first"
+            )
+            confirm(f"Delete {endpoint_id}, and {owed}?")
         caller.ask("DELETE", f"{BASE}/{segment(endpoint_id)}", query={"backlog": backlog})
     talk(f"{endpoint_id} is deleted; what it was owed is {'cancelled' if backlog == 'cancel' else 'delivered first'}")
 

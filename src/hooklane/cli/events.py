@@ -45,7 +45,7 @@ def ls(
             "limit": limit,
             "cursor": cursor,
         }
-        page = caller.get(BASE, query)
+        page = caller.page(BASE, query)
     rows = [
         (one["id"], one["type"], one["key"], ",".join(each["state"] for each in one["deliveries"]), one["created_at"])
         for one in page["items"]

@@ -16,6 +16,7 @@ class Exit(IntEnum):
     UNREACHABLE = 5
     PARTLY = 6
     UNHEALTHY = 7
+    BROKEN = 70  # a part of a server failed unexpectedly, or its disk did
 
 
 class CallFailed(HooklaneError):

@@ -8,27 +8,27 @@ from hooklane.core.signing import SECRET_BYTES, new_secret
 from hooklane.errors import UsageError
 from hooklane.model.endpoint import Endpoint, EndpointState, SigningKey
 from hooklane.model.ids import new_id
-from hooklane.server.gateway import Gateway
+from hooklane.server.services import Services
 
 NAME = "dev"
 
 
-async def ensure_forward(gateway: Gateway, forward_to: str) -> Endpoint:
+async def ensure_forward(services: Services, forward_to: str) -> Endpoint:
     """The endpoint `dev`, pointing at *forward_to*; its secret is the same after a restart."""
     url = _url(forward_to)
-    gateway.guard.check(url)
-    for old in await gateway.store.endpoints():
+    services.guard.check(url)
+    for old in await services.store.endpoints():
         if old.name == NAME and old.state in (EndpointState.ACTIVE, EndpointState.PAUSED, EndpointState.DISABLED):
             new = replace(old, url=url, state=EndpointState.ACTIVE)
-            if new != old and not await gateway.store.save_endpoint(new, expect=old):
-                raise UsageError("the endpoint dev was changed by somebody else just now: try again")
-            gateway.endpoints_changed()
+            if new != old and not await services.store.save_endpoint(new, expect=old):
+                raise UsageError("another process changed the endpoint dev just now: run the command again")
+            services.endpoints_changed()
             return new
-    now = gateway.now()
-    secret = new_secret(gateway.chance(SECRET_BYTES))
+    now = services.now()
+    secret = new_secret(services.chance(SECRET_BYTES))
     made = Endpoint(id=new_id("ep", now), url=url, created_at=now, name=NAME, keys=(SigningKey(secret),))
-    await gateway.store.save_endpoint(made, expect=None)
-    gateway.endpoints_changed()
+    await services.store.save_endpoint(made, expect=None)
+    services.endpoints_changed()
     return made
 
 

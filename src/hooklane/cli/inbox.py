@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import importlib
 import signal
 import sys
@@ -17,12 +16,14 @@ import typer
 
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Json, Yes
-from hooklane.cli.output import is_interactive, pairs, say, show, table, talk
+from hooklane.cli.output import confirm, counted, pairs, say, show, table, talk
 from hooklane.errors import StoreError, StoreRefused, StoreUnavailable
 from hooklane.model.clock import Instant, rfc3339
+from hooklane.model.database_url import shown
 from hooklane.model.inbox import Row
 from hooklane.model.message import Status
 from hooklane.receiver.inbox import Inbox
+from hooklane.server import inbox_views
 from hooklane.store.sqlite.database import path_of
 
 app = typer.Typer(no_args_is_help=True)
@@ -74,7 +75,7 @@ def ls(
         for row in rows
     ]
     next_ = str(rows[-1].id) if len(rows) == limit else None
-    value = {"items": [_brief(row) for row in rows], "next": next_}
+    value = {"items": [inbox_views.row(row) for row in rows], "next": next_}
     show(value, as_json, lambda: table(("ID", "SOURCE", "EVENT", "TYPE", "STATUS", "RECEIVED"), shown))
 
 
@@ -83,7 +84,7 @@ def show_one(row_id: Annotated[str, typer.Argument(metavar="ID")], store: Store,
     """Show one row with its payload, and what became of it at each handler."""
     with _opened(store) as inbox:
         (row,) = _found(inbox, [row_id])
-    value = _whole(row)
+    value = inbox_views.whole(row)
     show(value, as_json, lambda: pairs(value))
 
 
@@ -92,23 +93,13 @@ def stats(store: Store, as_json: Json = False) -> None:
     """How many events are in which status, how old the oldest owed one is."""
     with _opened(store) as inbox:
         found, can = inbox.stats(), inbox.store.capabilities
-    counts = [
-        {
-            "source": each.source,
-            "handler": each.handler,
-            "status": str(each.status),
-            "rows": each.rows,
-            "oldest_at": rfc3339(each.oldest_at),
-        }
-        for each in found.counts
-    ]
-    value = {"store": can.name, "caveat": can.caveat, "dead": found.dead, "lag_ms": found.lag_ms, "counts": counts}
+    value = {**inbox_views.stats(found.counts, can.name, found.now), "caveat": can.caveat}
 
     def lines() -> list[str]:
-        rows = [tuple(count.values()) for count in counts]
+        rows = [tuple(count.values()) for count in value["counts"]]
         told = table(("SOURCE", "HANDLER", "STATUS", "ROWS", "OLDEST"), rows)
         label = f"{can.name} ({can.caveat})" if can.caveat else can.name
-        return [*told, f"{label}: {found.dead} dead, the oldest owed is {found.lag_ms / 1000:.1f} s old"]
+        return [*told, f"{label}: {found.dead} dead, the oldest event that waits is {found.lag_ms / 1000:.1f} s old"]
 
     show(value, as_json, lines)
 
@@ -131,10 +122,18 @@ def replay(
     """Owe stored events to their handlers again: some by id, or all that match. A worker then runs them."""
     search = _chosen(ids, _search(source, status, type_, key, event_id, None, since, until))
     with _opened(store) as inbox:
-        if not ids and not yes:
-            _confirm(f"Replay what matches {_words(search)}?")
-        number = inbox.replay(_ids(inbox, ids), handler=handler, **search)
-    show({"replayed": number}, as_json, lambda: [f"{number} handlings are owed again"])
+        rows = _found(inbox, ids) if ids else []
+        done = sum(_was_handled(row, handler) for row in rows)
+        if not yes and not ids:
+            confirm(f"Replay what matches {_words(search)}?")
+        elif not yes and done:
+            confirm(f"{done} of {counted(len(rows), 'row')} already handled. Run the handlers once more?")
+        number = inbox.replay([row.id for row in rows] or None, handler=handler, **search)
+    show(
+        {"replayed": number},
+        as_json,
+        lambda: [f"{counted(number, 'handling')} to be run again by `hooklane inbox worker`"],
+    )
 
 
 @app.command("skip")
@@ -153,9 +152,9 @@ def skip(
     search = _chosen(ids, _search(source, status, None, None, event_id, None, None, None))
     with _opened(store) as inbox:
         if not yes:
-            _confirm(f"Give up {_words(search) if not ids else f'{len(ids)} rows'} for good?")
+            confirm(f"Give up {_words(search) if not ids else counted(len(ids), 'row')} for good?")
         number = inbox.skip(_ids(inbox, ids), note=note, handler=handler, **search)
-    show({"skipped": number}, as_json, lambda: [f"{number} handlings were given up"])
+    show({"skipped": number}, as_json, lambda: [f"{counted(number, 'handling')} given up"])
 
 
 @app.command("prune")
@@ -170,7 +169,7 @@ def prune(
     with _opened(store) as inbox:
         done = inbox.prune(retention_ms=days * DAY_MS)
     value = {"rows": done.rows, "payloads": done.payloads, "tombstones": done.tombstones}
-    show(value, as_json, lambda: [f"removed {done.rows} rows and {done.tombstones} tombstones"])
+    show(value, as_json, lambda: [f"removed {counted(done.rows, 'row')} and {counted(done.tombstones, 'tombstone')}"])
 
 
 @app.command("doctor")
@@ -179,9 +178,9 @@ def doctor(store: Store, as_json: Json = False) -> None:
     with _opened(store) as inbox:
         found, can = inbox.examine(), inbox.store.capabilities
     value = {"store": can.name, "healthy": not found, "warnings": found, "caveat": can.caveat}
-    show(value, as_json, lambda: [*found, *([] if found else [f"{can.name}: nothing to mend"])])
+    show(value, as_json, lambda: [*found, *([] if found else [f"{can.name}: no problem found"])])
     if found:
-        raise CallFailed(f"{len(found)} things to mend", Exit.UNHEALTHY)
+        raise CallFailed(f"{counted(len(found), 'problem')} found", Exit.UNHEALTHY)
 
 
 @app.command("create-table")
@@ -190,9 +189,12 @@ def create_table(store: Store, as_json: Json = False) -> None:
     with _opened(store) as inbox:
         create = getattr(inbox.store, "create_table", None)
         if create is None:
-            raise CallFailed("only an inbox on DynamoDB has a table to create; others make theirs", Exit.USAGE)
+            raise CallFailed(
+                "only an inbox on DynamoDB has to be created; the other stores create their tables by themselves",
+                Exit.USAGE,
+            )
         made = create()
-    show({"created": made}, as_json, lambda: ["created" if made else "it is there already"])
+    show({"created": made}, as_json, lambda: ["the table was created" if made else "the table exists already"])
 
 
 @app.command("worker")
@@ -207,14 +209,14 @@ def worker(
     inbox = _imported(where)
     if once:
         done = inbox.run_once(1_000_000)
-        say(f"handled {done}")
+        say(f"handled {counted(done, 'event')}")
         inbox.close()
         return
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     inbox.start_worker(threads=threads)
-    talk(f"working on {where} with {threads} threads")
+    talk(f"working on {where} with {counted(threads, 'thread')}")
     stopping.wait()
     inbox.close()
 
@@ -224,9 +226,9 @@ def worker(
 
 @contextmanager
 def _opened(url: str) -> Iterator[Inbox]:
-    # Whoever mistypes the name of a file must not be shown an empty inbox, and leave one behind.
+    # A mistyped file name must not show an empty inbox, and must not create a file.
     if url.startswith("sqlite:") and not Path(path_of(url)).exists():
-        raise StoreRefused(f"there is no database {url}")
+        raise StoreRefused(f"there is no database {shown(url)}: check the path")
     inbox = Inbox(url)
     try:
         yield inbox
@@ -263,7 +265,9 @@ def _search(
 
 def _chosen(ids: list[str] | None, search: dict[str, Any]) -> dict[str, Any]:
     if bool(ids) == bool(search):
-        raise CallFailed("name rows by id, or say which with --status, --source … (one of both)", Exit.USAGE)
+        raise CallFailed(
+            "name the rows by id, or choose them with --status, --source and the like, but not both", Exit.USAGE
+        )
     return search
 
 
@@ -282,7 +286,7 @@ def _found(inbox: Inbox, ids: list[str]) -> list[Row]:
         except StoreError:  # a database that numbers its rows does not even take such an id
             found = []
         if not found:
-            raise CallFailed(f"there is no row {id}", Exit.NOT_FOUND)
+            raise CallFailed(f"the inbox has no row {id}", Exit.NOT_FOUND)
         rows += found
     return rows
 
@@ -303,14 +307,12 @@ def _instant(text: str | None) -> Instant | None:
     return Instant(int(at.timestamp() * 1000))
 
 
+def _was_handled(row: Row, handler: str | None) -> bool:
+    return any(each.status is Status.COMPLETED for each in row.handlings if handler in (None, each.handler))
+
+
 def _words(search: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in search.items())
-
-
-def _confirm(question: str) -> None:
-    if not is_interactive():
-        raise CallFailed("nobody can be asked here: confirm with --yes", Exit.USAGE)
-    typer.confirm(question, abort=True, err=True)
 
 
 def _imported(where: str) -> Inbox:
@@ -321,48 +323,5 @@ def _imported(where: str) -> Inbox:
     except (ImportError, AttributeError, ValueError) as error:
         raise CallFailed(f"{where} cannot be imported: {error}", Exit.USAGE) from error
     if not isinstance(found, Inbox):
-        raise CallFailed(f"{where} is a {type(found).__name__}, and not an Inbox", Exit.USAGE)
+        raise CallFailed(f"{where} is not an Inbox but a {type(found).__name__}", Exit.USAGE)
     return found
-
-
-def _brief(row: Row) -> dict[str, Any]:
-    message = row.message
-    return {
-        "id": row.id,
-        "source": message.source,
-        "tenant": message.tenant,
-        "event_id": message.event_id,
-        "type": message.type,
-        "key": message.key,
-        "seq": message.seq,
-        "status": str(row.overall),
-        "received_at": rfc3339(row.received_at),
-        "copies": row.copies,
-    }
-
-
-def _whole(row: Row) -> dict[str, Any]:
-    try:
-        body = {"body": row.message.body.decode()}
-    except UnicodeDecodeError:
-        body = {"body_base64": base64.b64encode(row.message.body).decode()}
-    handlings = [
-        {
-            "handler": each.handler,
-            "status": str(each.status),
-            "attempts": each.attempts,
-            "due_at": rfc3339(each.due_at),
-            "error": each.error,
-            "traceback": each.traceback,
-        }
-        for each in row.handlings
-    ]
-    return {
-        **_brief(row),
-        "variant": row.variant,
-        "reason": row.reason,
-        "purged": row.purged,
-        "headers": dict(row.headers),
-        "handlings": handlings,
-        **body,
-    }

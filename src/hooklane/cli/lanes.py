@@ -32,7 +32,7 @@ def ls(
     with calling(server, db) as caller:
         endpoint_id = caller.endpoint_id(endpoint) if endpoint else None
         query = {"state": state, "endpoint": endpoint_id, "q": q, "limit": limit, "cursor": cursor}
-        page = caller.get(BASE, query)
+        page = caller.page(BASE, query)
     rows = [
         (
             one["key"],
@@ -70,7 +70,7 @@ def _path(caller: Caller, key: str, endpoint: str | None) -> str:
     """The lane of *key*: at *endpoint*, or at the only endpoint that has one."""
     if endpoint is not None:
         return f"{BASE}/{segment(caller.endpoint_id(endpoint))}/{segment(key)}"
-    found = [one["endpoint"] for one in caller.get(BASE, {"q": key, "limit": 200})["items"] if one["key"] == key]
+    found = [one["endpoint"] for one in caller.page(BASE, {"q": key, "limit": 200})["items"] if one["key"] == key]
     if not found:
         raise CallFailed(f"no lane has the key {key!r}", Exit.NOT_FOUND)
     if len(found) > 1:

@@ -14,7 +14,7 @@ from hooklane.cli import audit, config, dev, dlq, doctor, endpoints, events, inb
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Json
 from hooklane.cli.output import show, talk
-from hooklane.errors import ConfigError, HooklaneError
+from hooklane.errors import Broken, ConfigError, HooklaneError
 
 app = typer.Typer(
     name="hooklane",
@@ -63,9 +63,27 @@ def root(
 _WrongUsage: type[Exception] = typer.BadParameter.__mro__[2]
 
 
+MAY_BE_EMPTY = ("--note", "--egress-allow")
+
+
+def _empty(arguments: Sequence[str]) -> str | None:
+    """Which argument is empty: `endpoints pause "$ID"` of a script whose ID is not set must not act on anything."""
+    before = ""
+    for argument in arguments:
+        option, equals, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)
+        owner = option if equals else before if before.startswith("-") else ""
+        if not value.strip() and (equals or not option) and owner not in MAY_BE_EMPTY:
+            return owner or "an argument"
+        before = argument
+    return None
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run a command; its exit code. Only a bug of ours ends in a traceback."""
     command = typer.main.get_command(app)
+    if (empty := _empty(arguments)) is not None:
+        talk(f"{empty} is empty: give a value")
+        return Exit.USAGE
     try:
         code = command.main(list(arguments), prog_name="hooklane", standalone_mode=False)
         return code if isinstance(code, int) else Exit.OK
@@ -82,6 +100,9 @@ def run(arguments: Sequence[str]) -> int:
         for problem in error.problems:
             talk(problem)
         return Exit.FAILED
+    except Broken as error:
+        talk(str(error))
+        return Exit.BROKEN
     except HooklaneError as error:
         talk(str(error))
         return Exit.FAILED

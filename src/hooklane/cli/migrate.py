@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 
 import typer
 
@@ -12,6 +13,8 @@ from hooklane.cli.options import Db, Json
 from hooklane.cli.output import show
 from hooklane.cli.schema import versions
 from hooklane.config import load
+from hooklane.errors import StoreRefused, needing
+from hooklane.store.sqlite.database import path_of
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -30,9 +33,12 @@ def status(db: Db = None, as_json: Json = False) -> None:
 @app.command("up")
 def up(db: Db = None, as_json: Json = False) -> None:
     """Bring the schema up to date. `serve` does this by itself."""
-    from hooklane.cli.process import open_store
-
-    settings, _ = load({"db": db}, os.environ)
+    settings, origins = load({"db": db}, os.environ)
+    is_named = any(one.name == "db" and one.origin != "default" for one in origins)
+    if not is_named and not Path(path_of(settings.db)).exists():
+        raise StoreRefused(f"there is no database {settings.db}: name the one to migrate with --db or HOOKLANE_DB")
+    with needing("server"):
+        from hooklane.cli.process import open_store
     store = open_store(settings)
 
     async def migrate() -> None:

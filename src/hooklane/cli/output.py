@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+import typer
+
+from hooklane.cli.exits import CallFailed, Exit
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -17,6 +20,11 @@ def plain(value: object) -> str:
     """*value* as text that a terminal only prints: control characters are spelled out."""
     text = "-" if value is None or value == "" else str(value)
     return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+
+
+def counted(many: int, one: str, more: str | None = None) -> str:
+    """*many* with its noun: `1 event`, `2 events`."""
+    return f"{many:,} {one if many == 1 else more or f'{one}s'}"
 
 
 def talk(message: str) -> None:
@@ -65,13 +73,25 @@ def pairs(value: Mapping[str, Any]) -> list[str]:
 
 
 def _flat(field: object) -> str:
-    if isinstance(field, dict | list):
+    if isinstance(field, dict | list | msgspec.Raw):
         return plain(msgspec.json.encode(field).decode())
     return plain(field)
 
 
 def is_coloured() -> bool:
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def confirm(question: str) -> None:
+    """Ask a person; without one nothing is done."""
+    must_be_interactive()
+    typer.confirm(question, abort=True, err=True)
+
+
+def must_be_interactive() -> None:
+    """CallFailed where there is no terminal at which a person could confirm."""
+    if not is_interactive():
+        raise CallFailed("this has to be confirmed, and there is no terminal to ask at: add --yes", Exit.USAGE)
 
 
 def is_interactive() -> bool:

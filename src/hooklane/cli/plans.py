@@ -11,7 +11,7 @@ import typer
 
 from hooklane.cli.client import Caller, segment
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.output import is_interactive, json_line, plain, say, talk
+from hooklane.cli.output import counted, is_interactive, json_line, must_be_interactive, plain, say, talk
 
 POLL_S = 0.2
 QUIET_S = 60.0
@@ -26,6 +26,7 @@ Rate = Annotated[str | None, typer.Option("--rate", metavar="N/s", help="At most
 PlanOnly = Annotated[bool, typer.Option("--plan", help="Only show what would be done.")]
 
 _WORDS = ("endpoint", "key", "type", "state", "reason", "http", "after", "before")
+_DONE = {"replay": "replayed", "skip": "skipped"}
 _RATE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(?:/s)?\Z")
 
 
@@ -40,7 +41,7 @@ def asked(
 ) -> dict[str, Any]:
     """The body of a plan: by ids, or by a filter such as `endpoint:shop http:5xx after:-2h`."""
     if sum((bool(ids), text is not None, all_)) != 1 and not (endpoint and not ids):
-        raise CallFailed("name them by id, or choose them by --filter or --all", Exit.USAGE)
+        raise CallFailed("name the events by id, or choose them with --filter or --all", Exit.USAGE)
     if ids:
         return {"ids": ids}
     wanted: dict[str, Any] = {"state": state}
@@ -82,12 +83,13 @@ def plan_and_run(
             talk(line)
     if plan["counts"]["members"] == 0:
         if plan["counts"]["refused"]:
-            raise CallFailed("nothing of it can be done", Exit.REFUSED)
-        talk("nothing to do")
+            why = f"{plan['refused'][0]['id']}: {plan['refused'][0]['why']}"
+            raise CallFailed(f"none of them can be {_DONE[op]}, for instance {why}", Exit.REFUSED)
+        talk(f"nothing matches, so there is nothing to {op}")
         return
     if note is None:
         if not is_interactive():
-            raise CallFailed("say why with --note", Exit.USAGE)
+            raise CallFailed("a skip needs a reason: give it with --note", Exit.USAGE)
         note = typer.prompt("Note", err=True)
     if not yes:
         confirm(plan)
@@ -98,7 +100,9 @@ def plan_and_run(
 
 def plan_lines(plan: dict[str, Any]) -> list[str]:
     counts = plan["counts"]
-    lines = [f"Plan {plan['id']}: {plan['op']} {counts['members']} events on {counts['keys']} keys"]
+    lines = [
+        f"Plan {plan['id']}: {plan['op']} {counted(counts['members'], 'event')} on {counted(counts['keys'], 'key')}"
+    ]
     for one in plan["releases"]:
         released = "  ".join(f"#{each['seq']} {plain(each['type'])}" for each in one["released"])
         more = f"  and {one['more']} more" if one["more"] else ""
@@ -113,15 +117,14 @@ def plan_lines(plan: dict[str, Any]) -> list[str]:
 
 def confirm(plan: dict[str, Any]) -> None:
     """A skip of one key is confirmed by typing the key; many by typing how many."""
-    if not is_interactive():
-        raise CallFailed("nobody can be asked here: confirm with --yes", Exit.USAGE)
+    must_be_interactive()
     members = plan["counts"]["members"]
     if plan["op"] == "skip":
         word = plain(plan["by_key"][0]["key"]) if members == 1 else str(members)
         if typer.prompt(f"Type {word} to confirm", err=True) != word:
-            raise CallFailed("not confirmed, nothing was done", Exit.REFUSED)
+            raise CallFailed("not confirmed, so nothing was done", Exit.REFUSED)
     else:
-        typer.confirm(f"Replay {members} events?", abort=True, err=True)
+        typer.confirm(f"Replay {counted(members, 'event')}?", abort=True, err=True)
 
 
 def watch(caller: Caller, job: dict[str, Any], as_json: bool) -> dict[str, Any]:
@@ -134,7 +137,8 @@ def watch(caller: Caller, job: dict[str, Any], as_json: bool) -> dict[str, Any]:
                 sys.stderr.write(f"\r{job['settled']}/{job['members']}")
                 sys.stderr.flush()
         elif time.monotonic() - moved_at > QUIET_S:
-            talk(f"{job['id']} goes on without this command: {job['settled']} of {job['members']} are settled")
+            done = f"{job['settled']} of {counted(job['members'], 'event')}"
+            talk(f"{job['id']} has settled {done} and goes on in the server; this command waits no longer")
             return job
         time.sleep(POLL_S)
         job = caller.get(f"/api/v1/jobs/{segment(job['id'])}")
@@ -151,7 +155,8 @@ def tell(job: dict[str, Any], as_json: bool) -> None:
         say(f"{job['id']}  {job['state']}  " + "  ".join(f"{many} {word}" for word, many in counts.items()))
     bad = sum(counts.get(word, 0) for word in ("failed", "held", "refused", "cancelled"))
     if bad or job["state"] == "running":
-        message = f"{bad} of {job['members']} were not done" if bad else "not all is settled yet"
+        undone = f"{bad} of {counted(job['members'], 'event')} could not be {_DONE[job['op']]}"
+        message = f"{undone}: GET /api/v1/jobs/{job['id']}/members tells why" if bad else "the job is still running"
         raise CallFailed(message, Exit.FAILED if bad == job["members"] else Exit.PARTLY)
 
 

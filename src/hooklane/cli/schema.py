@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 from pathlib import Path
 
-from hooklane.errors import StoreRefused
+from hooklane.errors import StoreRefused, needing
 from hooklane.store.sqlite import database
 
 
@@ -31,9 +31,10 @@ def _of_sqlite(path: str) -> tuple[int, int]:
 
 
 async def _of_postgres(url: str) -> tuple[int, int]:
-    from hooklane.store.postgres.database import Database
-    from hooklane.store.postgres.outbox.letterbox import COMPONENT, MIGRATIONS
-    from hooklane.store.postgres.schema import migrations_of, version_of
+    with needing("postgres"):
+        from hooklane.store.postgres.database import Database
+        from hooklane.store.postgres.outbox.publish_port import COMPONENT, MIGRATIONS
+        from hooklane.store.postgres.schema import migrations_of, version_of
 
     connected = Database(url, size=1)
     await connected.open()

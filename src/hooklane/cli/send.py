@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from hooklane.cli.client import Caller, calling, segment
-from hooklane.cli.copies import TIMES_MAX, Postman, copies, post_and_tell
+from hooklane.cli.copies import TIMES_MAX, CopySender, copies, post_and_tell
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Db, Json, Server
 from hooklane.cli.output import plain, say, show
@@ -84,9 +84,9 @@ def send(
             raise CallFailed(f"--timeout must be more than 0 and at most {TIMEOUT_S_MAX} seconds", Exit.USAGE)
         pace = rate_of(rate)
         event = draft_of(type_, _data(data), now=wall_now(), key=key, event_id=event_id).event
-        postman = Postman(event, None if key is None else seq or 1, to[0], secrets_of(secret), timeout_s)
+        sender = CopySender(event, None if key is None else seq or 1, to[0], secrets_of(secret), timeout_s)
         wanted = copies(times or 2, reorder=reorder, drop_ack=drop_ack)
-        post_and_tell(postman, wanted, rate=pace, as_json=as_json)
+        post_and_tell(sender, wanted, rate=pace, as_json=as_json)
         return
     _refuse("is for copies: use it with --times", {"--rate": rate, "--secret": secret, "--seq": seq})
     if any("://" in one for one in to or ()):
@@ -121,8 +121,10 @@ def _tell(event: dict[str, Any], made: dict[str, Any], as_json: bool) -> None:
     states = [one["state"] for one in event["deliveries"]]
     undone = [state for state in states if state != "delivered"]
     if undone:
+        are = "is" if len(undone) == 1 else "are"
+        many = "the delivery" if len(states) == 1 else f"{len(undone)} of {len(states)} deliveries"
         raise CallFailed(
-            f"{len(undone)} of {len(states)} deliveries are {', '.join(sorted(set(undone)))}",
+            f"{many} {are} {', '.join(sorted(set(undone)))}",
             Exit.FAILED if len(undone) == len(states) else Exit.PARTLY,
         )
 

@@ -8,18 +8,25 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+import traceback
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Protocol
 
 import typer
 
+from hooklane.cli.exits import Exit
 from hooklane.cli.options import EgressAllow
 from hooklane.cli.output import talk
 from hooklane.config import ROLES, Settings, load
-from hooklane.errors import ConfigError, MissingExtra, UsageError
+from hooklane.errors import Broken, HooklaneError, MissingExtra, UsageError
+from hooklane.model.database_url import shown
+
+log = logging.getLogger("hooklane")
 
 SWITCH_S = 0.001
+END_S = 30.0
+"""A process that has failed ends after this at the latest, whatever still hangs in it."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -55,25 +62,29 @@ def serve(
         },
         os.environ,
     )
-    check_door(settings)
+    check_auth(settings)
     settings = check_roles(settings)
     check_workers(settings)
-    run_until_told(lambda ready: _serve(settings, ready), settings)
+    run_until_signalled(lambda ready: _serve(settings, ready), settings)
 
 
-def check_door(settings: Settings) -> None:
-    """Refuse to start a server that anybody may command."""
+def check_auth(settings: Settings) -> None:
+    """Refuse to start a server that every client in the network may command."""
     if settings.no_auth and not settings.is_loopback:
-        raise UsageError(f"--no-auth only works on the loopback, not on {settings.host}: set HOOKLANE_API_KEY")
+        raise UsageError(
+            f"--no-auth only works on the loopback (127.0.0.1), not on {settings.host}: set HOOKLANE_API_KEY"
+        )
     if not settings.no_auth and settings.api_key is None:
-        raise UsageError("set HOOKLANE_API_KEY (or HOOKLANE_API_KEY_FILE), or use --no-auth on the loopback")
+        raise UsageError(
+            "no API key is set: set HOOKLANE_API_KEY (or HOOKLANE_API_KEY_FILE), or use --no-auth on the loopback"
+        )
 
 
 def check_roles(settings: Settings) -> Settings:
     """The settings with the roles that a server carries out. It cannot be an inbox: it has no handlers to run."""
     if "inbox" not in settings.role:
         return settings
-    why = "the role inbox does nothing here, since handlers are code of yours: run `hooklane inbox worker MODULE:INBOX`"
+    why = "`serve` cannot run the role inbox, since handlers are your code: run `hooklane inbox worker MODULE:INBOX`"
     others = tuple(role for role in settings.role if role != "inbox")
     if not others:
         raise UsageError(why)
@@ -88,20 +99,20 @@ def check_workers(settings: Settings) -> None:
     if settings.db.startswith("sqlite:"):
         raise UsageError("--workers needs PostgreSQL: one process at a time delivers from a SQLite file")
     if "deliver" not in settings.role:
-        raise UsageError("--workers are processes that deliver: add deliver to --role")
+        raise UsageError("--workers needs the role deliver: add deliver to --role")
 
 
 async def _serve(settings: Settings, ready: Callable[[Stoppable], None]) -> None:
-    from hooklane.cli.crew import Crew
     from hooklane.cli.process import running
+    from hooklane.cli.worker_processes import WorkerProcesses
 
-    crew, mine = None, settings
+    workers, mine = None, settings
     if settings.workers > 1:
-        crew = Crew(settings)
+        workers = WorkerProcesses(settings)
         mine = replace(settings, role=tuple(role for role in settings.role if role != "deliver"))
-    async with running(mine, crew=crew) as server:
-        with_ = f" with {settings.workers} workers" if crew is not None else ""
-        talk(f"serving {', '.join(settings.role)} on {server.address}, data in {_shown(settings.db)}{with_}")
+    async with running(mine, workers=workers) as server:
+        with_ = f" with {settings.workers} workers" if workers is not None else ""
+        talk(f"serving {', '.join(settings.role)} on {server.address}, data in {shown(settings.db)}{with_}")
         ready(server)
         await server.ended()
 
@@ -117,8 +128,8 @@ Work = Callable[[Callable[[Stoppable], None]], Awaitable[None]]
 """Runs something, and tells by the callable when it can be stopped."""
 
 
-def run_until_told(work: Work, settings: Settings) -> None:
-    """Run a server in this process until SIGINT or SIGTERM, then let it finish what it does."""
+def run_until_signalled(work: Work, settings: Settings) -> None:
+    """Run a server in this process until SIGINT, SIGTERM or SIGHUP, then let it finish what it does."""
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     try:
@@ -131,7 +142,11 @@ def run_until_told(work: Work, settings: Settings) -> None:
         try:
             runner.run(_guarded(work))
         except ExceptionGroup as group:
-            raise _first_of_ours(group) from None
+            raise _cause_of(group) from None
+        except HooklaneError:
+            raise
+        except Exception as error:
+            raise _broken(error) from error
 
 
 async def _guarded(work: Work) -> None:
@@ -140,9 +155,9 @@ async def _guarded(work: Work) -> None:
     told: list[int] = []
 
     def stop(number: int) -> None:
+        if number != signal.SIGHUP and told.count(signal.SIGHUP) < len(told):
+            os._exit(128 + number)  # a second signal: end at once
         told.append(number)
-        if len(told) > 1:
-            os._exit(128 + number)  # told twice: whoever it is does not want to wait
         for server in servers:
             server.stop()
         if not servers and task is not None:
@@ -151,7 +166,7 @@ async def _guarded(work: Work) -> None:
     def ready(server: Stoppable) -> None:
         servers.append(server)
         gc.freeze()  # what exists now lives as long as the process: the collector need not look at it again
-        # A look at everything takes 20 ms with thousands of lanes, in which nobody is served, and hardly ever finds
+        # A look at everything takes 20 ms with thousands of lanes, in which no request is served, and hardly ever finds
         # anything: what ends here is freed at once, by its count.
         gc.set_threshold(10_000, 20, 1_000)
         # The thread that writes and the loop that serves take turns: neither keeps the other for a whole delivery.
@@ -159,24 +174,57 @@ async def _guarded(work: Work) -> None:
         if told:
             server.stop()
 
+    failed: list[Exception] = []
+
+    def unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An exception in a callback or a task that no code awaits; in what delivers, it ends the process."""
+        loop.default_exception_handler(context)
+        error = context.get("exception")
+        is_lost = "handle" in context or "future" in context or "task" in context  # else it was dealt with in place
+        if is_lost and isinstance(error, Exception) and _delivers(error) and task is not None and not failed:
+            failed.append(error)
+            loop.call_later(END_S, os._exit, Exit.BROKEN)
+            task.cancel()
+
     task = asyncio.current_task()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, number)
+    loop.set_exception_handler(unhandled)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # Under `nohup` the terminal may go, and the server stays.
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop, number)
     try:
         await work(ready)
     except asyncio.CancelledError:
-        if not told:
+        if not told and not failed:
             raise  # else: told to stop before it had begun
+    if failed:
+        raise _broken(failed[0])
 
 
-def _first_of_ours(group: ExceptionGroup[Any]) -> Exception:
-    """The cause of a group of failed tasks that a person can act on, or the group itself."""
-    for error in group.exceptions:
-        if isinstance(error, ExceptionGroup):
-            error = _first_of_ours(error)
-        if isinstance(error, UsageError | ConfigError) or type(error).__module__ == "hooklane.errors":
-            return error
-    return group
+def _cause_of(group: ExceptionGroup[Any]) -> HooklaneError:
+    """The cause of a group of failed tasks that a person can act on; else that it is a bug of ours, in one line."""
+    errors = list(_leaves(group))
+    ours = [error for error in errors if isinstance(error, HooklaneError)]
+    return ours[0] if ours else _broken(errors[0])
+
+
+def _delivers(error: Exception) -> bool:
+    """Whether *error* went through what delivers. A bug in what answers one connection ends that connection alone."""
+    frames = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(name.startswith(("hooklane.sender.", "hooklane.core.engine")) for name in frames)
+
+
+def _leaves(error: Exception) -> Iterator[Exception]:
+    if isinstance(error, ExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _broken(error: Exception) -> Broken:
+    log.critical("a part of the server failed, so all of it ends", exc_info=error)
+    return Broken("a part of the server", error)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -185,9 +233,3 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None  # slower, and right all the same
     return uvloop.new_event_loop
-
-
-def _shown(db: str) -> str:
-    """A database's URL without the password in it."""
-    head, at, tail = db.rpartition("@")
-    return f"{head.split('://')[0]}://…@{tail}" if at else db

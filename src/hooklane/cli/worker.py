@@ -1,4 +1,4 @@
-"""A process that delivers and nothing else: one of the crew of `serve --workers`; started by it, never by hand.
+"""A process that delivers and nothing else: a worker of `serve --workers`; started by it, never by hand.
 
 Its stdin brings the settings as one line, then a line whenever something was published; its end is the word to stop.
 Its stdout carries one line when it delivers, then what it has counted, once a second.
@@ -15,28 +15,28 @@ from typing import Any
 import msgspec
 
 from hooklane.cli.exits import Exit
+from hooklane.cli.maintenance import Maintenance
 from hooklane.cli.output import talk
-from hooklane.cli.process import DRAIN_MS, allow_open_files, open_gateway, open_store
-from hooklane.cli.serve import Stoppable, run_until_told
-from hooklane.cli.upkeep import Upkeep
+from hooklane.cli.process import DRAIN_MS, allow_open_files, open_services, open_store
+from hooklane.cli.serve import Stoppable, run_until_signalled
 from hooklane.config import Settings
-from hooklane.errors import HooklaneError
-from hooklane.server.gateway import Gateway
+from hooklane.errors import Broken, HooklaneError
+from hooklane.server.services import Services
 
 TELL_S = 1.0
 
 
 class Worker:
-    """The relay of this process with its upkeep, until `stop`."""
+    """The relay of this process with its maintenance, until `stop`."""
 
-    def __init__(self, gateway: Gateway, upkeep: Upkeep) -> None:
-        assert gateway.relay is not None
-        self.gateway = gateway
-        self.relay = gateway.relay
-        self.upkeep = upkeep
+    def __init__(self, services: Services, maintenance: Maintenance) -> None:
+        assert services.relay is not None
+        self.services = services
+        self.relay = services.relay
+        self.maintenance = maintenance
 
     def stop(self) -> None:
-        self.upkeep.stop()
+        self.maintenance.stop()
         self.relay.stop()
 
 
@@ -46,12 +46,12 @@ async def deliver(settings: Settings, ready: Callable[[Stoppable], None]) -> Non
     store = open_store(settings)
     await store.open()
     try:
-        gateway = open_gateway(settings, store)
-        worker = Worker(gateway, Upkeep(settings, store, gateway.jobs, gateway.room))
+        services = open_services(settings, store)
+        worker = Worker(services, Maintenance(settings, store, services.jobs, services.publish_limits))
         server_said, teller = await _pipes()
         async with asyncio.TaskGroup() as group:
             relaying = group.create_task(worker.relay.run(), name="relay")
-            keeping = group.create_task(worker.upkeep.run(), name="upkeep")
+            keeping = group.create_task(worker.maintenance.run(), name="maintenance")
             listening = group.create_task(_listen(server_said, worker), name="listen to the server")
             telling = group.create_task(_tell(teller, worker), name="tell the server")
             ready(worker)
@@ -59,9 +59,9 @@ async def deliver(settings: Settings, ready: Callable[[Stoppable], None]) -> Non
             await keeping
             listening.cancel()
             telling.cancel()
-        teller.write(_line(gateway.meter.take().as_value()))
-        await gateway.publisher.close()
-        await gateway.transport.close(DRAIN_MS)
+        teller.write(_line(services.meter.take().as_value()))
+        await services.publisher.close()
+        await services.transport.close(DRAIN_MS)
         teller.close()
     finally:
         await store.close()
@@ -79,7 +79,7 @@ async def _tell(teller: asyncio.WriteTransport, worker: Worker) -> None:
     while True:
         await asyncio.sleep(TELL_S)
         if not teller.get_write_buffer_size():  # a server that does not read hears it all later
-            teller.write(_line(worker.gateway.meter.take().as_value()))
+            teller.write(_line(worker.services.meter.take().as_value()))
 
 
 async def _pipes() -> tuple[asyncio.StreamReader, asyncio.WriteTransport]:
@@ -107,10 +107,10 @@ def main() -> int:
     if settings is None:
         return Exit.OK  # the server ended before it had said anything
     try:
-        run_until_told(lambda ready: deliver(settings, ready), settings)
+        run_until_signalled(lambda ready: deliver(settings, ready), settings)
     except HooklaneError as error:
         talk(f"worker: {error}")
-        return Exit.FAILED
+        return Exit.BROKEN if isinstance(error, Broken) else Exit.FAILED
     return Exit.OK
 
 

@@ -94,6 +94,12 @@ class Breaker:
         """Our part of the traffic, of which the others see the rest."""
         self._volume_min = max(self._rules.volume_floor, round(self._rules.volume_min * share))
 
+    def jump(self, by: int) -> None:
+        """The clock was set."""
+        self.until = Instant(self.until + by)
+        self._since = Instant(self._since + by)
+        self._window_at = Instant(self._window_at + by)
+
     # --- may something be sent ---
 
     def room(self, now: Instant, in_flight_max: int) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
-from hooklane.core.fanout import is_pattern
+from hooklane.core.fanout import STARS_MAX, is_pattern
 from hooklane.core.signing import Signer
 from hooklane.errors import ConfigError
 from hooklane.model.endpoint import Endpoint
@@ -34,11 +36,36 @@ _BOUNDS = {
     "backoff_ms": (1, 86_400_000),
     "backoff_cap_ms": (1, 7 * 86_400_000),
 }
+RATE_MIN, RATE_MAX = 0.001, 1_000_000.0
+"""Deliveries a second: from one in a quarter of an hour. Less is a pause, and further down 1 / rate has no end."""
 
 
 def faults_of(endpoint: Endpoint) -> list[tuple[str, str]]:
     """Everything that is wrong with *endpoint*: the field, and what was expected."""
     return list(_faults(endpoint))
+
+
+def sound(endpoint: Endpoint) -> Endpoint:
+    """*endpoint* with every number within its bounds: the row of an older version may hold what is refused today.
+
+    One endpoint's nonsense must not stop the deliveries to all others, at every start anew.
+    """
+    changed: dict[str, Any] = {}
+    for field, (least, most) in _BOUNDS.items():
+        value = getattr(endpoint, field)
+        if not (isinstance(value, int) and least <= value <= most):
+            changed[field] = int(_clamped(value, least, most))
+    backoff_ms = changed.get("backoff_ms", endpoint.backoff_ms)
+    if changed.get("backoff_cap_ms", endpoint.backoff_cap_ms) < backoff_ms:
+        changed["backoff_cap_ms"] = backoff_ms
+    rate = endpoint.rate_limit
+    if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
+        changed["rate_limit"] = _clamped(rate, RATE_MIN, RATE_MAX)
+    return replace(endpoint, **changed) if changed else endpoint
+
+
+def _clamped(value: float, least: float, most: float) -> float:
+    return min(max(value, least), most) if value == value else least  # NaN is not even itself
 
 
 def _faults(endpoint: Endpoint) -> Iterator[tuple[str, str]]:
@@ -48,15 +75,15 @@ def _faults(endpoint: Endpoint) -> Iterator[tuple[str, str]]:
         yield "types", f"at most {PATTERNS_MAX} patterns, got {len(endpoint.types)}"
     for pattern in endpoint.types:
         if not is_pattern(pattern):
-            yield "types", f"a pattern is 1-128 of A-Z a-z 0-9 _ . - *, got {pattern[:140]!r}"
+            yield "types", f"a pattern is 1-128 of A-Z a-z 0-9 _ . - with at most {STARS_MAX} *, got {pattern[:140]!r}"
     for field, (least, most) in _BOUNDS.items():
         value = getattr(endpoint, field)
         if not least <= value <= most:
             yield field, f"a whole number from {least} to {most}, got {value}"
     if endpoint.backoff_cap_ms < endpoint.backoff_ms:
         yield "backoff_cap_ms", f"at least backoff_ms ({endpoint.backoff_ms}), got {endpoint.backoff_cap_ms}"
-    if endpoint.rate_limit is not None and not 0 < endpoint.rate_limit <= 1_000_000:
-        yield "rate_limit", f"deliveries a second, more than 0 and at most 1000000, got {endpoint.rate_limit}"
+    if endpoint.rate_limit is not None and not RATE_MIN <= endpoint.rate_limit <= RATE_MAX:
+        yield "rate_limit", f"deliveries a second, from {RATE_MIN} to {RATE_MAX:.0f}, got {endpoint.rate_limit}"
     yield from _header_faults(endpoint.headers)
     try:
         Signer(endpoint.keys)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from hooklane.errors import InvalidEvent
+from hooklane.model.size import size_text
 
 DATA_BYTES_MAX = 256 * 1024
 DEPTH_MAX = 64
@@ -61,7 +62,7 @@ def admit_data(data: bytes) -> None:
 def admit_json(text: bytes, what: str, *, bytes_max: int, depth_max: int, keys_max: int) -> Any:
     """Strict JSON within limits, parsed: no key twice in an object, no NaN, no broken text. *what* names it."""
     if len(text) > bytes_max:
-        raise InvalidEvent("too_large", f"{what} must be at most {bytes_max} bytes, got {len(text)}")
+        raise InvalidEvent("too_large", f"{what} must be at most {size_text(bytes_max)}, got {size_text(len(text))}")
     try:
         tree = _decode(text)
     except RecursionError:
@@ -83,7 +84,7 @@ def admit_json(text: bytes, what: str, *, bytes_max: int, depth_max: int, keys_m
         raise InvalidEvent("number_too_long", f"a number in {what} has more than {NUMBER_CHARS_MAX} characters")
     members = skeleton.count(b":")
     if members > keys_max:
-        raise InvalidEvent("too_many_keys", f"{what} has {members} object keys, at most {keys_max} are allowed")
+        raise InvalidEvent("too_many_keys", f"{what} has {members:,} object keys, at most {keys_max:,} are allowed")
     if len(skeleton) > depth_max and _depth_at_most(skeleton) > depth_max and _depth(skeleton) > depth_max:
         raise InvalidEvent("too_deep", f"{what} is nested deeper than {depth_max} levels")
     # (With members in its text the tree is an object or a list.)

@@ -56,7 +56,7 @@ def give(registered: Registered) -> None:
 
 
 def forget(*, setting: str = "HOOKLANE", **kwargs: Any) -> None:
-    """Settings changed (in a test, as a rule): the next who asks gets another inbox."""
+    """Settings changed (in a test, as a rule): the next call gets another inbox."""
     global _made
     if setting not in ("HOOKLANE", "DATABASES"):
         return

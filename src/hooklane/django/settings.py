@@ -27,7 +27,7 @@ class Wanted:
     worker: bool | int = False
     """Threads in each server process that run the handlers; or run `manage.py hooklane worker`."""
     emit: Any = None
-    """Who is told what happens: a function, its dotted path, or several in a list."""
+    """What is told what happens: a function, its dotted path, or several in a list."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `Inbox`."""
 

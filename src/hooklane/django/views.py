@@ -14,6 +14,10 @@ from hooklane.model.message import Reply, Request, Verdict
 from hooklane.receiver.receipt import error_reply
 
 
+class BrokenOff(Exception):
+    """The body did not come to its end."""
+
+
 # A provider has no cookie of ours: its signature is the proof.
 @csrf_exempt
 def receive_webhook(request: HttpRequest, source: str) -> HttpResponse:
@@ -25,7 +29,10 @@ def receive_webhook(request: HttpRequest, source: str) -> HttpResponse:
     threads = int(wanted().worker)
     if threads:
         box.ensure_worker(threads)
-    body = raw_body(request, box.body_bytes_max)
+    try:
+        body = raw_body(request, box.body_bytes_max)
+    except BrokenOff:
+        return _response(box.broken_off(source))
     if body is None:
         return _response(box.too_large(request.path, source))
     raw = Request.of(request.method or "", request.build_absolute_uri(), list(request.headers.items()), body)
@@ -47,12 +54,18 @@ def raw_body(request: HttpRequest, limit: int) -> bytes | None:
         return None
     # Chunked bodies have no length, and Django's own stream would end at once; the server says when it knows their end.
     chunked = not length and request.META.get("wsgi.input_terminated")
-    body: bytes = (request.META["wsgi.input"] if chunked else request).read(limit + 1)
+    was_read = getattr(request, "_read_started", False)
+    try:
+        body: bytes = (request.META["wsgi.input"] if chunked else request).read(limit + 1)
+    except Exception as error:  # each server has errors of its own for a chunk that is none, and for a client that left
+        raise BrokenOff from error
     if len(body) > limit:
         return None
-    if not body and length.isdigit() and int(length):
+    if not (length.isascii() and length.isdigit()) or len(body) >= int(length):
+        return body
+    if was_read:
         raise RuntimeError("something read the request before hooklane did: no middleware may touch request.POST here")
-    return body
+    raise BrokenOff  # the client left: some servers hand over what they have
 
 
 def _response(reply: Reply) -> HttpResponse:

@@ -103,6 +103,7 @@ class Known:
     id: RowId
     status: Status
     fingerprint: bytes = b""
+    type: str = ""
     handlings: tuple[Handling, ...] = ()
     locked: bool = False
     """Another transaction is at work on it right now."""
@@ -152,6 +153,11 @@ class Claimed:
     taken_over: bool = False
     """It was in progress elsewhere and that lease ran out."""
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @property
+    def given_back(self) -> int:
+        """How many claims did not count as attempts: the last 20 bits of the fence count the claims."""
+        return max(0, (self.fence & 0xFFFFF) - self.attempts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What should somebody be told about an inbox before, or while, it goes wrong? One sentence and one remedy each."""
+"""What should an operator be told about an inbox before, or while, it goes wrong? One sentence and one remedy each."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def advise(inbox: Inbox) -> Iterator[Advice]:
         if source.keys is None:
             yield Advice(
                 Advice.UNSAFE,
-                f"source {name!r} checks no signature: anybody can send to it",
+                f"source {name!r} checks no signature: any sender is believed",
                 "give it secrets=[…]",
             )
         elif source.keys.problems:

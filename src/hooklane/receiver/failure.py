@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import json
 import traceback
+from pathlib import Path
 
 import msgspec
 
-from hooklane.core.admission.failures import Failure, Hopeless, Transient
-from hooklane.errors import Reject, Retry, TransactionMisused, UsageError
+from hooklane.core.admission.failures import Failure, Hopeless, Interrupted, Transient, weigh
+from hooklane.errors import Reject, Retry, StoreUnavailable, TransactionAborted, TransactionMisused, UsageError
+from hooklane.store.caller import meanings
 
 TRACEBACK_CHARS_MAX = 16_384
 _UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, msgspec.DecodeError)
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Never again for what cannot get better (rejected, unreadable, the contract broken); later for all else."""
+    """Never again for what cannot get better (rejected, unreadable, the contract broken); soon where the database was
+    in the way; later for all else."""
     if isinstance(error, Reject):
         return Hopeless(str(error))
     if isinstance(error, Retry):
         return Transient(error.after_ms)
-    if isinstance(error, UsageError):
+    if isinstance(error, UsageError) and not isinstance(error, TransactionAborted):
         return Hopeless("transaction_misused" if isinstance(error, TransactionMisused) else "usage")
     if isinstance(error, _UNREADABLE) or _is_validation(error):
         return Hopeless("poison")
-    return Transient()
+    if isinstance(error, StoreUnavailable):
+        return Interrupted()
+    return weigh(meanings(error))
 
 
 def text_of(error: BaseException) -> str:
@@ -34,6 +39,12 @@ def text_of(error: BaseException) -> str:
     except Exception:  # an error that cannot even be told is still an error, and must be recorded
         text = "(its text cannot be had)"
     return f"{type(error).__name__}: {text}"[:1000]
+
+
+def place_of(error: BaseException) -> str | None:
+    """The file and line that raised it: what a log may say where the text of the error may quote a payload."""
+    frames = traceback.extract_tb(error.__traceback__, limit=-1)
+    return f"{Path(frames[0].filename).name}:{frames[0].lineno}" if frames else None
 
 
 def traceback_of(error: BaseException) -> str:

@@ -6,31 +6,54 @@ Each works with every kind of connection that a handler may have; with an async 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import datetime
+from typing import Any, Generic, Literal, ParamSpec, overload
 
 from hooklane.core.admission.freshness import SKEW_MS, is_future, microseconds
 from hooklane.errors import Reject, UsageError
 from hooklane.model.clock import Instant, wall_now
+from hooklane.model.tx import AsyncTx, SyncTx
+from hooklane.receiver.event import Event
 from hooklane.store.caller import Flow, Statement, adapt
 
+P = ParamSpec("P")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?")
 
 
+class OnTx(Generic[P]):
+    """A write on the caller's own connection: on a blocking one it gives a bool, on an async one something to await."""
+
+    def __init__(self, statement: Callable[P, Flow[bool]]) -> None:
+        self.statement = statement
+        self.__doc__ = statement.__doc__
+        self.__name__ = statement.__name__
+
+    @overload
+    def __call__(self, tx: AsyncTx, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, bool]: ...
+
+    @overload
+    def __call__(self, tx: SyncTx, *args: P.args, **kwargs: P.kwargs) -> bool: ...
+
+    def __call__(self, tx: object, *args: P.args, **kwargs: P.kwargs) -> bool | Coroutine[Any, Any, bool]:
+        flow = self.statement(*args, **kwargs)
+        return adapt(tx).run(flow)
+
+
+@OnTx
 def apply_latest(
-    tx: Any,
     table: str,
     *,
     key: Mapping[str, Any],
-    at: Any,
+    at: int | float | str | datetime,
     set: Mapping[str, Any],
     tie: str = "",
     at_column: str = "at",
     tie_column: str | None = None,
     skew_ms: int = SKEW_MS,
     now: Instant | None = None,
-    future: str = "raise",
-) -> Any:
+    future: Literal["raise", "skip"] = "raise",
+) -> Flow[bool]:
     """Insert or update the row of *key* in *table* if (*at*, *tie*) is newer than what it holds: whether it was.
 
     The table needs a unique index on the columns of *key* and an integer column *at_column* (microseconds UTC).
@@ -43,23 +66,24 @@ def apply_latest(
     if is_future(at_us, wall_now() if now is None else now, skew_ms):
         if future == "raise":
             raise Reject(f"future_clock: {table} {dict(key)} would be set at {at!r}, which is ahead of now")
-        return _answer(tx, _nothing())
+        return _nothing()
     _columns(table, key, set, at_column, *([tie_column] if tie_column else []))
     mark = {at_column: at_us, **({tie_column: tie} if tie_column else {})}
-    return _answer(tx, _upsert(_table(table), dict(key), {**set, **mark}, list(mark)))
+    return _upsert(_table(table), dict(key), {**set, **mark}, list(mark))
 
 
-def insert_once(tx: Any, table: str, row: Mapping[str, Any], *, key: tuple[str, ...] | list[str]) -> Any:
+@OnTx
+def insert_once(table: str, row: Mapping[str, Any], *, key: tuple[str, ...] | list[str]) -> Flow[bool]:
     """Insert *row* unless a row with the same *key* columns (a unique index) is there: whether it was inserted."""
     _columns(table, row)
     missing = [name for name in key if name not in row]
     if missing or not key:
         raise UsageError(f"insert_once: key must name columns of the row, got {list(key)}")
-    return _answer(tx, _insert(_table(table), dict(row), list(key)))
+    return _insert(_table(table), dict(row), list(key))
 
 
+@OnTx
 def transition(
-    tx: Any,
     table: str,
     *,
     key: Mapping[str, Any],
@@ -67,7 +91,7 @@ def transition(
     order: list[str] | tuple[str, ...],
     column: str = "status",
     set: Mapping[str, Any] | None = None,
-) -> Any:
+) -> Flow[bool]:
     """Move the status of the row of *key* forward to *to*, never back; the row is inserted if it is not there.
 
     *order* is the life of the entity, first state first. Answers whether the row moved.
@@ -76,20 +100,20 @@ def transition(
         raise UsageError(f"transition: {to!r} is not in order={list(order)}")
     _columns(table, key, set or {}, column)
     earlier = list(order[: list(order).index(to)])
-    return _answer(tx, _move(_table(table), dict(key), column, to, earlier, dict(set or {})))
+    return _move(_table(table), dict(key), column, to, earlier, dict(set or {}))
 
 
+@OnTx
 def ledger_entry(
-    tx: Any,
     table: str,
     *,
-    event: Any,
-    account: Any,
+    event: Event,
+    account: object,
     amount: int,
     step: str = "",
     columns: Mapping[str, str] | None = None,
     set: Mapping[str, Any] | None = None,
-) -> Any:
+) -> Flow[bool]:
     """Book *amount* on *account* once per event (and *step*): whether it was booked now. The balance is the sum.
 
     The table needs the columns `entry` (unique), `account` and `amount`; *columns* renames them.
@@ -98,12 +122,7 @@ def ledger_entry(
         raise UsageError(f"ledger_entry: amount is a whole number of the smallest unit, got {amount!r}")
     names = {"entry": "entry", "account": "account", "amount": "amount", **(columns or {})}
     row = {names["entry"]: event.step_key(f"ledger:{step}"), names["account"]: account, names["amount"]: amount}
-    return insert_once(tx, table, {**row, **(set or {})}, key=[names["entry"]])
-
-
-def _answer(tx: Any, flow: Flow[bool]) -> Any:
-    """A bool on a blocking connection, an awaitable of one on an async one."""
-    return adapt(tx).run(flow)
+    return insert_once.statement(table, {**row, **(set or {})}, key=[names["entry"]])
 
 
 def _nothing() -> Flow[bool]:
@@ -156,7 +175,7 @@ def _move(
 
 def _table(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise UsageError(f"a table is named by letters, digits and _, perhaps after a schema, got {name!r}")
+        raise UsageError(f"the name of a table has letters, digits and _, perhaps after a schema, got {name!r}")
     return name
 
 
@@ -168,7 +187,7 @@ def _columns(table: str, *groups: Mapping[str, Any] | str) -> None:
     for group in groups:
         for name in [group] if isinstance(group, str) else group:
             if not _NAME.fullmatch(name) or "." in name:
-                raise UsageError(f"{table}: a column is named by letters, digits and _, got {name!r}")
+                raise UsageError(f"{table}: the name of a column has letters, digits and _, got {name!r}")
 
 
 def _values(row: Mapping[str, Any]) -> str:

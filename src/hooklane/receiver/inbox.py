@@ -7,7 +7,7 @@ import os
 import random
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 from hooklane.core.admission.retention import RETENTION_MS
 from hooklane.core.verify import Profile
@@ -17,24 +17,28 @@ from hooklane.model.clock import Instant, wall_now
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.inbox import Row
 from hooklane.model.message import Reply, Request
-from hooklane.receiver.by_hand import Claim
-from hooklane.receiver.drive import Failpoint, transaction
-from hooklane.receiver.fit import refuse_misfit
+from hooklane.receiver.claim import Claim
+from hooklane.receiver.drivers import Failpoint
 from hooklane.receiver.flows.context import Context
 from hooklane.receiver.flows.inline import Inline
-from hooklane.receiver.keeper import Keeper, Stats, as_search
-from hooklane.receiver.order import Order
-from hooklane.receiver.reception import Reception, source_in
+from hooklane.receiver.flows.maintain import Shadow
+from hooklane.receiver.maintenance import Maintenance, Stats
+from hooklane.receiver.order import Order, OrderWord
+from hooklane.receiver.receive import Receiving, source_in
 from hooklane.receiver.runner import Plan, Run, Runner
-from hooklane.receiver.sending import check_outbox
-from hooklane.receiver.sound import is_whole
-from hooklane.receiver.source import KeepSecret, Source, Tenant, Where, make_source
+from hooklane.receiver.search import Filter, Ids, as_search
+from hooklane.receiver.source import KeepSecret, RulesGiven, Source, Tenant, Where, make_source
+from hooklane.receiver.steps import transaction
+from hooklane.receiver.validate.fits_store import check_fits_store
+from hooklane.receiver.validate.outbox import PublishesInTx, check_outbox
+from hooklane.receiver.validate.values import is_whole
 from hooklane.receiver.wakeup import Wakeup
 from hooklane.receiver.worker import Worker
 from hooklane.store.inbox import Flow, InboxStore
 from hooklane.store.open_inbox import open_inbox
-from hooklane.telemetry.events import Emit, Pruned, nowhere
-from hooklane.telemetry.sinks import bind, guarded
+from hooklane.telemetry.events import Emit, InboxEvent, Pruned, nowhere
+from hooklane.telemetry.inbox_log import InboxLog
+from hooklane.telemetry.sinks import bind, guarded, logs
 
 T = TypeVar("T")
 
@@ -52,16 +56,16 @@ class Inbox:
     Durable unless given; on Redis inline, because there what was acknowledged may be lost at a failover.
 
     A sync handler may run in another thread than the request that brought its event: always in durable mode and from
-    an event loop, and on SQLite in inline mode too, where those who come together share a commit. It has the context
-    variables of its request, not its thread-locals.
+    an event loop, and on SQLite in inline mode too, where requests that come together share a commit. It has the
+    context variables of its request, not its thread-locals.
     """
 
     def __init__(
         self,
-        where: Any,
+        where: object,
         mode: Literal["durable", "inline"] | None = None,
         *,
-        outbox: Any = None,
+        outbox: PublishesInTx | None = None,
         lease_ms: int = LEASE_MS,
         inline_wait_ms: int = INLINE_WAIT_MS,
         emit: Emit = nowhere,
@@ -82,6 +86,7 @@ class Inbox:
         self.mode = mode or self.store.capabilities.mode
         self.sources: dict[str, Source] = {}
         self.emit = guarded(emit)
+        self._log = nowhere if logs(emit) else guarded(InboxLog())
         self.clock = clock
         self.owner = f"{socket.gethostname()}:{os.getpid()}"
         self.lease_ms = lease_ms
@@ -89,8 +94,8 @@ class Inbox:
         self.context = Context(store=self.store, clock=clock, roll=roll, can_send=self.can_send)
         self.runner = Runner(self.store, outbox=outbox, failpoint=failpoint, clock=clock)
         self.worker = Worker(self)
-        self.keeper = Keeper(self)
-        self._reception = Reception(self)
+        self.maintenance = Maintenance(self)
+        self._receiving = Receiving(self)
         self.arrived = Wakeup()
         """Set when something was stored: an in-process worker wakes up."""
         self.inline = Inline(wait_ms=inline_wait_ms, lease_ms=lease_ms, owner=self.owner)
@@ -104,7 +109,7 @@ class Inbox:
         secrets: Sequence[str] | str | None = (),
         *,
         profile: str | Profile | None = None,
-        order: Order | str | None = None,
+        order: Order | OrderWord | None = None,
         unsafe: bool = False,
         dedup: Literal["event_id", "state_token", "derived"] | None = None,
         event_id: Where | None = None,
@@ -117,7 +122,7 @@ class Inbox:
         certificates: Certificates | None = None,
         roots: bytes | None = None,
         learn: bool | KeepSecret = False,
-        **rules: Any,
+        **rules: Unpack[RulesGiven],
     ) -> Source:
         """Add a provider. *profile* is the one of the source's name unless given; *secrets* newest first.
 
@@ -128,7 +133,7 @@ class Inbox:
         *rules* are the fields of `Rules`: retention_ms, payload_ms, event_age_ms_max, body_bytes_max, retry, breaker …
         """
         if name in self.sources:
-            raise UsageError(f"there is a source {name!r} already")
+            raise UsageError(f"this inbox has a source {name!r} already")
         made = make_source(
             name,
             secrets=secrets,
@@ -147,7 +152,7 @@ class Inbox:
                 "learn": learn,
             },
         )
-        refuse_misfit(made, self.store.capabilities)
+        check_fits_store(made, self.store.capabilities)
         made.store = self.store.capabilities
         self.sources[name] = made
         return made
@@ -156,17 +161,21 @@ class Inbox:
 
     def receive(self, request: Request, source: str | None = None) -> Reply:
         """Answer *request*; the source is the last part of the URL's path unless given."""
-        opened = self._reception.open(request, source)
-        return opened if isinstance(opened, Reply) else self.runner.run(self._reception.receive(*opened))
+        opened = self._receiving.open(request, source)
+        return opened if isinstance(opened, Reply) else self.runner.run(self._receiving.receive(*opened))
 
     async def areceive(self, request: Request, source: str | None = None) -> Reply:
         """The same for async code: the event loop is never blocked."""
-        opened = self._reception.open(request, source)
-        return opened if isinstance(opened, Reply) else await self.runner.arun(self._reception.receive(*opened))
+        opened = self._receiving.open(request, source)
+        return opened if isinstance(opened, Reply) else await self.runner.arun(self._receiving.receive(*opened))
 
     def too_large(self, url: str, source: str | None = None) -> Reply:
         """The answer to a request that an adapter has not read to its end, because of `body_bytes_max`."""
-        return self._reception.turn_away(source_in(url) if source is None else source)
+        return self._receiving.turn_away(source_in(url) if source is None else source)
+
+    def broken_off(self, source: str) -> Reply:
+        """The answer to a request whose body an adapter could not read to its end: the sender repeats it."""
+        return self._receiving.break_off(source)
 
     def claim(
         self,
@@ -218,9 +227,14 @@ class Inbox:
         """The same from async code."""
         await self.worker.astop(timeout_s)
 
+    def tell(self, trouble: InboxEvent) -> None:
+        """Emit what went wrong, and log it too where *emit* is no log: it is seen without any setting."""
+        self.emit(trouble)
+        self._log(trouble)
+
     def tend(self) -> Plan[int]:
         """What a worker does when there is nothing to handle; how many keys may go on by it."""
-        return self.keeper.tend()
+        return self.maintenance.tend()
 
     @property
     def body_bytes_max(self) -> int:
@@ -234,14 +248,26 @@ class Inbox:
 
         *retention_ms* counts only where this inbox has no sources, as on the command line.
         """
-        return self.runner.run(self.keeper.prune(retention_ms))
+        return self.runner.run(self.maintenance.prune(retention_ms))
 
     def examine(self) -> list[str]:
         """What an operator should mend about the store, in words; nothing where the store has nothing to say."""
         examine = getattr(self.store, "examine", None)
         return [] if examine is None else self.runner.run(_one(transaction(examine())))
 
-    def replay(self, ids: Any = None, *, handler: str | None = None, shadow: bool = False, **search: Any) -> Any:
+    @overload
+    def replay(
+        self, ids: Ids = None, *, handler: str | None = None, shadow: Literal[False] = False, **search: Unpack[Filter]
+    ) -> int: ...
+
+    @overload
+    def replay(
+        self, ids: Ids = None, *, handler: str | None = None, shadow: Literal[True], **search: Unpack[Filter]
+    ) -> list[Shadow]: ...
+
+    def replay(
+        self, ids: Ids = None, *, handler: str | None = None, shadow: bool = False, **search: Unpack[Filter]
+    ) -> int | list[Shadow]:
         """Run stored events again: one id, several, or all that match a filter; how many handlings are owed now.
 
         What was applied in its place of a sequence stays as it is: later events of its key stand on it.
@@ -249,40 +275,42 @@ class Inbox:
         """
         found = as_search(ids, search)
         if shadow:
-            return self.runner.run(self.keeper.shadow(found, handler))
-        return self.runner.run(self.keeper.replay(found, handler))
+            return self.runner.run(self.maintenance.shadow(found, handler))
+        return self.runner.run(self.maintenance.replay(found, handler))
 
-    def skip(self, ids: Any = None, *, note: str, handler: str | None = None, **search: Any) -> int:
+    def skip(self, ids: Ids = None, *, note: str, handler: str | None = None, **search: Unpack[Filter]) -> int:
         """Give up dead, failed or held events; a key that waited behind one moves on. How many were.
 
         With a held event what it waits for is given up too, if that never came; if it is here, settle that first.
         """
-        return self.runner.run(self.keeper.skip(as_search(ids, search), handler, note))
+        return self.runner.run(self.maintenance.skip(as_search(ids, search), handler, note))
 
-    def rows(self, **search: Any) -> list[Row]:
+    def rows(self, *, ids: Ids = None, handler: str | None = None, **search: Unpack[Filter]) -> list[Row]:
         """Rows that match, oldest first: `source=`, `status=`, `type=`, `key=`, `event_id=`, `handler=`, `limit=` …"""
         return self.runner.run(
-            _one(transaction(self.store.rows(as_search(search.pop("ids", None), {"limit": 100} | search))))
+            _one(transaction(self.store.rows(as_search(ids, {"limit": 100, "handler": handler, **search}))), reads=True)
         )
 
     def stats(self) -> Stats:
         """How many events are in which status, how old the oldest owed one is, what the breakers say."""
-        return self.runner.run(self.keeper.stats())
+        return self.runner.run(self.maintenance.stats())
 
     def close(self) -> None:
         """End the worker; let go of connections and threads."""
         self.stop()
+        self.runner.run(self.maintenance.leave())
         self.runner.close()
         self.store.close()
 
     async def aclose(self) -> None:
         """The same from async code."""
         await self.astop()
+        await self.runner.arun(self.maintenance.leave())
         self.runner.close()
         await self.store.aclose()
 
 
-def _one(flow: Flow[T]) -> Plan[T]:
+def _one(flow: Flow[T], *, reads: bool = False) -> Plan[T]:
     """A plan of one flow."""
-    result: T = yield Run(flow)
+    result: T = yield Run(flow, reads=reads)
     return result

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from hooklane.errors import StoreError
 from hooklane.model.inbox import Claimed
-from hooklane.receiver.drive import transaction
 from hooklane.receiver.flows.claims import renew_all
 from hooklane.receiver.runner import Plan, Run
+from hooklane.receiver.steps import transaction
 from hooklane.receiver.threads import closing
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ RENEW_S_MIN = 0.05
 class Leases:
     """A thread of its own, so that neither a blocking handler nor a busy event loop keeps a lease from being renewed.
 
-    With a single writer there is nothing to renew: nobody can take over while a handler's transaction is open.
+    With a single writer there is nothing to renew: no other worker can take over while a handler's transaction is open.
     """
 
     def __init__(self, inbox: Inbox) -> None:
@@ -71,18 +71,19 @@ class Leases:
         # A third: one renewal may fail, and the next still comes in time.
         while not stopping.wait(max(RENEW_S_MIN, self._inbox.lease_ms / 3000)):
             with self._lock:
-                claims = list(self._in_hand.values())
+                # Both at once: a claim may be let go, and the lease changed after it, before this thread runs on.
+                claims, lease_ms = list(self._in_hand.values()), self._inbox.lease_ms
             if not claims:
                 continue
             with contextlib.suppress(StoreError):  # the next round tries again, and the fence keeps the effect single
-                self._run(claims)
+                self._run(claims, lease_ms)
 
-    def _run(self, claims: Sequence[Claimed]) -> None:
+    def _run(self, claims: Sequence[Claimed], lease_ms: int) -> None:
         runner, loop = self._inbox.runner, self._loop
         if self._inbox.store.capabilities.sync or loop is None:
-            runner.run(self._plan(claims))
+            runner.run(self._plan(claims, lease_ms))
         elif not loop.is_closed():  # an async pool or engine belongs to the loop that made it
-            asyncio.run_coroutine_threadsafe(runner.arun(self._plan(claims)), loop).result()
+            asyncio.run_coroutine_threadsafe(runner.arun(self._plan(claims, lease_ms)), loop).result()
 
-    def _plan(self, claims: Sequence[Claimed]) -> Plan[None]:
-        yield Run(transaction(renew_all(self._inbox.context, claims, self._inbox.lease_ms)))
+    def _plan(self, claims: Sequence[Claimed], lease_ms: int) -> Plan[None]:
+        yield Run(transaction(renew_all(self._inbox.context, claims, lease_ms)))

@@ -13,7 +13,7 @@ from hooklane.core.verify.profile import Ordering
 from hooklane.errors import ConfigError, Reject
 from hooklane.model.message import Message
 from hooklane.receiver.fields import apply_latest
-from hooklane.receiver.sound import is_whole
+from hooklane.receiver.validate.values import is_whole
 
 Document = Callable[[], Any]
 """Gives the JSON of a message, read once when it is needed."""
@@ -40,7 +40,7 @@ class Latest:
     on_tie: Literal["id", "refetch"] = "id"
     skew_ms: int = SKEW_MS
 
-    apply = staticmethod(apply_latest)
+    apply = apply_latest
 
     def __post_init__(self) -> None:
         problems = []
@@ -121,6 +121,8 @@ class Refetch:
 
 
 Order = NoOrder | Latest | InSequence | Refetch
+OrderWord = Literal["none", "latest", "sequence", "refetch"]
+"""An order with its defaults, by its name."""
 
 latest = Latest
 sequence = InSequence
@@ -140,7 +142,7 @@ def order_of(profile_order: Ordering) -> Order:
             return Refetch()
 
 
-def as_order(order: Order | str | None, default: Order) -> Order:
+def as_order(order: Order | OrderWord | None, default: Order) -> Order:
     """*order* as a value; a word stands for its defaults."""
     if order is None:
         return default

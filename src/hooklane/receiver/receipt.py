@@ -11,7 +11,7 @@ from hooklane.model.value import value
 
 _JSON = ("content-type", "application/json")
 
-# Of several messages in one request the header names the one that matters most to whoever reads it.
+# Of several messages in one request the header names the one that matters most to the sender.
 _LOUDEST_FIRST = (
     Verdict.BUSY,
     Verdict.CONFLICT,

@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 from hooklane.errors import UsageError
 from hooklane.model.clock import Instant
 from hooklane.model.value import value
-from hooklane.receiver.drive import AsyncDriver, Driver, Failpoint
+from hooklane.receiver.drivers import AsyncDriver, Driver, Failpoint
 from hooklane.receiver.flows.receive import Arrival, receive
-from hooklane.receiver.gather import AsyncGatherer, Gatherer
-from hooklane.receiver.in_turns import InTurns
-from hooklane.receiver.together import Together
-from hooklane.store.inbox import Flow, InboxStore, SingleWriter
+from hooklane.receiver.insert_batches import AsyncInsertBatches, InsertBatches
+from hooklane.receiver.shared_commit.tasks import TaskCommits
+from hooklane.receiver.shared_commit.threads import SharedCommits
+from hooklane.store.inbox import Flow, InboxStore, Session, SingleWriter
 
 T = TypeVar("T")
 THREADS = 32
@@ -34,16 +34,28 @@ class Run:
 
     flow: Flow[Any]
     is_async: bool | None = None
+    reads: bool = False
+    """It writes nothing, so it needs no turn."""
 
 
 @value(frozen=True, slots=True)
-class Store:
-    """Store *arrivals*, in one commit with those of others who come at the same time; answers receipts."""
+class Insert:
+    """Store *arrivals*, in one commit with those of requests that come at the same time; answers receipts."""
 
     arrivals: Sequence[Arrival]
 
 
-Plan = Generator[Run | Store, Any, T]
+Plan = Generator[Run | Insert, Any, T]
+
+
+class Looking:
+    """A single writer's store for flows that only read: they wait for no writer."""
+
+    def __init__(self, store: SingleWriter) -> None:
+        self._store = store
+
+    def begin(self, *, wait_ms: int | None = None) -> Session:
+        return self._store.begin_look()
 
 
 class Runner:
@@ -56,10 +68,13 @@ class Runner:
         self._outbox = outbox
         self.failpoint = failpoint
         self._portal = Portal()
-        self.together = Together(store, self.driver, self._in_thread) if isinstance(store, SingleWriter) else None
-        self.in_turns = InTurns(store) if isinstance(store, SingleWriter) else None
-        self._gatherer = Gatherer(lambda arrivals: self._run_here(receive(store, arrivals, clock())))
-        self._agatherer = AsyncGatherer(lambda arrivals: self.adriver().run(receive(store, arrivals, clock())))
+        self.shared_commits = (
+            SharedCommits(store, self.driver, self._in_thread) if isinstance(store, SingleWriter) else None
+        )
+        self.task_commits = TaskCommits(store) if isinstance(store, SingleWriter) else None
+        self._looking = Looking(store) if isinstance(store, SingleWriter) else None
+        self._inserts = InsertBatches(lambda arrivals: self._run_here(receive(store, arrivals, clock())))
+        self._ainserts = AsyncInsertBatches(lambda arrivals: self.adriver().run(receive(store, arrivals, clock())))
         self._threads: ThreadPoolExecutor | None = None
         self._threads_pid = 0
 
@@ -91,32 +106,38 @@ class Runner:
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
-    def _run(self, step: Run | Store) -> Any:
-        if isinstance(step, Store):
+    def _run(self, step: Run | Insert) -> Any:
+        if isinstance(step, Insert):
             if self._store.capabilities.sync:
-                return self._gatherer.submit(step.arrivals)
-            return self._portal.run(self._agatherer.submit(step.arrivals))
+                return self._inserts.submit(step.arrivals)
+            return self._portal.run(self._ainserts.submit(step.arrivals))
+        if step.reads and self._looking is not None:
+            return Driver(self._looking).run(step.flow)
         if step.is_async or not self._store.capabilities.sync:
             return self._portal.run(self._arun_here(step.flow))
         return self._run_here(step.flow)
 
     def _run_here(self, flow: Flow[T]) -> T:
-        return self.driver().run(flow) if self.together is None else self.together.run(flow)
+        return self.driver().run(flow) if self.shared_commits is None else self.shared_commits.run(flow)
 
     async def _arun_here(self, flow: Flow[T]) -> T:
-        return await AsyncDriver(self.in_turns or self._store, outbox=self._outbox, failpoint=self.failpoint).run(flow)
+        return await AsyncDriver(self.task_commits or self._store, outbox=self._outbox, failpoint=self.failpoint).run(
+            flow
+        )
 
-    async def _arun(self, step: Run | Store) -> Any:
+    async def _arun(self, step: Run | Insert) -> Any:
         capabilities = self._store.capabilities
-        if isinstance(step, Store):
+        if isinstance(step, Insert):
             if capabilities.native_async:
-                return await self._agatherer.submit(step.arrivals)
-            return await self._in_thread(self._gatherer.submit, step.arrivals)
+                return await self._ainserts.submit(step.arrivals)
+            return await self._in_thread(self._inserts.submit, step.arrivals)
+        if step.reads and self._looking is not None:
+            return await self._in_thread(Driver(self._looking).run, step.flow)
         native = capabilities.native_async if step.is_async is None else step.is_async
         if native:
             return await self._arun_here(step.flow)
-        if self.together is not None:
-            return await self.together.arun(step.flow)
+        if self.shared_commits is not None:
+            return await self.shared_commits.arun(step.flow)
         return await self._in_thread(self.driver().run, step.flow)
 
     def driver(self) -> Driver:
@@ -132,7 +153,7 @@ class Runner:
     async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         """Call *function* in a thread of ours, to its end even when cancelled: no transaction is left half-way.
 
-        Not asyncio's own pool: that is small and shared, and one who waits here for a lock could starve its holder.
+        Not asyncio's own pool: that is small and shared, and a thread that waits for a lock could starve its holder.
         """
         if self._threads is None or self._threads_pid != os.getpid():
             self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="hooklane-inbox")
@@ -147,8 +168,8 @@ class Runner:
 
     def close(self) -> None:
         self._portal.close()
-        if self.together is not None:
-            self.together.close()
+        if self.shared_commits is not None:
+            self.shared_commits.close()
         if self._threads is not None and self._threads_pid == os.getpid():
             self._threads.shutdown(wait=False)
             self._threads = None

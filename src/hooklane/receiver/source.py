@@ -7,31 +7,34 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from hooklane.core.admission.breaker import BreakerPolicy
 from hooklane.core.admission.failures import RetryPolicy
 from hooklane.core.admission.rate import Bucket
 from hooklane.core.admission.retention import RETENTION_MS, RETENTION_MS_MIN, TOMBSTONE_MS
-from hooklane.core.fanout import is_pattern, matches
+from hooklane.core.fanout import STARS_MAX, matches
 from hooklane.core.profiles import find_profile
-from hooklane.core.verify import Dedup, Handshake, Keyring, Messages, Profile, keyring, unseal, unsigned
+from hooklane.core.verify import Dedup, Handshake, Keyring, Messages, Profile, keyring, open_request, unsigned
 from hooklane.core.verify.messages import derived_id, storable
 from hooklane.core.verify.places import InBody, InHeader, Place, as_text
 from hooklane.errors import ConfigError, UsageError
 from hooklane.model.clock import Instant
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.message import Message, Request
-from hooklane.receiver.fit import kind_problems, order_problems
+from hooklane.receiver.event import Event
 from hooklane.receiver.headers import KeptHeaders
-from hooklane.receiver.order import InSequence, Order, as_order, order_of
-from hooklane.receiver.sound import policy_problems, rule_problems
+from hooklane.receiver.order import InSequence, Order, OrderWord, as_order, order_of
+from hooklane.receiver.validate.fits_store import kind_problems, order_problems
+from hooklane.receiver.validate.values import is_type_pattern, policy_problems, rule_problems
 from hooklane.store.inbox import Capabilities
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[[Event, Any], object])
+"""A handler: `(event, tx)`, sync or async. Its *tx* is the driver's own connection, of whichever class that is."""
 Tenant = str | Callable[[Message], str]
 Where = str | Place
 KeepSecret = Callable[[str], Any]
+Headers = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,30 @@ class Handler:
     retry: RetryPolicy
     breaker: BreakerPolicy | None
     is_async: bool = False
+    data_path: str = ""
+    """Where the profile of its source has an event's own content."""
+
+    def event(
+        self,
+        message: Message,
+        received_at: Instant,
+        *,
+        can_send: bool,
+        attempt: int = 1,
+        variant: str = "",
+        headers: Headers = (),
+    ) -> Event:
+        """*message* as this handler is given it."""
+        return Event(
+            message,
+            attempt=attempt,
+            received_at=received_at,
+            handler=self.name,
+            variant=variant,
+            headers=headers,
+            data_path=self.data_path,
+            can_send=can_send,
+        )
 
     def wants(self, type: str) -> bool:
         """Whether an event of this type is for it."""
@@ -70,6 +97,19 @@ class Rules:
     """Requests a second that this process takes, in bursts of twice as many; more are told 429."""
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     breaker: BreakerPolicy | None = field(default_factory=BreakerPolicy)
+
+
+class RulesGiven(TypedDict, total=False):
+    """The fields of `Rules` as `inbox.source` takes them."""
+
+    event_age_ms_max: int | None
+    retention_ms: int
+    payload_ms: int | None
+    tombstone_ms: int
+    body_bytes_max: int
+    rate_limit: float | None
+    retry: RetryPolicy
+    breaker: BreakerPolicy | None
 
 
 class Source:
@@ -108,7 +148,7 @@ class Source:
     def on(
         self,
         *patterns: str,
-        order: Order | str | None = None,
+        order: Order | OrderWord | None = None,
         name: str | None = None,
         retry: RetryPolicy | None = None,
         breaker: BreakerPolicy | None = None,
@@ -119,8 +159,10 @@ class Source:
         """
         if any(callable(pattern) for pattern in patterns):
             raise UsageError(f'{self.name}: say for which types, as in @source.on("order.*"), or @source.on() for all')
-        wrong = [pattern for pattern in patterns if not is_pattern(pattern)]
-        problems = [f"{self.name}: {pattern!r} is not a pattern of event types" for pattern in wrong]
+        wrong = [pattern for pattern in patterns if not is_type_pattern(pattern)]
+        problems = [
+            f"{self.name}: {pattern!r} is not a pattern of event types, at most {STARS_MAX} *" for pattern in wrong
+        ]
         problems += policy_problems(self.name, {"retry": retry, "breaker": breaker})
         if problems:
             raise ConfigError(problems)
@@ -135,7 +177,9 @@ class Source:
             fetch = asked.resync if isinstance(asked, InSequence) else None
             if fetch is not None and is_async_function(fetch) != is_async:
                 kind = "async" if is_async else "sync"
-                raise ConfigError([f"{self.name}: {called} is {kind}, so resync must be: they get the same kind of tx"])
+                raise ConfigError(
+                    [f"{self.name}: {called} is {kind}, so resync must be {kind} too: both get the same tx"]
+                )
             if self.store is not None:
                 label = f"{self.name}: {called}"
                 misfit = order_problems(label, asked, self.store) + kind_problems(label, is_async, self.store)
@@ -150,20 +194,21 @@ class Source:
                 retry=retry or self.rules.retry,
                 breaker=breaker or self.rules.breaker,
                 is_async=is_async,
+                data_path=self.profile.data,
             )
             return fn
 
         return register
 
-    def unseal(self, request: Request, now: Instant) -> Messages | Handshake:
+    def open_request(self, request: Request, now: Instant) -> Messages | Handshake:
         """What is in *request*; `VerificationError` unless it proves where it comes from."""
         if self.keys is None:
             return unsigned(request, self.profile, now, source=self.name)
-        return unseal(request, self.profile, self.keys, now, source=self.name)
+        return open_request(request, self.profile, self.keys, now, source=self.name)
 
     def learn(self, secret: str) -> bool:
         """Verify by *secret* from now on; False when the source has come to have another one meanwhile."""
-        with self._learning:  # anyone can offer one: the first that came is the one
+        with self._learning:  # any sender can offer one: the first that came is kept
             keys = self.keys
             if keys is None or keys.held:
                 return keys is not None and any(held.text == secret for held in keys.held)
@@ -198,7 +243,7 @@ def make_source(
     *,
     secrets: Sequence[str] | str | None,
     profile: str | Profile | None,
-    order: Order | str | None,
+    order: Order | OrderWord | None,
     unsafe: bool,
     dedup: str | None,
     places: Mapping[str, Where | None],
@@ -207,7 +252,7 @@ def make_source(
 ) -> Source:
     """A source, or a `ConfigError` that says what is wrong with it."""
     if not name or not all(letter.isalnum() or letter in "_.-" for letter in name) or len(name) > 64:
-        raise ConfigError([f"a source is named by 1-64 letters, digits, _ . -, got {name!r}"])
+        raise ConfigError([f"the name of a source has 1-64 letters, digits, _ . or -, got {name!r}"])
     found = profile if isinstance(profile, Profile) else find_profile(profile or name)
     given: dict[str, Any] = {field: (place_of(where),) for field, where in places.items() if where is not None}
     found = replace(found, **given)
@@ -217,7 +262,8 @@ def make_source(
     if secrets or learn:
         ring = keyring(found, secrets, **{**keys, "learn": bool(learn)})
     elif not unsafe:
-        raise ConfigError([f"{name}: a source needs secrets=[…]; without one anybody can send to it (unsafe=True)"])
+        needs = "a source needs secrets=[…]; without one any sender is believed (unsafe=True permits that)"
+        raise ConfigError([f"{name}: {needs}"])
     if dedup is not None and dedup not in list(Dedup):
         raise ConfigError([f"{name}: dedup must be one of {', '.join(Dedup)}, got {dedup!r}"])
     problems = rule_problems(name, rules, {each.name: each.default for each in fields(Rules)})
@@ -252,7 +298,7 @@ def _tenant_text(tenant: Any) -> str:
         return DEFAULT_TENANT
     text = storable(as_text(tenant))
     if text is None:
-        raise TypeError(f"a tenant is named by text, got a {type(tenant).__name__}")
+        raise TypeError(f"the function tenant=… must give text, got a {type(tenant).__name__}")
     return text
 
 
@@ -260,6 +306,6 @@ def _check_arguments(fn: Callable[..., Any], name: str) -> None:
     try:
         inspect.signature(fn).bind(None, None)
     except TypeError as error:
-        raise UsageError(f"a handler is called with (event, tx); {name} cannot be: {error}") from None
+        raise UsageError(f"a handler is called with (event, tx), which {name} does not accept: {error}") from None
     except ValueError:
         return  # a built-in without a signature

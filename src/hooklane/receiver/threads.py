@@ -1,4 +1,4 @@
-"""What must a thread of ours do before it ends? Close what Django opened in it: nobody else would."""
+"""What must a thread of ours do before it ends? Close what Django opened in it: nothing else would."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 
 class Wakeup:
-    """A flag that anyone may set. Waiting has a bound: another process may have stored something meanwhile."""
+    """A flag that any thread may set. Waiting has a bound: another process may have stored something meanwhile."""
 
     def __init__(self) -> None:
         self._flag = threading.Event()
@@ -16,8 +16,8 @@ class Wakeup:
         self._loops: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
 
     def set(self) -> None:
-        """Wake everybody who waits."""
-        if not self._flag.is_set():  # whoever clears it looks for work after that, and finds what set it
+        """Wake all workers that wait."""
+        if not self._flag.is_set():  # the worker that clears it looks for work after that, and finds what set it
             self._flag.set()
         if not self._loops:
             return

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hooklane.core.admission.breaker import Breaker, BreakerState
-from hooklane.model.clock import Instant, boot_now
+from hooklane.model.clock import boot_now
 from hooklane.model.inbox import Claimed
-from hooklane.receiver.drive import transaction
+from hooklane.receiver.breakers import Breakers
 from hooklane.receiver.event import Event
 from hooklane.receiver.flows.claims import claim_due, put_back
 from hooklane.receiver.flows.handle import Settled, handle
 from hooklane.receiver.leases import Leases
 from hooklane.receiver.runner import Plan, Run
 from hooklane.receiver.source import Handler
+from hooklane.receiver.steps import transaction
 from hooklane.receiver.threads import closing
 from hooklane.telemetry.events import (
     BreakerTurned,
@@ -35,60 +36,16 @@ if TYPE_CHECKING:
 BATCH = 16
 POLL_S = 1.0
 TEND_MS = 1_000
-"""However much there is to handle, so often somebody looks for gaps that are over and for what is too old."""
+"""However much there is to handle, so often the worker looks for gaps that are over and for what is too old."""
 
 
-class Breakers:
-    """The breaker of each handler of this process; a lock, because workers may be many threads."""
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What was claimed, for which handler, and in which turn of its breaker."""
 
-    def __init__(self, clock: Callable[[], Instant] = boot_now) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._of: dict[tuple[str, str], Breaker] = {}
-
-    def room(self, handler: Handler, wanted: int) -> int:
-        """How many calls of *handler* may begin."""
-        with self._lock:
-            breaker = self._breaker(handler)
-            return wanted if breaker is None else breaker.room(self._clock(), wanted)
-
-    def forgo(self, handler: Handler, calls: int) -> None:
-        """Calls that were granted and not made."""
-        with self._lock:
-            breaker = self._breaker(handler)
-            if breaker is not None and calls > 0:
-                breaker.forgo(calls)
-
-    def record(self, handler: Handler, ok: bool) -> BreakerState | None:
-        """A call ended; the new state if it changed."""
-        now = self._clock()
-        with self._lock:
-            breaker = self._breaker(handler)
-            if breaker is None:
-                return None
-            before = breaker.state
-            after = breaker.record(ok, now)
-        return None if after is before else after
-
-    def open_left_ms(self, handler: Handler) -> int:
-        """How long *handler* stays paused; 0 unless it is."""
-        breaker = self._of.get((handler.source, handler.name))
-        if breaker is None or breaker.state is not BreakerState.OPEN:  # as it nearly always is: neither lock nor clock
-            return 0
-        with self._lock:
-            return breaker.open_left_ms(self._clock())
-
-    def states(self) -> dict[tuple[str, str], BreakerState]:
-        """The state of each handler's breaker."""
-        with self._lock:
-            return {name: breaker.state for name, breaker in self._of.items()}
-
-    def _breaker(self, handler: Handler) -> Breaker | None:
-        name = (handler.source, handler.name)
-        breaker = self._of.get(name)
-        if breaker is None and handler.breaker is not None:
-            breaker = self._of[name] = Breaker(handler.breaker)
-        return breaker
+    handler: Handler
+    claimed: Claimed
+    turn: int
 
 
 class Worker:
@@ -109,6 +66,7 @@ class Worker:
 
     def round(self, limit: int, stopping: threading.Event | None = None, for_ms: int | None = None) -> Plan[int]:
         """`plan`; and what an inbox needs besides, when there is nothing to handle or it has been a while."""
+        yield from self._inbox.maintenance.keep_clock()
         done = yield from self.plan(limit, stopping, for_ms)
         if done and boot_now() - self._tended_at < TEND_MS:
             return done
@@ -130,93 +88,100 @@ class Worker:
                 claimed = yield from self._claim(expired=False, wanted=min(BATCH, limit - done))
             if not claimed:
                 break
-            self._leases.hold([each for _, each in claimed])
+            self._leases.hold([work.claimed for work in claimed])
             try:
                 while claimed and not stopping.is_set():
                     yield from self._handle(claimed[0])
-                    self._leases.let_go(claimed.pop(0)[1])
+                    self._leases.let_go(claimed.pop(0).claimed)
                     done += 1
-                for _, each in claimed:
-                    yield Run(transaction(put_back(self._inbox.context, each)))
+                for work in claimed:
+                    yield Run(transaction(put_back(self._inbox.context, work.claimed)))
             finally:
-                for _, each in claimed:
-                    self._leases.let_go(each)
+                for work in claimed:
+                    self._leases.let_go(work.claimed)
+                    self.breakers.forgo(work.handler, 1, work.turn)
         return done
 
-    def _claim(self, *, expired: bool, wanted: int) -> Plan[list[tuple[Handler, Claimed]]]:
-        inbox = self._inbox
+    def _claim(self, *, expired: bool, wanted: int) -> Plan[list[Work]]:
         rooms = {handler: self.breakers.room(handler, wanted) for handler in self._handlers()}
-        taken: list[tuple[Handler, Claimed]] = []
+        named = {(handler.source, handler.name): handler for handler in rooms}
+        taken: list[Work] = []
         # A handler whose breaker lets only a few probes through is asked for alone, so that the others get their share.
-        open_wide = [handler for handler, room in rooms.items() if room >= wanted]
-        narrow = [handler for handler, room in rooms.items() if 0 < room < wanted]
-        for group, limit in [(open_wide, wanted), *(([handler], rooms[handler]) for handler in narrow)]:
-            if not group:
-                continue
-            claimed = yield Run(
-                claim_due(
-                    inbox.context, group, expired=expired, owner=inbox.owner, lease_ms=inbox.lease_ms, limit=limit
-                )
-            )
-            by_name = {(handler.source, handler.name): handler for handler in group}
-            taken += [(by_name[each.message.source, each.handler], each) for each in claimed]
-        for handler, room in rooms.items():
-            self.breakers.forgo(handler, room - sum(other is handler for other, _ in taken))
+        open_wide = [handler for handler, (room, _) in rooms.items() if room >= wanted]
+        narrow = [handler for handler, (room, _) in rooms.items() if 0 < room < wanted]
+        try:
+            for group, limit in [(open_wide, wanted), *(([handler], rooms[handler][0]) for handler in narrow)]:
+                if group:
+                    for each in (yield from self._take(group, expired, limit)):
+                        handler = named[each.message.source, each.handler]
+                        taken.append(Work(handler, each, rooms[handler][1]))
+        finally:
+            for handler, (room, turn) in rooms.items():
+                self.breakers.forgo(handler, room - sum(work.handler is handler for work in taken), turn)
         return taken
 
-    def _handle(self, work: tuple[Handler, Claimed]) -> Plan[None]:
+    def _take(self, group: list[Handler], expired: bool, limit: int) -> Plan[list[Claimed]]:
         inbox = self._inbox
-        handler, claimed = work
+        flow = claim_due(inbox.context, group, expired=expired, owner=inbox.owner, lease_ms=inbox.lease_ms, limit=limit)
+        claimed: list[Claimed] = yield Run(flow)
+        return claimed
+
+    def _handle(self, work: Work) -> Plan[None]:
+        inbox = self._inbox
+        handler, claimed = work.handler, work.claimed
         message = claimed.message
         if claimed.taken_over:
-            inbox.emit(LeaseTakenOver(source=message.source, event_id=message.event_id, handler=handler.name))
-        event = Event(
+            inbox.tell(LeaseTakenOver(source=message.source, event_id=message.event_id, handler=handler.name))
+        event = handler.event(
             message,
+            claimed.received_at,
+            can_send=inbox.can_send,
             attempt=claimed.attempts,
-            received_at=claimed.received_at,
-            handler=handler.name,
             variant=claimed.variant,
             headers=claimed.headers,
-            data_path=inbox.sources[message.source].profile.data,
-            can_send=inbox.can_send,
         )
         began = boot_now()
         settled: Settled = yield Run(handle(inbox.context, claimed, handler, event), handler.is_async)
-        self.note(handler, event, settled, boot_now() - began)
+        self.note(handler, event, settled, boot_now() - began, work.turn)
 
-    def note(self, handler: Handler, event: Event, settled: Settled, took_ms: float) -> None:
+    def note(self, handler: Handler, event: Event, settled: Settled, took_ms: float, turn: int) -> None:
         """Tell the breaker and the world how a handler ended."""
         emit = self._inbox.emit
         if settled.counts:
-            turned = self.breakers.record(handler, settled.error is None)
+            turned = self.breakers.record(handler, settled.error is None, turn)
             if turned is not None:
                 emit(BreakerTurned(source=event.source, handler=handler.name, state=turned))
         else:
-            self.breakers.forgo(handler, 1)
-        if emit is nowhere:
+            self.breakers.forgo(handler, 1, turn)
+        if emit is nowhere and settled.error is None and not settled.hook_errors:
             return
         source, event_id = event.source, event.id
         if settled.fenced:
-            emit(FenceRejected(source=source, event_id=event_id, handler=handler.name))
+            self._inbox.tell(FenceRejected(source=source, event_id=event_id, handler=handler.name))
             return
         for error in settled.hook_errors:
-            emit(CommitHookFailed(source=source, event_id=event_id, handler=handler.name, error=repr(error)[:1000]))
-        now = self._inbox.clock()
-        emit(
-            Handled(
-                source=source,
-                tenant=event.tenant,
-                event_id=event_id,
-                type=event.type,
-                handler=handler.name,
-                attempt=event.attempt,
-                status=settled.status,
-                took_ms=took_ms,
-                lag_ms=now - event.received_at,
-                error=settled.error,
-                retry_in_ms=None if settled.retry_at is None else settled.retry_at - now,
+            self._inbox.tell(
+                CommitHookFailed(source=source, event_id=event_id, handler=handler.name, error=repr(error)[:1000])
             )
+        now = self._inbox.clock()
+        handled = Handled(
+            source=source,
+            tenant=event.tenant,
+            event_id=event_id,
+            type=event.type,
+            handler=handler.name,
+            attempt=event.attempt,
+            status=settled.status,
+            took_ms=took_ms,
+            lag_ms=now - event.received_at,
+            error=settled.error,
+            raised_at=settled.raised_at,
+            retry_in_ms=None if settled.retry_at is None else settled.retry_at - now,
         )
+        if settled.error is None:
+            emit(handled)
+        else:
+            self._inbox.tell(handled)
 
     def _handlers(self) -> Iterator[Handler]:
         for source in self._inbox.sources.values():
@@ -285,7 +250,7 @@ class Worker:
             try:
                 done = inbox.runner.run(self.round(1000, self._stopping, TEND_MS))
             except Exception as error:  # the store is away, as a rule: nothing is lost, so wait and go on
-                inbox.emit(WorkerTroubled(error=repr(error)[:1000]))
+                inbox.tell(WorkerTroubled(error=repr(error)[:1000]))
                 self._stopping.wait(POLL_S)
                 continue
             if not done:
@@ -298,7 +263,7 @@ class Worker:
             try:
                 done = await inbox.runner.arun(self.round(1000, self._stopping, TEND_MS))
             except Exception as error:  # as above
-                inbox.emit(WorkerTroubled(error=repr(error)[:1000]))
+                inbox.tell(WorkerTroubled(error=repr(error)[:1000]))
                 await asyncio.sleep(POLL_S)
                 continue
             if not done:

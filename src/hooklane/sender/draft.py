@@ -47,8 +47,9 @@ def draft_of(
     asked: tuple[str, ...] | None = None
     if endpoints is not None:
         asked = tuple(dict.fromkeys(endpoints))
-        if len(asked) > ENDPOINTS_MAX:
-            raise InvalidEvent("invalid_endpoints", f"at most {ENDPOINTS_MAX} endpoints, got {len(asked)}")
+        if not 1 <= len(asked) <= ENDPOINTS_MAX:
+            # Nobody means to publish to nobody; who leaves `endpoints` out means all that want the type.
+            raise InvalidEvent("invalid_endpoints", f"endpoints must name 1 to {ENDPOINTS_MAX}, got {len(asked)}")
         for endpoint_id in asked:
             if not _ENDPOINT_ID.match(endpoint_id):
                 raise InvalidEvent("unknown_endpoint", f"no endpoint with id {endpoint_id[:140]!r}")

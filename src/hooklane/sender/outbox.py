@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar, overload
 
 from hooklane.core.fanout import places
 from hooklane.errors import InvalidEvent
 from hooklane.model.clock import wall_now
 from hooklane.model.event import DEFAULT_TENANT
+from hooklane.model.tx import AsyncTx, SyncTx
 from hooklane.sender.draft import draft_of
-from hooklane.store.caller import Flow, Home, adapt, undoable
-from hooklane.store.letterbox import Letterbox, letterbox
+from hooklane.store.caller import AsyncCaller, DatabaseIdentity, Flow, adapt, undoable
 from hooklane.store.outbox import Draft, Published, PublishReport, Refused, StoreOptions
+from hooklane.store.publish_port import PublishPort, publish_port
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,24 +38,50 @@ class Outbox:
     def __init__(self, url: str, *, tenant: str = DEFAULT_TENANT) -> None:
         self.url = url
         self._tenant = tenant
-        self._letterbox: Letterbox = letterbox(url, StoreOptions(places))
+        self._port: PublishPort = publish_port(url, StoreOptions(places))
 
     @property
-    def home(self) -> Home:
+    def identity(self) -> DatabaseIdentity:
         """The database in which a caller's transaction must be."""
-        return self._letterbox.home
+        return self._port.identity
 
+    @overload
     def publish(
         self,
         type: str,
-        data: Any,
+        data: object,
         *,
         key: str | None = None,
         id: str | None = None,
         endpoints: Sequence[str] | None = None,
         idempotency_key: str | None = None,
-        tx: Any = ...,
-    ) -> Any:
+        tx: AsyncTx,
+    ) -> Coroutine[Any, Any, Published]: ...
+
+    @overload
+    def publish(
+        self,
+        type: str,
+        data: object,
+        *,
+        key: str | None = None,
+        id: str | None = None,
+        endpoints: Sequence[str] | None = None,
+        idempotency_key: str | None = None,
+        tx: SyncTx = ...,
+    ) -> Published: ...
+
+    def publish(
+        self,
+        type: str,
+        data: object,
+        *,
+        key: str | None = None,
+        id: str | None = None,
+        endpoints: Sequence[str] | None = None,
+        idempotency_key: str | None = None,
+        tx: object = ...,
+    ) -> Published | Coroutine[Any, Any, Published]:
         """Publish one event; with *tx*, as part of that connection's transaction: it commits or vanishes with it.
 
         Returns what was published; with an async *tx*, something to await for it. Publish last in a transaction: from
@@ -61,14 +90,24 @@ class Outbox:
         one = Publish(type=type, data=data, key=key, id=id, endpoints=endpoints, idempotency_key=idempotency_key)
         return self._publish([one], tx, lambda results: results[0])
 
-    def publish_many(self, events: Sequence[Publish | Mapping[str, Any]], *, tx: Any = ...) -> Any:
+    @overload
+    def publish_many(
+        self, events: Sequence[Publish | Mapping[str, Any]], *, tx: AsyncTx
+    ) -> Coroutine[Any, Any, list[Published]]: ...
+
+    @overload
+    def publish_many(self, events: Sequence[Publish | Mapping[str, Any]], *, tx: SyncTx = ...) -> list[Published]: ...
+
+    def publish_many(
+        self, events: Sequence[Publish | Mapping[str, Any]], *, tx: object = ...
+    ) -> list[Published] | Coroutine[Any, Any, list[Published]]:
         """Publish several at once, all or none, in order; cheaper than one by one, and free of deadlocks."""
         many = [event if isinstance(event, Publish) else Publish(**event) for event in events]
         return self._publish(many, tx, lambda results: results)
 
     def close(self) -> None:
         """Let go of the connections that it keeps for publishing without *tx*."""
-        self._letterbox.close()
+        self._port.close()
 
     def __enter__(self) -> Self:
         return self
@@ -76,15 +115,17 @@ class Outbox:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _publish(self, events: Sequence[Publish], tx: Any, shape: Any) -> Any:
+    def _publish(
+        self, events: Sequence[Publish], tx: object, shape: Callable[[list[Published]], T]
+    ) -> T | Coroutine[Any, Any, T]:
         drafts = [self._draft(event) for event in events]
-        flow = _published(self._letterbox.flow(drafts))
+        flow = _published(self._port.flow(drafts))
         if tx is ...:
-            return shape(self._letterbox.run(flow))
+            return shape(self._port.run(flow))
         caller = adapt(tx)
-        if caller.is_async:
-            return _later(caller, undoable(flow), self._letterbox.home, shape)
-        return shape(caller.run(undoable(flow), self._letterbox.home))
+        if isinstance(caller, AsyncCaller):
+            return _later(caller, undoable(flow), self._port.identity, shape)
+        return shape(caller.run(undoable(flow), self._port.identity))
 
     def _draft(self, event: Publish) -> Draft:
         _check_texts(event)
@@ -100,8 +141,10 @@ class Outbox:
         )
 
 
-async def _later(caller: Any, flow: Flow[list[Published]], home: Home, shape: Any) -> Any:
-    return shape(await caller.run(flow, home))
+async def _later(
+    caller: AsyncCaller, flow: Flow[list[Published]], identity: DatabaseIdentity, shape: Callable[[list[Published]], T]
+) -> T:
+    return shape(await caller.run(flow, identity))
 
 
 _later.__qualname__ = "Outbox.publish"  # what Python says was never awaited

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from hooklane.core.plan import MEMBERS_MAX, PLAN_MS, REFUSED_SHOWN_MAX, SKIPS_MAX, Frozen, Release, freeze, warnings
+from hooklane.errors import SearchTooLong
 from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.model.ids import new_id
 from hooklane.model.lane import DeliveryState
 from hooklane.model.plan import Job, JobState, Member, Op, Progress
+from hooklane.store.budget import NARROW
 from hooklane.store.outbox import OutboxStore
 from hooklane.store.reads import OutboxReads
 from hooklane.store.recovery import Mark, RecoveryStore, Wanted
 
 PAGE = 1_000
+FIND_S_MAX = 30.0
+"""How long the members of a plan are looked for, page by page."""
 KEYS_SHOWN_MAX = 50
 RELEASES_SHOWN_MAX = 20
 EVENTS_SHOWN_MAX = 10
@@ -66,8 +71,19 @@ async def make_plan(
     store: Store, tenant: str, op: Op, wanted: Wanted, *, asked: Mapping[str, str], now: Instant
 ) -> Plan | TooMany:
     """Find, freeze and keep the members; tell what running it would do."""
-    endpoints = {endpoint.id: endpoint for endpoint in await store.endpoints(tenant)}
     most = SKIPS_MAX if op is Op.SKIP else MEMBERS_MAX
+    try:
+        async with asyncio.timeout(FIND_S_MAX):
+            found = await _find(store, tenant, wanted, most)
+    except TimeoutError:
+        raise SearchTooLong(f"nothing was planned: {NARROW}") from None
+    if isinstance(found, TooMany):
+        return found
+    # What is kept is kept as a whole, also where the person who asked has left by now.
+    return await asyncio.shield(_keep(store, tenant, op, wanted, found, asked, now))
+
+
+async def _find(store: Store, tenant: str, wanted: Wanted, most: int) -> list[Member] | TooMany:
     found: list[Member] = []
     cursor: str | None = None
     while True:
@@ -77,7 +93,19 @@ async def make_plan(
         if len(found) > most:
             return TooMany(most)
         if cursor is None:
-            break
+            return found
+
+
+async def _keep(
+    store: Store,
+    tenant: str,
+    op: Op,
+    wanted: Wanted,
+    found: Sequence[Member],
+    asked: Mapping[str, str],
+    now: Instant,
+) -> Plan:
+    endpoints = {endpoint.id: endpoint for endpoint in await store.endpoints(tenant)}
     frozen = freeze(op, found, endpoints, wanted.ids)
     job = Job(
         id=new_id("pln", now),

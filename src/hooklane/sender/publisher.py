@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
-from hooklane.errors import StoreError, StoreUnavailable
+from hooklane.batching.tasks import BatchTask
+from hooklane.errors import StoreBusy, StoreError
 from hooklane.store.outbox import BUSY, Draft, OutboxStore, Published, PublishReport, Refused
+
+log = logging.getLogger("hooklane.publisher")
 
 Done = Callable[[Published | Refused | StoreError], None]
 BATCH_MAX = 1_000
@@ -16,8 +20,12 @@ AGAIN_MAX = 100
 """An application may hold a lane in a transaction of its own: its events are tried again for so long, apart."""
 
 
+_Waiting = tuple[Draft, Done, int]
+"""A draft, the function that is told what came of it, and how often it met a held lane."""
+
+
 class Publisher:
-    """A line of drafts and one commit under way at a time. Nobody is told of success before it is durable."""
+    """A line of drafts and one commit under way at a time. No caller is told of success before it is durable."""
 
     def __init__(
         self,
@@ -34,23 +42,24 @@ class Publisher:
         self._feed = feed
         self._observe = observe
         self._guard = guard
-        self._line: list[tuple[Draft, Done]] = []
-        self._running: asyncio.Task[None] | None = None
-        self._aside: list[tuple[Draft, Done, int]] = []
-        self._retrying: asyncio.Task[None] | None = None
+        # Drafts that were sent already but not read yet come along: a larger commit, and no later.
+        self._drafts: BatchTask[_Waiting] = BatchTask(
+            self._commit, BATCH_MAX, name="group commit of publishes", pause_s=0
+        )
+        # Drafts that met a held lane, in commits of their own: no other draft waits for them.
+        self._aside: BatchTask[_Waiting] = BatchTask(
+            self._commit, QUEUE_MAX, name="publishes set aside", pause_s=AGAIN_MS / 1000
+        )
 
     def submit(self, draft: Draft, done: Done) -> None:
         """Queue a draft; *done* is called once, after the commit that holds it, or with the error that refused it."""
-        if len(self._line) >= QUEUE_MAX:
-            done(StoreUnavailable("too many publishes are waiting for the store"))
+        if len(self._drafts) >= QUEUE_MAX:
+            done(StoreBusy("too many publishes are waiting for the store"))
             return
         if self._guard is not None and (refusal := self._guard(draft)) is not None:
             done(refusal)
             return
-        self._line.append((draft, done))
-        if self._running is None:
-            # One task per busy period, not per event: it goes on until the line is empty.
-            self._running = asyncio.get_running_loop().create_task(self._run(), name="group commit of publishes")
+        self._drafts.add((draft, done, 0))
 
     async def publish(self, draft: Draft) -> Published | Refused:
         """Publish one event and wait for its commit."""
@@ -76,49 +85,39 @@ class Publisher:
 
     async def close(self) -> None:
         """Wait until everything that was queued is answered."""
-        while (task := self._running or self._retrying) is not None:
-            await task
+        while not (self._drafts.is_idle and self._aside.is_idle):
+            await self._drafts.drained()
+            await self._aside.drained()
 
-    async def _run(self) -> None:
-        try:
-            while self._line:
-                # Who has asked already and was not read yet comes along: a larger commit, and no later.
-                await asyncio.sleep(0)
-                batch, self._line = self._line[:BATCH_MAX], self._line[BATCH_MAX:]
-                await self._commit([(draft, done, 0) for draft, done in batch])
-        finally:
-            self._running = None
-
-    async def _retry(self) -> None:
-        """Those that met a held lane, in commits of their own: nobody else waits for them."""
-        try:
-            while self._aside:
-                await asyncio.sleep(AGAIN_MS / 1000)
-                batch, self._aside = self._aside, []
-                await self._commit(batch)
-        finally:
-            self._retrying = None
-
-    async def _commit(self, batch: list[tuple[Draft, Done, int]]) -> None:
+    async def _commit(self, batch: list[_Waiting]) -> None:
         try:
             report = await self._store.publish([draft for draft, _, _ in batch])
         except StoreError as error:
             for _, done, _ in batch:
                 done(error)
             return
+        except Exception as error:
+            # It was not foreseen, but a publish that is never answered is worse: its caller repeats it.
+            log.exception("a commit of %d publishes failed; each is told that its outcome is unknown", len(batch))
+            for _, done, _ in batch:
+                done(StoreError(f"the publish failed: {type(error).__name__}"))
+            return
         self._tell(report)
         for (draft, done, tries), result in zip(batch, report.results, strict=True):
             if not (isinstance(result, Refused) and result.code == BUSY):
                 done(result)
             elif tries >= AGAIN_MAX:
-                done(StoreUnavailable(result.detail))
+                done(StoreBusy(_held(draft, result)))
             else:
-                self._aside.append((draft, done, tries + 1))
-        if self._aside and self._retrying is None:
-            self._retrying = asyncio.get_running_loop().create_task(self._retry(), name="publishes set aside")
+                self._aside.add((draft, done, tries + 1))
 
     def _tell(self, report: PublishReport) -> None:
         if self._feed is not None and report.grown:
             self._feed(report)
         if self._observe is not None:
             self._observe(sum(isinstance(one, Published) and not one.repeated for one in report.results))
+
+
+def _held(draft: Draft, result: Refused) -> str:
+    what = "what this event needs" if draft.event.key is None else f"the key {draft.event.key!r}"
+    return f"a transaction elsewhere that is still open holds {what} ({result.detail})"

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from hooklane.core.job import JobRun, Pace, counts_of
 from hooklane.errors import StoreBusy, StoreError
 from hooklane.model.audit import Act
-from hooklane.model.clock import Instant, wall_now
+from hooklane.model.clock import Instant, boot_now, wall_now
 from hooklane.model.event import Event
 from hooklane.model.ids import new_id
+from hooklane.model.jumps import Observed, is_too_long
 from hooklane.model.lane import DeliveryState
 from hooklane.model.plan import Job, JobMember, JobState, Op, Progress
 from hooklane.sender.plans import PAGE, Store
@@ -59,6 +60,7 @@ class Jobs:
         self._now = now
         self._tick_ms = tick_ms
         self._going: dict[str, _Going] = {}
+        self._others = Observed(LEASE_MS)
         self._woken = asyncio.Event()
         self._stopping = False
 
@@ -100,7 +102,7 @@ class Jobs:
         now = self._now()
         if job.runner == self._name and job.id in self._going:
             return job
-        if job.runner_until > now and job.runner != self._name:
+        if job.runner != self._name and not self._others.is_over(job.id, job.runner_until, now, boot_now()):
             return None
         claimed = replace(job, runner=self._name, runner_until=Instant(now + LEASE_MS))
         if not await self._store.save_job(claimed, expect=job):
@@ -119,7 +121,7 @@ class Jobs:
         run = JobRun(job.op, members)
         await self._store.mark(job.id, [Mark(n, Progress.HELD) for n in run.begin()])
         anew = {one.n: one for one in members if one.member.state is DeliveryState.SKIPPED}
-        return _Going(run, Pace(job.rate, self._now()), anew)
+        return _Going(run, Pace(job.rate, boot_now()), anew)
 
     async def _advance(self, job: Job) -> None:
         going = self._going[job.id]
@@ -127,7 +129,7 @@ class Jobs:
         for mark in await self._store.sweep(job.id):
             held += going.run.settled(mark.n, mark.progress)
         await self._store.mark(job.id, [Mark(n, Progress.HELD) for n in held])
-        taken = going.run.take(going.pace.room(self._now()))
+        taken = going.run.take(going.pace.room(boot_now()))
         going.pace.used(len(taken))
         for first in range(0, len(taken), RELEASE_MAX):
             await self._release(job, going, taken[first : first + RELEASE_MAX])
@@ -191,7 +193,7 @@ class Jobs:
         """Write the counts down, which also says that this runner lives; and the end of the job, on record."""
         now = self._now()
         counts = counts_of(run)
-        is_due = job.runner_until - now < LEASE_MS / 2
+        is_due = job.runner_until - now < LEASE_MS / 2 or is_too_long(job.runner_until, now, LEASE_MS)
         if counts == job.counts and not run.is_over and not is_due:
             return
         told = replace(job, counts=counts, runner_until=Instant(now + LEASE_MS))

@@ -1,67 +1,34 @@
-"""The deliver role: the asyncio shell of the engine. It does what the engine asks and tells it how that went."""
+"""The deliver role: the asyncio shell of a worker. It does what the worker asks for and tells it how that went."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
 import random
+import socket
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
-from hooklane.core.engine import (
-    Committed,
-    Draining,
-    Dropped,
-    Effects,
-    EndpointChanged,
-    Engine,
-    Fetch,
-    Fetched,
-    HealthSeen,
-    Input,
-    LeaseSet,
-    Reloaded,
-    Settled,
-)
-from hooklane.errors import ConfigError, StoreError
-from hooklane.model.attempt import Delivered, Retry, Send, Settlement, Write
+from hooklane.core.engine import Engine, Input, Settled
+from hooklane.core.worker import Call, ClockSet, Effects, LeaseLost, MarkLost, Missed, Note, Worker
+from hooklane.core.worker.sweeping import Rounds
+from hooklane.errors import Broken, StoreError
+from hooklane.model.attempt import Delivered, Send, Settlement, Write
 from hooklane.model.clock import FOREVER, Instant, boot_now, wall_now
-from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Target, Timings
-from hooklane.model.health import Health
+from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Timings
 from hooklane.model.lane import LaneId
+from hooklane.sender.courier import Courier
 from hooklane.sender.failpoints import Failpoints
-from hooklane.sender.letter import Letters
-from hooklane.sender.ownership import Ownership
-from hooklane.sender.pump import Pump
+from hooklane.sender.signed_request import SignedRequests
 from hooklane.store.outbox import CommitReport, OutboxStore, PublishReport
+from hooklane.telemetry import deliveries
 from hooklane.telemetry.deliveries import Fenced, Listener, Queued, Recorded, Sent
 
 log = logging.getLogger("hooklane.relay")
 
 IN_FLIGHT_MAX = 2_048
-COMMIT_MAX = 2_000
-FETCH_LANES_MAX = 256
-RETRY_MS_MAX = 2_000
-CLOCK_SLACK_MS = 100
-SENDS_AT_ONCE = 8
-PATIENT_MS = 250
-"""Whoever is tried again no sooner than this does not mind when the outcome is made durable a moment later."""
-
-
-class Courier(Protocol):
-    """What carries requests to their targets: the transport, or what stands where it stands."""
-
-    @property
-    def connections_max(self) -> int:
-        """How many requests can be under way at once."""
-
-    def send(self, target: Target, headers: bytes, body: bytes, done: Callable[[Result], None]) -> None:
-        """POST *body*; *done* is called exactly once, later, from the loop."""
-
-    async def close(self, grace_ms: int) -> None:
-        """Take nothing new, and end what is under way within *grace_ms*."""
 
 
 class Relay:
@@ -79,65 +46,82 @@ class Relay:
         roll: Callable[[], float] = random.random,
         failpoints: Failpoints | None = None,
         engine: Engine | None = None,
+        rounds: Rounds | None = None,
     ) -> None:
         self._store = store
         self._transport = transport
         self._listener = listener
-        self._poll_ms = poll_ms
-        self._grace_ms = grace_ms
         self._roll = roll
         self._hit = (failpoints or Failpoints.from_environment()).hit
-        # No more than there are connections: what waits for one inside the transport waits behind whoever is slow.
+        # No more than there are connections: what waits for one inside the transport waits behind a slow endpoint.
         in_flight_max = min(IN_FLIGHT_MAX, transport.connections_max)
-        self.engine = engine if engine is not None else Engine(in_flight_max=in_flight_max)
-        self._letters = Letters()
-        self._inputs: list[Input] = []
+        self.worker = Worker(
+            engine if engine is not None else Engine(in_flight_max=in_flight_max),
+            new_name,
+            skew_ms=wall_now() - boot_now(),
+            lease_ms=lease_ms,
+            poll_ms=poll_ms,
+            grace_ms=grace_ms,
+            rounds=rounds,
+        )
+        self.engine = self.worker.engine
+        self._inputs = self.worker.inputs
+        self._requests = SignedRequests()
+        self._unsigned: set[str] = set()
         self._turn_is_set = False
         self._timer: asyncio.TimerHandle | None = None
-        self._skew: int = wall_now() - boot_now()
-        self._own = Ownership(store, self, lease_ms)
-        self._commits: Pump[Write] = Pump(self._commit, COMMIT_MAX, can_wait=_can_wait)
-        self._fetches: Pump[Fetch] = Pump(self._fetch, FETCH_LANES_MAX)
-        self._reloads: Pump[LaneId] = Pump(self._reload, FETCH_LANES_MAX)
-        self._turned: Pump[Health] = Pump(self._note_health, FETCH_LANES_MAX)
-        self._outgoing: list[Send] = []
-        self._is_sending = False
-        self._lease_until = FOREVER
-        self._unsigned: set[str] = set()
+        self._timer_at = FOREVER
+        self._calls: set[asyncio.Task[None]] = set()
+        self._failure: Exception | None = None
+        self._refused: StoreError | None = None
         self._stopping = asyncio.Event()
-        self._nudged = asyncio.Event()
-        self._quiet = asyncio.Event()
+        self._drained = asyncio.Event()
+        self._joined = asyncio.Event()
         self._owns = asyncio.Event()
 
     # --- what others call ---
 
     async def run(self) -> None:
-        """Deliver until `stop`, then let what is in flight end, make its outcome durable and give everything back."""
+        """Deliver until `stop`, then let what is in flight end, make its outcome durable and give everything back.
+
+        `Broken` when the engine failed: what it knew is torn, so nothing more is sent or given back. The lease ends by
+        itself, and the next owner takes care, as after a death.
+        """
         self._loop = asyncio.get_running_loop()
-        await self._own.begin()
         try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(self._own.keep(), name="keep the lease"),
-                    group.create_task(self._poll(), name="poll for news"),
-                    group.create_task(self._commits.run(), name="group commit of outcomes"),
-                    group.create_task(self._fetches.run(), name="fetch events"),
-                    group.create_task(self._reloads.run(), name="reload lanes"),
-                    group.create_task(self._turned.run(), name="share breakers"),
-                ]
-                self._owns.set()
-                await self._stopping.wait()
-                await self._drain()
-                for task in tasks:
+            async with asyncio.TaskGroup() as self._group:
+                self.put()
+                try:
+                    await self._stopping.wait()
+                    if self._failure is None and self._refused is None:
+                        self.worker.stop(boot_now())
+                        self.put()
+                        await self._drained.wait()
+                finally:
+                    self._drained.set()  # however it ended, there are no more turns
+                for task in self._calls:
                     task.cancel()
         finally:
+            self._stopping.set()  # and it is ready for nothing any more
             if self._timer is not None:
                 self._timer.cancel()
-        await self._own.end()
+        if self._failure is not None:
+            raise Broken("the engine", self._failure) from self._failure
+        if self._refused is not None:
+            raise self._refused
+        if self.worker.is_cut_off:
+            await self._transport.close(0)
+        with contextlib.suppress(StoreError):  # then the lease expires, and the next owner is careful
+            for name in self.worker.ownership.names:
+                await self._store.leave(name)
 
     def stop(self) -> None:
         """Begin to stop; `run` returns when the last outcome is settled."""
         self._stopping.set()
+
+    async def joined(self) -> None:
+        """Returns once the store has taken this worker in: it may deliver, and begins to load what is owed."""
+        await self._joined.wait()
 
     async def ready(self) -> None:
         """Returns once partitions are owned and loaded."""
@@ -149,101 +133,113 @@ class Relay:
 
     def feed(self, published: PublishReport) -> None:
         """News of this process's own publishes, straight after their commit."""
-        self.put(*published.grown)
-        self._own.fed(published.span)
-        if self._listener is not None:
-            self._listener(Queued(published.grown))
+        try:
+            self.worker.fed(published.grown, published.span)
+            self.put()
+            if self._listener is not None:
+                self._listener(Queued(published.grown))
+        except Exception as error:
+            self._fail(error)  # the publisher goes on: what is stored is stored
 
     def wake(self, lane_ids: Sequence[LaneId]) -> None:
         """Lanes were recovered: look at them again."""
-        self._reloads.add(lane_ids)
+        self.worker.wake(lane_ids)
+        self.put()
 
     def nudge(self) -> None:
         """Something changed in the store: do not wait for the next poll."""
-        self._nudged.set()
+        self.worker.nudge()
+        self.put()
 
-    # --- the engine's turns ---
-
-    def now(self) -> Instant:
-        """The store's time, carried on by a clock that never jumps."""
-        return Instant(boot_now() + self._skew)
-
-    def set_time(self, store_now: Instant) -> None:
-        skew = store_now - boot_now()
-        # The answer was on its way for a while, so small differences mean nothing; followed, they would make waits
-        # a little shorter than the schedule.
-        if abs(skew - self._skew) > CLOCK_SLACK_MS:
-            self._skew = skew
+    # --- the worker's turns ---
 
     def put(self, *inputs: Input) -> None:
-        """Tell the engine; it takes its next turn with everything that gathers until then."""
-        self._inputs.extend(inputs)
+        """Tell the engine; the worker takes its next turn with everything that gathers until then."""
+        if inputs:
+            self._inputs.extend(inputs)
         if not self._turn_is_set:
             self._turn_is_set = True
             asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
         self._turn_is_set = False
-        inputs, self._inputs = self._inputs, []
-        self._perform(self.engine.step(self.now(), inputs))
-        if self._stopping.is_set() and self.engine.in_flight == 0 and self._commits.is_idle and not self._inputs:
-            self._quiet.set()
+        if self._failure is not None or self._drained.is_set():
+            return
+        try:
+            self._perform(self.worker.turn(boot_now()))
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """*error* has torn what the engine knows, and the inputs of its turn are gone: no caller can handle that."""
+        if self._failure is None:
+            log.critical("the engine failed: nothing more is delivered by this process", exc_info=error)
+            self._failure = error
+        self._stopping.set()
+        self._drained.set()
 
     def _perform(self, effects: Effects) -> None:
-        if effects.writes:
-            self._commits.add(effects.writes)
-        if effects.fetches:
-            self._fetches.add(effects.fetches)
-        if effects.reloads:
-            self._reloads.add(effects.reloads)
-        if effects.health:
-            self._turned.add(effects.health)
+        for writes, report in effects.recorded:
+            if self._listener is not None:
+                self._tell(writes, report)
+        for call in effects.calls:
+            task = self._group.create_task(self._ask(call), name=call.verb)
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
         if effects.sends:
-            self._outgoing.extend(effects.sends)
-            if not self._is_sending:
-                self._send_some()
+            self._send(effects.sends, effects.has_more)
+        for note in effects.notes:
+            self._report(note)
         self._set_timer(effects.wake_at)
+        if effects.is_drained:
+            self._drained.set()
+        if self.worker.is_ready and not self._owns.is_set():
+            self._owns.set()
 
     def _set_timer(self, at: Instant) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if at < FOREVER:
-            self._timer = self._loop.call_later(max(0, at - self.now()) / 1000, self.put)
+        """Be woken at *at*, or before: a turn for which it is too early does nothing."""
+        if at < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = at
+            self._timer = self._loop.call_later(max(0, at - boot_now()) / 1000, self._ring)
 
-    def _send_some(self) -> None:
-        """Send a few, and the others after a look at what has come in.
+    def _ring(self) -> None:
+        self._timer, self._timer_at = None, FOREVER
+        self.put()
 
-        Who publishes is kept waiting for less, and the store writes while the rest goes out: in one piece, the loop
-        would send while the store has nothing to do, and then wait for the store with nothing to send.
-        """
-        self._is_sending = False
-        if self.now() >= self._lease_until:
-            return  # after a stall, others may own these lanes by now: `lease` goes on with them, or `drop` ends them
-        some, self._outgoing = self._outgoing[:SENDS_AT_ONCE], self._outgoing[SENDS_AT_ONCE:]
-        self._send(some)
-        if self._outgoing:
-            self._is_sending = True
-            self._loop.call_soon(self._send_some)
+    # --- sending ---
 
-    def _send(self, sends: Sequence[Send]) -> None:
+    def _send_more(self) -> None:
+        if self._failure is not None:
+            return
+        try:
+            self._send(self.worker.next_sends(boot_now()), self.worker.sending.has_more)
+        except Exception as error:
+            self._fail(error)
+
+    def _send(self, sends: Sequence[Send], has_more: bool) -> None:
         now = wall_now()
         for send in sends:
             if self._hit is not None:
                 self._hit("before_send", send.event.id)
             try:
-                target, headers, body = self._letters.write(send, now)
-            except ConfigError as error:
-                # One endpoint whose key cannot sign must not stop the others.
-                if send.endpoint.id not in self._unsigned:
-                    self._unsigned.add(send.endpoint.id)
-                    log.error("nothing can be sent to endpoint %s, all of it is held: %s", send.endpoint.id, error)
-                failed = NoAnswer(Failure.ABORTED, Timings(0.0), str(error))
-                self._loop.call_soon(self._done, send, failed)
+                target, headers, body = self._requests.write(send, now)
+            except Exception as error:
+                self._loop.call_soon(self._done, send, self._held(send, error))
                 continue
             self._transport.send(target, headers, body, partial(self._done, send))
-        if self._listener is not None:
+        if sends and self._listener is not None:
             self._listener(Sent(sends))
+        if has_more:
+            self._loop.call_soon(self._send_more)
+
+    def _held(self, send: Send, error: Exception) -> NoAnswer:
+        """One endpoint for which nothing can be written, as when its key cannot sign, must not stop the others."""
+        if send.endpoint.id not in self._unsigned:
+            self._unsigned.add(send.endpoint.id)
+            log.error("nothing can be sent to endpoint %s, all of it is held: %s", send.endpoint.id, error)
+        return NoAnswer(Failure.ABORTED, Timings(0.0), str(error))
 
     def _done(self, send: Send, result: Result) -> None:
         if self._hit is not None and isinstance(result, Answer) and 200 <= result.status < 300:
@@ -255,37 +251,37 @@ class Relay:
 
     # --- the store ---
 
-    async def _commit(self, writes: list[Write]) -> None:
-        """Make outcomes durable. A failed commit is unknown, not "no": the same one is repeated until it is known."""
+    async def _ask(self, call: Call) -> None:
+        if call.verb == "commit" and not call.tries:
+            self._before_commit(call.args[2])
+        try:
+            result = await getattr(self._store, call.verb)(*call.args)
+        except StoreError as error:
+            if not self.worker.is_ready:
+                self._refused = error  # it never began: there is nothing to drain or to give back
+                self._stopping.set()
+                return
+            self.worker.failed(call, boot_now(), self._roll())
+        except Exception:
+            self._drained.set()  # unforeseen: `run` ends with it, and no turn comes before that
+            raise
+        else:
+            if call.verb == "commit" and self._hit is not None:
+                self._hit("after_commit")
+            self.worker.answered(call, result, boot_now())
+            self._joined.set()
+        self.put()
+
+    def _before_commit(self, writes: Sequence[Write]) -> None:
         if self._hit is not None:
             self._hit("before_commit")
         for write in writes:
             if isinstance(write, Settlement) and not isinstance(write.outcome, Delivered):
-                write.request = self._letters.shown(write.send)
+                write.request = self._requests.shown(write.send)
                 if isinstance(write.result, Answer):
-                    self._letters.hide(write.send, write.result)
-        epochs = dict(self._own.epochs)
-        report = await self._repeat(epochs, writes)
-        if self._hit is not None:
-            self._hit("after_commit")
-        if report is None:
-            return
-        self._own.fenced(report.fenced, epochs)
-        self.put(Committed(writes, report.fenced, report.stale, epochs))
-        if self._listener is not None:
-            self._tell(writes, report)
+                    self._requests.hide(write.send, write.result)
 
-    async def _repeat(self, epochs: dict[int, int], writes: list[Write]) -> CommitReport | None:
-        wait_ms = 50
-        worker = self._own.worker
-        while True:
-            try:
-                return await self._store.commit(worker, epochs, writes)
-            except StoreError:
-                if self._own.worker != worker:
-                    return None  # the lease is lost: whoever owns the lanes now will settle them
-                await asyncio.sleep(wait_ms * (0.5 + self._roll()) / 1000)
-                wait_ms = min(wait_ms * 2, RETRY_MS_MAX)
+    # --- telling ---
 
     def _tell(self, writes: Sequence[Write], report: CommitReport) -> None:
         assert self._listener is not None
@@ -301,85 +297,20 @@ class Relay:
         if settled:
             self._listener(Recorded(settled))
 
-    async def _fetch(self, wants: list[Fetch]) -> None:
-        try:
-            items = await self._store.fetch(wants)
-        except StoreError:
-            await asyncio.sleep(RETRY_MS_MAX / 2000)
-            self._fetches.add(wants)
-            return
-        self.put(Fetched(items, [want.lane_id for want in wants]))
-
-    async def _reload(self, lane_ids: list[LaneId]) -> None:
-        epochs = dict(self._own.epochs)
-        try:
-            rows = await self._store.reload(lane_ids)
-        except StoreError:
-            await asyncio.sleep(RETRY_MS_MAX / 2000)
-            self._reloads.add(lane_ids)
-            return
-        self.put(Reloaded(rows, lane_ids, epochs))
-
-    async def _note_health(self, turns: list[Health]) -> None:
-        """Ask for turns of breakers. Repeating it is safe: a turn that was ours is still found to be ours."""
-        worker = self._own.worker
-        try:
-            found = await self._store.note_health([replace(turn, by=worker) for turn in turns])
-        except StoreError:
-            await asyncio.sleep(RETRY_MS_MAX / 2000)
-            self._turned.add(turns)
-            return
-        self.put(HealthSeen(found, worker, [turn.endpoint_id for turn in turns]))
-
-    async def _poll(self) -> None:
-        while True:
-            try:
-                async with asyncio.timeout(self._poll_ms / 1000):
-                    await self._nudged.wait()
-            except TimeoutError:
-                pass  # the usual rhythm
-            self._nudged.clear()
-            try:
-                news = await self._own.poll()
-            except StoreError:
-                continue  # the lease decides how long we may go on without the store
-            if news is None:
-                continue
-            self.set_time(news.now)
-            self.put(*(EndpointChanged(endpoint) for endpoint in news.endpoints), *news.grown)
-            if news.health:
-                self.put(HealthSeen(news.health))
-            if news.recovered:
-                self._reloads.add(news.recovered)
-
-    # --- what ownership tells ---
-
-    def loaded(self, inputs: Sequence[Input]) -> None:
-        self.put(*inputs)
-
-    def lease(self, until: Instant, share: float) -> None:
-        self._lease_until = until
-        self.put(LeaseSet(until, share))
-        if self._outgoing and not self._is_sending:
-            self._send_some()
-
-    def drop(self, pids: frozenset[int]) -> None:
-        # What was decided under an epoch that is over is not written under a later one.
-        self._commits.discard(lambda write: write.pid in pids)
-        self._outgoing = [send for send in self._outgoing if send.pid not in pids]
-        self.put(Dropped(pids))
-
-    async def _drain(self) -> None:
-        self.put(Draining())
-        try:
-            async with asyncio.timeout(self._grace_ms / 1000):
-                await self._quiet.wait()
-        except TimeoutError:
-            await self._transport.close(0)  # what is left is unknown, and will be sent again by whoever is next
+    def _report(self, note: Note) -> None:
+        match note:
+            case MarkLost():
+                log.warning("the database was down or is another one: this worker forgets what it knew and joins anew")
+            case ClockSet(by=by):
+                log.warning("the store's clock was set by %.1f s: what waits goes on waiting as before", by / 1000)
+            case Missed(many=many):
+                log.warning("a sweep found %d lanes or endpoints with news that no poll had told: they go on now", many)
+                if self._listener is not None:
+                    self._listener(deliveries.Missed(many))
+            case LeaseLost():
+                log.warning("the lease was lost: this worker forgets what it knew and joins anew")
 
 
-def _can_wait(write: Write) -> bool:
-    """Whether nothing follows from *write* for a while: what is tried again waits for its time first."""
-    if not isinstance(write, Settlement) or not isinstance(write.outcome, Retry):
-        return False
-    return write.outcome.at - write.at >= PATIENT_MS
+def new_name() -> str:
+    """A name for a worker that none has had."""
+    return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}"

@@ -2,40 +2,51 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
 from starlette.responses import Response as PlainResponse
 from starlette.responses import StreamingResponse
 from starlette.routing import BaseRoute, Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from hooklane.model.size import size_text
 from hooklane.server.api import ROUTES
-from hooklane.server.auth import Door
+from hooklane.server.auth import Authenticator
 from hooklane.server.call import Call, Response, Route, parse_query
-from hooklane.server.gateway import Gateway
+from hooklane.server.framing import CloseBeforeContinue
 from hooklane.server.page import page_routes
 from hooklane.server.problem import MEDIA, Problem, problem_of
 from hooklane.server.router import Router
+from hooklane.server.services import Services
 
 log = logging.getLogger("hooklane.api")
 
+ALWAYS = {"x-content-type-options": "nosniff", "cache-control": "no-store", "hooklane-api": "v1"}
+"""The last one tells a client that it has found a hooklane server, and not some other one."""
+HELD_MAX = 256
+"""So many answers to guesses are held back at a time: they must not fill the server."""
 _DISCARD_BYTES_MAX = 1024 * 1024
 
 
 class Api:
     """Answers the calls of the API: lets in, bounds the body, finds the route, and tells every failure as a problem."""
 
-    def __init__(self, gateway: Gateway, door: Door, routes: Sequence[Route] = ROUTES) -> None:
-        self.gateway = gateway
-        self._door = door
+    def __init__(self, services: Services, auth: Authenticator, routes: Sequence[Route] = ROUTES) -> None:
+        self.services = services
+        self._auth = auth
         self._router = Router(routes)
+        self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
         response = await self._answer(scope, receive)
-        headers = {"content-type": response.media, "x-content-type-options": "nosniff", "cache-control": "no-store"}
+        headers = {"content-type": response.media, **ALWAYS}
         headers.update(response.headers)
         if response.status == 204:
             del headers["content-type"]
@@ -51,15 +62,25 @@ class Api:
             headers = _headers(scope)
             raw_path = scope["raw_path"].decode("ascii", "replace").partition("?")[0]
             route, params = self._router.find(scope["method"], raw_path)
-            self._door.admit(scope["method"], headers, route.needs)
+            self._auth.admit(scope["method"], headers, route.needs, (scope.get("client") or ("",))[0])
             query = parse_query(scope["query_string"], route.query)
             body = await _body(headers, receive, route.body_max)
-            return await route.run(Call(self.gateway, params, query, headers, body))
+            call = Call(self.services, params, query, headers, body, asks_key=not self._auth.is_open)
+            return await (_while_asked(route.run(call), receive) if route.is_question else route.run(call))
         except Exception as error:
-            return told(error)
+            await self._hold_back(error)
+            return problem_response(error)
+
+    async def _hold_back(self, error: Exception) -> None:
+        if isinstance(error, Problem) and error.delay_s and self._held < HELD_MAX:
+            self._held += 1
+            try:
+                await asyncio.sleep(error.delay_s)
+            finally:
+                self._held -= 1
 
 
-def told(error: Exception) -> Response:
+def problem_response(error: Exception) -> Response:
     """An exception as the answer to the call that met it."""
     problem = problem_of(error)
     if problem.status == 500:
@@ -72,9 +93,29 @@ def _headers(scope: Scope) -> Mapping[str, str]:
     for name, value in scope["headers"]:
         text = name.decode("latin-1")
         if text in headers and text in ("authorization", "idempotency-key", "content-length", "host"):
-            raise Problem("bad_request", f"the header {text} is there twice")
+            raise Problem("bad_request", f"the header {text} may be given only once")
         headers[text] = value.decode("latin-1")
     return headers
+
+
+async def _while_asked(answering: Awaitable[Response], receive: Receive) -> Response:
+    """The answer to a question; where the client leaves before, the work on it ends too."""
+    work = asyncio.ensure_future(answering)
+    gone = asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            raise Problem("bad_request", "the client went away before the answer")
+        return work.result()
+    finally:
+        for one in (work, gone):
+            one.cancel()
+        await asyncio.gather(work, gone, return_exceptions=True)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass  # a client that sends more than it announced
 
 
 async def _body(headers: Mapping[str, str], receive: Receive, most: int) -> bytes:
@@ -82,7 +123,7 @@ async def _body(headers: Mapping[str, str], receive: Receive, most: int) -> byte
     chunks: list[bytes] = []
     size = 0
     too_large = not declared.isdigit() or int(declared) > most
-    while not (too_large and "expect" in headers):  # who asks first need not be heard
+    while not (too_large and "expect" in headers):  # a client that asks first does not send it
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Problem("bad_request", "the connection ended before the body was complete")
@@ -97,20 +138,39 @@ async def _body(headers: Mapping[str, str], receive: Receive, most: int) -> byte
         if too_large and size > most + _DISCARD_BYTES_MAX:
             break
     if too_large:
-        raise Problem("too_large", f"the body may have {most} bytes", headers=[("connection", "close")])
+        raise Problem(
+            "too_large",
+            f"the body is larger than {size_text(most)}, the most for this call",
+            headers=[("connection", "close")],
+        )
     return b"".join(chunks)
 
 
 def build_app(
-    gateway: Gateway,
-    door: Door,
+    services: Services,
+    auth: Authenticator,
     *,
     routes: Sequence[Route] = ROUTES,
     mounts: Mapping[str, ASGIApp] | None = None,
     ui: bool = True,
 ) -> Starlette:
     """The whole application; *mounts* are further ASGI applications by their path, such as an inbox."""
-    api = Api(gateway, door, routes)
+    api = Api(services, auth, routes)
     pages: list[BaseRoute] = page_routes() if ui else []
     beside: list[BaseRoute] = [Mount(path, app) for path, app in (mounts or {}).items()]
-    return Starlette(routes=[*pages, *beside, Mount("", api)])
+    app = Starlette(
+        routes=[*pages, *beside],
+        middleware=[Middleware(CloseBeforeContinue)],
+        exception_handlers={HTTPException: _wrong_method},
+    )
+    # Not mounted at "": a mount has a pattern for its paths, in which a line feed has no place.
+    app.router.default = api
+    app.router.redirect_slashes = False
+    return app
+
+
+async def _wrong_method(request: Request, error: Exception) -> PlainResponse:
+    """What Starlette raises by itself: a method that a page does not know."""
+    assert isinstance(error, HTTPException)
+    response = problem_response(Problem("method_not_allowed", headers=list((error.headers or {}).items())))
+    return PlainResponse(response.body, response.status, dict(response.headers), response.media)

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from hooklane.core.fanout import STARS_MAX
 from hooklane.model.clock import Instant
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.server import json_body
@@ -18,9 +19,10 @@ from hooklane.server.problem import Problem
 from hooklane.store.reads import PAGE_MAX
 
 if TYPE_CHECKING:
-    from hooklane.server.gateway import Gateway
+    from hooklane.server.services import Services
 
 PAGE_DEFAULT = 50
+PATTERN_CHARS_MAX = 255
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 
@@ -31,13 +33,15 @@ S = TypeVar("S", bound=msgspec.Struct)
 class Call:
     """One call: the path's parameters, the query, the headers (lower case) and the body, nothing parsed yet."""
 
-    gateway: Gateway
+    services: Services
     params: Mapping[str, str]
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     tenant: str = DEFAULT_TENANT
     actor: str = "api"
+    asks_key: bool = True
+    """Whether this server asks for a key at all."""
 
     def read(self, shape: type[S]) -> S:
         return json_body.read(self.body, shape)
@@ -56,11 +60,21 @@ class Call:
             return None
         at = instant_of(text)
         if at is None:
-            raise Problem("invalid_parameter", f"{name} must be a time such as 2026-03-01T12:00:00Z")
+            raise Problem(
+                "invalid_parameter",
+                f"{name} must be a time with its zone, such as 2026-03-01T12:00:00Z, got {text[:40]!r}",
+            )
         return at
 
     def wants_lines(self) -> bool:
         return NDJSON in self.headers.get("accept", "")
+
+
+def pattern_of(text: str | None, name: str, code: str = "invalid_parameter") -> str | None:
+    """What *text* asks a store to look for, with `*` for anything; a store should not have to bear more."""
+    if text is not None and (len(text) > PATTERN_CHARS_MAX or text.count("*") > STARS_MAX):
+        raise Problem(code, f"{name} must have at most {PATTERN_CHARS_MAX} characters and at most {STARS_MAX} `*`")
+    return text
 
 
 def instant_of(text: str) -> Instant | None:
@@ -94,32 +108,44 @@ class Param:
     about: str
 
 
-PAGING = (Param("cursor", "where the page starts: `next` of the page before"), Param("limit", "items a page, 1-200"))
+PAGING = (
+    Param("cursor", "where the page starts: `next` of the page before"),
+    Param("limit", "items a page at most, 1-200; a search that looked at enough ends its page early, with `next`"),
+)
 
 
 class Access(StrEnum):
-    """Who may ask without a key."""
+    """Which callers need no API key."""
 
-    KEY = "key"  # nobody
-    LOOPBACK = "loopback"  # whoever is on this machine, where only this machine can reach the server
-    NOTHING = "nothing"  # everybody: it holds no data
+    KEY = "key"  # none: every caller needs it
+    LOOPBACK = "loopback"  # callers on this machine, where no other can reach the server
+    NOTHING = "nothing"  # all of them: the answer holds no data
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Route:
-    """One row of the API's table: what is asked for, who answers, and what the documentation says."""
+    """One row of the API's table: method and path, the handler, and what the documentation says."""
 
     method: str
     path: str
     run: Handler
     summary: str
-    tag: str
+    tag: str = field(kw_only=True)
     status: int = 200
     takes: type[msgspec.Struct] | None = None
+    answers: Any = None
+    """The shape of its JSON answer; None where it answers none of ours."""
     gives: str = JSON
     query: Sequence[Param] = ()
     body_max: int = json_body.BODY_BYTES_MAX
     needs: Access = Access.KEY
+    searches: bool = False
+    """Whether a call that is no GET looks for much as well."""
+
+    @property
+    def is_question(self) -> bool:
+        """Whether its work may end when the client leaves: nothing is changed that would be left half done."""
+        return self.method == "GET" or self.searches
 
 
 def answer(value: Any, status: int = 200, headers: Sequence[tuple[str, str]] = ()) -> Response:
@@ -137,11 +163,11 @@ def parse_query(text: bytes, known: Sequence[Param]) -> dict[str, str]:
     for name, value in pairs:
         if name not in names:
             listed = ", ".join(sorted(names)) or "none"
-            raise Problem("invalid_parameter", f"unknown parameter {name[:40]!r}; known here: {listed}")
+            raise Problem("invalid_parameter", f"unknown parameter {name[:40]!r}; this call has: {listed}")
         if name in query:
-            raise Problem("invalid_parameter", f"parameter {name!r} is given twice")
+            raise Problem("invalid_parameter", f"parameter {name!r} may be given only once")
         if "\0" in value:
-            raise Problem("invalid_parameter", f"parameter {name!r} holds a NUL")
+            raise Problem("invalid_parameter", f"parameter {name!r} must not hold a NUL character")
         if value:
             query[name] = value
     return query

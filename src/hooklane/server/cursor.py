@@ -16,11 +16,19 @@ _CHARS_MAX = 2_048
 class Cursors:
     """Seals a store's cursor together with the list and filter it belongs to; anything else is refused."""
 
-    __slots__ = ("_key",)
+    __slots__ = ("_derived", "_secret")
 
     def __init__(self, secret: str) -> None:
         # From what all processes of one installation share, so that any of them can go on with the list.
-        self._key = hashlib.sha256(b"hooklane cursor\0" + secret.encode()).digest()
+        self._secret = secret.encode()
+        self._derived: bytes | None = None
+
+    @property
+    def key(self) -> bytes:
+        """Derived slowly, once: a client could otherwise try millions of keys a second against its cursor."""
+        if self._derived is None:
+            self._derived = hashlib.scrypt(self._secret, salt=b"hooklane cursor v2", n=2**14, r=8, p=1, dklen=32)
+        return self._derived
 
     def seal(self, listing: str, query: Mapping[str, str], cursor: str | None) -> str | None:
         if cursor is None:
@@ -42,8 +50,11 @@ class Cursors:
                 raise ValueError
             return text.decode()
         except ValueError:
-            raise Problem("invalid_cursor", "this cursor was not given for this list and filter") from None
+            raise Problem(
+                "invalid_cursor",
+                "this cursor belongs to another list or filter: start again without a cursor, or keep the filter",
+            ) from None
 
     def _mac(self, listing: str, query: Mapping[str, str], text: bytes) -> bytes:
         fields = sorted((name, value) for name, value in query.items() if name not in ("cursor", "limit"))
-        return hmac.digest(self._key, repr((listing, fields)).encode() + b"\0" + text, "sha256")[:_MAC_BYTES]
+        return hmac.digest(self.key, repr((listing, fields)).encode() + b"\0" + text, "sha256")[:_MAC_BYTES]

@@ -10,7 +10,7 @@ from typing import TypeVar
 from hooklane.errors import StoreRefused
 from hooklane.model.inbox import Row, Search
 from hooklane.server.call import Call, Param, Response, answer
-from hooklane.server.mending import Mended, Outcome, Refusal
+from hooklane.server.inbox_actions import ActionOutcome, ActionRefused, HandlingsChanged
 from hooklane.server.problem import Problem
 from hooklane.server.views import View
 from hooklane.store.inbox import Flow, InboxVerbs
@@ -26,31 +26,34 @@ CHUNK = 25
 _ID = re.compile(r"[1-9][0-9]{0,17}\Z", re.ASCII)
 
 
+NO_ROW = "there is no row with this id in the inbox"
+
+
 def is_row(id: str) -> bool:
     """Whether *id* is one of a row: a number, as `hooklane inbox ls` shows it. A sender's dead letter is `dlv_…`."""
     return _ID.match(id) is not None
 
 
 def one(call: Call) -> Search:
-    """The row that the path names; not found, whoever's it is, where `tenant` says another one."""
+    """The row that the path names; not found where `tenant` names another tenant than the row's."""
     if not is_row(call.params["id"]):
-        raise Problem("not_found")
+        raise Problem("not_found", NO_ROW)
     return Search(ids=(int(call.params["id"]),), tenant=call.query.get("tenant"), limit=1)
 
 
 async def find(call: Call) -> Row:
     wanted = one(call)
-    rows = await asked(call.gateway.store.ask_inbox(lambda verbs: verbs.rows(wanted)))
+    rows = await asked(call.services.store.ask_inbox(lambda verbs: verbs.rows(wanted)))
     if not rows:
-        raise Problem("not_found")
+        raise Problem("not_found", NO_ROW)
     return rows[0]
 
 
 async def page_of(call: Call, listing: str, wanted: Search, shown: Shown) -> Response:
     """The page of *wanted* that the call asks for, oldest first."""
-    gateway, cursor = call.gateway, call.gateway.cursors.open(listing, call.query)
+    services, cursor = call.services, call.services.cursors.open(listing, call.query)
     page = await _read(call, replace(wanted, after=None if cursor is None else int(cursor), limit=call.limit()), shown)
-    return answer(gateway.sealed(call, listing, page, page.items))
+    return answer(services.sealed(call, listing, page, page.items))
 
 
 async def lines_of(call: Call, wanted: Search, shown: Shown) -> AsyncIterator[View]:
@@ -73,14 +76,14 @@ async def asked(answering: Awaitable[T]) -> T:
         raise Problem("inbox_refused", str(error)) from error
 
 
-def mended(outcome: Outcome, verb: str) -> Response:
+def action_answer(outcome: ActionOutcome, verb: str) -> Response:
     """What became of a replay or a skip."""
     match outcome:
         case None:
-            raise Problem("not_found")
-        case Refusal(code, detail):
+            raise Problem("not_found", NO_ROW)
+        case ActionRefused(code, detail):
             raise Problem(code, detail)
-        case Mended(row, handlings):
+        case HandlingsChanged(row, handlings):
             message = row.message
             return answer(
                 {
@@ -96,7 +99,7 @@ def mended(outcome: Outcome, verb: str) -> Response:
 
 
 async def _read(call: Call, wanted: Search, shown: Shown) -> Page[View]:
-    return await asked(call.gateway.store.ask_inbox(lambda verbs: _page(verbs, wanted, shown))) or Page([], None)
+    return await asked(call.services.store.ask_inbox(lambda verbs: _page(verbs, wanted, shown))) or Page([], None)
 
 
 def _page(verbs: InboxVerbs, wanted: Search, shown: Shown) -> Flow[Page[View]]:

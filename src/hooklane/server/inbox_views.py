@@ -10,7 +10,7 @@ import msgspec
 from hooklane.model.clock import Instant, rfc3339
 from hooklane.model.inbox import OPEN, Count, Handling, Row
 from hooklane.model.message import Status
-from hooklane.receiver.keeper import Stats
+from hooklane.receiver.maintenance import Stats
 from hooklane.server.views import View, when
 
 ERROR_CHARS_MAX = 200

@@ -1,4 +1,4 @@
-"""The fast door: `POST /api/v1/events` answered inside the HTTP protocol, without a task or an ASGI cycle.
+"""The fast path: `POST /api/v1/events` answered inside the HTTP protocol, without a task or an ASGI cycle.
 
 A subclass of uvicorn's httptools protocol; everything else goes on to the ASGI application as before. It also sets the
 bounds that uvicorn leaves open: how large headers may be, and how long a request may take to arrive.
@@ -13,17 +13,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
+from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hooklane.errors import StoreError
 from hooklane.model.event import DEFAULT_TENANT
+from hooklane.model.size import size_text
 from hooklane.server.api.events import draft_from
-from hooklane.server.auth import Door
-from hooklane.server.gateway import Gateway
+from hooklane.server.auth import Authenticator
+from hooklane.server.framing import Parser, asks_first
 from hooklane.server.json_body import EVENT_BODY_BYTES_MAX, read_event
 from hooklane.server.problem import Problem, problem_of, refused
+from hooklane.server.publish_request import KnownHead, PublishRequest, is_publish_request
 from hooklane.server.reply import accepted, common_lines, problem_reply
-from hooklane.server.slot import Known, Slot, is_slot
+from hooklane.server.services import Services
 from hooklane.store.outbox import Published, Refused
 
 PATH = b"/api/v1/events"
@@ -31,10 +34,15 @@ HEADERS_MAX = 100
 HEADER_BYTES_MAX = 64 * 1024
 REQUEST_S_MAX = 30.0
 IDLE_S_MAX = 75.0
+IDLE_S_HURRY = 2.0
+REQUEST_S_HURRY = 5.0
+"""So long may a request take to arrive where others wait to be let in: half requests would else hold every place."""
 LINGER_S = 2.0
 LINGER_BYTES_MAX = 4 * 1024 * 1024
 PENDING_MAX = 64
 KNOWN_MAX = 32
+TOO_MANY_HEADERS = f"a request has at most {HEADERS_MAX} headers, {size_text(HEADER_BYTES_MAX)} together"
+TOO_LARGE = f"the body is larger than {size_text(EVENT_BODY_BYTES_MAX)}, the most for an event"
 
 log = logging.getLogger("hooklane.api")
 
@@ -42,17 +50,21 @@ log = logging.getLogger("hooklane.api")
 class IngestProtocol(HttpToolsProtocol):
     """One connection. Answers leave in the order of the requests, whichever commit ends first."""
 
-    def __init__(self, gateway: Gateway, door: Door, clock: Callable[[], float], **of_uvicorn: Any) -> None:
+    parser: Parser  # type: ignore[assignment]
+
+    def __init__(self, services: Services, auth: Authenticator, clock: Callable[[], float], **of_uvicorn: Any) -> None:
         super().__init__(**of_uvicorn)
-        self.gateway = gateway
-        self.door = door
+        self.parser = Parser(self)
+        self.services = services
+        self.auth = auth
         self.clock = clock
+        self.lost: Callable[[], None] = lambda: None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._slots: deque[Slot] = deque()
-        self._slot: Slot | None = None
-        self._known: dict[int, Known] = {}
+        self._requests: deque[PublishRequest] = deque()
+        self._request: PublishRequest | None = None
+        self._known: dict[int, KnownHead] = {}
         """By their size, since events differ by a few bytes and their heads by that count."""
         self._messages = 0
         self._is_between = True
@@ -62,6 +74,8 @@ class IngestProtocol(HttpToolsProtocol):
         self._header_bytes = 0
         self._chunk_bytes = 0
         self._ending = False
+        self._last_words: bytes | None = None
+        """The answer to what could not be read, once all that came before it is answered."""
         self._discarded = 0
         self._began: float | None = self.clock()
         self._idle_at = self.clock()
@@ -79,36 +93,43 @@ class IngestProtocol(HttpToolsProtocol):
             return
         began_alone, messages = self._is_between, self._messages
         self._chunk_bytes = len(data)
-        super().data_received(data)
+        self._parse(data)
         if began_alone and self._is_between and self._messages == messages + 1:
             self._remember(data)
         if self._in_headers and not self._ending:
             # The parser gathers a header without a bound: count what has come of it so far.
             self._header_bytes += len(data)
             if self._header_bytes > HEADER_BYTES_MAX:
-                self._refuse(Problem("headers_too_large", f"headers may have {HEADER_BYTES_MAX} bytes"))
+                self._refuse(Problem("headers_too_large", TOO_MANY_HEADERS))
 
-    def _enter_again(self, known: Known, data: bytes) -> bool:
+    def _parse(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except HttpParserError:
+            if not self._ending and not self.transport.is_closing():
+                self._refuse(Problem("bad_request", "the request is not valid HTTP/1.1"))
+
+    def _enter_again(self, known: KnownHead, data: bytes) -> bool:
         """A publish whose head is known: straight to its body. False where it must be looked at like any other."""
         before = self.cycle
-        if not self._is_between or not self.door.knows_bytes(known.authorization):
+        if not self._is_between or not self.auth.knows_bytes(known.authorization):
             return False
-        if before is not None and not before.response_complete and not is_slot(before):
+        if before is not None and not before.response_complete and not is_publish_request(before):
             return False
-        slot = Slot(keep_alive=True)
-        slot.chunks.append(data[len(known.head) :])
-        self.cycle = slot  # type: ignore[assignment]
-        self._slots.append(slot)
+        request = PublishRequest(keep_alive=True)
+        request.chunks.append(data[len(known.head) :])
+        self.cycle = request  # type: ignore[assignment]
+        self._requests.append(request)
         self._began = None
-        if len(self._slots) >= PENDING_MAX:
+        if len(self._requests) >= PENDING_MAX:
             self.flow.pause_reading()
-        self._submit(slot)
+        self._submit(request)
         return True
 
     def _remember(self, data: bytes) -> None:
         """Know this publish again, if it was one that could come again: kept alive, with its length in the head."""
-        slot = self.cycle
-        if not self._was_admitted or not is_slot(slot) or not slot.keep_alive or self._ending:
+        request = self.cycle
+        if not self._was_admitted or not is_publish_request(request) or not request.keep_alive or self._ending:
             return
         headers = dict(self.headers)
         size = data.find(b"\r\n\r\n") + 4
@@ -116,7 +137,7 @@ class IngestProtocol(HttpToolsProtocol):
         if b"idempotency-key" not in headers and length.isdigit() and int(length) == len(data) - size:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
-            self._known[len(data)] = Known(data[:size], headers.get(b"authorization"))
+            self._known[len(data)] = KnownHead(data[:size], headers.get(b"authorization"))
 
     def on_message_begin(self) -> None:
         self._is_between = False
@@ -124,50 +145,67 @@ class IngestProtocol(HttpToolsProtocol):
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
-        self._slot = None
+        self._request = None
         self._in_headers = True
         self._header_bytes = 0
         self._began = self.clock()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.lower(), value))
+        if self._in_headers:  # what stands behind a body is no header of the request
+            self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         self._in_headers = False
+        if self._ending or self._is_aside():
+            return
         headers = self.headers
         if len(headers) > HEADERS_MAX or (self._chunk_bytes > HEADER_BYTES_MAX and _size(headers) > HEADER_BYTES_MAX):
-            self._refuse(Problem("headers_too_large", f"at most {HEADERS_MAX} headers of {HEADER_BYTES_MAX} bytes"))
+            self._refuse(Problem("headers_too_large", TOO_MANY_HEADERS))
         elif self.url == PATH and self.parser.get_method() == b"POST" and self._enter(dict(headers)):
             pass
-        elif self.parser.get_http_version() not in ("1.0", "1.1"):
-            self._refuse(Problem("bad_request", "this is not HTTP/1.1"))
+        elif (version := self.parser.get_http_version()) not in ("1.0", "1.1"):
+            self._refuse(Problem("bad_request", "the request is not valid HTTP/1.1"))
+        elif version == "1.1" and not any(name == b"host" for name, _ in headers):
+            self._refuse(Problem("bad_request", "the Host header is missing"))
         else:
             url = self.url
             super().on_message_begin()  # makes the scope, and forgets what has arrived
             self.url, self.headers, self.scope["headers"] = url, headers, headers
-            self.expect_100_continue = any(name == b"expect" for name, _ in headers)
+            self.expect_100_continue = version == "1.1" and asks_first(headers)
             super().on_headers_complete()
 
+    def _is_aside(self) -> bool:
+        """Whether this head will be read once more, as that of a plain request. A tunnel has no plain form."""
+        if not self.parser.is_aside():
+            return False
+        if self.parser.get_method() == b"CONNECT":
+            self._refuse(Problem("method_not_allowed", "this server is not a proxy: CONNECT is not supported"))
+        return True
+
     def _enter(self, headers: dict[bytes, bytes]) -> bool:
-        """Open a slot for a plain publish; False where the request is better served by the application."""
+        """Begin a publish request; False where the ASGI application has to serve it."""
         before = self.cycle
-        if before is not None and not before.response_complete and not is_slot(before):
+        if before is not None and not before.response_complete and not is_publish_request(before):
             return False  # pipelined behind something else: it must wait for its turn there
-        if len(headers) != len(self.headers) or b"expect" in headers:
-            return False  # a header twice, or a client that asks first
-        slot = self._slot = Slot(self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive())
-        self.cycle = slot  # type: ignore[assignment]
-        self._slots.append(slot)
+        if len(headers) != len(self.headers) or b"expect" in headers or b"host" not in headers:
+            return False  # a header twice, a client that asks first, or nothing that is HTTP/1.1
+        if not self.auth.knows_bytes(headers.get(b"authorization")):
+            return False  # the application counts wrong keys
+        request = self._request = PublishRequest(
+            self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive()
+        )
+        self.cycle = request  # type: ignore[assignment]
+        self._requests.append(request)
         try:
             self._admit(headers)
             self._was_admitted = True
             if (declared := headers.get(b"content-length")) is not None and int(declared) > EVENT_BODY_BYTES_MAX:
-                self._too_large(slot)
+                self._too_large(request)
             if (key := headers.get(b"idempotency-key")) is not None:
-                slot.idempotency_key = key.decode("latin-1")
+                request.idempotency_key = key.decode("latin-1")
         except Problem as problem:
-            slot.reply = self._problem(slot, problem)
-        if len(self._slots) >= PENDING_MAX:
+            request.reply = self._problem(request, problem)
+        if len(self._requests) >= PENDING_MAX:
             self.flow.pause_reading()
         return True
 
@@ -175,85 +213,87 @@ class IngestProtocol(HttpToolsProtocol):
         authorization = headers.get(b"authorization")
         about = tuple([headers.get(name) for name in (b"host", b"origin", b"sec-fetch-site", b"content-type")])
         # What a kept connection sends the same every time is judged once; the key itself every time.
-        if about == self._admitted and self.door.knows_bytes(authorization):
+        if about == self._admitted and self.auth.knows_bytes(authorization):
             return
-        self.door.admit("POST", {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()})
+        self.auth.admit("POST", {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()})
         self._admitted = about
 
     def on_body(self, body: bytes) -> None:
-        slot = self._slot
-        if slot is None:
+        request = self._request
+        if request is None:
             if not self._ending:
                 super().on_body(body)
             return
-        if slot.reply is not None:
+        if request.reply is not None:
             return  # already refused: the rest is thrown away
-        slot.size += len(body)
-        slot.chunks.append(body)
-        if slot.size > EVENT_BODY_BYTES_MAX:
-            slot.chunks.clear()
-            self._too_large(slot)
+        request.size += len(body)
+        request.chunks.append(body)
+        if request.size > EVENT_BODY_BYTES_MAX:
+            request.chunks.clear()
+            self._too_large(request)
 
     def on_message_complete(self) -> None:
+        if self.parser.is_aside():
+            return
         self._is_between = True
         self._messages += 1
         self._began = None
-        slot = self._slot
-        if slot is None:
+        request = self._request
+        if request is None:
             if not self._ending:
                 super().on_message_complete()
             return
-        self._slot = None
-        if slot.reply is None:
-            self._submit(slot)
+        self._request = None
+        if request.reply is None:
+            self._submit(request)
         else:
             self._flush()
 
     # --- answering ---
 
-    def _submit(self, slot: Slot) -> None:
-        chunks = slot.chunks
-        gateway = self.gateway
+    def _submit(self, request: PublishRequest) -> None:
+        chunks = request.chunks
+        services = self.services
         try:
             body = read_event(chunks[0] if len(chunks) == 1 else b"".join(chunks))
-            draft = draft_from(body, DEFAULT_TENANT, gateway.now(), slot.idempotency_key)
+            draft = draft_from(body, DEFAULT_TENANT, services.now(), request.idempotency_key)
         except Exception as error:
-            slot.reply = self._problem(slot, problem_of(error))
-            if slot.reply.startswith(b"HTTP/1.1 500"):
+            request.reply = self._problem(request, problem_of(error))
+            if request.reply.startswith(b"HTTP/1.1 500"):
                 log.error("a publish failed unexpectedly", exc_info=error)
             self._flush()
             return
-        slot.chunks = []
-        gateway.publisher.submit(draft, partial(self._done, slot))
+        request.chunks = []
+        services.publisher.submit(draft, partial(self._done, request))
 
-    def _done(self, slot: Slot, result: Published | Refused | StoreError) -> None:
+    def _done(self, request: PublishRequest, result: Published | Refused | StoreError) -> None:
         """The commit is over: only now is there anything to say."""
         match result:
             case Published():
-                slot.reply = accepted(result, self._common(slot))
+                request.reply = accepted(result, self._common(request))
             case Refused(code=code, detail=detail):
-                slot.reply = self._problem(slot, refused(code, detail))
+                request.reply = self._problem(request, refused(code, detail))
             case _:
-                slot.reply = self._problem(slot, problem_of(result))
-        if self._slots and self._slots[0] is slot:
+                request.reply = self._problem(request, problem_of(result))
+        if self._requests and self._requests[0] is request:
             self._flush()
 
     def _flush(self) -> None:
         """Write what is ready, from the oldest on, in one piece."""
-        slots, replies, last = self._slots, [], None
-        while slots and slots[0].reply is not None and slots[0] is not self._slot:
-            last = slots.popleft()
+        requests, replies, last = self._requests, [], None
+        while requests and requests[0].reply is not None and requests[0] is not self._request:
+            last = requests.popleft()
             last.response_complete = True
             replies.append(last.reply)
             if not last.keep_alive:
-                slots.clear()
+                requests.clear()
         if last is None or self.transport.is_closing():
             return
         self.transport.write(replies[0] if len(replies) == 1 else b"".join(replies))  # type: ignore[arg-type]
         self.server_state.total_requests += len(replies)
         if not last.keep_alive:
             self._end()
-        elif not slots:
+        elif not requests:
             self.on_response_complete()
 
     def on_response_complete(self) -> None:
@@ -265,50 +305,57 @@ class IngestProtocol(HttpToolsProtocol):
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
+        elif self._last_words is not None:
+            self.transport.write(self._last_words)
+            self._end()
 
-    def _problem(self, slot: Slot, problem: Problem) -> bytes:
-        return problem_reply(problem, self._common(slot))
+    def _problem(self, request: PublishRequest, problem: Problem) -> bytes:
+        return problem_reply(problem, self._common(request))
 
-    def _common(self, slot: Slot) -> bytes:
+    def _common(self, request: PublishRequest) -> bytes:
         """The header lines that do not depend on the answer; the date changes once a second."""
         lines = common_lines(tuple(self.server_state.default_headers))
-        return lines if slot.keep_alive else lines + b"connection: close\r\n"
+        return lines if request.keep_alive else lines + b"connection: close\r\n"
 
     # --- ending ---
 
-    def _too_large(self, slot: Slot) -> None:
-        slot.keep_alive = False
-        slot.reply = self._problem(slot, Problem("too_large", f"the body may have {EVENT_BODY_BYTES_MAX} bytes"))
-        self._slot = None
+    def _too_large(self, request: PublishRequest) -> None:
+        request.keep_alive = False
+        request.reply = self._problem(request, Problem("too_large", TOO_LARGE))
+        self._request = None
         self._ending = True
         self._flush()
 
     def _refuse(self, problem: Problem) -> None:
         """Answer what cannot be read any further, and read nothing more."""
         self._ending = True
-        cycle, slot = self.cycle, self._slot
-        if slot is None and cycle is not None and not cycle.response_complete and not is_slot(cycle):
-            self._cut_off(problem)
+        cycle, request = self.cycle, self._request
+        if request is None and cycle is not None and not cycle.response_complete and not is_publish_request(cycle):
+            self._refuse_behind(problem)
             return
-        if slot is None:
-            slot = Slot(keep_alive=False)
-            self._slots.append(slot)
-        slot.keep_alive = False
-        slot.reply = self._problem(slot, problem)
-        self._slot = None
+        if request is None:
+            request = PublishRequest(keep_alive=False)
+            self._requests.append(request)
+        request.keep_alive = False
+        request.reply = self._problem(request, problem)
+        self._request = None
         self._flush()
 
-    def _cut_off(self, problem: Problem) -> None:
-        """The same for a request that the application has begun to read: it is told that the client has gone."""
-        if self._began is not None and not self.cycle.response_started and not self.pipeline:
-            self.transport.write(problem_reply(problem, self._common(Slot(keep_alive=False))))
-        self.cycle.disconnected = True
-        self.cycle.message_event.set()
-        self._end()
-
-    def send_400_response(self, msg: str) -> None:
-        if not self._ending and not self.transport.is_closing():
-            self._refuse(Problem("bad_request", "this is not HTTP/1.1"))
+    def _refuse_behind(self, problem: Problem) -> None:
+        """The same where the application is at work on this connection: what came whole is answered first."""
+        words = problem_reply(problem, self._common(PublishRequest(keep_alive=False)))
+        cycle = self.cycle
+        if not cycle.more_body:
+            self._last_words = words
+        elif self.pipeline:
+            self.pipeline.popleft()  # the request that breaks off, whose work has not begun
+            self._last_words = words
+        else:
+            if not cycle.response_started:
+                self.transport.write(words)
+            cycle.disconnected = True  # the application is told that the client has gone
+            cycle.message_event.set()
+            self._end()
 
     def _end(self) -> None:
         """Close so that the client gets to read the answer: closing with unread bytes would reset the connection."""
@@ -318,19 +365,24 @@ class IngestProtocol(HttpToolsProtocol):
         self.transport.write_eof()
         self.loop.call_later(LINGER_S, self.transport.close)
 
-    def sweep(self, now: float) -> None:
-        """End a request that does not arrive (408), and a connection that nobody uses."""
+    def sweep(self, now: float, *, hurry: bool = False) -> None:
+        """End a request that does not arrive (408), and an idle connection: soon, where others wait (*hurry*)."""
         if self.transport.is_closing() or self._ending:
             return
+        idle_s_max = IDLE_S_HURRY if hurry else IDLE_S_MAX
         if self._began is not None:
-            if now - self._began > REQUEST_S_MAX:
-                self._refuse(Problem("request_timeout", f"a request must arrive within {REQUEST_S_MAX:g} s"))
-        elif now - self._idle_at > IDLE_S_MAX and (self.cycle is None or self.cycle.response_complete):
+            if hurry and self._is_between and now - self._began > idle_s_max:
+                self.transport.close()  # it has not even begun a request
+                return
+            request_s_max = REQUEST_S_HURRY if hurry else REQUEST_S_MAX
+            if now - self._began > request_s_max:
+                self._refuse(Problem("request_timeout", f"the request did not arrive within {request_s_max:g} s"))
+        elif now - self._idle_at > idle_s_max and (self.cycle is None or self.cycle.response_complete):
             self.transport.close()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self.flow.pause_reading()  # who does not read our answers is not asked for more
+        self.flow.pause_reading()  # a client that does not read our answers is not read from
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -339,13 +391,14 @@ class IngestProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._slots.clear()
+        self._requests.clear()
+        self.lost()
 
 
 def _size(headers: list[tuple[bytes, bytes]]) -> int:
     return sum(len(name) + len(value) for name, value in headers)
 
 
-def protocol_for(gateway: Gateway, door: Door, clock: Callable[[], float]) -> type[IngestProtocol]:
+def protocol_for(services: Services, auth: Authenticator, clock: Callable[[], float]) -> type[IngestProtocol]:
     """The protocol of one server, in the form in which uvicorn takes it: all that uvicorn does with it is call it."""
-    return cast(type[IngestProtocol], partial(IngestProtocol, gateway, door, clock))
+    return cast(type[IngestProtocol], partial(IngestProtocol, services, auth, clock))

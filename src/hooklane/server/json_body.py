@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeVar
 
 import msgspec
 
 from hooklane.core.entry import admit_json
 from hooklane.errors import InvalidEvent
+from hooklane.model.size import size_text
 from hooklane.server.problem import Problem
 
 BODY_BYTES_MAX = 256 * 1024
@@ -35,8 +37,27 @@ class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
     events: list[msgspec.Raw]
 
 
+class _Batch(msgspec.Struct, forbid_unknown_fields=True):
+    """The same, with nothing built of what it holds."""
+
+    events: msgspec.Raw
+
+
+_Events = msgspec.defstruct(
+    "_Events",
+    [(f"at_{place}", msgspec.Raw | msgspec.UnsetType, msgspec.UNSET) for place in range(BATCH_EVENTS_MAX)],
+    array_like=True,
+    forbid_unknown_fields=True,
+)
+"""An array of so many at most: the reader stops at the first that is too many, however many follow."""
+
 _decode_event = msgspec.json.Decoder(EventBody).decode
-_decode_batch = msgspec.json.Decoder(BatchBody).decode
+_decode_batch = msgspec.json.Decoder(_Batch).decode
+_decode_events = msgspec.json.Decoder(_Events).decode
+_skip = msgspec.json.Decoder(msgspec.Raw).decode
+_TOLD_CHARS_MAX = 300  # msgspec's message holds a member's name whole, which may be as long as the body
+_ONE_MEMBER = re.compile(rb'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\Z')
+LINES_MAX = 100 * BATCH_EVENTS_MAX
 
 
 def read(text: bytes, shape: type[S]) -> S:
@@ -86,15 +107,17 @@ def read_event(text: bytes) -> EventBody:
 def read_batch(text: bytes, *, lines: bool) -> list[EventBody]:
     """The events of a batch: `{"events": [...]}`, or one a line (*lines*)."""
     if len(text) > BATCH_BYTES_MAX:
-        raise Problem("too_large", f"a batch may have {BATCH_BYTES_MAX} bytes, this one has {len(text)}")
-    texts = [line for line in text.split(b"\n") if line.strip()] if lines else _texts_of(text)
-    if len(texts) > BATCH_EVENTS_MAX:
-        raise Problem("too_many_events", f"a batch may hold {BATCH_EVENTS_MAX} events, this one holds {len(texts)}")
+        raise Problem(
+            "too_large", f"a batch is at most {size_text(BATCH_BYTES_MAX)}, this one is {size_text(len(text))}"
+        )
     bodies = []
-    for position, line in enumerate(texts):
+    for position, line in enumerate(_lines_of(text) if lines else _texts_of(text)):
         try:
             if len(line) > EVENT_BODY_BYTES_MAX:
-                raise Problem("too_large", f"an event may have {EVENT_BODY_BYTES_MAX} bytes, got {len(line)}")
+                raise Problem(
+                    "too_large",
+                    f"an event is at most {size_text(EVENT_BODY_BYTES_MAX)}, this one is {size_text(len(line))}",
+                )
             bodies.append(read_event(line))
         except Problem as problem:
             raise at(problem, position) from None
@@ -107,24 +130,57 @@ def at(problem: Problem, position: int) -> Problem:
     return Problem(problem.code, f"event {position}: {problem.detail}", errors=[error])
 
 
+def _lines_of(text: bytes) -> list[bytes]:
+    if text.count(b"\n") > LINES_MAX:
+        raise Problem("too_many_events", f"a batch has at most {LINES_MAX:,} lines, empty ones included")
+    found = [line for line in text.split(b"\n") if line.strip()]
+    if len(found) > BATCH_EVENTS_MAX:
+        raise _too_many()
+    return found
+
+
 def _texts_of(text: bytes) -> list[bytes]:
+    """The texts of the events. Nothing is built but them: a text of another shape is only read over."""
     try:
         batch = _decode_batch(text)
     except msgspec.ValidationError as error:
-        strict(text, bytes_max=BATCH_BYTES_MAX, depth_max=68, keys_max=10_000_000)
+        _must_be_json(text)
         raise misshaped(error) from None
     except RecursionError:
         raise Problem("too_deep", "the body is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Problem("invalid_json", f"the body is not JSON: {error}") from None
-    # The members of the events are counted one by one later; here only `events` itself could be there twice.
-    if text.count(b'"events"') > 1 or text.count(b"\\") > 0:
-        strict(text, bytes_max=BATCH_BYTES_MAX, depth_max=68, keys_max=10_000_000)
-    return [bytes(event) for event in batch.events]
+    events = bytes(batch.events)
+    # The last member is the one that was read; what stands before it must be the brace and its name.
+    if not _ONE_MEMBER.match(text.rstrip()[:-1].rstrip()[: -len(events)]):
+        raise Problem("duplicate_key", "an object in the body has the same key twice")
+    if not events.startswith(b"["):
+        raise misshaped(msgspec.ValidationError("Expected `array` - at `$.events`"))
+    try:
+        found = _decode_events(events)
+    except msgspec.ValidationError:
+        raise _too_many() from None
+    return [bytes(one) for one in msgspec.structs.astuple(found) if one is not msgspec.UNSET]
+
+
+def _must_be_json(text: bytes) -> None:
+    try:
+        _skip(text)
+    except RecursionError:
+        raise Problem("too_deep", "the body is nested too deeply") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Problem("invalid_json", f"the body is not JSON: {error}") from None
+
+
+def _too_many() -> Problem:
+    return Problem(
+        "too_many_events", f"a batch has at most {BATCH_EVENTS_MAX:,} events, this one has more: send several batches"
+    )
 
 
 def misshaped(error: msgspec.ValidationError) -> Problem:
     """msgspec's message names the field and what was expected; its path becomes the error's place."""
-    message, _, path = str(error).partition(" - at `")
+    text = str(error)[:_TOLD_CHARS_MAX]
+    message, _, path = text.partition(" - at `")
     where = path.rstrip("`").removeprefix("$").lstrip(".") or None
-    return Problem("invalid_body", str(error), errors=[{"field": where, "detail": message}])
+    return Problem("invalid_body", text, errors=[{"field": where, "detail": message}])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
@@ -11,13 +11,13 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from hooklane.model.endpoint import Endpoint
-from hooklane.model.health import BreakerState
+from hooklane.model.health import BreakerState, Health
 from hooklane.model.lane import DeliveryState, LaneState
 from hooklane.server.tally import SECONDS, Spread, Tally
-from hooklane.store.reads import OutboxReads
+from hooklane.server.totals import Counted
 from hooklane.telemetry.deliveries import Happening
 
-_LEFT_ALONE = {BreakerState.CLOSED: 0, BreakerState.RAMPING: 1, BreakerState.PROBING: 2, BreakerState.OPEN: 3}
+_BREAKER = {BreakerState.CLOSED: 0, BreakerState.RAMPING: 1, BreakerState.PROBING: 2, BreakerState.OPEN: 3}
 _OWED = (DeliveryState.QUEUED, DeliveryState.IN_FLIGHT, DeliveryState.RETRYING)
 
 
@@ -41,6 +41,11 @@ class _Attempts(Collector):
             "Outcomes that came after the partition had another owner.",
             value=tally.fenced,
         )
+        yield CounterMetricFamily(
+            "hooklane_missed_by_polls",
+            "Lanes or endpoints with news that a sweep found and no poll had told: anything but 0 is a defect.",
+            value=tally.missed,
+        )
 
 
 def _histogram(name: str, what: str, spread: Spread) -> HistogramMetricFamily:
@@ -52,7 +57,7 @@ def _histogram(name: str, what: str, spread: Spread) -> HistogramMetricFamily:
 
 
 class Meter:
-    """Counts what happens as it happens, and asks the store for the rest when somebody scrapes."""
+    """Counts what happens as it happens, and asks the store for the rest at each scrape."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
@@ -64,11 +69,11 @@ class Meter:
         self._oldest = Gauge(
             "hooklane_oldest_pending_seconds", "Age of the oldest event that is still owed.", registry=registry
         )
-        self._size = Gauge("hooklane_store_bytes", "Room that the store takes.", registry=registry)
+        self._size = Gauge("hooklane_store_bytes", "Bytes that the database takes on disk.", registry=registry)
         self._dead = Gauge("hooklane_dead_letters", "Dead letters.", ["side"], registry=registry)
         self._breaker = Gauge(
             "hooklane_breaker_state",
-            "Whether an endpoint is left alone: 0 closed, 1 ramping, 2 probing, 3 open.",
+            "The breaker of an endpoint: 0 closed, 1 ramping, 2 probing, 3 open.",
             ["endpoint"],
             registry=registry,
         )
@@ -86,17 +91,16 @@ class Meter:
         taken, self.tally = self.tally, Tally()
         return taken
 
-    async def exposition(self, reads: OutboxReads, endpoints: Sequence[Endpoint]) -> tuple[bytes, str]:
+    def exposition(
+        self, counted: Counted, health: Mapping[str, Health], endpoints: Sequence[Endpoint]
+    ) -> tuple[bytes, str]:
         """All metrics as text, and its media type."""
-        health = await reads.health()
         self._breaker.clear()
         for endpoint in endpoints:
-            turned = health.get(endpoint.id)
-            self._breaker.labels(endpoint.id).set(_LEFT_ALONE[turned.state] if turned else 0)
-        ledger = await reads.ledger("default")
-        lanes = await reads.lane_counts()
-        oldest = await reads.oldest_pending_at()
-        self._size.set(await reads.size_bytes())
+            breaker = health.get(endpoint.id)
+            self._breaker.labels(endpoint.id).set(_BREAKER[breaker.state] if breaker else 0)
+        ledger, lanes, oldest = counted.ledger, counted.lanes, counted.oldest_pending_at
+        self._size.set(counted.store_bytes)
         for state in LaneState:
             self._lanes.labels(state).set(lanes.get(state, 0))
         self._backlog.set(sum(ledger.get(state, 0) for state in _OWED))

@@ -8,7 +8,8 @@ from importlib import resources
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Scope
 
 from hooklane import __version__
 
@@ -29,12 +30,19 @@ _FILES = resources.files("hooklane.server") / "ui"
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".html": "text/html"}
 
 
+class _Exact(Route):
+    """A route whose pattern ends where the path does; Starlette's own also fits a path with a line feed behind it."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        return (Match.NONE, {}) if "\n" in scope["path"] else super().matches(scope)
+
+
 def page_routes() -> list[BaseRoute]:
     return [
-        Route("/", _page("index.html")),
-        Route("/api/docs", _page("docs.html")),
-        Route("/favicon.ico", _icon),
-        Route("/static/{version}/{name:path}", _static),
+        _Exact("/", _page("index.html")),
+        _Exact("/api/docs", _page("docs.html")),
+        _Exact("/favicon.ico", _icon),
+        _Exact("/static/{version}/{name:path}", _static),
     ]
 
 

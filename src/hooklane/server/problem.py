@@ -7,27 +7,37 @@ from typing import Any
 
 import msgspec
 
-from hooklane.errors import InvalidEvent, StoreError, StoreFull, StoreUnavailable, UsageError
+from hooklane.errors import (
+    DiskSpaceLow,
+    InvalidEvent,
+    SearchTooLong,
+    StoreBusy,
+    StoreError,
+    StoreFull,
+    StoreGone,
+    StoreUnavailable,
+    UsageError,
+)
 
 MEDIA = "application/problem+json"
 
 CODES: Mapping[str, tuple[int, str]] = {
     "invalid_json": (400, "The body is not JSON"),
     "duplicate_key": (400, "An object has the same key twice"),
-    "invalid_cursor": (400, "The cursor is not one that this list gave"),
+    "invalid_cursor": (400, "The cursor does not belong to this list"),
     "bad_request": (400, "The request is malformed"),
     "unauthorized": (401, "The API key is missing or wrong"),
     "cross_site": (403, "The request comes from another site"),
-    "not_found": (404, "There is no such thing"),
-    "method_not_allowed": (405, "This resource does not know that method"),
+    "not_found": (404, "Not found"),
+    "method_not_allowed": (405, "The method is not supported here"),
     "request_timeout": (408, "The request took too long to arrive"),
-    "changed": (409, "It changed in the meantime"),
-    "not_dead": (409, "It is not a dead letter any more"),
-    "in_progress": (409, "A handler is at work on it"),
-    "payload_purged": (409, "Its payload is gone"),
-    "plan_changed": (409, "The plan does not hold any more"),
-    "plan_expired": (409, "The plan is too old"),
-    "wrong_state": (409, "Its state does not allow that"),
+    "changed": (409, "Another request changed it in the meantime"),
+    "not_dead": (409, "This is not a dead letter, or not any more"),
+    "in_progress": (409, "A handler is running for this row"),
+    "payload_purged": (409, "The payload was removed by retention"),
+    "plan_changed": (409, "What the plan covers has changed since it was made"),
+    "plan_expired": (409, "The plan has expired"),
+    "wrong_state": (409, "Not possible in the present state"),
     "too_large": (413, "The body is too large"),
     "invalid_type": (422, "The event type is not valid"),
     "invalid_id": (422, "The id is not valid"),
@@ -45,17 +55,20 @@ CODES: Mapping[str, tuple[int, str]] = {
     "invalid_endpoint": (422, "The endpoint's settings are not valid"),
     "immutable_field": (422, "This field cannot be changed"),
     "url_not_allowed": (422, "Deliveries may not go to this URL"),
-    "too_many_members": (422, "The plan would hold too much"),
+    "too_many_members": (422, "The plan would cover too many deliveries"),
     "note_required": (422, "A note is required"),
-    "wrong_side": (422, "The other side of a webhook has no such thing"),
+    "wrong_side": (422, "Not available for dead letters of the inbox"),
     "quota_exceeded": (429, "Too many events are undelivered"),
     "too_many_requests": (429, "Too many requests at once"),
     "headers_too_large": (431, "The headers are too large"),
     "internal": (500, "Something unexpected happened"),
-    "inbox_refused": (503, "The inbox in this database is not one that this server may read"),
-    "unavailable": (503, "The store cannot be reached"),
+    "inbox_refused": (503, "This server cannot read the inbox in its database"),
+    "busy": (503, "Another transaction, which is still open, holds the key"),
+    "search_too_long": (503, "The search took too long and was ended"),
+    "unavailable": (503, "The database cannot be reached"),
     "unknown_outcome": (503, "It is not known whether this was stored"),
-    "storage_full": (507, "The disk is full"),
+    "storage_gone": (503, "The database file was removed or replaced"),
+    "storage_full": (507, "No space is left to store events"),
 }
 
 
@@ -76,6 +89,8 @@ class Problem(Exception):
         self.detail = detail or self.title
         self.errors = list(errors)
         self.headers = list(headers)
+        self.delay_s = 0.0
+        """How long the answer is held back."""
         if self.status in (429, 503, 507):
             self.headers.append(("retry-after", "1" if self.status == 429 else "2"))
         if self.status == 401:
@@ -103,19 +118,37 @@ def problem_of(error: Exception) -> Problem:
             return Problem(code, str(error))
         case InvalidEvent():
             return Problem("invalid_body", str(error))
+        case SearchTooLong():
+            return Problem("search_too_long", str(error))
+        case StoreBusy():
+            return Problem("busy", f"{error}; nothing was stored by this call.")
+        case DiskSpaceLow():
+            return Problem("storage_full", f"{error}; nothing was stored by this call.")
+        case StoreGone():
+            return Problem(
+                "storage_gone",
+                "The database file was removed or replaced while the server was running, so nothing can be stored."
+                " Restore the file and restart the server.",
+            )
         case StoreFull():
-            return Problem("storage_full", "The disk is full; nothing was stored by this call.")
+            return Problem(
+                "storage_full",
+                "The disk of the database is full. Nothing was stored by this call; free some space and send it again.",
+            )
         case StoreUnavailable():
-            return Problem("unavailable", "The store cannot be reached; nothing was stored by this call.")
+            return Problem(
+                "unavailable", "The database cannot be reached. Nothing was stored by this call; send it again later."
+            )
         case StoreError():
             return Problem(
                 "unknown_outcome",
-                "The store failed during this call. Repeat it under the same Idempotency-Key or id: it counts once.",
+                "The database failed during this call, and whether the event was stored is not known."
+                " Send it again with the same Idempotency-Key or id: it counts once.",
             )
         case UsageError():
             return Problem("invalid_body", str(error))
         case _:
-            return Problem("internal", "Something unexpected happened; the server's log has the details.")
+            return Problem("internal", "This is a bug in hooklane; the server's log has the details.")
 
 
 def refused(code: str, detail: str) -> Problem:

@@ -1,4 +1,4 @@
-"""What leaves the fast door: one `bytes` per answer."""
+"""The responses of the fast path as bytes: one write per answer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hooklane.store.outbox import Published
 
 _ACCEPTED = (
     b"HTTP/1.1 202 Accepted\r\ncontent-type: application/json\r\nx-content-type-options: nosniff\r\n"
-    b"cache-control: no-store\r\ncontent-length: %d\r\n%b\r\n%b"
+    b"cache-control: no-store\r\nhooklane-api: v1\r\ncontent-length: %d\r\n%b\r\n%b"
 )
 _PROBLEM = (
     b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\nx-content-type-options: nosniff\r\n"
-    b"cache-control: no-store\r\ncontent-length: %d\r\n%b%b\r\n%b"
+    b"cache-control: no-store\r\nhooklane-api: v1\r\ncontent-length: %d\r\n%b%b\r\n%b"
 )
 _json = msgspec.json.Encoder().encode
 

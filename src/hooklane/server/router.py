@@ -8,6 +8,8 @@ from urllib.parse import unquote_to_bytes
 from hooklane.server.call import Route
 from hooklane.server.problem import Problem
 
+NO_PATH = "there is nothing at this path; /api/docs lists all calls"
+
 
 class Router:
     """The table of routes, asked by method and raw path."""
@@ -33,8 +35,10 @@ class Router:
                 allowed.add("HEAD")
         if allowed:
             allow = ", ".join(sorted(allowed))
-            raise Problem("method_not_allowed", f"{method[:20]} is not one of {allow}", headers=[("allow", allow)])
-        raise Problem("not_found")
+            raise Problem(
+                "method_not_allowed", f"{method[:20]} is not supported here; use {allow}", headers=[("allow", allow)]
+            )
+        raise Problem("not_found", NO_PATH)
 
 
 def _fits(shape: Sequence[str], segments: Sequence[str]) -> bool:
@@ -52,4 +56,4 @@ def _params(shape: Sequence[str], segments: Sequence[str]) -> dict[str, str]:
             if part.startswith("{")
         }
     except UnicodeDecodeError:
-        raise Problem("not_found") from None
+        raise Problem("not_found", NO_PATH) from None

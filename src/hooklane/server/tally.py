@@ -8,10 +8,10 @@ from typing import Any
 
 from hooklane.model.attempt import Dead, Delivered, Gone, Retry, Settlement
 from hooklane.model.redelivery import is_redelivery
-from hooklane.telemetry.deliveries import Fenced, Happening, Recorded
+from hooklane.telemetry.deliveries import Fenced, Happening, Missed, Recorded
 
 SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 21600, 86400)
-_WORDS = {Delivered: "delivered", Retry: "retry", Dead: "dead", Gone: "dead"}
+_WORDS = {Delivered: "delivered", Retry: "retry", Dead: "dead", Gone: "retry"}
 
 
 class Spread:
@@ -37,7 +37,7 @@ class Spread:
 class Tally:
     """The counts of a relay since this tally was begun."""
 
-    __slots__ = ("attempt", "attempts", "delivery", "fenced")
+    __slots__ = ("attempt", "attempts", "delivery", "fenced", "missed")
 
     def __init__(self) -> None:
         self.attempts: dict[str, dict[str, int]] = {}
@@ -45,6 +45,7 @@ class Tally:
         self.delivery = Spread()
         self.attempt = Spread()
         self.fenced = 0
+        self.missed = 0
 
     def listen(self, happening: Happening) -> None:
         """The relay's listener."""
@@ -53,6 +54,8 @@ class Tally:
                 self._settled(settlements)
             case Fenced(pids=pids):
                 self.fenced += len(pids)
+            case Missed(many=many):
+                self.missed += many
             case _:
                 pass  # queued and sent events are counted when they end
 
@@ -65,6 +68,7 @@ class Tally:
         self.delivery.absorb(other.delivery)
         self.attempt.absorb(other.attempt)
         self.fenced += other.fenced
+        self.missed += other.missed
 
     def as_value(self) -> dict[str, Any]:
         """For JSON; `tally_of` reads it."""
@@ -73,6 +77,7 @@ class Tally:
             "delivery": [self.delivery.counts, self.delivery.total_s],
             "attempt": [self.attempt.counts, self.attempt.total_s],
             "fenced": self.fenced,
+            "missed": self.missed,
         }
 
     def _settled(self, settlements: Sequence[Settlement]) -> None:
@@ -99,5 +104,5 @@ def tally_of(value: Mapping[str, Any]) -> Tally:
     tally = Tally()
     tally.attempts = value["attempts"]
     tally.delivery, tally.attempt = Spread(*value["delivery"]), Spread(*value["attempt"])
-    tally.fenced = value["fenced"]
+    tally.fenced, tally.missed = value["fenced"], value["missed"]
     return tally

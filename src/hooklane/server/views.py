@@ -15,10 +15,12 @@ from hooklane.model.exchange import NoAnswer, Result
 from hooklane.model.health import BreakerState, Health
 from hooklane.server.problem import Problem
 from hooklane.store.outbox import Published, Recovery
-from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, LaneView
+from hooklane.store.reads import DeadLetter, Delivery, LaneView
 
 View = dict[str, Any]
 NOTE_CHARS_MAX = 10_000
+HIDDEN = "***"
+"""What is shown in place of a header's value."""
 
 
 def when(at: Instant | None) -> str | None:
@@ -46,7 +48,7 @@ def endpoint(one: Endpoint, health: Health | None = None) -> View:
         "order": one.order,
         "on_dead": one.on_dead,
         "payload": one.payload,
-        "headers": {name: "***" for name, _ in one.headers},
+        "headers": {name: HIDDEN for name, _ in one.headers},
         "rate_limit": one.rate_limit,
         "in_flight_max": one.in_flight_max,
         "timeout_ms": one.timeout_ms,
@@ -101,22 +103,6 @@ def delivery(one: Delivery) -> View:
     }
 
 
-def attempt(one: AttemptRow) -> View:
-    return {
-        "id": f"att_{one.id}",
-        "event": one.event_id,
-        "endpoint": one.endpoint_id,
-        "seq": one.seq,
-        "attempt": one.attempt,
-        "started_at": rfc3339(one.started_at),
-        "took_ms": one.took_ms,
-        "outcome": one.outcome,
-        "status": one.status,
-        "failure": one.failure,
-        "detail": {name: _shown(value) for name, value in one.detail.items()},
-    }
-
-
 def lane(one: LaneView, names: Mapping[str, str]) -> View:
     """A lane; *names* gives the name of its endpoint."""
     return {
@@ -165,7 +151,7 @@ def recovery(one: Recovery, dead_letter_id: str) -> View:
 
 
 def exchange(result: Result) -> View:
-    """What came of a request that was made at once, for the one who asked for it."""
+    """The result of a request that was made at once (test, probe)."""
     if isinstance(result, NoAnswer):
         return {"ok": False, "status": None, "failure": result.failure, "took_ms": result.timings.total_ms}
     return {
@@ -178,12 +164,8 @@ def exchange(result: Result) -> View:
     }
 
 
-def _shown(value: object) -> object:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
 def checked_note(text: str) -> str:
     """What a person wrote to go on record, within bounds."""
     if len(text) > NOTE_CHARS_MAX or "\0" in text:
-        raise Problem("invalid_body", f"note must be at most {NOTE_CHARS_MAX} characters without NUL")
+        raise Problem("invalid_body", f"note must have at most {NOTE_CHARS_MAX:,} characters and no NUL character")
     return text

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
 from hooklane.model.attempt import Dead, Delivered, Gone, Retry, Settlement
-from hooklane.model.endpoint import Endpoint
+from hooklane.model.clock import START
+from hooklane.model.endpoint import Endpoint, EndpointState
 from hooklane.model.exchange import Answer, NoAnswer, Timings
 from hooklane.model.plan import Job
+
+log = logging.getLogger("hooklane.store")
 
 _encoder = msgspec.json.Encoder()
 _endpoints = msgspec.json.Decoder(Endpoint)
@@ -22,7 +28,24 @@ def encode_endpoint(endpoint: Endpoint) -> bytes:
 
 
 def decode_endpoint(doc: bytes | str) -> Endpoint:
-    return _endpoints.decode(doc)
+    """The endpoint of a row. One that holds what no version of ours wrote is held, and the others go on."""
+    try:
+        return _endpoints.decode(doc)
+    except msgspec.ValidationError as error:
+        return _held_endpoint(msgspec.json.decode(doc), error)
+
+
+def _held_endpoint(kept: dict[str, Any], error: msgspec.ValidationError) -> Endpoint:
+    """What can be read of an endpoint's row; what cannot is as if it had never been set, and nothing is sent to it."""
+    fields: dict[str, Any] = {"id": "", "url": "", "created_at": START}
+    for name, type_ in get_type_hints(Endpoint).items():
+        if name in kept:
+            with contextlib.suppress(msgspec.ValidationError):
+                fields[name] = msgspec.convert(kept[name], type_)
+    endpoint = Endpoint(**fields)
+    log.error("nothing is sent to endpoint %s, all of it is held: its row cannot be read (%s)", endpoint.id, error)
+    is_deleted = endpoint.state in (EndpointState.DRAINING, EndpointState.CANCELLING)
+    return endpoint if is_deleted else replace(endpoint, state=EndpointState.DISABLED)
 
 
 def encode_job(job: Job) -> bytes:

@@ -18,3 +18,9 @@ def rank_and_lane_of(cursor: str | None) -> tuple[int, int]:
         return -1, 0
     rank, _, lane_id = cursor.partition(".")
     return number_of(rank) or 0, number_of(lane_id) or 0
+
+
+def letter_place_of(cursor: str | None) -> tuple[int, str]:
+    """When the last dead letter of the page before died, and its id."""
+    died_at, _, letter = (cursor or "0.").partition(".")
+    return number_of(died_at) or 0, letter

@@ -47,7 +47,7 @@ class Capabilities:
     native_async: bool = False
     """Async sessions do not need a thread."""
     async_handlers: bool = True
-    """Async handlers have a session; lent sync connections give them none."""
+    """Async handlers have a session; borrowed sync connections give them none."""
     single_writer: bool = False
     """One write transaction at a time: look before you write, so that a duplicate never waits for a handler."""
     locks: bool = False
@@ -131,7 +131,7 @@ class AsyncShared(AsyncSession, Protocol):
 
 @runtime_checkable
 class SingleWriter(Protocol):
-    """What a store with `single_writer` offers besides: a look that waits for nobody, and commits that are shared."""
+    """What a store with `single_writer` offers besides: looks that wait for no writer, commits that are shared."""
 
     @property
     def is_busy(self) -> bool: ...
@@ -141,12 +141,16 @@ class SingleWriter(Protocol):
         ...
 
     def look(self, identities: Sequence[Identity]) -> list[Known | None]: ...
+    def begin_look(self) -> Session:
+        """A transaction that only reads, and waits for no writer."""
+        ...
+
     def begin(self, *, wait_ms: int | None = None) -> Shared: ...
     async def abegin(self, *, wait_ms: int | None = None) -> AsyncShared: ...
 
 
 class InboxVerbs(Protocol):
-    """What is done with rows, in a transaction that somebody has begun."""
+    """What is done with rows, in a transaction that was begun before."""
 
     # Receiving
     def insert(self, rows: Sequence[NewRow]) -> Flow[list[RowId | None]]:
@@ -184,7 +188,7 @@ class InboxVerbs(Protocol):
         ...
 
     def claim_one(self, id: RowId, handler: str, *, owner: str, now: Instant, lease_ms: int) -> Flow[Claimed | None]:
-        """Take this one handling now if it is owed and nobody's lease on it lives, due or not."""
+        """Take this one handling now if it is owed and no lease on it lives, due or not."""
         ...
 
     def renew(self, id: RowId, handler: str, fence: int, *, now: Instant, lease_ms: int) -> Flow[bool]:
@@ -261,16 +265,19 @@ class InboxVerbs(Protocol):
         ...
 
     # Keeping
-    def reopen(self, id: RowId, handler: str, *, now: Instant) -> Flow[bool]:
-        """Owe a settled or dead handling again, attempts from zero, with a higher fence."""
+    def reopen(self, id: RowId, handler: str, *, now: Instant, was: Status | None = None) -> Flow[bool]:
+        """Owe a settled or dead handling again, attempts from zero, with a higher fence; with *was*, only while that
+        is its status: what a person saw may be another one's to decide by now."""
         ...
 
     def attach(self, id: RowId, handling: NewHandling) -> Flow[None]:
         """Owe a row that is there to one more handler."""
         ...
 
-    def settle(self, id: RowId, handler: str, status: Status, note: str, now: Instant) -> Flow[bool]:
-        """Give a handling up by hand: what was dead, held or failed ends in *status*."""
+    def settle(
+        self, id: RowId, handler: str, status: Status, note: str, now: Instant, *, was: Status | None = None
+    ) -> Flow[bool]:
+        """Give a handling up by hand: what was dead, held or failed ends in *status*; *was* as above."""
         ...
 
     def heartbeat(self) -> Flow[Heartbeat | None]:
@@ -279,6 +286,11 @@ class InboxVerbs(Protocol):
 
     def beat(self, heartbeat: Heartbeat) -> Flow[None]:
         """Store the heartbeat."""
+        ...
+
+    def keep_clock(self, now: Instant) -> Flow[int]:
+        """Note what time it is. A clock that was set back since the last look moves leases and all that waits with it,
+        or a retry would wait for the clock to catch up, and so would a dead worker's claim; by how much it was set."""
         ...
 
     def prune(self, *, before: Instant, source: str | None, limit: int) -> Flow[int]:

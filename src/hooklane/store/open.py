@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from hooklane.errors import UsageError
-from hooklane.store.beside import InboxBeside
+from hooklane.errors import UsageError, needing
+from hooklane.model.database_url import shown
+from hooklane.store.colocated_inbox import ColocatedInbox
 from hooklane.store.outbox import OutboxStore, StoreOptions
 from hooklane.store.reads import OutboxReads
 from hooklane.store.recovery import RecoveryStore
 
 
-class Outbox(OutboxStore, OutboxReads, RecoveryStore, InboxBeside, Protocol):
+class Outbox(OutboxStore, OutboxReads, RecoveryStore, ColocatedInbox, Protocol):
     """Everything that a sender's store can do."""
 
 
@@ -25,7 +26,7 @@ def outbox_store(url: str, options: StoreOptions) -> Outbox:
 
         return SqliteOutbox(path_of(url), options)
     if scheme.startswith("postgres"):
-        from hooklane.store.postgres.outbox import PostgresOutbox
-
+        with needing("postgres"):
+            from hooklane.store.postgres.outbox import PostgresOutbox
         return PostgresOutbox(url, options)
-    raise UsageError(f"no sender's store for {url!r}: expected sqlite:///path or postgresql://…")
+    raise UsageError(f"no sender's store for {shown(url)!r}: expected sqlite:///path or postgresql://…")

@@ -6,10 +6,11 @@ import inspect
 import sys
 from typing import Any
 
-from hooklane.errors import ConfigError, MissingExtra, UsageError
+from hooklane.errors import ConfigError, MissingExtra, UsageError, needing
+from hooklane.model.database_url import shown
 from hooklane.store.caller import Dialect
 from hooklane.store.inbox import InboxStore
-from hooklane.store.sql.session import AsyncLender, Lender
+from hooklane.store.sql.session import AsyncConnections, Connections
 
 EXPECTED = (
     "a URL (sqlite:///app.db, postgresql://…, redis://…, dynamodb://table, memory://), a SQLAlchemy engine or"
@@ -40,8 +41,8 @@ def _by_name(name: str) -> InboxStore:
 
         return MemoryInbox()
     if scheme.partition("+")[0] in ("postgresql", "postgres"):
-        from hooklane.store.postgres.inbox.store import by_url
-
+        with needing("postgres"):
+            from hooklane.store.postgres.inbox.store import by_url
         return by_url(name)
     if scheme.partition("+")[0] in ("redis", "rediss", "unix"):
         try:
@@ -57,43 +58,46 @@ def _by_name(name: str) -> InboxStore:
         return dynamodb_by_url(name)
     alias = name.removeprefix("django:") or "default"
     if scheme == "django" or (":" not in name and "django.db" in sys.modules):
-        from hooklane.store.sql.lenders import DjangoLender
+        from hooklane.store.sql.connections import DjangoConnections
 
-        return _borrowing(_django_dialect(alias), f"Django's {alias!r}", sync=DjangoLender(alias))
-    raise ConfigError([f"an inbox is kept at {EXPECTED}; got {scheme if '://' in name else name!r}"])
+        return _borrowing(_django_dialect(alias), f"Django's {alias!r}", sync=DjangoConnections(alias))
+    raise ConfigError([f"an inbox is kept at {EXPECTED}; got {scheme if '://' in name else shown(name)!r}"])
 
 
 def _by_kind(where: Any) -> InboxStore:
-    from hooklane.store.sql import lenders
+    from hooklane.store.sql import connections
 
     names = {(cls.__module__.partition(".")[0], cls.__name__) for cls in type(where).__mro__}
     if ("sqlalchemy", "Engine") in names:
         return _borrowing(
-            Dialect(where.dialect.name), "the SQLAlchemy engine", sync=lenders.FactoryLender(where.connect)
+            Dialect(where.dialect.name), "the SQLAlchemy engine", sync=connections.FactoryConnections(where.connect)
         )
     if ("sqlalchemy", "AsyncEngine") in names:
         return _borrowing(
-            Dialect(where.dialect.name), "the SQLAlchemy engine", later=lenders.AsyncFactoryLender(where.connect)
+            Dialect(where.dialect.name),
+            "the SQLAlchemy engine",
+            later=connections.AsyncFactoryConnections(where.connect),
         )
     if ("sqlalchemy", "sessionmaker") in names:
-        return _borrowing(_bind_dialect(where), "the SQLAlchemy session", sync=lenders.FactoryLender(where))
+        return _borrowing(_bind_dialect(where), "the SQLAlchemy session", sync=connections.FactoryConnections(where))
     if ("sqlalchemy", "async_sessionmaker") in names:
-        return _borrowing(_bind_dialect(where), "the SQLAlchemy session", later=lenders.AsyncFactoryLender(where))
+        later = connections.AsyncFactoryConnections(where)
+        return _borrowing(_bind_dialect(where), "the SQLAlchemy session", later=later)
     if ("asyncpg", "Pool") in names:
-        return _borrowing(Dialect.POSTGRESQL, "PostgreSQL", later=lenders.AsyncpgPoolLender(where))
+        return _borrowing(Dialect.POSTGRESQL, "PostgreSQL", later=connections.AsyncpgPoolConnections(where))
     if ("psycopg_pool", "AsyncConnectionPool") in names:
-        return _borrowing(Dialect.POSTGRESQL, "PostgreSQL", later=lenders.AsyncPoolLender(where))
+        return _borrowing(Dialect.POSTGRESQL, "PostgreSQL", later=connections.AsyncPoolConnections(where))
     if hasattr(where, "getconn") and hasattr(where, "putconn"):
-        return _borrowing(Dialect.POSTGRESQL, "PostgreSQL", sync=lenders.PoolLender(where))
+        return _borrowing(Dialect.POSTGRESQL, "PostgreSQL", sync=connections.PoolConnections(where))
     if inspect.iscoroutinefunction(where):
-        return _borrowing(Dialect.POSTGRESQL, "PostgreSQL", later=lenders.AsyncFactoryLender(where))
+        return _borrowing(Dialect.POSTGRESQL, "PostgreSQL", later=connections.AsyncFactoryConnections(where))
     if callable(where):
-        return _borrowing(_made_dialect(where), "the database", sync=lenders.FactoryLender(where))
+        return _borrowing(_made_dialect(where), "the database", sync=connections.FactoryConnections(where))
     raise ConfigError([f"an inbox is kept at {EXPECTED}; got a {type(where).__module__}.{type(where).__qualname__}"])
 
 
 def _borrowing(
-    dialect: Dialect, what: str, *, sync: Lender | None = None, later: AsyncLender | None = None
+    dialect: Dialect, what: str, *, sync: Connections | None = None, later: AsyncConnections | None = None
 ) -> InboxStore:
     if dialect is Dialect.SQLITE:
         from hooklane.store.sqlite.inbox.borrowed import VERBS as SQLITE

@@ -17,6 +17,14 @@ from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.health import Health
 from hooklane.model.lane import Grown, LaneId, LaneRow, Place
+from hooklane.model.owning import ALWAYS as ALWAYS
+from hooklane.model.owning import CommitReport as CommitReport
+from hooklane.model.owning import Lease as Lease
+from hooklane.model.owning import Load as Load
+from hooklane.model.owning import News as News
+from hooklane.model.owning import Roster as Roster
+from hooklane.model.owning import Span as Span
+from hooklane.model.owning import Taken as Taken
 
 Placer = Callable[[Event, Sequence[str] | None, Sequence[Endpoint]], list[Place]]
 """Decides the fan-out (`core.fanout.places`); the store calls it inside the publishing transaction."""
@@ -71,13 +79,6 @@ BUSY = "busy"
 """The code of a refusal that only time can lift: a transaction elsewhere holds the lane; publish it again shortly."""
 
 
-class Span(Protocol):
-    """A piece of the store's log that one commit wrote."""
-
-    def past(self, mark: Any) -> Any:
-        """*mark*, moved behind this piece; None where something of others stands between, which a poll must read."""
-
-
 @dataclass(frozen=True, slots=True)
 class PublishReport:
     """One result per draft, in order, and the news for the lanes of this process."""
@@ -109,67 +110,6 @@ def refused_whole(results: Sequence[object]) -> list[Refused]:
     return [result if isinstance(result, Refused) else others for result in results]
 
 
-# --- owning ---
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """A worker may own partitions until *until*, by the store's clock, which showed *now*."""
-
-    now: Instant
-    until: Instant
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """A partition changed hands; *unclean* when its last owner did not let go."""
-
-    pid: int
-    epoch: int
-    unclean: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Roster:
-    """Who works: partitions by live worker, and how many belong to nobody alive."""
-
-    owned: Mapping[str, int]
-    free: int
-    now: Instant
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What an owner starts from: the lanes with work by partition, and a mark from which to poll."""
-
-    lanes: Mapping[int, Sequence[LaneRow]]
-    endpoints: Sequence[Endpoint]
-    mark: Any
-    now: Instant
-    health: Sequence[Health] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class News:
-    """What happened since a mark: lanes that grew or were recovered by a person, endpoints and breakers that turned."""
-
-    grown: Sequence[Grown]
-    recovered: Sequence[LaneId]
-    endpoints: Sequence[Endpoint]
-    mark: Any
-    now: Instant
-    health: Sequence[Health] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CommitReport:
-    """All writes are durable but those of *fenced* partitions (not ours any more) and *stale* lanes (recovered)."""
-
-    now: Instant
-    fenced: frozenset[int] = frozenset()
-    stale: frozenset[LaneId] = frozenset()
-
-
 # --- recovering ---
 
 
@@ -186,7 +126,7 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a back-end can do, so that nobody asks for its name."""
+    """What a back-end can do, so that no caller asks for its name."""
 
     durable: bool = True
     many_workers: bool = False
@@ -235,7 +175,7 @@ class OutboxStore(Protocol):
         """Who is alive and owns how many partitions."""
 
     async def acquire(self, worker: str, most: int) -> Sequence[Taken]:
-        """Take up to *most* partitions that nobody alive owns; each change of owner bumps the epoch."""
+        """Take up to *most* partitions that no live worker owns; each change of owner bumps the epoch."""
 
     async def release(self, worker: str, pids: Sequence[int]) -> None:
         """Give partitions back; call it when nothing of theirs is in flight."""
@@ -247,7 +187,10 @@ class OutboxStore(Protocol):
         """Read the lanes with work of partitions that were acquired before."""
 
     async def poll(self, worker: str, pids: Sequence[int], mark: Any) -> News:
-        """What others published, recovered or changed since *mark*."""
+        """What others published, recovered or changed since *mark*, if that still holds on the session that answers."""
+
+    async def owed(self, worker: str, epochs: Mapping[int, int]) -> Mapping[int, Sequence[LaneRow]]:
+        """The lanes with work of partitions that are ours, as `load` reads them: all of them, whatever a mark says."""
 
     async def reload(self, lane_ids: Sequence[LaneId]) -> Sequence[LaneRow]:
         """Lanes as they are now; a loose delivery that is no longer owed is left out."""
@@ -259,7 +202,7 @@ class OutboxStore(Protocol):
         """Make an owner's writes durable, fenced by (worker, epoch); repeating it changes nothing."""
 
     async def note_health(self, turns: Sequence[Health]) -> Sequence[Health]:
-        """Write each turn of a breaker whose predecessor is the last one written; else somebody was first.
+        """Write each turn of a breaker whose predecessor is the last one written; else another process was first.
 
         Answers how each of these breakers stands now; one whose endpoint is gone is left out.
         """
@@ -270,7 +213,7 @@ class OutboxStore(Protocol):
     # recovering
 
     async def replay(self, tenant: str, dead_letter_id: str, *, actor: str, now: Instant) -> Recovery | None:
-        """Revive a dead head: attempts start anew. None when it is not (or no longer) dead."""
+        """Try a dead head again: attempts start anew. None when it is not (or no longer) dead."""
 
     async def skip(self, tenant: str, dead_letter_id: str, *, note: str, actor: str, now: Instant) -> Recovery | None:
         """Give a dead head up, on record, and release what waits behind it. None when it is not dead."""

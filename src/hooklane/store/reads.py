@@ -105,7 +105,10 @@ class EventFilter:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """Up to a page of items, and where the next one starts; None when this was the last."""
+    """Up to a page of items, and where the next one starts; None when this was the last.
+
+    A search that has looked at enough ends its page early: it may hold fewer items, even none, and go on all the same.
+    """
 
     items: Sequence[T]
     next: str | None

@@ -98,7 +98,7 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerLine:
-    """One endpoint's books: *accepted* comes from the counters, *counts* from the rows themselves."""
+    """One endpoint's part of the ledger: *accepted* comes from the counters, *counts* from the rows themselves."""
 
     tenant: str
     endpoint_id: str
@@ -141,7 +141,7 @@ class RecoveryStore(Protocol):
         """The members that are not any more as the plan saw them."""
 
     async def carry_out(self, plan_id: str, op: Op, numbers: Sequence[int], *, act: Act) -> CarriedOut:
-        """Do it, in one commit: revive or skip dead letters; let delivered events be sent again, in the order given.
+        """Do it, in one commit: replay or skip dead letters; let delivered events be sent again, in the order given.
 
         A skip puts one line with *act*'s actor and note on record for each letter.
         """
@@ -166,7 +166,7 @@ class RecoveryStore(Protocol):
     # retention and the ledger
 
     async def prune(self, cutoffs: Cutoffs, cursor: str | None, limit: int) -> Pruned:
-        """One small step: look at up to *limit* rows and remove those that nobody is owed any more."""
+        """One small step: look at up to *limit* rows and remove those that are not owed any more."""
 
     async def check_ledger(self) -> Sequence[LedgerLine]:
-        """The books of every endpoint in one snapshot, counted from the rows and compared with the counters."""
+        """The ledger of every endpoint in one snapshot, counted from the rows and compared with the counters."""

@@ -6,8 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from hooklane.model.clock import Instant
-from hooklane.model.lane import DeliveryState, LaneId
+from hooklane.model.lane import DeliveryState, LaneId, LaneState
 from hooklane.store.reads import DeadLetter, Delivery
+
+RANKED = (LaneState.BLOCKED, LaneState.RETRYING, LaneState.PAUSED, LaneState.ACTIVE, LaneState.IDLE)
+"""Lanes are listed in this order: those that need attention first."""
+RANKS = {state: rank for rank, state in enumerate(RANKED)}
+
+
+def ranks_of(states: Sequence[LaneState] | None, first: int) -> list[int]:
+    """The places of *states* in the list, from *first* on; all of them where none are named."""
+    return [rank for rank, state in enumerate(RANKED) if rank >= first and (states is None or state in states)]
 
 
 def state_at(seq: int, head: int, head_state: str, passed: str | None) -> str:

@@ -1,4 +1,4 @@
-"""What has happened, as frozen values, and who tells it on: `InboxLog`, `InboxMetrics`, `both`; loaded on first use."""
+"""What has happened, as frozen values, and their sinks: `InboxLog`, `InboxMetrics`, `both`; loaded on first use."""
 
 from __future__ import annotations
 

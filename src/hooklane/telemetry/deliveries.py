@@ -1,4 +1,4 @@
-"""What the sender tells those who listen: batches of what has happened, never what will."""
+"""What the sender tells its listener: batches of what has happened, never what will."""
 
 from __future__ import annotations
 
@@ -37,5 +37,12 @@ class Fenced:
     pids: frozenset[int]
 
 
-Happening = Queued | Sent | Recorded | Fenced
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A sweep has found what no poll had told: *many* lanes or endpoints. They go on, but this should not be."""
+
+    many: int
+
+
+Happening = Queued | Sent | Recorded | Fenced | Missed
 Listener = Callable[[Happening], None]

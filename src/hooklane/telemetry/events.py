@@ -32,6 +32,8 @@ class Refused:
     source: str
     reason: str
     status: int
+    error: str | None = None
+    """What the store said, where that is the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,8 @@ class Handled:
     lag_ms: float
     """From receipt to now."""
     error: str | None = None
+    raised_at: str | None = None
+    """The file and line that raised it."""
     retry_in_ms: int | None = None
 
 
@@ -72,7 +76,7 @@ class FenceRejected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflicted:
-    """Another body arrived under a known id: it was kept apart and not applied. Somebody should look."""
+    """Another body arrived under a known id: it was kept apart and not applied. A person should look."""
 
     source: str
     tenant: str

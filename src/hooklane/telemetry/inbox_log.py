@@ -76,7 +76,7 @@ def _word(value: Any) -> str:
 
 
 def level_of(event: InboxEvent) -> int:
-    """Routine is DEBUG, what a person may want to know INFO, what somebody should look at WARNING."""
+    """Routine is DEBUG, what a person may want to know INFO, what a person should look at WARNING."""
     match event:
         case Received(verdict=Verdict.CONFLICT | Verdict.REJECTED | Verdict.TOO_OLD) | Refused():
             return logging.WARNING

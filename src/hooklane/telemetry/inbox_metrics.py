@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _BREAKER = {"closed": 0, "half_open": 1, "open": 2}
-_NOT_ABOUT_PROOF = ("method", "rate", "store_unavailable", "too_large", "unknown_source")
+_NOT_ABOUT_PROOF = ("broken_off", "method", "rate", "store_unavailable", "too_large", "unknown_source")
 
 
 class InboxMetrics:
     """A sink: `Inbox(…, emit=InboxMetrics())`, in the default registry unless another is given.
 
-    Counts what it is told. What only the store knows (dead letters, the oldest that is owed) is asked for when
-    somebody scrapes, of every inbox that tells this registry.
+    Counts what it is told. What only the store knows (dead letters, the oldest that is owed) is asked for at
+    each scrape, of every inbox that tells this registry.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
@@ -46,7 +46,7 @@ class InboxMetrics:
         self._families.count(event)
 
     def bind(self, inbox: Any) -> None:
-        """Ask *inbox* for its figures when somebody scrapes."""
+        """Ask *inbox* for its figures at each scrape."""
         self._families.inboxes.add(inbox)
 
 
@@ -126,7 +126,7 @@ class _Asked:
         self._inboxes = inboxes
 
     def describe(self) -> Iterator[Any]:
-        """The names, without asking anybody: so the registry can refuse a second of them."""
+        """The names, without asking an inbox: so the registry can refuse a second of them."""
         return self._families([], [])
 
     def collect(self) -> Iterator[Any]:

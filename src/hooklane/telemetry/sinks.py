@@ -1,4 +1,4 @@
-"""Who is told? One sink out of several, and none that can break what it is told about."""
+"""Sinks for telemetry: one out of several, and none that can break what it is told about."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from hooklane.telemetry.events import Emit, InboxEvent, nowhere
+from hooklane.telemetry.inbox_log import InboxLog
 
 
 class Both:
@@ -45,6 +46,13 @@ class Guarded:
 def guarded(sink: Emit) -> Emit:
     """*sink*, unable to do harm."""
     return sink if sink is nowhere or isinstance(sink, (Guarded, Both)) else Guarded(sink)
+
+
+def logs(sink: Emit) -> bool:
+    """Whether *sink* writes log lines of its own."""
+    if isinstance(sink, Guarded):
+        return logs(sink.sink)
+    return any(logs(each) for each in sink._sinks) if isinstance(sink, Both) else isinstance(sink, InboxLog)
 
 
 def bind(sink: Emit, inbox: Any) -> None:

@@ -29,7 +29,7 @@ CERTIFIED = {
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """*signing* stays with the forger, *secret* and *options* go to `keyring` (or to the source)."""
+    """*signing* stays with the test that signs, *secret* and *options* go to `keyring` (or to the source)."""
 
     signing: Any = field(repr=False)
     secret: str = field(repr=False)

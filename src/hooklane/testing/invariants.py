@@ -12,7 +12,7 @@ no code with the engine or a store, so that it cannot make their mistakes. Numbe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from hooklane.testing.lane_book import LaneBook, Rules
 from hooklane.testing.violation import Violation
@@ -69,6 +69,11 @@ class Invariants:
         self._owners[pid] = (worker, epoch)
         if unclean:
             self._unclean[pid] = epoch
+
+    def forgot(self, epochs: Mapping[int, int]) -> None:
+        """A worker gave partitions up with what was in its hands: what landed under these epochs it may not know."""
+        for pid, epoch in epochs.items():
+            self._unclean[pid] = max(self._unclean.get(pid, -1), epoch + 1)
 
     def clock_set(self) -> None:
         """The store's clock was set by hand: by the new one, whatever waits may be due."""

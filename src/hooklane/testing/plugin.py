@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def inbox(request: pytest.FixtureRequest) -> Any:
     """The inbox that `webhooks` delivers to. Define your own; without one, that of your Django settings is taken."""
-    if "webhooks" not in request.node.fixturenames:  # nobody of ours asked: as if this were not here
+    if "webhooks" not in request.node.fixturenames:  # the test does not use our fixture: as if this were not here
         pytest.fail("fixture 'inbox' not found", pytrace=False)
     if "hooklane.django" not in sys.modules:
         return None

@@ -16,8 +16,8 @@ from hooklane.errors import UsageError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request
 from hooklane.receiver.source import Source
+from hooklane.testing.build_request import Draft, build_batch
 from hooklane.testing.credentials import CERTIFIED, Credentials, certificate, credentials
-from hooklane.testing.forge import Draft, forge_batch
 
 _SHARED = (KeyKind.UTF8, KeyKind.TOKEN, KeyKind.HEX, KeyKind.BASE64, KeyKind.WHSEC, KeyKind.WHSEC_ONLY)
 """Kinds of secret with which a receiver can sign as well as its sender."""
@@ -66,7 +66,7 @@ class Provider:
         """A request with *drafts*, signed now, or at *at*."""
         signed_at = self.clock() if at is None else at
         url = self.signing.options.get("url") or f"http://receiver.test/webhooks/{self.source}"
-        request = forge_batch(self.profile, self.signing, drafts, at=signed_at, attempt=attempt, url=url)
+        request = build_batch(self.profile, self.signing, drafts, at=signed_at, attempt=attempt, url=url)
         return Webhook(source=self.source, drafts=drafts, at=signed_at, request=request, attempt=attempt)
 
     def retry(self, sent: Webhook) -> Webhook:
@@ -78,7 +78,7 @@ class Provider:
         return self.send(*(replace(draft, data=data) for draft in sent.drafts))
 
     def expired(self, sent: Webhook, by: float | timedelta) -> Webhook:
-        """The same event, signed so long ago: a request that somebody kept."""
+        """The same event, signed so long ago: a request that an attacker kept."""
         return self.send(*sent.drafts, at=Instant(self.clock() - _ms(by)))
 
     def stale(self, sent: Webhook, id: str, by: float | timedelta, data: Mapping[str, Any] | None) -> Webhook:
@@ -91,7 +91,7 @@ class Provider:
         return self.send(replace(draft, id=id, event_time=older, data=draft.data if data is None else data))
 
     def tampered(self, sent: Webhook) -> Webhook:
-        """Changed on its way: the content where the signature covers it, else signed by somebody else."""
+        """Changed on its way: the content where the signature covers it, else signed with another secret."""
         if self.grade is Grade.UNSAFE:
             raise UsageError(f"source {self.source!r} is unsafe: it checks nothing, so nothing can be tampered with")
         if self.grade in (Grade.SIGNED, Grade.SIGNED_BODY_UNSIGNED_ID):
@@ -101,8 +101,8 @@ class Provider:
 
 
 def provider_of(source: Source, clock: Callable[[], Instant]) -> tuple[Provider, Keyring | None]:
-    """Who sends to *source*, and the keyring to give it meanwhile: with a test's own key beside its own where only the
-    provider can sign (a private key, a certificate); None where its secret serves."""
+    """The provider that sends to *source*, and the keyring to give it meanwhile: with a test's own key beside its own
+    where only the provider can sign (a private key, a certificate); None where its secret serves."""
     profile, keys = source.profile, source.keys
     if keys is None:
         return _made(source.name, profile, credentials(profile), clock, Grade.UNSAFE), None
@@ -122,7 +122,7 @@ def provider_of(source: Source, clock: Callable[[], Instant]) -> tuple[Provider,
 def provider_for(
     name: str, profile: Profile, secret: Credentials | str | None, clock: Callable[[], Instant]
 ) -> Provider:
-    """Who sends to a receiver that is not an inbox, with the secret that it was given."""
+    """The provider that sends to a receiver which is not an inbox, with the secret that it was given."""
     if secret is None:
         secret = credentials(profile)
     signing = secret if isinstance(secret, Credentials) else Credentials(secret, secret)

@@ -24,9 +24,9 @@ from hooklane.model.clock import Instant, wall_now
 from hooklane.model.message import Reply, Request, Status
 from hooklane.receiver.inbox import Inbox
 from hooklane.testing.answers import Answers, as_reply
+from hooklane.testing.build_request import Draft
 from hooklane.testing.credentials import Credentials, credentials
 from hooklane.testing.crowd import arrivals_of, together
-from hooklane.testing.forge import Draft
 from hooklane.testing.provider import Provider, Webhook, provider_for, provider_of
 from hooklane.testing.scheduling import reordered
 from hooklane.testing.watch import Crashed, CrashPoint, Watch
@@ -53,7 +53,7 @@ class Webhooks:
         if inbox is not None:
             self.use(inbox)
 
-    # Who is under test
+    # The receiver under test
 
     def use(
         self,
@@ -108,7 +108,7 @@ class Webhooks:
     def _watched(self) -> Watch:
         if self._watch is None:
             what = "this receiver is a function and not an inbox: look at what it did yourself"
-            raise UsageError(what if self._receive is not None else _NOBODY)
+            raise UsageError(what if self._receive is not None else _NO_INBOX)
         return self._watch
 
     # What is sent
@@ -139,8 +139,8 @@ class Webhooks:
         id = id or self._new_id(provider)
         data = dict(data or {})
         if provider.profile.id and isinstance(provider.profile.id[0], InHeader):
-            # Its id is in a header that nobody signs, so an inbox tells events apart by their bodies as well.
-            data.setdefault("forged_id", id)
+            # Its id is in a header that is not signed, so an inbox tells events apart by their bodies as well.
+            data.setdefault("test_id", id)
         draft = Draft(
             type=type,
             data=data,
@@ -375,7 +375,7 @@ class Webhooks:
         return str(number) if provider.profile.name == "telegram" else f"evt_{self._prefix}_{self._made}"
 
 
-_NOBODY = "no inbox to test: make a fixture called `inbox` that returns yours, or call webhooks.use(inbox)"
+_NO_INBOX = "no inbox to test: make a fixture called `inbox` that returns yours, or call webhooks.use(inbox)"
 
 
 __all__ = ["Answers", "Crashed", "Webhook", "Webhooks"]

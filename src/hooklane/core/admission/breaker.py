@@ -10,6 +10,8 @@ from hooklane.model.clock import START, Instant
 
 PARTS = 60
 """Calls are counted by parts of the window, and forgotten part by part: a busy handler has thousands a second."""
+PROBE_WAIT_MS = 1_000
+"""How long to wait, half open, while all probes are under way."""
 
 
 class BreakerState(StrEnum):
@@ -46,51 +48,64 @@ class _Part:
 
 @dataclass(slots=True)
 class Breaker:
-    """The state of one handler. *now* is of a clock that never jumps. Whoever owns it guards it with a lock."""
+    """The state of one handler. *now* is of a clock that never jumps. Its owner guards it with a lock.
+
+    *turn* grows whenever the state changes. A call that began in an earlier turn says nothing about this one: with
+    many slow calls under way the end of one would otherwise pass for a probe, and make room for one more.
+    """
 
     policy: BreakerPolicy = field(default_factory=BreakerPolicy)
     state: BreakerState = BreakerState.CLOSED
-    _opened_at: Instant = START
+    turn: int = 0
+    _since: Instant = START
+    """When it opened; half open: when its last probes were let through."""
     _parts: deque[_Part] = field(default_factory=deque)
     _probing: int = 0
     _passed: int = 0
 
     def room(self, now: Instant, wanted: int = 1) -> int:
         """How many calls may begin now; those granted while half open count as probes until `record` or `forgo`."""
-        if self.state is BreakerState.OPEN and now - self._opened_at >= self.policy.open_ms:
-            self.state, self._probing, self._passed = BreakerState.HALF_OPEN, 0, 0
+        if self.state is BreakerState.OPEN and now - self._since >= self.policy.open_ms:
+            self._passed = 0
+            self._become(BreakerState.HALF_OPEN, now)
         match self.state:
             case BreakerState.CLOSED:
                 return wanted
             case BreakerState.OPEN:
                 return 0
             case BreakerState.HALF_OPEN:
+                if now - self._since >= self.policy.open_ms:
+                    self._probing = 0  # they hang, or will never be heard of: others take their place
                 granted = max(0, min(wanted, self.policy.probes - self._probing - self._passed))
                 self._probing += granted
+                if granted:
+                    self._since = now
                 return granted
 
-    def forgo(self, calls: int) -> None:
+    def forgo(self, calls: int, turn: int | None = None) -> None:
         """Granted calls that did not take place."""
-        self._probing = max(0, self._probing - calls)
+        if turn in (None, self.turn):
+            self._probing = max(0, self._probing - calls)
 
-    def record(self, ok: bool, now: Instant) -> BreakerState:
+    def record(self, ok: bool, now: Instant, turn: int | None = None) -> BreakerState:
         """A call ended. Rejected and unreadable messages are not recorded: one poison event is no outage."""
+        if turn not in (None, self.turn):
+            return self.state
         if self.state is BreakerState.HALF_OPEN:
             self._probing = max(0, self._probing - 1)
             if not ok:
-                self._open(now)
+                self._become(BreakerState.OPEN, now)
             else:
                 self._passed += 1
                 if self._passed >= self.policy.probes:
-                    self.state = BreakerState.CLOSED
-                    self._parts.clear()
+                    self._become(BreakerState.CLOSED, now)
             return self.state
         part = self._part(now)
         part.calls += 1
         if not ok:
             part.failed += 1
             if self.state is BreakerState.CLOSED and self._is_too_much():
-                self._open(now)
+                self._become(BreakerState.OPEN, now)
         return self.state
 
     def _part(self, now: Instant) -> _Part:
@@ -107,12 +122,17 @@ class Breaker:
         failed = sum(part.failed for part in self._parts)
         return calls >= self.policy.calls_min and failed >= self.policy.failure_rate * calls
 
-    def open_left_ms(self, now: Instant) -> int:
-        """How long it stays open; 0 unless it is."""
-        if self.state is not BreakerState.OPEN:
-            return 0
-        return max(0, self._opened_at + self.policy.open_ms - now)
+    def wait_ms(self, now: Instant) -> int:
+        """How long to wait before `room` is worth asking again; 0 while it is closed."""
+        match self.state:
+            case BreakerState.CLOSED:
+                return 0
+            case BreakerState.OPEN:
+                return max(1, self._since + self.policy.open_ms - now)
+            case BreakerState.HALF_OPEN:
+                return PROBE_WAIT_MS
 
-    def _open(self, now: Instant) -> None:
-        self.state, self._opened_at = BreakerState.OPEN, now
+    def _become(self, state: BreakerState, now: Instant) -> None:
+        self.state, self._since, self._probing = state, now, 0
+        self.turn += 1
         self._parts.clear()

@@ -15,24 +15,28 @@ class Copy(StrEnum):
     CONFLICT = "conflict"
 
 
-def judge_copy(*, first: bytes, second: bytes) -> Copy:
-    """Compare fingerprints; without one of them nothing speaks against a duplicate."""
-    return Copy.CONFLICT if first and second and first != second else Copy.DUPLICATE
+def judge_copy(*, first: bytes, second: bytes, first_topic: str = "", second_topic: str = "") -> Copy:
+    """Compare fingerprints, and topics where given; without one of a pair nothing speaks against a duplicate."""
+    differ = (first and second and first != second) or (first_topic and second_topic and first_topic != second_topic)
+    return Copy.CONFLICT if differ else Copy.DUPLICATE
 
 
-def conflict_variant(fingerprint: bytes) -> str:
+def conflict_variant(fingerprint: bytes, topic: str = "") -> str:
     """The variant under which the second of two contradicting messages is kept, once."""
-    return f"conflict:{fingerprint.hex()[:32]}"
+    return f"conflict:{(digest_of(fingerprint, topic) if topic else fingerprint).hex()[:32]}"
 
 
-def state_variant(generation: int) -> str:
-    """The variant of a state that comes again: the third turn of an entity is another event than its first."""
-    return f"turn:{generation}"
+def state_variant(generation: int, entity: str) -> str:
+    """The variant of an entity's state: its third turn is another event than its first, and other entities may be in
+    the same state."""
+    return f"turn:{generation}:{hashlib.sha256(entity.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
-def digest_of(body: bytes) -> bytes:
-    """What a tombstone remembers of a message: exactly the bytes that the provider's signature covers."""
-    return hashlib.sha256(body).digest()
+def digest_of(proof: bytes, topic: str = "") -> bytes:
+    """What a tombstone remembers of a message: exactly the bytes that the provider's signature covers, and its topic,
+    because providers that name the topic beside the body send equal bodies for different happenings."""
+    told = topic.encode("utf-8", "surrogatepass")
+    return hashlib.sha256(b"%d:%b%b" % (len(told), told, proof)).digest()
 
 
 def is_too_old(event_time: Instant | None, *, now: Instant, age_ms_max: int | None) -> bool:

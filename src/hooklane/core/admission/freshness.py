@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import ROUND_FLOOR, Decimal
+from decimal import ROUND_FLOOR, Context, Decimal
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -25,6 +25,8 @@ _INDEX = re.compile(r"\[(\d+)\]")
 _NUMBER = re.compile(r"-?\d{1,19}(\.\d{1,9})?")
 _VERSION = re.compile(r"-?\d{1,300}(\.\d{1,20})?", re.ASCII)
 _HALF = 2**63
+_EXACT = Context(prec=700)
+"""More digits than any version has: a float has up to 341 behind the point, a text up to 320."""
 
 
 def pick(document: Any, where: Pick) -> Any:
@@ -129,6 +131,6 @@ def _sortable(version: Any) -> str:
     whole = int(number.to_integral_value(ROUND_FLOOR))
     if whole >= _HALF:
         return f"~{len(str(whole)):03d}{whole}"
-    part = f"{number - whole:f}".partition(".")[2].rstrip("0") if whole >= -_HALF else ""
+    part = f"{_EXACT.subtract(number, Decimal(whole)):f}".partition(".")[2].rstrip("0") if whole >= -_HALF else ""
     # What follows is a slash: with a dot, 9.5 would come before 9.
     return f"{max(whole + _HALF, 0):020d}{':' if part else ''}{part}"

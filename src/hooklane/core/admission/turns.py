@@ -31,7 +31,7 @@ class OnDead(StrEnum):
 
 def whose_turn(*, seq: int, prev_seq: int, applied: int) -> Turn:
     """Apply only what is newer than *applied*, and only when everything before it was applied (or skipped by the
-    sender, who then names the last one that was not)."""
+    sender, which then names the last one that was not)."""
     if seq <= applied:
         return Turn.PAST
     return Turn.READY if prev_seq <= applied else Turn.EARLY

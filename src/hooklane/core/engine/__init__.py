@@ -10,11 +10,14 @@ from hooklane.core.engine.inputs import (
     Fetched,
     HealthSeen,
     Input,
+    Jumped,
     LeaseSet,
     Leaving,
     Loaded,
     Reloaded,
     Settled,
+    StartedAnew,
+    Swept,
 )
 
 __all__ = [
@@ -28,9 +31,12 @@ __all__ = [
     "Fetched",
     "HealthSeen",
     "Input",
+    "Jumped",
     "LeaseSet",
     "Leaving",
     "Loaded",
     "Reloaded",
     "Settled",
+    "StartedAnew",
+    "Swept",
 ]

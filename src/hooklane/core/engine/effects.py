@@ -29,5 +29,7 @@ class Effects:
     reloads: list[LaneId] = field(default_factory=list)
     health: list[Health] = field(default_factory=list)
     """Turns of breakers to be written, unless another worker was first; the answer comes as `HealthSeen`."""
+    missed: int = 0
+    """Lanes of which a sweep knew more than all that was told before: the polls have missed something."""
     wake_at: Instant = FOREVER
     """When to step again though nothing has happened."""

@@ -6,10 +6,10 @@ from collections import deque
 from dataclasses import replace
 
 from hooklane.core.engine.alarms import Alarms
-from hooklane.core.engine.desk import Desk, Turns
 from hooklane.core.engine.effects import Effects, Fetch
+from hooklane.core.engine.endpoint_queue import EndpointQueue, Turns
 from hooklane.core.engine.inputs import Dropped, Fetched
-from hooklane.core.engine.slot import Phase, Slot
+from hooklane.core.engine.owned_lane import OwnedLane, Phase
 from hooklane.core.engine.suspects import DEATHS_MAX, Suspects, deaths
 from hooklane.core.engine.window import Window
 from hooklane.core.machine import Move, after
@@ -33,301 +33,304 @@ class Heads:
 
     def __init__(self, in_flight_max: int, window_bytes_max: int) -> None:
         self.in_flight = 0
-        self._in_flight_max = in_flight_max
+        """Deliveries that are on their way, of all lanes that are or were ours."""
+        self.in_flight_max = in_flight_max
         self._starting = 0
-        self._flying_bytes = 0
-        self._epochs: dict[int, int] = {}
-        self._lanes: dict[LaneId, Slot] = {}
-        self._idle: dict[LaneId, Instant] = {}  # since when, in that order
-        self._desks: dict[str, Desk] = {}
-        self._turns = Turns()
-        self._placeless: deque[Desk] = deque()
-        self._alarms = Alarms()
-        self._window = Window(window_bytes_max)
-        self._suspects = Suspects()
-        self._called: list[Slot] = []
-        self._lease_until: Instant = START
-        self._draining = False
-        self._leaving: frozenset[int] = frozenset()
-        self._effects = Effects()
+        self.flying_bytes = 0
+        self.epochs: dict[int, int] = {}
+        self.lanes: dict[LaneId, OwnedLane] = {}
+        self.idle: dict[LaneId, Instant] = {}  # since when, in that order
+        self.queues: dict[str, EndpointQueue] = {}
+        self.turns = Turns()
+        self._placeless: deque[EndpointQueue] = deque()
+        self.alarms = Alarms()
+        self.window = Window(window_bytes_max)
+        self.suspects = Suspects()
+        self._called: list[OwnedLane] = []
+        self.lease_until: Instant = START
+        self.draining = False
+        self.leaving: frozenset[int] = frozenset()
+        self.effects = Effects()
 
     # --- where a lane belongs ---
 
-    def _place(self, now: Instant, slot: Slot) -> None:
+    def place(self, now: Instant, lane: OwnedLane) -> None:
         """Put a lane that is in nobody's hands where it belongs."""
-        if slot.kept is not None:
-            self._suspects.release(slot)
-        if not slot.has_work():
-            slot.phase = Phase.IDLE
-            slot.state = LaneState.IDLE
-            self._idle[slot.id] = now
+        lane.flight = None
+        if lane.kept is not None:
+            self.suspects.release(lane)
+        if not lane.has_work():
+            lane.phase = Phase.IDLE
+            lane.state = LaneState.IDLE
+            self.idle[lane.id] = now
             return
-        self._idle.pop(slot.id, None)
-        if slot.state is LaneState.IDLE:
-            slot.state = after(slot.state, Move.GROW)
-        desk = self._desks.get(slot.endpoint_id)
-        if desk is None:
-            slot.phase = Phase.IDLE  # its endpoint is not known yet; the news of it will place the lane
-        elif desk.endpoint.state is EndpointState.CANCELLING:
-            self._cancel(slot)
-        elif slot.state is LaneState.BLOCKED:
-            slot.phase = Phase.STOPPED
-            self._window.drop(slot)
-        elif slot.next_at > now:
-            slot.phase = Phase.WAITING
-            if slot.next_at - now > KEEP_BODY_MS:
-                self._window.drop(slot)
-            self._alarms.set(slot.next_at, slot)
+        self.idle.pop(lane.id, None)
+        if lane.state is LaneState.IDLE:
+            lane.state = after(lane.state, Move.GROW)
+        queue = self.queues.get(lane.endpoint_id)
+        if queue is None:
+            lane.phase = Phase.IDLE  # its endpoint is not known yet; the news of it will place the lane
+        elif queue.endpoint.state is EndpointState.CANCELLING:
+            self.cancel(lane)
+        elif lane.state is LaneState.BLOCKED:
+            lane.phase = Phase.STOPPED
+            self.window.drop(lane)
+        elif lane.next_at > now:
+            lane.phase = Phase.WAITING
+            if lane.next_at - now > KEEP_BODY_MS:
+                self.window.drop(lane)
+            self.alarms.set(lane.next_at, lane)
         else:
-            slot.phase = Phase.READY
-            if slot.starts and not self._is_lost(desk, slot):
-                self._suspects.set_aside(slot)
+            lane.phase = Phase.READY
+            if lane.starts and not self._is_lost(queue, lane):
+                self.suspects.set_aside(lane)
             else:
-                desk.ready.append(slot)
-                self._turns.push(desk)
+                queue.ready.append(lane)
+                self.turns.push(queue)
 
-    def _cancel(self, slot: Slot) -> None:
-        slot.phase = Phase.SETTLING
-        self._effects.writes.append(Cancel(slot.id, slot.pid, slot.head, slot.tail, slot.rev))
+    def cancel(self, lane: OwnedLane) -> None:
+        lane.phase = Phase.SETTLING
+        self.effects.writes.append(Cancel(lane.id, lane.pid, lane.head, lane.tail, lane.rev))
 
-    def _reload(self, slot: Slot) -> None:
-        self._let_go(slot)
-        slot.phase, slot.again = Phase.LOADING, False
-        self._effects.reloads.append(slot.id)
+    def reload(self, lane: OwnedLane) -> None:
+        self.let_go(lane)
+        lane.phase, lane.again = Phase.LOADING, False
+        self.effects.reloads.append(lane.id)
 
-    def _let_go(self, slot: Slot) -> None:
+    def let_go(self, lane: OwnedLane) -> None:
         """Take a lane out of wherever it waits; a stale place in a line or on the clock is passed over by phase."""
-        if slot.phase is Phase.FETCHING:
-            self._end_fetch(slot)
-        elif slot.phase is Phase.STARTING:
-            self._end_start(slot)
-        self._idle.pop(slot.id, None)
-        self._window.drop(slot)
-        self._suspects.release(slot)
-        slot.phase = Phase.IDLE
+        if lane.phase is Phase.FETCHING:
+            self._end_fetch(lane)
+        elif lane.phase is Phase.STARTING:
+            self.end_start(lane)
+        self.idle.pop(lane.id, None)
+        self.window.drop(lane)
+        self.suspects.release(lane)
+        lane.phase, lane.flight = Phase.IDLE, None
 
-    def _forget(self, slot: Slot) -> None:
-        self._let_go(slot)
-        self._lanes.pop(slot.id, None)
+    def forget(self, lane: OwnedLane) -> None:
+        self.let_go(lane)
+        self.lanes.pop(lane.id, None)
 
-    def _dropped(self, now: Instant, dropped: Dropped) -> None:
-        self._leaving -= dropped.pids
+    def dropped(self, now: Instant, dropped: Dropped) -> None:
+        self.leaving -= dropped.pids
         # What this very step has decided for them so far is void as well.
-        self._effects.writes = [write for write in self._effects.writes if write.pid not in dropped.pids]
+        self.effects.writes = [write for write in self.effects.writes if write.pid not in dropped.pids]
         for pid in dropped.pids:
-            self._epochs.pop(pid, None)
-        for slot in [slot for slot in self._lanes.values() if slot.pid in dropped.pids]:
-            self._forget(slot)
+            self.epochs.pop(pid, None)
+        for lane in [lane for lane in self.lanes.values() if lane.pid in dropped.pids]:
+            self.forget(lane)
 
     # --- whose turn it is ---
 
-    def _ring(self, now: Instant) -> None:
-        for what in self._alarms.ring(now):
-            if isinstance(what, Desk):
+    def ring(self, now: Instant) -> None:
+        for what in self.alarms.ring(now):
+            if isinstance(what, EndpointQueue):
                 what.alarm_at = START
-                self._turns.push(what)
+                self.turns.push(what)
             elif what.phase is Phase.WAITING and what.next_at <= now:
-                self._place(now, what)
+                self.place(now, what)
 
-    def _dispatch(self, now: Instant) -> None:
+    def dispatch(self, now: Instant) -> None:
         called, self._called = self._called, []
-        for slot in called:
-            self._go_on(now, slot)
-        if self._draining or now >= self._lease_until:
+        for lane in called:
+            self._go_on(now, lane)
+        if self.draining or now >= self.lease_until:
             return
-        if self._suspects:
+        if self.suspects:
             self._call_suspects(now)
-        turns = self._turns
-        places = self._in_flight_max
-        while turns and self.in_flight + self._starting < places and self._flying_bytes < FLYING_BYTES_MAX:
-            desk = turns.pop()
-            if not desk.has_room(now, places - self.in_flight, places):
-                if desk.wants_probe(now):
-                    self._effects.health.append(desk.breaker.claim(now, desk.endpoint.timeout_ms))
-                elif desk.lacks_place(now):
-                    self._wait_for_place(desk)
+        turns = self.turns
+        places = self.in_flight_max
+        while turns and self.in_flight + self._starting < places and self.flying_bytes < FLYING_BYTES_MAX:
+            queue = turns.pop()
+            if not queue.has_room(now, places - self.in_flight, places):
+                if queue.wants_probe(now):
+                    self.effects.health.append(queue.breaker.claim(now, queue.endpoint.timeout_ms))
+                elif queue.lacks_place(now):
+                    self._wait_for_place(queue)
                 else:
-                    self._set_alarm(now, desk)
+                    self._set_alarm(now, queue)
                 continue
-            slot = desk.ready.popleft()
-            if slot.phase is Phase.READY and not self._start(now, desk, slot):  # else it has moved on meanwhile
-                desk.ready.appendleft(slot)
+            lane = queue.ready.popleft()
+            if lane.phase is Phase.READY and not self._start(now, queue, lane):  # else it has moved on meanwhile
+                queue.ready.appendleft(lane)
                 continue
-            turns.push(desk)
+            turns.push(queue)
 
     def _has_place(self) -> bool:
-        return self.in_flight + self._starting < self._in_flight_max and self._flying_bytes < FLYING_BYTES_MAX
+        return self.in_flight + self._starting < self.in_flight_max and self.flying_bytes < FLYING_BYTES_MAX
 
     def _call_suspects(self, now: Instant) -> None:
         """Let those go who have waited for other suspects, if their endpoint has room."""
         if not self._has_place():
             return
-        for slot in self._suspects.next_up(now):
-            if slot.phase is not Phase.READY:
+        for lane in self.suspects.next_up(now):
+            if lane.phase is not Phase.READY:
                 continue
-            desk = self._desks[slot.endpoint_id]
-            free = self._in_flight_max - self.in_flight
-            if not (self._has_place() and desk.has_room(now, free, self._in_flight_max)):
-                self._to_front(desk, slot)
-            elif not self._start(now, desk, slot):
-                desk.ready.appendleft(slot)
+            queue = self.queues[lane.endpoint_id]
+            free = self.in_flight_max - self.in_flight
+            if not (self._has_place() and queue.has_room(now, free, self.in_flight_max)):
+                self.to_front(queue, lane)
+            elif not self._start(now, queue, lane):
+                queue.ready.appendleft(lane)
 
-    def _wait_for_place(self, desk: Desk) -> None:
-        if not desk.waits_for_place:
-            desk.waits_for_place = True
-            self._placeless.append(desk)
+    def _wait_for_place(self, queue: EndpointQueue) -> None:
+        if not queue.waits_for_place:
+            queue.waits_for_place = True
+            self._placeless.append(queue)
 
-    def _free_place(self) -> None:
+    def free_place(self) -> None:
         """One delivery is over: who has waited longest without any has its turn before whoever held the place."""
         self.in_flight -= 1
         if self._placeless:
-            desk = self._placeless.popleft()
-            desk.waits_for_place = False
-            self._turns.push(desk)
+            queue = self._placeless.popleft()
+            queue.waits_for_place = False
+            self.turns.push(queue)
 
-    def _set_alarm(self, now: Instant, desk: Desk) -> None:
-        at = desk.opens_at(now)
-        if now < at < FOREVER and desk.ready and desk.alarm_at != at:
-            desk.alarm_at = at
-            self._alarms.set(at, desk)
+    def _set_alarm(self, now: Instant, queue: EndpointQueue) -> None:
+        at = queue.opens_at(now)
+        if now < at < FOREVER and queue.ready and queue.alarm_at != at:
+            queue.alarm_at = at
+            self.alarms.set(at, queue)
 
-    def _start(self, now: Instant, desk: Desk, slot: Slot) -> bool:
+    def _start(self, now: Instant, queue: EndpointQueue, lane: OwnedLane) -> bool:
         """Take the next step towards an attempt; False when the lane must stay where it is for now."""
-        if slot.pid in self._leaving:
-            self._suspects.release(slot)
-            slot.phase = Phase.PARKED
+        if lane.pid in self.leaving:
+            self.suspects.release(lane)
+            lane.phase = Phase.PARKED
             return True
-        event = slot.bodies.get(slot.head) if slot.bodies is not None else None
-        if slot.unsure or slot.starts:
-            return self._start_doubted(now, desk, slot, event)
+        event = lane.bodies.get(lane.head) if lane.bodies is not None else None
+        if lane.unsure or lane.starts:
+            return self._start_doubted(now, queue, lane, event)
         if event is None:
-            return self._fetch(desk, slot)
-        self._fly(now, desk, slot, event)
+            return self._fetch(queue, lane)
+        self.fly(now, queue, lane, event)
         return True
 
-    def _start_doubted(self, now: Instant, desk: Desk, slot: Slot, event: Event | None) -> bool:
+    def _start_doubted(self, now: Instant, queue: EndpointQueue, lane: OwnedLane, event: Event | None) -> bool:
         """The same for a head of which a worker may have died: it may have to wait for others, and is announced."""
-        suspects, is_lost = self._suspects, self._is_lost(desk, slot)
-        if not is_lost and slot.kept is None and (slot.starts or event is not None):
-            if not suspects.may_go(slot, now):
-                suspects.set_aside(slot)
+        suspects, is_lost = self.suspects, self._is_lost(queue, lane)
+        if not is_lost and lane.kept is None and (lane.starts or event is not None):
+            if not suspects.may_go(lane, now):
+                suspects.set_aside(lane)
                 return True
-            suspects.take(slot, now)
+            suspects.take(lane, now)
         if event is None:
-            if self._fetch(desk, slot):
+            if self._fetch(queue, lane):
                 return True
-            suspects.release(slot)
+            suspects.release(lane)
             return False
         if is_lost:
-            outcome = Dead("worker_died", skip=self._skips_dead(desk, slot))
+            outcome = Dead("worker_died", skip=self.skips_dead(queue, lane))
             # Nobody will try again: it died of the last attempt that was announced.
-            last = replace(self._send_of(now, desk, slot, event), attempt=slot.attempts)
-            self._settle(slot, Settlement(last, outcome, now, None))
-        elif slot.unsure:
-            slot.phase = Phase.STARTING
-            desk.starting += 1
+            last = replace(self._send_of(now, queue, lane, event), attempt=lane.attempts)
+            self.settle(lane, Settlement(last, outcome, now, None))
+        elif lane.unsure:
+            lane.phase = Phase.STARTING
+            queue.starting += 1
             self._starting += 1
-            self._effects.writes.append(suspects.start_of(slot))
+            self.effects.writes.append(suspects.start_of(lane))
         else:
-            self._fly(now, desk, slot, event)
+            self.fly(now, queue, lane, event)
         return True
 
     @staticmethod
-    def _is_lost(desk: Desk, slot: Slot) -> bool:
+    def _is_lost(queue: EndpointQueue, lane: OwnedLane) -> bool:
         """Whether it has had its last chance: workers died of it alone, and often enough."""
-        died = deaths(slot)
-        return died > 0 and (died >= DEATHS_MAX or slot.attempts >= desk.policy.attempts_max)
+        died = deaths(lane)
+        return died > 0 and (died >= DEATHS_MAX or lane.attempts >= queue.policy.attempts_max)
 
-    def _go_on(self, now: Instant, slot: Slot) -> None:
+    def _go_on(self, now: Instant, lane: OwnedLane) -> None:
         """A doubted head is in hand and others may wait for it: it goes on at once, or gives its place back."""
-        if slot.phase is not Phase.READY:
+        if lane.phase is not Phase.READY:
             return  # it was lost or called off in the same step
-        desk, free = self._desks[slot.endpoint_id], self._in_flight_max - self.in_flight
-        may_send = not self._draining and now < self._lease_until
-        has_room = may_send and self._has_place() and desk.has_room(now, free, self._in_flight_max)
-        if not (has_room and self._start(now, desk, slot)):
-            self._suspects.release(slot)
-            self._to_front(desk, slot)
+        queue, free = self.queues[lane.endpoint_id], self.in_flight_max - self.in_flight
+        may_send = not self.draining and now < self.lease_until
+        has_room = may_send and self._has_place() and queue.has_room(now, free, self.in_flight_max)
+        if not (has_room and self._start(now, queue, lane)):
+            self.suspects.release(lane)
+            self.to_front(queue, lane)
 
-    def _fly(self, now: Instant, desk: Desk, slot: Slot, event: Event) -> None:
-        slot.phase = Phase.FLYING
+    def fly(self, now: Instant, queue: EndpointQueue, lane: OwnedLane, event: Event) -> None:
+        lane.phase = Phase.FLYING
         self.in_flight += 1
-        self._flying_bytes += len(event.data)
-        desk.take_off(now)
-        self._effects.sends.append(self._send_of(now, desk, slot, event))
+        self.flying_bytes += len(event.data)
+        queue.take_off(now)
+        lane.flight = self._send_of(now, queue, lane, event)
+        self.effects.sends.append(lane.flight)
 
-    def _send_of(self, now: Instant, desk: Desk, slot: Slot, event: Event) -> Send:
+    def _send_of(self, now: Instant, queue: EndpointQueue, lane: OwnedLane, event: Event) -> Send:
         return Send(
-            slot.id,
-            slot.pid,
-            slot.epoch,
-            slot.rev,
-            slot.key,
-            slot.head,
-            slot.acked,
-            slot.attempts + 1,
+            lane.id,
+            lane.pid,
+            lane.epoch,
+            lane.rev,
+            lane.key,
+            lane.head,
+            lane.acked,
+            lane.attempts + 1,
             event,
-            desk.endpoint,
+            queue.endpoint,
             now,
         )
 
     # --- reading what is due ---
 
-    def _fetch(self, desk: Desk, slot: Slot) -> bool:
-        if desk.fetching >= 4 * desk.endpoint.in_flight_max:
+    def _fetch(self, queue: EndpointQueue, lane: OwnedLane) -> bool:
+        if queue.fetching >= 4 * queue.endpoint.in_flight_max:
             return False  # enough is being read for this endpoint; what arrives brings the next turn
-        desk.fetching += 1
-        slot.phase = Phase.FETCHING
-        self._effects.fetches.append(Fetch(slot.id, slot.head, min(FETCH_MAX, slot.tail - slot.head + 1)))
+        queue.fetching += 1
+        lane.phase = Phase.FETCHING
+        self.effects.fetches.append(Fetch(lane.id, lane.head, min(FETCH_MAX, lane.tail - lane.head + 1)))
         return True
 
-    def _end_fetch(self, slot: Slot) -> None:
-        slot.phase = Phase.IDLE
-        desk = self._desks[slot.endpoint_id]
-        desk.fetching -= 1
-        self._turns.push(desk)
+    def _end_fetch(self, lane: OwnedLane) -> None:
+        lane.phase = Phase.IDLE
+        queue = self.queues[lane.endpoint_id]
+        queue.fetching -= 1
+        self.turns.push(queue)
 
-    def _fetched(self, now: Instant, fetched: Fetched) -> None:
+    def fetched(self, now: Instant, fetched: Fetched) -> None:
         for lane_id, seq, event in fetched.items:
-            slot = self._lanes.get(lane_id)
-            if slot is not None and slot.phase is Phase.FETCHING and seq >= slot.head:
-                self._window.keep(slot, seq, event, always=seq == slot.head)
+            lane = self.lanes.get(lane_id)
+            if lane is not None and lane.phase is Phase.FETCHING and seq >= lane.head:
+                self.window.keep(lane, seq, event, always=seq == lane.head)
         for lane_id in reversed(fetched.asked):
-            slot = self._lanes.get(lane_id)
-            if slot is None or slot.phase is not Phase.FETCHING:
+            lane = self.lanes.get(lane_id)
+            if lane is None or lane.phase is not Phase.FETCHING:
                 continue
-            self._end_fetch(slot)
-            desk = self._desks[slot.endpoint_id]
-            if slot.bodies is None or slot.head not in slot.bodies:
-                self._reload(slot)  # what we believed of the lane is not what the store holds
-            elif desk.endpoint.state is EndpointState.CANCELLING:
-                self._cancel(slot)
-            elif slot.kept is not None:
-                self._go_on_soon(slot)
+            self._end_fetch(lane)
+            queue = self.queues[lane.endpoint_id]
+            if lane.bodies is None or lane.head not in lane.bodies:
+                self.reload(lane)  # what we believed of the lane is not what the store holds
+            elif queue.endpoint.state is EndpointState.CANCELLING:
+                self.cancel(lane)
+            elif lane.kept is not None:
+                self.go_on_soon(lane)
             else:
-                self._to_front(desk, slot)
+                self.to_front(queue, lane)
 
-    def _end_start(self, slot: Slot) -> None:
-        slot.phase = Phase.IDLE
-        desk = self._desks[slot.endpoint_id]
-        desk.starting -= 1
+    def end_start(self, lane: OwnedLane) -> None:
+        lane.phase = Phase.IDLE
+        queue = self.queues[lane.endpoint_id]
+        queue.starting -= 1
         self._starting -= 1
-        self._turns.push(desk)
+        self.turns.push(queue)
 
-    def _to_front(self, desk: Desk, slot: Slot) -> None:
+    def to_front(self, queue: EndpointQueue, lane: OwnedLane) -> None:
         """It has waited for its turn once already."""
-        slot.phase = Phase.READY
-        desk.ready.appendleft(slot)
-        self._turns.push(desk)
+        lane.phase = Phase.READY
+        queue.ready.appendleft(lane)
+        self.turns.push(queue)
 
-    def _skips_dead(self, desk: Desk, slot: Slot) -> bool:
+    def skips_dead(self, queue: EndpointQueue, lane: OwnedLane) -> bool:
         # A redelivery is not owed: where it fails its line stops, whatever the policy for what is.
-        return desk.skips_dead and not is_redelivery(slot.id)
+        return queue.skips_dead and not is_redelivery(lane.id)
 
-    def _settle(self, slot: Slot, settlement: Settlement) -> None:
-        slot.phase = Phase.SETTLING
-        self._effects.writes.append(settlement)
+    def settle(self, lane: OwnedLane, settlement: Settlement) -> None:
+        lane.phase, lane.flight = Phase.SETTLING, settlement.send
+        self.effects.writes.append(settlement)
 
-    def _go_on_soon(self, slot: Slot) -> None:
-        slot.phase = Phase.READY
-        self._called.append(slot)
+    def go_on_soon(self, lane: OwnedLane) -> None:
+        lane.phase = Phase.READY
+        self._called.append(lane)

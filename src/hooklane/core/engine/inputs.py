@@ -33,6 +33,11 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
+class StartedAnew:
+    """The store may not be the one that we knew (a failover, a backup): what it said of breakers is void."""
+
+
+@dataclass(frozen=True, slots=True)
 class EndpointChanged:
     """An endpoint was created or changed; the new rules hold from the next attempt."""
 
@@ -85,6 +90,15 @@ class Reloaded:
 
 
 @dataclass(frozen=True, slots=True)
+class Swept:
+    """All lanes with work of a partition, as the store knew them before the last news that we were told."""
+
+    pid: int
+    epoch: int
+    rows: Sequence[LaneRow]
+
+
+@dataclass(frozen=True, slots=True)
 class Committed:
     """These writes are durable, but for those of *fenced* partitions and of *stale* lanes."""
 
@@ -93,6 +107,13 @@ class Committed:
     stale: frozenset[LaneId] = frozenset()
     epochs: Mapping[int, int] | None = None
     """What was ours when it was written: of a partition that has changed hands since, it says nothing any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jumped:
+    """The store's clock was set, by *by* milliseconds: every time that the engine knows means as much later."""
+
+    by: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +131,7 @@ class Leaving:
 Input = (
     Loaded
     | Dropped
+    | StartedAnew
     | EndpointChanged
     | HealthSeen
     | LeaseSet
@@ -117,7 +139,9 @@ Input = (
     | Settled
     | Fetched
     | Reloaded
+    | Swept
     | Committed
     | Draining
     | Leaving
+    | Jumped
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hooklane.core.breaker import is_evidence, is_fault
-from hooklane.core.engine.desk import Desk
+from hooklane.core.engine.endpoint_queue import EndpointQueue
 from hooklane.core.engine.heads import Heads
 from hooklane.core.engine.inputs import Committed, Dropped, Settled
-from hooklane.core.engine.slot import Phase, Slot
+from hooklane.core.engine.owned_lane import OwnedLane, Phase
 from hooklane.core.judge import judge, never_happened
 from hooklane.core.machine import Move, after
 from hooklane.model.attempt import Cancel, Dead, Delivered, Gone, Retry, Send, Settlement, Start
@@ -18,129 +18,138 @@ from hooklane.model.exchange import Answer
 from hooklane.model.lane import LaneState
 
 
-class Outcomes(Heads):
+class Outcomes:
     """The second half of an attempt: its result is judged, written, and only then moves its lane."""
 
-    def _settled(self, now: Instant, settled: Settled) -> None:
+    def __init__(self, heads: Heads) -> None:
+        self._heads = heads
+
+    def settled(self, now: Instant, settled: Settled) -> None:
         send, result = settled.send, settled.result
-        self._free_place()
-        self._flying_bytes -= len(send.event.data)
-        desk = self._desks[send.endpoint.id]
-        desk.in_flight -= 1
+        self._heads.free_place()
+        self._heads.flying_bytes -= len(send.event.data)
+        queue = self._heads.queues[send.endpoint.id]
+        queue.in_flight -= 1
         if is_evidence(result):
-            desk.answers = isinstance(result, Answer)
-            turned = desk.breaker.record(is_fault(result), now, settled.roll, desk.cap, send.at)
+            queue.answers = isinstance(result, Answer)
+            turned = queue.breaker.record(is_fault(result), now, settled.roll, queue.cap, send.at)
             if turned is not None:
-                self._effects.health.append(turned)
-        self._turns.push(desk)
-        slot = self._lanes.get(send.lane_id)
-        if slot is None or slot.epoch != send.epoch or slot.phase is not Phase.FLYING or slot.head != send.seq:
+                self._heads.effects.health.append(turned)
+        self._heads.turns.push(queue)
+        lane = self._heads.lanes.get(send.lane_id)
+        if lane is None or lane.flight is not send or lane.phase is not Phase.FLYING:
             return  # the lane was lost meanwhile: whoever owns it now will try again
         if never_happened(result):
-            self._put_off(now, desk, slot, settled.roll)
+            self._put_off(now, queue, lane, settled.roll)
             return
         outcome = judge(
             result,
             seq=None if send.is_loose else send.seq,
             attempt=send.attempt,
-            policy=desk.policy,
+            policy=queue.policy,
             now=now,
             roll=settled.roll,
-            can_hold=desk.endpoint.state is not EndpointState.DRAINING,
+            can_hold=queue.endpoint.state is not EndpointState.DRAINING,
         )
         match outcome:
-            case Dead(gap=False) if self._skips_dead(desk, slot):
+            case Dead(gap=False) if self._heads.skips_dead(queue, lane):
                 outcome = Dead(outcome.reason, skip=True)
-            case Gone() if desk.is_open:
+            case Gone() if queue.is_open:
                 # Now, not when it is durable: by then a person may have resumed the endpoint, and a poll have said so.
-                desk.change(replace(desk.endpoint, state=EndpointState.DISABLED))
-        self._settle(slot, Settlement(send, outcome, now, result))
+                queue.change(replace(queue.endpoint, state=EndpointState.DISABLED))
+        self.settle(lane, Settlement(send, outcome, now, result))
 
-    def _put_off(self, now: Instant, desk: Desk, slot: Slot, roll: float) -> None:
+    def settle(self, lane: OwnedLane, settlement: Settlement) -> None:
+        """What came of the attempt is to be written; nothing follows from it before that is durable."""
+        self._heads.settle(lane, settlement)
+
+    def _put_off(self, now: Instant, queue: EndpointQueue, lane: OwnedLane, roll: float) -> None:
         """There was no attempt, for want of room on our side: nothing is counted or written, and soon it is tried."""
-        slot.next_at = Instant(now + desk.policy.delay_ms(1, roll))
-        if slot.again:
-            self._reload(slot)
+        lane.next_at = Instant(now + queue.policy.delay_ms(1, roll))
+        if lane.again:
+            self._heads.reload(lane)
         else:
-            self._place(now, slot)
+            self._heads.place(now, lane)
 
-    def _committed(self, now: Instant, committed: Committed) -> None:
+    def committed(self, now: Instant, committed: Committed) -> None:
         writes, fenced = committed.writes, committed.fenced
-        if committed.epochs is not None and committed.epochs != self._epochs:
+        if committed.epochs is not None and committed.epochs != self._heads.epochs:
             # A report that comes late must not take away what is ours again under a newer epoch.
-            mine = {pid for pid, epoch in committed.epochs.items() if self._epochs.get(pid) == epoch}
+            mine = {pid for pid, epoch in committed.epochs.items() if self._heads.epochs.get(pid) == epoch}
             writes, fenced = [write for write in writes if write.pid in mine], fenced & mine
         if fenced:
-            self._dropped(now, Dropped(fenced))
+            self._heads.dropped(now, Dropped(fenced))
         for write in writes:
             match write:
                 case Settlement(send=send, outcome=outcome):
                     if isinstance(outcome, Gone) and (send.pid in fenced or send.lane_id in committed.stale):
                         self._not_gone(send)
-                    slot = self._lanes.get(send.lane_id)
-                    if slot is None or slot.epoch != send.epoch or slot.phase is not Phase.SETTLING:
+                    lane = self._heads.lanes.get(send.lane_id)
+                    if lane is None or lane.flight is not send or lane.phase is not Phase.SETTLING:
                         continue
-                    if slot.again or slot.id in committed.stale:
-                        self._reload(slot)
+                    if lane.again or lane.id in committed.stale:
+                        self._heads.reload(lane)
                     else:
-                        self._apply(now, slot, write)
+                        self.apply(now, lane, write)
                 case Start() | Cancel():
-                    slot = self._lanes.get(write.lane_id)
-                    if slot is None or write.seq != slot.head or write.rev != slot.rev:
+                    lane = self._heads.lanes.get(write.lane_id)
+                    if lane is None or write.seq != lane.head or write.rev != lane.rev:
                         continue
-                    if slot.phase is not (Phase.STARTING if isinstance(write, Start) else Phase.SETTLING):
+                    if lane.phase is not (Phase.STARTING if isinstance(write, Start) else Phase.SETTLING):
                         continue
-                    if slot.again or slot.id in committed.stale:
-                        self._reload(slot)
+                    if lane.again or lane.id in committed.stale:
+                        self._heads.reload(lane)
                     elif isinstance(write, Start):
-                        self._started(slot, write)
+                        self._started(lane, write)
                     else:
-                        self._cancelled(now, slot, write)
+                        self._cancelled(now, lane, write)
 
     def _not_gone(self, send: Send) -> None:
         """A 410 that did not become durable: whoever owns the lane now will hear it again, if it is still true."""
-        desk = self._desks[send.endpoint.id]
-        if desk.endpoint.state is EndpointState.DISABLED:
-            desk.change(replace(desk.endpoint, state=send.endpoint.state))
-            self._turns.push(desk)
+        queue = self._heads.queues[send.endpoint.id]
+        if queue.endpoint.state is EndpointState.DISABLED:
+            queue.change(replace(queue.endpoint, state=send.endpoint.state))
+            self._heads.turns.push(queue)
 
-    def _apply(self, now: Instant, slot: Slot, settlement: Settlement) -> None:
+    def apply(self, now: Instant, lane: OwnedLane, settlement: Settlement) -> None:
         """The outcome is durable: only now does anything follow from it."""
         outcome = settlement.outcome
-        more = slot.head < slot.tail
+        more = lane.head < lane.tail
         match outcome:
             case Delivered():
-                slot.state = after(slot.state, Move.ACK if more else Move.ACK_LAST)
-                self._window.drop_head(slot)
-                slot.advance(slot.head)
+                lane.state = after(lane.state, Move.ACK if more else Move.ACK_LAST)
+                self._heads.window.drop_head(lane)
+                lane.advance(lane.head)
             case Retry(at=at):
-                slot.state = after(slot.state, Move.FAIL)
-                slot.attempts, slot.next_at = settlement.send.attempt, at
-                slot.clear()
+                lane.state = after(lane.state, Move.FAIL)
+                # Judged before the clock was set back, and durable after it: the wait is as long all the same.
+                late = max(0, settlement.at - now)
+                lane.attempts, lane.next_at = settlement.send.attempt, Instant(at - late)
+                lane.clear()
             case Gone():
-                slot.state = after(slot.state, Move.FAIL)
-                slot.attempts = settlement.send.attempt
-                slot.clear()
+                lane.state = after(lane.state, Move.FAIL)
+                lane.attempts = settlement.send.attempt
+                lane.clear()
             case Dead(skip=True):
-                slot.state = after(slot.state, Move.SKIP if more else Move.SKIP_LAST)
-                self._window.drop_head(slot)
-                slot.advance(None)
+                lane.state = after(lane.state, Move.SKIP if more else Move.SKIP_LAST)
+                self._heads.window.drop_head(lane)
+                lane.advance(None)
             case Dead():
-                slot.state = after(slot.state, Move.DIE)
-                slot.attempts = settlement.send.attempt
-        self._place(now, slot)
+                lane.state = after(lane.state, Move.DIE)
+                lane.attempts = settlement.send.attempt
+        self._heads.place(now, lane)
 
-    def _started(self, slot: Slot, start: Start) -> None:
+    def _started(self, lane: OwnedLane, start: Start) -> None:
         # Where the store counts the attempt already, ours has the same number: it is not counted twice.
-        slot.unsure, slot.starts = False, start.starts
-        self._end_start(slot)
-        if self._desks[slot.endpoint_id].endpoint.state is EndpointState.CANCELLING:
-            self._cancel(slot)
+        lane.unsure, lane.starts = False, start.starts
+        self._heads.end_start(lane)
+        if self._heads.queues[lane.endpoint_id].endpoint.state is EndpointState.CANCELLING:
+            self._heads.cancel(lane)
         else:
-            self._go_on_soon(slot)
+            self._heads.go_on_soon(lane)
 
-    def _cancelled(self, now: Instant, slot: Slot, cancel: Cancel) -> None:
-        self._window.drop(slot)
-        slot.head, slot.state, slot.attempts = cancel.tail + 1, LaneState.IDLE, 0
-        slot.clear()
-        self._place(now, slot)
+    def _cancelled(self, now: Instant, lane: OwnedLane, cancel: Cancel) -> None:
+        self._heads.window.drop(lane)
+        lane.head, lane.state, lane.attempts = cancel.tail + 1, LaneState.IDLE, 0
+        lane.clear()
+        self._heads.place(now, lane)

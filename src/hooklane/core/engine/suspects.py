@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from heapq import heappop, heappush
 
-from hooklane.core.engine.slot import Phase, Slot
+from hooklane.core.engine.owned_lane import OwnedLane, Phase
 from hooklane.model.attempt import Start
 from hooklane.model.clock import FOREVER, START, Instant
 
@@ -42,14 +42,14 @@ class Rank(IntEnum):
     ALONE = 2
 
 
-def deaths(slot: Slot) -> int:
+def deaths(lane: OwnedLane) -> int:
     """At how many deaths of a worker this head was the only one that anybody doubted."""
-    return max(0, slot.starts - _GROUPS) if slot.unsure else 0
+    return max(0, lane.starts - _GROUPS) if lane.unsure else 0
 
 
-def rank_of(slot: Slot) -> Rank:
+def rank_of(lane: OwnedLane) -> Rank:
     """Where a doubted head belongs; once it is announced, where it was announced."""
-    return Rank(min(max(slot.starts if slot.unsure else slot.starts - 1, 0), Rank.ALONE))
+    return Rank(min(max(lane.starts if lane.unsure else lane.starts - 1, 0), Rank.ALONE))
 
 
 class Suspects:
@@ -59,9 +59,9 @@ class Suspects:
 
     def __init__(self) -> None:
         self._in_hand = [0, 0, 0]
-        self._unsure: deque[Slot] = deque()
-        self._groups: deque[Slot] = deque()
-        self._alone: list[tuple[int, int, Slot]] = []  # fewest deaths first: a killer comes last
+        self._unsure: deque[OwnedLane] = deque()
+        self._groups: deque[OwnedLane] = deque()
+        self._alone: list[tuple[int, int, OwnedLane]] = []  # fewest deaths first: a killer comes last
         self._count = 0
         self._quiet_until: Instant = START
 
@@ -71,10 +71,10 @@ class Suspects:
 
     # --- in hand ---
 
-    def may_go(self, slot: Slot, now: Instant) -> bool:
-        """Whether *slot* may be announced or fly now."""
+    def may_go(self, lane: OwnedLane, now: Instant) -> bool:
+        """Whether *lane* may be announced or fly now."""
         unsure, grouped, alone = self._in_hand
-        match rank_of(slot):
+        match rank_of(lane):
             case Rank.UNSURE:
                 return now >= self._quiet_until
             case Rank.GROUPED:
@@ -83,60 +83,65 @@ class Suspects:
                 is_quiet = unsure == 0 or START < self._quiet_until <= now
                 return alone == grouped == 0 and not self._has_groups() and is_quiet
 
-    def take(self, slot: Slot, now: Instant) -> None:
-        """*slot* goes: until it is released, others may have to wait for it."""
-        rank = rank_of(slot)
-        if rank is Rank.GROUPED and slot.unsure and not (any(self._in_hand) or self._has_groups()):
+    def take(self, lane: OwnedLane, now: Instant) -> None:
+        """*lane* goes: until it is released, others may have to wait for it."""
+        rank = rank_of(lane)
+        if rank is Rank.GROUPED and lane.unsure and not (any(self._in_hand) or self._has_groups()):
             rank = Rank.ALONE  # it has no company
-        slot.kept = rank
+        lane.kept = rank
         self._in_hand[rank] += 1
         if rank is Rank.ALONE:
             self._quiet_until = Instant(now + QUIET_MS)
 
-    def release(self, slot: Slot) -> None:
-        """*slot* is in nobody's hands any more."""
-        if slot.kept is not None:
-            self._in_hand[slot.kept] -= 1
-            if slot.kept == Rank.ALONE:
+    def release(self, lane: OwnedLane) -> None:
+        """*lane* is in nobody's hands any more."""
+        if lane.kept is not None:
+            self._in_hand[lane.kept] -= 1
+            if lane.kept == Rank.ALONE:
                 self._quiet_until = START
-            slot.kept = None
+            lane.kept = None
 
-    def start_of(self, slot: Slot) -> Start:
+    def start_of(self, lane: OwnedLane) -> Start:
         """The announcement of the next attempt; it counts as one only where its head goes alone."""
-        if slot.kept == Rank.ALONE:
-            starts, attempt = max(slot.starts, _GROUPS) + 1, slot.attempts + 1
+        if lane.kept == Rank.ALONE:
+            starts, attempt = max(lane.starts, _GROUPS) + 1, lane.attempts + 1
         else:
-            starts, attempt = slot.starts + 1, slot.attempts
-        return Start(slot.id, slot.pid, slot.head, attempt, slot.rev, starts)
+            starts, attempt = lane.starts + 1, lane.attempts
+        return Start(lane.id, lane.pid, lane.head, attempt, lane.rev, starts)
+
+    def jump(self, by: int) -> None:
+        """The clock was set."""
+        if self._quiet_until > START:
+            self._quiet_until = Instant(self._quiet_until + by)
 
     # --- waiting ---
 
-    def set_aside(self, slot: Slot) -> None:
-        """*slot* is ready but for others that are doubted."""
-        match rank_of(slot):
+    def set_aside(self, lane: OwnedLane) -> None:
+        """*lane* is ready but for others that are doubted."""
+        match rank_of(lane):
             case Rank.UNSURE:
-                self._unsure.append(slot)
+                self._unsure.append(lane)
             case Rank.GROUPED:
-                self._groups.append(slot)
+                self._groups.append(lane)
             case Rank.ALONE:
                 self._count += 1  # so that two of the same number are never compared
-                heappush(self._alone, (slot.starts, self._count, slot))
+                heappush(self._alone, (lane.starts, self._count, lane))
 
-    def next_up(self, now: Instant) -> Iterator[Slot]:
+    def next_up(self, now: Instant) -> Iterator[OwnedLane]:
         """Those who need wait no longer, one by one; take each that goes before you ask for the next."""
         while self._has_groups() and self.may_go(self._groups[0], now):
             yield self._groups.popleft()
         while self._alone and self._is_turn_of(self._alone[0][2], now):
-            slot = heappop(self._alone)[2]
-            yield slot
+            lane = heappop(self._alone)[2]
+            yield lane
             if self._in_hand[Rank.ALONE] == 0:
                 self._quiet_until = START  # it could not go after all
         while self._unsure and now >= self._quiet_until:
             yield self._unsure.popleft()
 
-    def _is_turn_of(self, slot: Slot, now: Instant) -> bool:
+    def _is_turn_of(self, lane: OwnedLane, now: Instant) -> bool:
         """Whether the first of those who go alone may; if only others in flight are in its way, ask for quiet."""
-        if slot.phase is not Phase.READY or self.may_go(slot, now):
+        if lane.phase is not Phase.READY or self.may_go(lane, now):
             return True
         _, grouped, alone = self._in_hand
         if alone == grouped == 0 and not self._groups and self._quiet_until == START:

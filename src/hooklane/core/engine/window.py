@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hooklane.core.engine.slot import Slot
+from hooklane.core.engine.owned_lane import OwnedLane
 from hooklane.model.event import Event
 
 
@@ -19,29 +19,29 @@ class Window:
     def held_bytes(self) -> int:
         return self._bytes
 
-    def keep(self, slot: Slot, seq: int, event: Event, always: bool = False) -> None:
+    def keep(self, lane: OwnedLane, seq: int, event: Event, always: bool = False) -> None:
         """Hold an event for a lane, if there is room; *always* for a head, without which the lane could not go on."""
         size = len(event.data)
         if not always and self._bytes + size > self._bytes_max:
             return
-        if slot.bodies is None:
-            slot.bodies = {}
-        if seq not in slot.bodies:
+        if lane.bodies is None:
+            lane.bodies = {}
+        if seq not in lane.bodies:
             self._bytes += size
-            slot.bodies[seq] = event
+            lane.bodies[seq] = event
 
-    def drop_head(self, slot: Slot) -> None:
+    def drop_head(self, lane: OwnedLane) -> None:
         """The head is done with."""
-        bodies = slot.bodies
+        bodies = lane.bodies
         if bodies is not None:
-            event = bodies.pop(slot.head, None)
+            event = bodies.pop(lane.head, None)
             if event is not None:
                 self._bytes -= len(event.data)
             if not bodies:
-                slot.bodies = None
+                lane.bodies = None
 
-    def drop(self, slot: Slot) -> None:
+    def drop(self, lane: OwnedLane) -> None:
         """The lane will not need its events for a while."""
-        if slot.bodies is not None:
-            self._bytes -= sum(len(event.data) for event in slot.bodies.values())
-            slot.bodies = None
+        if lane.bodies is not None:
+            self._bytes -= sum(len(event.data) for event in lane.bodies.values())
+            lane.bodies = None

@@ -1,4 +1,4 @@
-"""Who sells, invoices and keeps books."""
+"""Providers that sell, invoice and keep books."""
 
 from __future__ import annotations
 

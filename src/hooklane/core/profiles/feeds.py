@@ -1,4 +1,4 @@
-"""Who streams data about the world: cars, matches, videos, content."""
+"""Providers of data about the world: cars, matches, videos, content."""
 
 from __future__ import annotations
 

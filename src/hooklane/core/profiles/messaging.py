@@ -1,4 +1,4 @@
-"""Who carries messages: chat, mail, telephone, video, social networks."""
+"""Providers that carry messages: chat, mail, telephone, video, social networks."""
 
 from __future__ import annotations
 
@@ -153,8 +153,8 @@ MAILGUN = Profile(
     volatile=("signature",),
     data="event-data",
     budget=Budget(timeout_ms=10_000, window_ms=8 * _HOURS_MS),
-    notes="Only a token is signed, not the event. A token brings one event, so a captured request is of no use; who "
-    "can change a request on its way can change its event.",
+    notes="Only a token is signed, not the event. A token brings one event, so a captured request is of no use; an "
+    "attacker who can change a request on its way can change its event.",
 )
 
 POSTMARK = Profile(

@@ -1,4 +1,4 @@
-"""Who moves money."""
+"""Providers that move money."""
 
 from __future__ import annotations
 

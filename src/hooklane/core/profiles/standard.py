@@ -1,4 +1,4 @@
-"""Standard Webhooks and those who speak it, our own sender among them."""
+"""Standard Webhooks and providers that follow it, our own sender among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who signs in a way of their own? Adyen and Microsoft Graph item by item, Amazon SNS member by member."""
+"""Which providers sign in a way of their own? Adyen and Microsoft Graph item by item, Amazon SNS member by member."""
 
 from __future__ import annotations
 
@@ -99,5 +99,5 @@ def _items(request: Request, path: str) -> list[Any]:
 def _fitting(held: list[Held], message: list[bytes], signature: bytes) -> int:
     fitting = [each.secret for each in held if each.key.fits(message, [signature])]
     if not fitting:
-        raise VerificationError("mismatch", "what is shown fits no secret")
+        raise VerificationError("mismatch", "the signature or token of an item matches none of the secrets")
     return fitting[0]

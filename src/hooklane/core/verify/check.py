@@ -94,7 +94,7 @@ def _check_signed(scheme: Signed, request: Request, held: list[Held], keys: Keyr
             if key.fits(message, signatures) and secret is None:
                 secret = each.secret  # and go on: the time taken must not tell which secret it was
     if secret is None:
-        raise VerificationError("mismatch", "no signature fits any secret")
+        raise VerificationError("mismatch", "no signature matches any of the secrets")
     if scheme.stamp is not None:
         if at is None:
             # The window is judged after the signature: an unsigned time says nothing.

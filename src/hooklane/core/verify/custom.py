@@ -38,6 +38,9 @@ Somewhere = str | Place | Sequence["str | Place"] | None
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _VALUE = re.compile(r"[\x21-\x7e]{1,255}")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
+_MEMBER = re.compile(r"[\x21-\x2b\x2d-\x3c\x3e-\x7e]{1,64}")
+_PREFIX = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,254}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,63}")
 
 
@@ -63,10 +66,13 @@ def signature_scheme(
     try:
         known = (Encoding(encoding), Algorithm(algorithm), KeyKind(key), Unit(unit))
     except ValueError as problem:
-        raise UsageError(f"the scheme of {header} cannot be: {problem}") from None
+        raise UsageError(f"the scheme of {header} is not valid: {problem}") from None
     parts = _parts(message)
     if timestamp is None and StampText() in parts:
         raise UsageError(f"the message of {header} holds {{timestamp}}, but no timestamp is named")
+    problems = _key_problems(known[1], known[2]) + _text_problems(header, parts, prefix, pairs, timestamp, tolerance_ms)
+    if problems:
+        raise UsageError(f"the scheme of {header} can never match: {'; '.join(problems)}")
     form: Format = Pairs(pairs, stamp=timestamp) if pairs else Plain(prefix)
     where = InSignature() if pairs else Header(timestamp or "")
     return Signed(
@@ -80,8 +86,44 @@ def signature_scheme(
     )
 
 
+_SHARED = (KeyKind.UTF8, KeyKind.WHSEC, KeyKind.WHSEC_ONLY, KeyKind.HEX, KeyKind.BASE64)
+_KEYS = {
+    Algorithm.HMAC_SHA1: _SHARED,
+    Algorithm.HMAC_SHA256: _SHARED,
+    Algorithm.HMAC_SHA512: _SHARED,
+    Algorithm.ED25519: (KeyKind.WHPK, KeyKind.ED25519_HEX),
+    Algorithm.ECDSA_P256: (KeyKind.SPKI,),
+}
+"""Which kinds of key an algorithm can use."""
+
+
+def _key_problems(algorithm: Algorithm, key: KeyKind) -> list[str]:
+    kinds = _KEYS.get(algorithm)
+    if kinds is None:
+        return [f"{algorithm} needs a certificate, which only the profiles that we ship know how to get"]
+    return [] if key in kinds else [f"with {algorithm} key must be {' or '.join(kinds)}, got {key}"]
+
+
+def _text_problems(
+    header: str, parts: Sequence[Part], prefix: str, pairs: str | None, timestamp: str | None, tolerance_ms: int | None
+) -> list[str]:
+    headers = [header, *(part.header for part in parts if isinstance(part, HeaderText))]
+    members = [] if pairs is None else [pairs] if timestamp is None else [pairs, timestamp]
+    if pairs is None and timestamp is not None:
+        headers.append(timestamp)
+    problems = [f"no header can be called {name!r}" for name in headers if not _HEADER.fullmatch(name)]
+    problems += [f"no member of pairs can be called {name!r}" for name in members if not _MEMBER.fullmatch(name)]
+    if len(members) == 2 and pairs == timestamp:
+        problems.append("signatures and timestamp have the same name")
+    if prefix and (pairs is not None or not _PREFIX.fullmatch(prefix)):
+        problems.append(f"prefix {prefix!r} " + ("is not looked at with pairs" if pairs else "cannot be in a header"))
+    if timestamp is not None and tolerance_ms is not None and tolerance_ms < 1:
+        problems.append(f"tolerance_ms is at least 1, got {tolerance_ms}")
+    return problems
+
+
 def token_scheme(header: str, *, prefix: str = "") -> Token:
-    """The secret itself in *header*: it tells who sends, and protects nothing that is sent."""
+    """The secret itself in *header*: it proves the sender, and protects nothing that is sent."""
     return Token(header=header, prefix=prefix)
 
 
@@ -140,7 +182,7 @@ def profile_of(
             budget=budget or Budget(),
         )
     except ValueError as problem:
-        raise UsageError(f"profile {name} cannot be: {problem}") from None
+        raise UsageError(f"profile {name} is not valid: {problem}") from None
 
 
 def _place(value: str | Place, schemes: Sequence[Scheme]) -> Place:

@@ -12,11 +12,11 @@ from hooklane.core.verify.check import check
 from hooklane.core.verify.clues import clues
 from hooklane.core.verify.guesses import Guess, guessed_bodies, guessed_secrets, guessed_urls
 from hooklane.core.verify.handshake import Handshake
+from hooklane.core.verify.open_request import open_request
 from hooklane.core.verify.profile import Profile
 from hooklane.core.verify.proof import Proof
 from hooklane.core.verify.ring import Keyring, keyring
 from hooklane.core.verify.scheme import BodyText, Header, HeaderText, NumberedHeaders, Scheme, Signed, Token
-from hooklane.core.verify.unseal import unseal
 from hooklane.errors import ConfigError, VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request
@@ -68,14 +68,14 @@ def explain(
         return Explanation(False, "misconfigured", (*lines, *(Line(Mark.HINT, hint) for hint in hints)))
     notes = [Line(Mark.BAD, text) for text in keys.problems]
     try:
-        unsealed = unseal(request, profile, keys, now, source=profile.name)
+        opened = open_request(request, profile, keys, now, source=profile.name)
     except VerificationError as failure:
         lines = [*notes, *_what_failed(failure, request, profile, keys, secrets, now)]
         return Explanation(False, failure.reason, tuple(lines))
-    if isinstance(unsealed, Handshake):
+    if isinstance(opened, Handshake):
         return Explanation(True, None, (*notes, Line(Mark.GOOD, f"a handshake of {profile.title}, which is answered")))
-    assert unsealed.proof is not None
-    return Explanation(True, None, (*notes, *_what_fits(unsealed.proof, len(secrets), now)))
+    assert opened.proof is not None
+    return Explanation(True, None, (*notes, *_what_fits(opened.proof, len(secrets), now)))
 
 
 def _what_fits(proof: Proof, secrets: int, now: Instant) -> Iterable[Line]:
@@ -173,7 +173,7 @@ def _other_profiles(request: Request, profile: Profile, secrets: Sequence[str], 
 
 
 def _known() -> list[Profile]:
-    """All profiles; the standard itself before those who speak it."""
+    """All profiles; the standard itself before providers that follow it."""
     names = sorted(profile_names(), key=lambda name: (name != "standard_webhooks", name))
     return [find_profile(name) for name in names]
 

@@ -42,7 +42,7 @@ class Guess:
 
 
 def guessed_bodies(request: Request) -> Iterable[Guess]:
-    """The body before someone rewrote it."""
+    """The body before a framework or proxy rewrote it."""
     body = request.body
     for sentence, other in _bytes_mended(body):
         if other != body:

@@ -75,7 +75,7 @@ class Echo:
 
 @dataclass(frozen=True, slots=True)
 class EchoQuery:
-    """A query parameter as text; where *token* is named, only to who knows the verify token."""
+    """A query parameter as text; where *token* is named, only to a sender that knows the verify token."""
 
     name: str
     token: str | None = None
@@ -236,7 +236,7 @@ def _take_secret(secret: str, reply: Reply, trust: Trust) -> Handshake:
         known |= hmac.compare_digest(each.encode("utf-8"), secret.encode("utf-8", "replace"))
     if known:
         return Handshake(reply)
-    # Anyone can send this request. A secret is taken from it only while the source has none and says so.
+    # Any sender can make this request. A secret is taken from it only while the source has none and says so.
     if trust.learn and not trust.secrets:
         return Handshake(reply, secret=secret)
     raise VerificationError("mismatch", "a secret was offered in-band, but the source has another one")

@@ -17,7 +17,7 @@ from hooklane.core.verify.reading import Encoding, read_base64, read_bytes
 from hooklane.core.verify.scheme import Algorithm, KeyKind
 
 SECRET_BYTES_MIN = 24
-"""What the standard asks for, and so of who makes a secret."""
+"""What the standard asks of a new secret."""
 GIVEN_BYTES_MIN = 18
 """A receiver takes the secret that its provider gives it: the example in Svix's own documentation has 18 bytes."""
 SECRET_TEXT_MAX = 16_384
@@ -193,9 +193,17 @@ def _read_jwks(secret: str) -> list[Key]:
     return [_ed25519(raw, "a JWKS whose Ed25519 keys have 32 bytes") for raw in raws]
 
 
+_PRIME = 2**255 - 19
+_EIGHTH = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+_SMALL_ORDER = frozenset((0, 1, _PRIME - 1, _EIGHTH, _PRIME - _EIGHTH))
+"""The heights of the eight points that vanish when they are added eight times."""
+
+
 def _ed25519(raw: bytes | None, expected: str) -> Key:
     if raw is None or len(raw) != 32:
         raise BadSecret(f"expected {expected}")
+    if int.from_bytes(raw, "little") % 2**255 % _PRIME in _SMALL_ORDER:
+        raise BadSecret("this Ed25519 key has a small order: a signature can be made without its private key")
     return PublicKey(ed25519.Ed25519PublicKey.from_public_bytes(raw).verify)
 
 

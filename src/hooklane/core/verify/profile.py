@@ -15,7 +15,7 @@ class Grade(StrEnum):
     """How much an accepted request proves, from strongest to weakest."""
 
     SIGNED = "signed"  # body and event id
-    SIGNED_BODY_UNSIGNED_ID = "signed_body_unsigned_id"  # the id is in a header that anyone can change
+    SIGNED_BODY_UNSIGNED_ID = "signed_body_unsigned_id"  # the id is in a header that is not signed
     PARTLY_SIGNED = "partly_signed"  # some fields, a token or a checksum; the rest of the body is not protected
     AUTHENTICATED = "authenticated"  # a shared token was shown; nothing that was sent is protected
     UNSAFE = "unsafe"  # nothing was checked

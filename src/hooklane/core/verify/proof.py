@@ -12,7 +12,7 @@ from hooklane.model.value import value
 
 @value(frozen=True, slots=True)
 class Proof:
-    """Who signed (by the index of the secret) and what was signed besides the body."""
+    """Which secret signed (by its index) and what was signed besides the body."""
 
     scheme: Scheme
     secret: int

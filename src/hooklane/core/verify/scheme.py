@@ -206,7 +206,7 @@ class Signed:
     key: KeyKind = KeyKind.UTF8
     stamp: Stamp | None = None
     covers_body: bool = field(init=False, repr=False, compare=False)
-    """Whether a changed body is noticed. A CRC-32 is no digest: anyone can make another body with it."""
+    """Whether a changed body is noticed. A CRC-32 is no digest: another body with the same one is easily made."""
     covers_stamp: bool = field(init=False, repr=False, compare=False)
     needs_url: bool = field(init=False, repr=False, compare=False)
     standard: Standard | None = field(init=False, repr=False, compare=False)
@@ -223,7 +223,7 @@ class Signed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """The secret itself in a header: who sends knows it, what is sent is not protected."""
+    """The secret itself in a header: the sender knows it, what is sent is not protected."""
 
     header: str
     prefix: str = ""

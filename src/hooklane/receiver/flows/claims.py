@@ -6,32 +6,23 @@ from collections.abc import Sequence
 
 from hooklane.model.inbox import Claimed
 from hooklane.model.message import Status
-from hooklane.receiver.drive import transaction
 from hooklane.receiver.flows.context import Context
 from hooklane.receiver.order import Refetch
 from hooklane.receiver.source import Handler
+from hooklane.receiver.steps import transactional
 from hooklane.store.inbox import Flow
 
 
+@transactional
 def claim_due(
     context: Context, handlers: Sequence[Handler], *, expired: bool, owner: str, lease_ms: int, limit: int
 ) -> Flow[list[Claimed]]:
-    """Claim what is due for *handlers*, in a transaction of its own."""
-    return (
-        yield from transaction(
-            _claim_due(context, handlers, expired=expired, owner=owner, lease_ms=lease_ms, limit=limit)
-        )
-    )
-
-
-def _claim_due(
-    context: Context, handlers: Sequence[Handler], *, expired: bool, owner: str, lease_ms: int, limit: int
-) -> Flow[list[Claimed]]:
+    """Claim what is due for *handlers*."""
     names = [(handler.source, handler.name) for handler in handlers]
     claimed = yield from context.store.claim(
         names, expired=expired, owner=owner, now=context.clock(), lease_ms=lease_ms, limit=limit
     )
-    # Of several hints about one key one is enough: its fetch covers the others, unless they are in somebody's hand.
+    # Of several hints about one key one is enough: its fetch covers the others, unless another worker has claimed them.
     thin = {(handler.source, handler.name) for handler in handlers if isinstance(handler.order, Refetch)}
     kept: dict[object, Claimed] = {}
     for each in claimed:
@@ -46,18 +37,7 @@ def _claim_due(
 
 def put_back(context: Context, claimed: Claimed) -> Flow[None]:
     """Let go of a claim that was not used; no attempt is burned."""
-    now = context.clock()
-    yield from context.store.fail(
-        claimed.id,
-        claimed.handler,
-        claimed.fence,
-        status=Status.PENDING,
-        due_at=now,
-        error="",
-        traceback="",
-        now=now,
-        attempts=claimed.attempts - 1,
-    )
+    yield from context.fail(claimed, Status.PENDING, context.clock(), attempts=claimed.attempts - 1)
 
 
 def renew_all(context: Context, claims: Sequence[Claimed], lease_ms: int) -> Flow[None]:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hooklane.model.clock import Instant
-from hooklane.store.inbox import InboxStore
+from hooklane.model.inbox import Claimed
+from hooklane.model.message import Status
+from hooklane.store.inbox import Flow, InboxStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,3 +19,26 @@ class Context:
     clock: Callable[[], Instant]
     roll: Callable[[], float]
     can_send: bool = False
+
+    def fail(
+        self,
+        claimed: Claimed,
+        status: Status,
+        due_at: Instant,
+        *,
+        attempts: int | None,
+        error: str = "",
+        traceback: str = "",
+    ) -> Flow[bool]:
+        """Let go of *claimed* as *status*, due again at *due_at*; *attempts*: the count from now on, None as it is."""
+        return self.store.fail(
+            claimed.id,
+            claimed.handler,
+            claimed.fence,
+            status=status,
+            due_at=due_at,
+            error=error,
+            traceback=traceback,
+            now=self.clock(),
+            attempts=attempts,
+        )

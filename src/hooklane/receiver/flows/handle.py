@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hooklane.core.admission.failures import Transient, backoff_ms, judge_failure
+from hooklane.core.admission.failures import Sentence, Transient, backoff_ms, judge_failure
 from hooklane.core.admission.turns import OnDead, Turn, whose_turn
 from hooklane.errors import LeaseLost, Reject, StoreError
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Claimed, RowId, Track
 from hooklane.model.message import Message, Status
-from hooklane.receiver.drive import AFTER_CLAIM, AfterCommit, Handle, Publish, transaction
 from hooklane.receiver.event import Event
-from hooklane.receiver.failure import failure_of, text_of, traceback_of
+from hooklane.receiver.failure import failure_of, place_of, text_of, traceback_of
 from hooklane.receiver.flows.context import Context
 from hooklane.receiver.flows.order import OutOfTurn, after, before, resync, track_of
 from hooklane.receiver.order import InSequence, Refetch
 from hooklane.receiver.source import Handler
+from hooklane.receiver.steps import AFTER_CLAIM, AfterCommit, Handle, HandlerFailed, Publish, transaction
 from hooklane.store.inbox import Flow
 
 
@@ -26,9 +26,10 @@ class Settled:
 
     status: Status
     error: str | None = None
+    raised_at: str | None = None
     retry_at: Instant | None = None
     counts: bool = True
-    """Whether it says something about the handler's dependencies; a poison event does not."""
+    """Whether it says something about the handler's dependencies; a poison event, a deadlock or a wait does not."""
     fenced: bool = False
     """Another worker had taken the claim over: this one's work was rolled back."""
     hook_errors: tuple[Exception, ...] = ()
@@ -102,23 +103,15 @@ def _reseat(context: Context, claimed: Claimed) -> Flow[Settled]:
         yield from store.complete(claimed.id, claimed.handler, claimed.fence, Status.STALE, now)
         return Settled(status=Status.STALE, counts=False)
     status = Status.HELD if turn is Turn.EARLY else Status.PENDING
-    yield from store.fail(
-        claimed.id,
-        claimed.handler,
-        claimed.fence,
-        status=status,
-        due_at=now,
-        error="waits for its predecessor" if turn is Turn.EARLY else "",
-        traceback="",
-        now=now,
-        attempts=claimed.attempts - 1,
-    )
+    why = "waits for its predecessor" if turn is Turn.EARLY else ""
+    yield from context.fail(claimed, status, now, attempts=claimed.attempts - 1, error=why)
     return Settled(status=status, counts=False)
 
 
-def fail(context: Context, claimed: Claimed, handler: Handler, error: Exception) -> Flow[Settled]:
+def fail(context: Context, claimed: Claimed, handler: Handler, raised: Exception) -> Flow[Settled]:
     """T3: what went wrong, and when it is tried again, if ever."""
     now = context.clock()
+    error = raised.error if isinstance(raised, HandlerFailed) else raised
     failure = failure_of(error)
     sentence = judge_failure(
         failure,
@@ -127,11 +120,10 @@ def fail(context: Context, claimed: Claimed, handler: Handler, error: Exception)
         now=now,
         policy=handler.retry,
         roll=context.roll(),
+        given_back=claimed.given_back,
     )
     try:
-        recorded = yield from transaction(
-            _record(context, claimed, handler, sentence.status, sentence.due_at, error, sentence.reason, now)
-        )
+        recorded = yield from transaction(_record(context, claimed, handler, sentence, error))
     except StoreError:
         raise
     except Exception as unfetched:  # the application's resync
@@ -139,8 +131,9 @@ def fail(context: Context, claimed: Claimed, handler: Handler, error: Exception)
     return Settled(
         status=sentence.status,
         error=text_of(error),
+        raised_at=place_of(error),
         retry_at=sentence.due_at if sentence.status is Status.FAILED else None,
-        counts=isinstance(failure, Transient),
+        counts=isinstance(failure, Transient) and failure.after_ms is None,
         fenced=not recorded,
     )
 
@@ -149,42 +142,33 @@ def _record(
     context: Context,
     claimed: Claimed,
     handler: Handler,
-    status: Status,
-    due_at: Instant,
-    error: Exception,
-    reason: str | None,
-    now: Instant,
+    sentence: Sentence,
+    error: BaseException,
 ) -> Flow[bool]:
-    recorded = yield from context.store.fail(
-        claimed.id,
-        claimed.handler,
-        claimed.fence,
-        status=status,
-        due_at=due_at,
+    reason = sentence.reason
+    recorded = yield from context.fail(
+        claimed,
+        sentence.status,
+        sentence.due_at,
         error=text_of(error) if reason is None else f"{reason}: {text_of(error)}"[:1000],
         traceback=traceback_of(error),
-        now=now,
+        attempts=sentence.attempts,
     )
-    if recorded and status is Status.DEAD:
+    if recorded and sentence.status is Status.DEAD:
         yield from after_death(context, claimed, handler)
     return recorded
 
 
-def _put_off(context: Context, claimed: Claimed, handler: Handler, cause: Exception, error: Exception) -> Flow[Settled]:
+def _put_off(
+    context: Context, claimed: Claimed, handler: Handler, cause: BaseException, error: Exception
+) -> Flow[Settled]:
     """A dead letter's resync failed: its key may not go on without it, so the event and then the resync are tried
     again later; no attempt is burned."""
     now = context.clock()
     due_at = Instant(now + backoff_ms(claimed.attempts, handler.retry, context.roll()))
-    flow = context.store.fail(
-        claimed.id,
-        claimed.handler,
-        claimed.fence,
-        status=Status.FAILED,
-        due_at=due_at,
-        error=f"resync: {text_of(error)}; after {text_of(cause)}"[:1000],
-        traceback=traceback_of(error),
-        now=now,
-        attempts=claimed.attempts - 1,
+    told = f"resync: {text_of(error)}; after {text_of(cause)}"[:1000]
+    flow = context.fail(
+        claimed, Status.FAILED, due_at, attempts=claimed.attempts - 1, error=told, traceback=traceback_of(error)
     )
     recorded = yield from transaction(flow)
     return Settled(status=Status.FAILED, error=text_of(error), retry_at=due_at, fenced=not recorded)

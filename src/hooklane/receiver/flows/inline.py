@@ -9,32 +9,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hooklane.core.admission.copies import Copy, judge_copy
+from hooklane.core.admission.copies import Copy
 from hooklane.core.admission.turns import Turn, whose_turn
-from hooklane.errors import LeaseLost, StoreBusy, StoreError, TransactionMisused
-from hooklane.model.clock import Instant
+from hooklane.errors import CommitRefused, LeaseLost, StoreBusy, StoreError, TransactionMisused
+from hooklane.model.clock import Instant, boot_now
 from hooklane.model.inbox import SETTLED, Claimed, Handling, Known, NewHandling, NewRow, RowId
 from hooklane.model.message import Status, Verdict
 from hooklane.model.value import value
-from hooklane.receiver.drive import (
-    AFTER_CLAIM,
-    AFTER_COMMIT,
-    COMMIT,
-    ROLLBACK,
-    AfterCommit,
-    Begin,
-    Wait,
-    transaction,
-)
 from hooklane.receiver.event import Event
 from hooklane.receiver.failure import failure_of
 from hooklane.receiver.flows.context import Context
 from hooklane.receiver.flows.handle import Settled, fail, run
 from hooklane.receiver.flows.order import OutOfTurn, after, before, track_of
-from hooklane.receiver.flows.receive import FRESH, Arrival, baseline_of, guard, judge
+from hooklane.receiver.flows.receive import FRESH, Arrival, baseline_of, guard, judge, judge_repeat
 from hooklane.receiver.order import Latest, Refetch, key_of
 from hooklane.receiver.receipt import Receipt
 from hooklane.receiver.source import Handler
+from hooklane.receiver.steps import AFTER_CLAIM, AFTER_COMMIT, COMMIT, ROLLBACK, AfterCommit, Begin, Wait, transaction
 from hooklane.store.inbox import Flow
 
 POLL_MS = 40
@@ -58,7 +49,7 @@ class Outcome:
 
 
 class _Busy(Exception):
-    """Somebody else is at work on this message; *retry_after_s* when it is known until when at most."""
+    """Another request or worker is at work on this message; *retry_after_s* when it is known until when at most."""
 
     def __init__(self, retry_after_s: int = 1) -> None:
         super().__init__()
@@ -67,17 +58,17 @@ class _Busy(Exception):
 
 def apply(context: Context, arrival: Arrival, handler: Handler, event: Event, rules: Inline) -> Flow[Outcome]:
     """Take *arrival* through *handler*, or find that this was done; wait for another copy that is at it."""
-    deadline = context.clock() + rules.wait_ms
+    deadline = boot_now() + rules.wait_ms
     while True:
         try:
             return (yield from _attempt(context, arrival, handler, event, rules))
         except _Busy as busy:
-            if context.clock() >= deadline:
+            if boot_now() >= deadline:
                 return Outcome(_receipt(arrival, Verdict.BUSY, retry_after_s=busy.retry_after_s))
             yield Wait(POLL_MS)
         except StoreBusy:
             # A writer is busy with other handlers; nothing was stored.
-            if context.clock() >= deadline:
+            if boot_now() >= deadline:
                 return Outcome(_receipt(arrival, Verdict.BUSY, retry_after_s=1))
             yield Wait(POLL_MS)
 
@@ -90,6 +81,9 @@ def _attempt(context: Context, arrival: Arrival, handler: Handler, event: Event,
     except OutOfTurn:
         yield ROLLBACK
         return (yield from transaction(_gap(context, arrival, handler)))
+    except CommitRefused as error:
+        yield ROLLBACK
+        return (yield from _fail(context, arrival, handler, error, rules))
     except (_Busy, StoreError):
         yield ROLLBACK
         raise
@@ -128,7 +122,7 @@ def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, 
         (known,) = yield from store.known([arrival.identity_as(guarded.variant)])
         if known is not None:
             return (yield from _again(context, arrival, handler, event, known, rules))
-        return _receipt(arrival, Verdict.DUPLICATE)
+        return (yield from judge_repeat(store, arrival, guarded))
     event.variant = guarded.variant
     place = arrival.sequence_of(handler)
     is_unordered = place is None and not is_latest  # applied when it comes, whatever came before
@@ -139,7 +133,7 @@ def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, 
     row = _row(arrival, guarded.variant, handler, status, now, rules)
     (id,) = yield from store.insert([_leased(row, now, rules) if leased else row])
     if id is None:
-        (known,) = yield from store.known([arrival.identity])
+        (known,) = yield from store.known([arrival.identity_as(guarded.variant)])
         if known is None:
             raise _Busy
         return (yield from _again(context, arrival, handler, event, known, rules))
@@ -159,7 +153,7 @@ def _again(
 ) -> Flow[Receipt]:
     """The row is there: a duplicate, a conflict, a failure to try again, or a handler that has not seen it yet."""
     store, now = context.store, context.clock()
-    if judge_copy(first=known.fingerprint, second=arrival.message.fingerprint) is Copy.CONFLICT:
+    if arrival.as_copy_of(known) is Copy.CONFLICT:
         return (yield from judge(store, arrival, known))
     handling = known.of(handler.name)
     if handling is None or handling.status in SETTLED:

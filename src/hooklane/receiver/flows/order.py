@@ -1,4 +1,4 @@
-"""Is it this message's turn, and who may come next? The orders of `receiver.order`, inside a transaction."""
+"""Is it this message's turn, and which message may come next? The orders of `receiver.order`, inside a transaction."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hooklane.errors import HooklaneError, Reject
 from hooklane.model.clock import START
 from hooklane.model.inbox import Track
 from hooklane.model.message import Message, Status
-from hooklane.receiver.drive import Handle
 from hooklane.receiver.event import Event
 from hooklane.receiver.flows.context import Context
 from hooklane.receiver.order import InSequence, Latest, NoOrder, Refetch
 from hooklane.receiver.source import Handler
+from hooklane.receiver.steps import Handle
 from hooklane.store.inbox import Flow
 
 
@@ -78,7 +78,7 @@ def after(
     prev_seq: int | None,
     status: Status,
 ) -> Flow[None]:
-    """A key that is taken in sequence moves on, and who waited for this message may be claimed."""
+    """A key that is taken in sequence moves on, and what waited for this message may be claimed."""
     if not isinstance(handler.order, InSequence) or key is None or seq is None or prev_seq is None:
         return
     track = track_of(message, handler, key)
@@ -91,11 +91,11 @@ def resync(order: InSequence, message: Message | None, key: str) -> Flow[None]:
     """Let the application fetch the state of *key*, in the transaction that then moves the cursor."""
     assert order.resync is not None
     fetch = order.resync
-    placeholder = Event(message or _NOBODY, attempt=1, received_at=START)
+    placeholder = Event(message or _NO_MESSAGE, attempt=1, received_at=START)
     yield Handle(lambda _, tx: fetch(key, tx), placeholder)
 
 
-_NOBODY = Message(source="", event_id="", type="", body=b"")
+_NO_MESSAGE = Message(source="", event_id="", type="", body=b"")
 
 
 def track_of(message: Message, handler: Handler, key: str) -> Track:

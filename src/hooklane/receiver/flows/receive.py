@@ -16,16 +16,16 @@ from hooklane.core.admission.copies import (
     state_variant,
 )
 from hooklane.core.admission.turns import Turn, whose_turn
-from hooklane.core.verify import Dedup, Poison
+from hooklane.core.verify import DERIVED, Dedup, Poison
 from hooklane.core.verify.document import Unreadable, read_json
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Identity, Known, NewHandling, NewRow, Track
 from hooklane.model.message import Message, Status, Verdict
 from hooklane.model.value import value
-from hooklane.receiver.drive import transaction
 from hooklane.receiver.order import InSequence, Refetch, key_of
 from hooklane.receiver.receipt import Receipt
 from hooklane.receiver.source import Handler, Source
+from hooklane.receiver.steps import transaction
 from hooklane.store.inbox import Flow, InboxStore
 
 STATE_HANDLER = ""
@@ -84,6 +84,17 @@ class Arrival:
         return not self.message.id_signed or self.source.rules.dedup is Dedup.STATE_TOKEN
 
     @property
+    def topic(self) -> str:
+        """Its type, where its id does not stand for one event: the id was not signed, or was made of the bytes."""
+        is_named = self.message.id_signed and not self.message.event_id.startswith(DERIVED)
+        return "" if is_named or self.poison is not None else self.message.type
+
+    def as_copy_of(self, first: Known) -> Copy:
+        """What it is beside *first*, which has its identity."""
+        second = self.message.fingerprint
+        return judge_copy(first=first.fingerprint, second=second, first_topic=first.type, second_topic=self.topic)
+
+    @property
     def identity(self) -> Identity:
         return self.identity_as("")
 
@@ -123,7 +134,7 @@ class Arrival:
 
     @property
     def handlers(self) -> list[Handler]:
-        """Who must see it: those whose pattern matches, and those who count this key's events without gaps."""
+        """The handlers that must see it: by their pattern, or because they count this key's events without gaps."""
         found: list[Handler] | None = self.__dict__.get("_handlers")
         if found is None:
             type = self.message.type
@@ -175,7 +186,7 @@ def _receive(store: InboxStore, arrivals: Sequence[Arrival], now: Instant) -> Fl
         if guarded.fresh:
             variants[number] = guarded.variant
         else:
-            receipts[number] = Receipt(message=arrivals[number].message, verdict=Verdict.DUPLICATE)
+            receipts[number] = yield from judge_repeat(store, arrivals[number], guarded)
     fresh = [number for number in range(len(arrivals)) if number in variants]
     lines = yield from _lines(store, [arrivals[number] for number in fresh])
     rows: list[NewRow] = []
@@ -254,10 +265,12 @@ def _row(arrival: Arrival, variant: str, lines: _Lines, now: Instant) -> tuple[N
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """Under which variant a message is kept; not *fresh*: it is a duplicate, although its id may be new."""
+    """Under which variant a message is kept; not *fresh*: its content was here before, if not its id."""
 
     variant: str
     fresh: bool
+    earlier: str | None = None
+    """The id under which its bytes came first."""
 
 
 FRESH = Guarded("", True)
@@ -270,27 +283,46 @@ def guard(store: InboxStore, arrival: Arrival, now: Instant) -> Flow[Guarded]:
         # No tombstone here: a state that returns has the bytes that it had before.
         track = Track(message.source, message.tenant, STATE_HANDLER, arrival.entity)
         generation, turned = yield from store.turn(track, message.event_id)
-        return Guarded(state_variant(generation), turned)
+        return Guarded(state_variant(generation, arrival.entity), turned)
     if not message.id_signed:
         token = message.delivery_id if arrival.source.profile.single_use else None
-        digest = digest_of(message.body if token is None else token.encode())
+        digest = digest_of(message.body, message.type) if token is None else digest_of(token.encode())
         earlier = yield from store.remember(message.source, message.tenant, digest, message.event_id, now)
-        return Guarded("", earlier is None)
+        return Guarded("", earlier is None, earlier)
     return FRESH
 
 
+def judge_repeat(store: InboxStore, arrival: Arrival, guarded: Guarded) -> Flow[Receipt]:
+    """A message that is not fresh. Under the id that its bytes first came with it is a copy. Under another id it may be
+    a captured request, and it may be a second event that says the same: a person decides, so it is kept apart."""
+    message, earlier = arrival.message, guarded.earlier
+    if earlier is None:  # the state that its entity is in
+        return Receipt(message=message, verdict=Verdict.DUPLICATE)
+    if earlier == message.event_id:
+        (first,) = yield from store.known([arrival.identity])
+        return (yield from judge(store, arrival, first))
+    return (yield from _keep_apart(store, arrival, f"the same was received before under the id {earlier}"))
+
+
 def judge(store: InboxStore, arrival: Arrival, first: Known | None) -> Flow[Receipt]:
-    """A message whose identity was there: the same again, or another body under the same id, which is kept apart."""
+    """A message whose identity was there: the same again, or another body or topic under its id: kept apart."""
     message = arrival.message
     id = None if first is None else first.id
-    if first is None or judge_copy(first=first.fingerprint, second=message.fingerprint) is Copy.DUPLICATE:
+    if first is None or arrival.as_copy_of(first) is Copy.DUPLICATE:
         return Receipt(message=message, verdict=Verdict.DUPLICATE, id=id)
+    other = "body" if first.fingerprint != message.fingerprint else "topic"
+    return (yield from _keep_apart(store, arrival, f"another {other} arrived before under this id"))
+
+
+def _keep_apart(store: InboxStore, arrival: Arrival, reason: str) -> Flow[Receipt]:
+    """Keep the message with its bytes and apply it to nothing; a person may replay it."""
+    message = arrival.message
     row = NewRow(
         message=message,
         received_at=arrival.received_at,
-        variant=conflict_variant(message.fingerprint),
+        variant=conflict_variant(message.fingerprint, arrival.topic),
         status=Status.CONFLICT,
-        reason="another body arrived before under this id",
+        reason=reason,
         headers=arrival.headers,
     )
     (kept,) = yield from store.insert([row])

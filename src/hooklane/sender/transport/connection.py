@@ -11,8 +11,8 @@ from hooklane.model.exchange import Answer, Failure, Timings
 from hooklane.sender.transport.exchange import Phase
 from hooklane.sender.transport.limits import AGE_S_MAX, BODY_S_MAX, IDLE_S_MAX
 from hooklane.sender.transport.reader import ResponseReader
-from hooklane.sender.transport.response import Meaning
-from hooklane.sender.transport.route import Seen
+from hooklane.sender.transport.response import ParsedHead
+from hooklane.sender.transport.route import SeenResponse
 from hooklane.sender.transport.wheel import Expiring
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, pool: Pool, first: Exchange, address: Address, sock: socket.socket) -> None:
         """For the request *first*, which goes out the moment the connection stands."""
-        now = pool.hub.clock()
+        now = pool.runtime.clock()
         self.route = first.route
         self.address = address
         self.slot: set[Expiring] | None = None
@@ -36,7 +36,7 @@ class Connection(asyncio.Protocol):
         self.fresh_until = now + IDLE_S_MAX
         self._first = first
         self._pool = pool
-        self._hub = pool.hub
+        self._runtime = pool.runtime
         self._exchange: Exchange | None = None
         self._transport: asyncio.Transport | None = None
         self._was_used = False
@@ -58,19 +58,19 @@ class Connection(asyncio.Protocol):
         exchange.request = b""  # the transport holds what is not yet written
 
     def is_fresh(self, now: float) -> bool:
-        """Whether a request may still be sent here: young, not closed, and not a byte waits that nobody asked for."""
+        """Whether a request may still be sent here: young, not closed, and without a byte that was never asked for."""
         transport = self._transport
         return (
             transport is not None
             and now < self.fresh_until
             and not transport.is_closing()
-            and not self._pool.watch.is_readable(self._fd)
+            and not self._pool.unread_bytes.is_readable(self._fd)
         )
 
     def drop(self) -> None:
-        """Close at once. Whoever is still in an exchange here was told, or is about to be."""
+        """Close at once. The exchange that is under way here has been told its result, or is about to be."""
         self._exchange = None
-        self._hub.wheel.disarm(self)
+        self._runtime.wheel.disarm(self)
         if self._transport is not None:
             self._transport.abort()
 
@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
             return
         self.drop()
         if exchange is not None and meaning is not None:
-            exchange.settle(_answer(meaning, exchange.timings(self._hub.clock()), self._reader.body))
+            exchange.settle(_answer(meaning, exchange.timings(self._runtime.clock()), self._reader.body))
 
     def expire(self) -> None:
         """The body took too long; it is only an excerpt anyway."""
@@ -92,30 +92,30 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         first = self._first
-        if first.settled:  # during the last step; whoever dialled gives its place back
+        if first.settled:  # during the last step; the dial gives its place in the pool back
             cast(asyncio.Transport, transport).abort()
             return
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one by behaviour only
         self.was_opened = True
-        self._pool.watch.add(self._fd)
+        self._pool.unread_bytes.add(self._fd)
         self._pool.opened(self)
         if first.phase is Phase.TLS:
-            first.tls_at = self._hub.clock()
-        # Not later, from the task that dialled: a peer that speaks first would be read by nobody.
+            first.tls_at = self._runtime.clock()
+        # Not later, from the task that dialled: what a peer says first would not be read.
         self.begin(first)
 
     def connection_lost(self, exc: Exception | None) -> None:
         exchange, self._exchange = self._exchange, None
         self._transport = None
-        self._pool.watch.remove(self._fd)
-        self._hub.wheel.disarm(self)
+        self._pool.unread_bytes.remove(self._fd)
+        self._runtime.wheel.disarm(self)
         self._reader.close()
         self._pool.gone(self)
         if exchange is None:
             return
         meaning = self._reader.meaning
         if meaning is not None:
-            exchange.settle(_answer(meaning, exchange.timings(self._hub.clock()), self._reader.body))
+            exchange.settle(_answer(meaning, exchange.timings(self._runtime.clock()), self._reader.body))
             return
         exchange.connection = None
         if isinstance(exc, ssl.SSLError):
@@ -135,9 +135,9 @@ class Connection(asyncio.Protocol):
         if reader.meaning is not None:
             reader.feed(data)
             if reader.is_over:
-                self._end_body(reader.meaning, self._hub.clock())
+                self._end_body(reader.meaning, self._runtime.clock())
         elif exchange is None:
-            self.drop()  # nobody asked: what comes unasked must never be taken for an answer
+            self.drop()  # what comes unasked must never be taken for an answer
         elif (
             (seen := self.route.seen) is not None
             and len(data) == seen.size
@@ -150,10 +150,10 @@ class Connection(asyncio.Protocol):
 
     # What becomes of an answer.
 
-    def _answer_as_before(self, exchange: Exchange, seen: Seen, data: bytes) -> None:
+    def _answer_as_before(self, exchange: Exchange, seen: SeenResponse, data: bytes) -> None:
         """An endpoint says the same thing all day; what the parser made of it the last time still holds."""
         head, _, meaning = seen
-        now = exchange.first_byte_at = self._hub.clock()
+        now = exchange.first_byte_at = self._runtime.clock()
         took_ms = (now - exchange.started) * 1000
         timings = exchange.timings(now) if exchange.connect_at else Timings(took_ms, None, None, None, took_ms)
         self._exchange = None
@@ -161,7 +161,7 @@ class Connection(asyncio.Protocol):
         exchange.settle(_answer(meaning, timings, data[len(head) :]))
 
     def _read_head(self, exchange: Exchange, data: bytes) -> None:
-        reader, now = self._reader, self._hub.clock()
+        reader, now = self._reader, self._runtime.clock()
         if exchange.first_byte_at is None:
             exchange.first_byte_at = now
         reader.feed(data)
@@ -173,22 +173,22 @@ class Connection(asyncio.Protocol):
             return
         if reader.is_over:
             if reader.came_whole(len(data)):
-                self.route.seen = Seen(reader.head, len(data), meaning)
+                self.route.seen = SeenResponse(reader.head, len(data), meaning)
             self._end_body(meaning, now)
             return
         # The body gets its own short time, inside the one deadline of the attempt.
-        self._hub.wheel.disarm(exchange)
-        self._hub.wheel.arm(self, min(now + BODY_S_MAX, exchange.deadline))
+        self._runtime.wheel.disarm(exchange)
+        self._runtime.wheel.arm(self, min(now + BODY_S_MAX, exchange.deadline))
         if 200 <= meaning.status < 300:
             self._exchange = None
             exchange.settle(_answer(meaning, exchange.timings(now), reader.body))
 
-    def _end_body(self, meaning: Meaning, now: float) -> None:
+    def _end_body(self, meaning: ParsedHead, now: float) -> None:
         exchange, self._exchange = self._exchange, None
         reader = self._reader
         body = reader.body
         if reader.is_clean:
-            self._hub.wheel.disarm(self)
+            self._runtime.wheel.disarm(self)
             reader.begin()
             self._keep(meaning, now)
         else:
@@ -197,7 +197,7 @@ class Connection(asyncio.Protocol):
         if exchange is not None:
             exchange.settle(_answer(meaning, exchange.timings(now), body))
 
-    def _keep(self, meaning: Meaning, now: float) -> None:
+    def _keep(self, meaning: ParsedHead, now: float) -> None:
         transport = self._transport
         # An answer before the request was read: the rest of our bytes would stand before the next request.
         if transport is None or transport.get_write_buffer_size():
@@ -209,7 +209,7 @@ class Connection(asyncio.Protocol):
         self._pool.release(self, now)
 
 
-def _answer(meaning: Meaning, timings: Timings, body: bytes) -> Answer:
+def _answer(meaning: ParsedHead, timings: Timings, body: bytes) -> Answer:
     return Answer(
         meaning.status, timings, meaning.retry_after, meaning.expected_seq, meaning.outcome, meaning.head, body
     )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DIALS_PER_TURN = 2
 """How many may begin in one turn of the loop: a dial costs more than ten requests on a kept connection, and a crowd of
-endpoints that always need a new one would otherwise hold up everybody's answers for as long as all of them take."""
+endpoints that always need a new one would otherwise hold up the answers of all for as long as all of them take."""
 _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -38,7 +38,7 @@ class Dialer:
     def __init__(self, guard: EgressGuard, pool: Pool, ca_file: str | None) -> None:
         self._guard = guard
         self._pool = pool
-        self._hub = pool.hub
+        self._runtime = pool.runtime
         self._ca_file = ca_file
         self._context: ssl.SSLContext | None = None if ca_file is None else default_context(ca_file)
         self._dials: dict[asyncio.Task[None], _Dial] = {}
@@ -58,7 +58,7 @@ class Dialer:
     def _set_turn(self) -> None:
         if not self._turn_is_set:
             self._turn_is_set = True
-            self._hub.loop.call_soon(self._turn)
+            self._runtime.loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._turn_is_set = False
@@ -75,7 +75,7 @@ class Dialer:
     def _begin(self, exchange: Exchange) -> None:
         self._begun += 1
         dial = _Dial(exchange)
-        task = exchange.task = self._hub.loop.create_task(self._run(dial), name="dial")
+        task = exchange.task = self._runtime.loop.create_task(self._run(dial), name="dial")
         self._dials[task] = dial
         # Not in the task itself: one that is cancelled before its first step never runs.
         task.add_done_callback(self._ended)
@@ -104,7 +104,7 @@ class Dialer:
             exchange.task = None  # it ends by itself
             exchange.fail(failed.failure, failed.detail)
         except Exception as error:
-            self._hub.loop.call_exception_handler({"message": "a dial failed unexpectedly", "exception": error})
+            self._runtime.loop.call_exception_handler({"message": "a dial failed unexpectedly", "exception": error})
             exchange.task = None
             exchange.fail(Failure.CONNECT, "the connection could not be made")
 
@@ -115,10 +115,10 @@ class Dialer:
         exchange.phase = Phase.DNS
         addresses = await self._vet(route, destination)
         if destination.literal is None:
-            exchange.dns_at = self._hub.clock()
+            exchange.dns_at = self._runtime.clock()
         exchange.phase = Phase.CONNECT
         address, sock = await self._connect(exchange, destination, addresses)
-        exchange.connect_at = self._hub.clock()
+        exchange.connect_at = self._runtime.clock()
         if route.vetted is not None and set(route.vetted) == set(addresses):  # and no later lookup said otherwise
             # Next time this one first: behind a dead route for IPv6 every new connection would wait again.
             route.vetted = (address, *(other for other in addresses if other != address))
@@ -131,7 +131,7 @@ class Dialer:
             exchange.phase = Phase.TLS
             await self._shake_hands(connection, sock, destination, exchange.route.context or self._default_context())
         else:
-            await self._hub.loop.create_connection(lambda: connection, sock=sock)
+            await self._runtime.loop.create_connection(lambda: connection, sock=sock)
 
     async def _vet(self, route: Route, destination: Destination) -> tuple[Address, ...]:
         vetted = await self._guard.vet(destination)
@@ -153,7 +153,7 @@ class Dialer:
         for tried, address in enumerate(addresses):
             # An address that swallows packets leaves a fair share of the time to those after it; the last has it all.
             left = len(addresses) - tried
-            share_s = (exchange.deadline - self._hub.clock()) / left if left > 1 else None
+            share_s = (exchange.deadline - self._runtime.clock()) / left if left > 1 else None
             try:
                 async with asyncio.timeout(share_s):
                     return address, await self._open(address, destination.port)
@@ -171,7 +171,7 @@ class Dialer:
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await self._hub.loop.sock_connect(sock, (str(address), port))
+            await self._runtime.loop.sock_connect(sock, (str(address), port))
             peer = sock.getpeername()
             if ip_address(peer[0]) != address:
                 raise _Failed(Failure.TARGET_NOT_ALLOWED, "the peer is not the vetted address")
@@ -186,7 +186,7 @@ class Dialer:
         self, connection: Connection, sock: socket.socket, destination: Destination, context: ssl.SSLContext
     ) -> None:
         try:
-            await self._hub.loop.create_connection(
+            await self._runtime.loop.create_connection(
                 lambda: connection, sock=sock, ssl=context, server_hostname=destination.host, ssl_handshake_timeout=3600
             )
         except ssl.SSLCertVerificationError as error:

@@ -12,8 +12,8 @@ from hooklane.sender.transport.wheel import Expiring
 
 if TYPE_CHECKING:
     from hooklane.sender.transport.connection import Connection
-    from hooklane.sender.transport.hub import Hub
     from hooklane.sender.transport.route import Route
+    from hooklane.sender.transport.runtime import Runtime
 
 
 class Phase(Enum):
@@ -49,8 +49,10 @@ class Exchange:
     tls_at: float | None = None
     first_byte_at: float | None = None
 
-    def __init__(self, hub: Hub, route: Route, request: bytes, done: Callable[[Result], None], started: float) -> None:
-        self._hub = hub
+    def __init__(
+        self, runtime: Runtime, route: Route, request: bytes, done: Callable[[Result], None], started: float
+    ) -> None:
+        self._runtime = runtime
         self.route = route
         self.request = request
         self.done = done
@@ -74,7 +76,7 @@ class Exchange:
         sent = self.phase is Phase.SENT
         if connection is not None:
             connection.drop()
-        self.settle(NoAnswer(failure, self.timings(self._hub.clock()), detail, sent))
+        self.settle(NoAnswer(failure, self.timings(self._runtime.clock()), detail, sent))
         if task is not None:
             task.cancel()
 
@@ -91,22 +93,22 @@ class Exchange:
         return Timings((now - started) * 1000, dns_ms, connect_ms, tls_ms, first_byte_ms)
 
     def settle(self, result: Result) -> None:
-        """Tell the caller, once; what the caller's code raises is reported and harms nobody here."""
+        """Tell the caller, once; what the caller's code raises is reported and ends nothing here."""
         if self.settled:
             return
         self.settled = True
         self.connection = None
-        hub = self._hub
+        runtime = self._runtime
         if self.slot is not None:  # disarmed by hand: this runs for every request
             self.slot.discard(self)
-        hub.in_flight -= 1
+        runtime.in_flight -= 1
         if isinstance(result, Answer):
-            hub.counters.answers += 1
+            runtime.counters.answers += 1
         else:
-            hub.counters.failures[result.failure] += 1
-        if hub.in_flight == 0:
-            hub.wake_drained()
+            runtime.counters.failures[result.failure] += 1
+        if runtime.in_flight == 0:
+            runtime.wake_drained()
         try:
             self.done(result)
         except Exception as error:
-            hub.loop.call_exception_handler({"message": "the callback of a delivery failed", "exception": error})
+            runtime.loop.call_exception_handler({"message": "the callback of a delivery failed", "exception": error})

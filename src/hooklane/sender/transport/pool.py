@@ -1,4 +1,4 @@
-"""Which connections exist, which of them are idle, and who waits for one?"""
+"""Which connections exist, which of them are idle, and which requests wait for one?"""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hooklane.sender.transport.hub import Hub
-from hooklane.sender.transport.limits import CONNECTIONS_MAX
-from hooklane.sender.transport.watch import Watch
+from hooklane.sender.transport.runtime import Runtime
+from hooklane.sender.transport.unread_bytes import UnreadBytes
 
 if TYPE_CHECKING:
     from hooklane.sender.transport.connection import Connection
@@ -20,12 +19,6 @@ if TYPE_CHECKING:
     from hooklane.sender.transport.route import Route
 
 _SWEEP_S = 1.0
-
-
-def connections_max_default() -> int:
-    """As many as the limit on open files leaves room for, beside the store and the server's own clients."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return CONNECTIONS_MAX if soft == resource.RLIM_INFINITY else max(16, min(CONNECTIONS_MAX, soft * 3 // 4))
 
 
 def make_room_for_files(many: int) -> None:
@@ -48,12 +41,12 @@ def make_room_for_files(many: int) -> None:
 class Pool:
     """At most *connections_max* connections, made or being made; idle ones make room for other routes."""
 
-    def __init__(self, hub: Hub, connections_max: int, dial: Callable[[Exchange], None]) -> None:
+    def __init__(self, runtime: Runtime, connections_max: int, dial: Callable[[Exchange], None]) -> None:
         if connections_max < 1:
             raise ValueError(f"connections_max must be at least 1, got {connections_max}")
-        self.hub = hub
+        self.runtime = runtime
         self.connections: set[Connection] = set()
-        self.watch = Watch(hub.loop)
+        self.unread_bytes = UnreadBytes(runtime.loop)
         self.waiting: deque[Exchange] = deque()
         self._idle: dict[Connection, None] = {}  # the one that is idle longest first
         self.connections_max = connections_max
@@ -67,7 +60,7 @@ class Pool:
         """Start *exchange*, behind those that wait already."""
         if self.waiting:
             self.waiting.append(exchange)
-            self.hub.loop.call_soon(self._pump)
+            self.runtime.loop.call_soon(self._pump)
         else:
             self._start(exchange, now)
 
@@ -78,7 +71,7 @@ class Pool:
             connection = idle.pop()  # the one used last: the others may then grow old and go
             del self._idle[connection]
             if connection.is_fresh(now):
-                self.hub.counters.connections_reused += 1
+                self.runtime.counters.connections_reused += 1
                 connection.begin(exchange)
                 return
             connection.drop()
@@ -90,10 +83,10 @@ class Pool:
 
     def opened(self, connection: Connection) -> None:
         """The place that was taken for a dial is now *connection*'s."""
-        self.hub.counters.connections_opened += 1
+        self.runtime.counters.connections_opened += 1
         self.connections.add(connection)
         if self._sweeper is None:
-            self._sweeper = self.hub.loop.call_later(_SWEEP_S, self._sweep)
+            self._sweeper = self.runtime.loop.call_later(_SWEEP_S, self._sweep)
 
     def not_opened(self) -> None:
         """A dial came to nothing; its place is free."""
@@ -110,10 +103,10 @@ class Pool:
         route.idle.append(connection)
         if self.waiting:
             # Not from here: this runs inside the reading of an answer, before its caller was told.
-            self.hub.loop.call_soon(self._pump)
+            self.runtime.loop.call_soon(self._pump)
 
     def gone(self, connection: Connection) -> None:
-        """*connection* was closed, by whomever."""
+        """*connection* was closed, by the peer or by us."""
         if connection in self.connections:
             self.connections.discard(connection)
             self._unlist(connection)
@@ -121,7 +114,7 @@ class Pool:
                 self._emptied.set()
             self._taken -= 1
             if self.waiting:
-                self.hub.loop.call_soon(self._pump)
+                self.runtime.loop.call_soon(self._pump)
 
     def forget(self, route: Route) -> None:
         """No idle connection of *route* is used again: its addresses are not what they were."""
@@ -154,7 +147,7 @@ class Pool:
             connection.route.idle.remove(connection)
 
     def _pump(self) -> None:
-        now = self.hub.clock()
+        now = self.runtime.clock()
         for _ in range(len(self.waiting)):
             exchange = self.waiting.popleft()
             if not exchange.settled:
@@ -166,8 +159,8 @@ class Pool:
 
     def _sweep(self) -> None:
         """Once a second: what was idle too long is closed."""
-        now = self.hub.clock()
+        now = self.runtime.clock()
         for connection in [one for one in self._idle if not one.is_fresh(now)]:
             self._unlist(connection)
             connection.drop()
-        self._sweeper = self.hub.loop.call_later(_SWEEP_S, self._sweep) if self.connections else None
+        self._sweeper = self.runtime.loop.call_later(_SWEEP_S, self._sweep) if self.connections else None

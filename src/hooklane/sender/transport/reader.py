@@ -11,7 +11,7 @@ from typing import Any
 import httptools
 
 from hooklane.sender.transport.limits import BODY_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, INTERIM_MAX
-from hooklane.sender.transport.response import Meaning, could_be_http, has_status_line, read_head
+from hooklane.sender.transport.response import ParsedHead, could_be_http, has_status_line, read_head
 
 _END = b"\r\n\r\n"
 
@@ -26,7 +26,7 @@ class ResponseReader:
 
     def begin(self) -> None:
         """The next byte belongs to the next response."""
-        self.meaning: Meaning | None = None
+        self.meaning: ParsedHead | None = None
         """Set when the head is complete."""
         self.problem: str | None = None
         """Why this is no response; only before the head is complete."""
@@ -114,7 +114,7 @@ class ResponseReader:
         self._parse(head)
         self._interim += 1
         if self._error is not None or not self._complete or self._status == 101:
-            self.problem = self._error or "an interim response that nobody asked for"
+            self.problem = self._error or "an interim response that was not asked for"
         elif self._interim > INTERIM_MAX:
             self.problem = "too many interim responses"
         self._complete = False

@@ -25,7 +25,7 @@ def could_be_http(data: bytes | bytearray) -> bool:
     return data[: len(PREFIX)] == PREFIX[: len(data)] and (line_end < 0 or data[line_end - 1] == 0x0D)
 
 
-class Meaning(NamedTuple):
+class ParsedHead(NamedTuple):
     """What an accepted head says to us."""
 
     status: int
@@ -38,18 +38,18 @@ class Meaning(NamedTuple):
     """How long the connection may be idle: our bound, or less where the peer says so (`Keep-Alive: timeout=5`)."""
 
 
-def read_head(status: int, head: bytes) -> Meaning:
+def read_head(status: int, head: bytes) -> ParsedHead:
     """The meaning of *head*, which the parser has accepted with *status*."""
     lowered = head.lower()
     kept = _value(head, lowered, b"\r\nkeep-alive:")
     promised = _TIMEOUT.search(kept) if kept else None
-    return Meaning(
+    return ParsedHead(
         status,
         head[:HEAD_BYTES_KEPT],
         _value(head, lowered, b"\r\nretry-after:"),
         _value(head, lowered, b"\r\nwebhook-expected-seq:"),
         _value(head, lowered, b"\r\nhooklane-outcome:"),
-        # A second less: a request that meets the peer's goodbye half way is a delivery whose outcome nobody knows.
+        # A second less: a request that meets the peer's goodbye half way is a delivery of unknown outcome.
         min(IDLE_S_MAX, max(0.0, float(promised[1]) - 1.0)) if promised else IDLE_S_MAX,
     )
 

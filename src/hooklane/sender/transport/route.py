@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hooklane.model.exchange import Failure, Target
 from hooklane.sender.addresses import Address
 from hooklane.sender.egress import Destination, EgressGuard, Refusal, UrlNotAllowed
-from hooklane.sender.transport.response import Meaning
+from hooklane.sender.transport.response import ParsedHead
 from hooklane.sender.transport.tls import own_context
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _OURS = frozenset(
 )
 
 
-class Seen(NamedTuple):
+class SeenResponse(NamedTuple):
     """A whole response as it was read: the same head with as many bytes behind it means the same again.
 
     Only for responses that came in one piece, with their length in the head (not in chunks) and nothing after them;
@@ -34,7 +34,7 @@ class Seen(NamedTuple):
 
     head: bytes
     size: int
-    meaning: Meaning
+    meaning: ParsedHead
 
 
 class Route:
@@ -60,7 +60,7 @@ class Route:
         self.used_at = 0.0
         self.vetted: tuple[Address, ...] | None = None
         """The answer of the last lookup, the address that worked first; None before the first."""
-        self.seen: Seen | None = None
+        self.seen: SeenResponse | None = None
         """The last response that came whole, to know its like again."""
         self.destination: Destination | None = None
         self.context: ssl.SSLContext | None = None
@@ -83,7 +83,7 @@ def _head(destination: Destination, headers: tuple[tuple[str, str], ...], user_a
     names = {name.lower() for name, _ in headers}
     if "user-agent" not in names:
         lines.append(f"User-Agent: {user_agent}")
-    # Whoever stored these has checked them; nothing that could end our head early goes on the wire all the same.
+    # The API checked these when it stored them; still, nothing that could end our head early goes on the wire.
     for name, value in headers:
         if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value) or name.lower() in _OURS:
             raise ValueError(f"the endpoint's own header {name!r} cannot be sent")

@@ -11,9 +11,10 @@ from hooklane.model.exchange import Result, Target
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.transport.dialer import Dialer
 from hooklane.sender.transport.exchange import Exchange
-from hooklane.sender.transport.hub import Counters, Hub
-from hooklane.sender.transport.pool import Pool, connections_max_default
+from hooklane.sender.transport.open_files import open_files_now
+from hooklane.sender.transport.pool import Pool
 from hooklane.sender.transport.routes import Routes
+from hooklane.sender.transport.runtime import Counters, Runtime
 
 USER_AGENT = f"hooklane/{__version__}"
 
@@ -38,8 +39,8 @@ class Transport:
 
         The default *clock* is not the loop's: uvloop's stands still during a turn, and knows whole milliseconds only.
         """
-        self._hub = Hub(loop or asyncio.get_running_loop(), clock)
-        self._pool = Pool(self._hub, connections_max or connections_max_default(), self._dial)
+        self._runtime = Runtime(loop or asyncio.get_running_loop(), clock)
+        self._pool = Pool(self._runtime, connections_max or open_files_now().deliveries, self._dial)
         self._dialer = Dialer(guard, self._pool, ca_file)
         self._routes = Routes(guard, user_agent)
         self._guard = guard
@@ -48,16 +49,16 @@ class Transport:
     @property
     def counters(self) -> Counters:
         """What happened since the start."""
-        return self._hub.counters
+        return self._runtime.counters
 
     @property
     def in_flight(self) -> int:
         """How many requests were sent and have not ended."""
-        return self._hub.in_flight
+        return self._runtime.in_flight
 
     @property
     def connections_max(self) -> int:
-        """How many requests can be under way at once; what is more waits in line, behind whoever is slow."""
+        """How many requests can be under way at once; what is more waits in line, behind slow ones too."""
         return self._pool.connections_max
 
     def check(self, url: str) -> None:
@@ -70,18 +71,18 @@ class Transport:
         *headers* are this request's own lines, each with its CRLF, already checked: content type, signature, ids. The
         deadline runs from here. A 2xx is told as soon as its headers are complete.
         """
-        hub = self._hub
-        now = hub.clock()
+        runtime = self._runtime
+        now = runtime.clock()
         route = self._routes.of(target, now)
         request = b"%b%d\r\n%b\r\n%b" % (route.head, len(body), headers, body)
-        exchange = Exchange(hub, route, request, done, now)
-        hub.in_flight += 1
+        exchange = Exchange(runtime, route, request, done, now)
+        runtime.in_flight += 1
         if self._closing:
-            hub.loop.call_soon(exchange.abort)
+            runtime.loop.call_soon(exchange.abort)
         elif (refusal := route.refusal) is not None:
-            hub.loop.call_soon(exchange.fail, refusal.failure, refusal.detail)
+            runtime.loop.call_soon(exchange.fail, refusal.failure, refusal.detail)
         else:
-            hub.wheel.arm(exchange, exchange.deadline)
+            runtime.wheel.arm(exchange, exchange.deadline)
             self._pool.submit(exchange, now)
 
     async def close(self, grace_ms: int) -> None:
@@ -89,7 +90,7 @@ class Transport:
         self._closing = True
         try:
             async with asyncio.timeout(grace_ms / 1000):
-                await self._hub.drained()
+                await self._runtime.drained()
         except TimeoutError:
             pass  # what is left is aborted below
         while self._pool.waiting:
@@ -97,7 +98,7 @@ class Transport:
         self._dialer.abort()
         await self._dialer.stopped()
         await self._pool.close()
-        await self._hub.drained()
+        await self._runtime.drained()
 
     def _dial(self, exchange: Exchange) -> None:
         self._dialer.start(exchange)

@@ -6,6 +6,7 @@ from hooklane.server.api import (
     audit,
     dead_letters,
     documents,
+    endpoint_check,
     endpoints,
     events,
     health,
@@ -15,14 +16,13 @@ from hooklane.server.api import (
     overview,
     plans,
     stream,
-    trial,
 )
 from hooklane.server.call import Route
 
 ROUTES: tuple[Route, ...] = (
     *events.ROUTES,
     *endpoints.ROUTES,
-    *trial.ROUTES,
+    *endpoint_check.ROUTES,
     *lanes.ROUTES,
     *dead_letters.ROUTES,
     *inbox.ROUTES,

@@ -8,10 +8,12 @@ from hooklane.core.audit import ChainCheck
 from hooklane.model.audit import AuditLine, Link
 from hooklane.model.clock import rfc3339
 from hooklane.server import views
-from hooklane.server.acts import act_of
 from hooklane.server.api.endpoints import find
+from hooklane.server.audit_acts import act_of
 from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
 from hooklane.server.problem import Problem
+from hooklane.server.shapes import ListShape
+from hooklane.server.shapes_of_recovery import AuditShape, Books, Chain, Revealed
 
 CHAIN_PAGE = 2_000
 
@@ -19,15 +21,15 @@ _LINK = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})\Z")
 
 
 async def search(call: Call) -> Response:
-    gateway = call.gateway
-    cursor = gateway.cursors.open("audit", call.query)
-    page = await gateway.store.audit(call.tenant, cursor, call.limit())
-    return answer(gateway.sealed(call, "audit", page, [_line(line) for line in page.items]))
+    services = call.services
+    cursor = services.cursors.open("audit", call.query)
+    page = await services.store.audit(call.tenant, cursor, call.limit())
+    return answer(services.sealed(call, "audit", page, [_line(line) for line in page.items]))
 
 
 async def verify(call: Call) -> Response:
     """Check the whole chain; the first line that does not fit is named."""
-    store = call.gateway.store
+    store = call.services.store
     chain = await store.audit_chain(0, CHAIN_PAGE)
     check = ChainCheck(chain.anchor, _link(call.query.get("expect")))
     while chain.lines and check.broken is None:
@@ -46,15 +48,15 @@ async def verify(call: Call) -> Response:
 
 
 async def reveal(call: Call) -> Response:
-    """Show the secret of an endpoint once more; that somebody looked is on record before it is answered."""
+    """Show the secret of an endpoint once more; the call is on record before it is answered."""
     endpoint = await find(call)
-    await call.gateway.store.record(act_of(call, "secret.shown", endpoint.id))
+    await call.services.store.record(act_of(call, "secret.shown", endpoint.id))
     return answer({"id": endpoint.id, "secrets": [key.secret for key in endpoint.keys]})
 
 
 async def books(call: Call) -> Response:
     """The ledger of every endpoint, counted from the rows: accepted = delivered + queued + … + cancelled."""
-    lines = [line for line in await call.gateway.store.check_ledger() if line.tenant == call.tenant]
+    lines = [line for line in await call.services.store.check_ledger() if line.tenant == call.tenant]
     return answer(
         {
             "balanced": all(line.is_balanced for line in lines),
@@ -90,34 +92,46 @@ def _link(text: str | None) -> Link | None:
         return None
     found = _LINK.match(text)
     if found is None:
-        raise Problem("invalid_parameter", "expect must be a line and its seal, as `last` of an earlier check says")
+        raise Problem(
+            "invalid_parameter",
+            "expect must be what an earlier check gave as `last`: a line number, a colon and its hash",
+        )
     return Link(int(found[1]), bytes.fromhex(found[2]))
 
 
 ROUTES = (
     Route(
-        method="GET", path="/api/v1/audit", run=search, query=PAGING, summary="Who did what, newest first.", tag="audit"
+        "GET",
+        "/api/v1/audit",
+        search,
+        "Who did what, newest first.",
+        query=PAGING,
+        tag="audit",
+        answers=ListShape[AuditShape],
     ),
     Route(
-        method="GET",
-        path="/api/v1/audit/verify",
-        run=verify,
+        "GET",
+        "/api/v1/audit/verify",
+        verify,
+        "Whether the log is as it was written; the first broken line otherwise.",
         query=(Param("expect", "`last` of an earlier check, kept elsewhere"),),
-        summary="Whether the log is as it was written; the first broken line otherwise.",
         tag="audit",
+        answers=Chain,
     ),
     Route(
-        method="POST",
-        path="/api/v1/endpoints/{id}/reveal",
-        run=reveal,
-        summary="Show the endpoint's secrets once more; this is on record.",
+        "POST",
+        "/api/v1/endpoints/{id}/reveal",
+        reveal,
+        "Show the endpoint's secrets once more; this is on record.",
         tag="endpoints",
+        answers=Revealed,
     ),
     Route(
-        method="GET",
-        path="/api/v1/ledger",
-        run=books,
-        summary="Every endpoint's ledger, counted from the rows and compared with the counters.",
+        "GET",
+        "/api/v1/ledger",
+        books,
+        "Every endpoint's ledger, counted from the rows and compared with the counters.",
         tag="audit",
+        answers=Books,
     ),
 )

@@ -11,13 +11,17 @@ import msgspec
 
 from hooklane.sender.egress import UrlNotAllowed
 from hooklane.server import views
-from hooklane.server.acts import act_of
 from hooklane.server.api import inbox_letters
+from hooklane.server.audit_acts import act_of
 from hooklane.server.call import NDJSON, PAGING, Call, Param, Response, Route, answer
 from hooklane.server.inbox_rows import is_row
 from hooklane.server.problem import Problem
+from hooklane.server.shapes import ListShape
+from hooklane.server.shapes_of_recovery import DeadLetterShape, RecoveryShape, WholeDeadLetter
 from hooklane.store.outbox import Recovery
 from hooklane.store.reads import PAGE_MAX, DeadLetter
+
+NO_LETTER = "there is no dead letter with this id: it was replayed or skipped, or never existed"
 
 
 class NoteBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -33,27 +37,29 @@ class SkipBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def search(call: Call) -> Response:
-    gateway, query = call.gateway, call.query
+    services, query = call.services, call.query
     side = query.get("side", "sender")
     if side not in _OTHERS:
         raise Problem("invalid_parameter", f"side must be sender or inbox, got {side[:40]!r}")
     if foreign := [name for name in _OTHERS[side] if name in query]:
-        raise Problem("invalid_parameter", f"side={side} has no {foreign[0]}")
+        raise Problem(
+            "invalid_parameter", f"{foreign[0]} is not a filter for side={side}; use it with side={_OTHER_SIDE[side]}"
+        )
     if side == "inbox":
         return await inbox_letters.search(call)
     endpoint_id = query.get("endpoint")
     if call.wants_lines():
         return Response(200, media=NDJSON, stream=_lines(call, endpoint_id))
-    cursor = gateway.cursors.open("dead-letters", query)
-    page = await gateway.store.dead_letters(call.tenant, endpoint_id=endpoint_id, cursor=cursor, limit=call.limit())
-    return answer(gateway.sealed(call, "dead-letters", page, [views.dead_letter(letter) for letter in page.items]))
+    cursor = services.cursors.open("dead-letters", query)
+    page = await services.store.dead_letters(call.tenant, endpoint_id=endpoint_id, cursor=cursor, limit=call.limit())
+    return answer(services.sealed(call, "dead-letters", page, [views.dead_letter(letter) for letter in page.items]))
 
 
 async def _lines(call: Call, endpoint_id: str | None) -> AsyncIterator[bytes]:
     """All of them, page by page, so that an export of many never stands in memory."""
     cursor: str | None = None
     while True:
-        page = await call.gateway.store.dead_letters(
+        page = await call.services.store.dead_letters(
             call.tenant, endpoint_id=endpoint_id, cursor=cursor, limit=PAGE_MAX
         )
         if page.items:
@@ -67,7 +73,7 @@ async def show(call: Call) -> Response:
     if is_row(call.params["id"]):
         return await inbox_letters.show(call)
     letter = await _find(call)
-    event = await call.gateway.store.event(call.tenant, letter.event_id)
+    event = await call.services.store.event(call.tenant, letter.event_id)
     view = views.dead_letter(letter)
     view["data"] = None if event is None else msgspec.Raw(event.data)
     return answer(view)
@@ -79,8 +85,8 @@ async def note(call: Call) -> Response:
     if is_row(call.params["id"]):
         return await inbox_letters.note(call)
     noted = act_of(call, "dead_letter.noted", call.params["id"], text)
-    if not await call.gateway.store.set_note(call.tenant, call.params["id"], text, act=noted):
-        raise Problem("not_found")
+    if not await call.services.store.set_note(call.tenant, call.params["id"], text, act=noted):
+        raise Problem("not_found", NO_LETTER)
     return answer(views.dead_letter(await _find(call)))
 
 
@@ -88,46 +94,47 @@ async def replay(call: Call) -> Response:
     """Try it again under the same id, seq and bytes; its lane stays closed behind it until it lands."""
     if is_row(call.params["id"]):
         return await inbox_letters.replay(call)
-    gateway = call.gateway
+    services = call.services
     letter = await _find(call)
-    endpoint = await gateway.store.endpoint(call.tenant, letter.endpoint_id)
+    endpoint = await services.store.endpoint(call.tenant, letter.endpoint_id)
     if endpoint is not None:
         try:
-            gateway.guard.check(endpoint.url)
+            services.guard.check(endpoint.url)
         except UrlNotAllowed as error:
             raise Problem("url_not_allowed", str(error)) from None
-    recovery = await gateway.store.replay(call.tenant, letter.id, actor=call.actor, now=gateway.now())
+    recovery = await services.store.replay(call.tenant, letter.id, actor=call.actor, now=services.now())
     return _recovered(call, letter, recovery)
 
 
 async def skip(call: Call) -> Response:
-    gateway = call.gateway
+    services = call.services
     text = (call.read(SkipBody).note or "").strip()
     if not text:
-        raise Problem("note_required", "say in `note` why this event is given up; it goes on record")
+        raise Problem("note_required", "a skipped event is never delivered: say why in `note`, which goes on record")
     views.checked_note(text)
     if is_row(call.params["id"]):
         return await inbox_letters.skip(call, text)
     letter = await _find(call)
-    recovery = await gateway.store.skip(call.tenant, letter.id, note=text, actor=call.actor, now=gateway.now())
+    recovery = await services.store.skip(call.tenant, letter.id, note=text, actor=call.actor, now=services.now())
     return _recovered(call, letter, recovery)
 
 
 def _recovered(call: Call, letter: DeadLetter, recovery: Recovery | None) -> Response:
     if recovery is None:
-        raise Problem("not_dead", f"{letter.id} was replayed or skipped in the meantime")
-    call.gateway.wake(recovery.lane_id)
-    call.gateway.hub.touch(recovery.endpoint_id, recovery.key)
+        raise Problem("not_dead", f"{letter.id} was replayed or skipped in the meantime; nothing was done by this call")
+    call.services.wake(recovery.lane_id)
+    call.services.live_stream.touch(recovery.endpoint_id, recovery.key)
     return answer(views.recovery(recovery, letter.id))
 
 
 async def _find(call: Call) -> DeadLetter:
-    letter = await call.gateway.store.dead_letter(call.tenant, call.params["id"])
+    letter = await call.services.store.dead_letter(call.tenant, call.params["id"])
     if letter is None:
-        raise Problem("not_found")
+        raise Problem("not_found", NO_LETTER)
     return letter
 
 
+_OTHER_SIDE = {"sender": "inbox", "inbox": "sender"}
 _OTHERS = {"sender": ("source", "tenant"), "inbox": ("endpoint",)}
 """The sides, and the filters that only the other one has."""
 
@@ -140,41 +147,46 @@ _FILTER = (
 
 ROUTES = (
     Route(
-        method="GET",
-        path="/api/v1/dead-letters",
-        run=search,
+        "GET",
+        "/api/v1/dead-letters",
+        search,
+        "What died; with `Accept: application/x-ndjson` all of it, one a line.",
         query=(*_FILTER, *PAGING),
-        summary="What died; with `Accept: application/x-ndjson` all of it, one a line.",
         tag="dead letters",
+        answers=ListShape[DeadLetterShape],
     ),
     Route(
-        method="GET",
-        path="/api/v1/dead-letters/{id}",
-        run=show,
-        summary="A dead letter with its data (`dlv_…`), or a dead row of the inbox with its payload (a number).",
+        "GET",
+        "/api/v1/dead-letters/{id}",
+        show,
+        "A dead letter with its data (`dlv_…`), or a dead row of the inbox with its payload (a number).",
         tag="dead letters",
+        answers=WholeDeadLetter,
     ),
     Route(
-        method="PATCH",
-        path="/api/v1/dead-letters/{id}",
-        run=note,
+        "PATCH",
+        "/api/v1/dead-letters/{id}",
+        note,
+        "Write a note on it; a row of the inbox has no place for one.",
         takes=NoteBody,
-        summary="Write a note on it; a row of the inbox has no place for one.",
         tag="dead letters",
+        answers=DeadLetterShape,
     ),
     Route(
-        method="POST",
-        path="/api/v1/dead-letters/{id}/replay",
-        run=replay,
-        summary="Send it again: same id, seq and bytes; attempts start anew. Or owe a row to those who gave it up.",
+        "POST",
+        "/api/v1/dead-letters/{id}/replay",
+        replay,
+        "Send it again: same id, seq and bytes, attempts from zero; or run an inbox row's dead handlers again.",
         tag="dead letters",
+        answers=RecoveryShape,
     ),
     Route(
-        method="POST",
-        path="/api/v1/dead-letters/{id}/skip",
-        run=skip,
+        "POST",
+        "/api/v1/dead-letters/{id}/skip",
+        skip,
+        "Give it up, with a note, and release what waits behind it.",
         takes=SkipBody,
-        summary="Give it up, with a note, and release what waits behind it.",
         tag="dead letters",
+        answers=RecoveryShape,
     ),
 )

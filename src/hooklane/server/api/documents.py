@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -17,14 +18,16 @@ from hooklane.server.problem import CODES, MEDIA
 async def openapi(call: Call) -> Response:
     from hooklane.server.api import ROUTES  # the whole table, of which this very route is a part
 
-    return answer(described(ROUTES))
+    return answer(described(ROUTES, asks_key=call.asks_key))
 
 
 @lru_cache(maxsize=4)
-def described(routes: Sequence[Route]) -> dict[str, Any]:
-    """The OpenAPI document of *routes*."""
+def described(routes: Sequence[Route], *, asks_key: bool = True) -> dict[str, Any]:
+    """The OpenAPI document of *routes*, of a server that asks for a key or (`--no-auth`) of one that never does."""
     shapes = [route.takes for route in routes if route.takes is not None]
-    _, schemas = msgspec.json.schema_components(shapes, ref_template="#/components/schemas/{name}")
+    answers = [route.answers for route in routes if route.answers is not None]
+    refs, schemas = msgspec.json.schema_components([*shapes, *answers], ref_template="#/components/schemas/{name}")
+    given = dict(zip(map(id, answers), refs[len(shapes) :], strict=True))
     schemas["Problem"] = {
         "type": "object",
         "required": ["type", "title", "status", "detail", "code", "errors"],
@@ -39,14 +42,15 @@ def described(routes: Sequence[Route]) -> dict[str, Any]:
     }
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+        described_ = route if asks_key else replace(route, needs=Access.NOTHING)
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(described_, given.get(id(route.answers)))
     return {
         "openapi": "3.1.0",
         "info": {"title": "hooklane", "version": __version__},
         "paths": paths,
         "components": {
             "schemas": schemas,
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}} if asks_key else {},
             "responses": {
                 "Problem": {
                     "description": "What is wrong, by a stable code",
@@ -54,12 +58,50 @@ def described(routes: Sequence[Route]) -> dict[str, Any]:
                 }
             },
         },
-        "security": [{"key": []}],
         "x-codes": {code: {"status": status, "title": title} for code, (status, title) in CODES.items()},
     }
 
 
-def _operation(route: Route) -> dict[str, Any]:
+_SECURITY: Mapping[Access, list[dict[str, list[str]]]] = {
+    Access.KEY: [{"key": []}],
+    Access.LOOPBACK: [{}, {"key": []}],  # on the loopback no key is needed
+    Access.NOTHING: [],
+}
+
+
+def _statuses(route: Route) -> set[int]:
+    """Of which problems a route can tell."""
+    found = {400, 403, 405, 408, 422, 429, 431, 500, 503}
+    if route.needs is not Access.NOTHING:
+        found.add(401)
+    if "{" in route.path:
+        found.add(404)
+    if route.method != "GET":
+        found |= {409, 413, 507}
+    return found
+
+
+def _problems(route: Route) -> dict[str, Any]:
+    told = {}
+    for status in sorted(_statuses(route)):
+        codes = ", ".join(f"`{code}`" for code, (of, _) in CODES.items() if of == status)
+        told[str(status)] = {
+            "description": codes,
+            "content": {MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+    return told
+
+
+def _done(route: Route, schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    if route.status == 204:
+        return {"description": "Done"}
+    return {"description": "Done", "content": {route.gives: {"schema": schema or _OTHERWISE.get(route.gives, {})}}}
+
+
+_OTHERWISE = {JSON: {"type": "object"}, "text/plain": {"type": "string"}, "text/event-stream": {"type": "string"}}
+
+
+def _operation(route: Route, schema: Mapping[str, Any] | None) -> dict[str, Any]:
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in re.findall(r"{(\w+)}", route.path)
@@ -68,17 +110,25 @@ def _operation(route: Route) -> dict[str, Any]:
         {"name": param.name, "in": "query", "description": param.about, "schema": {"type": "string"}}
         for param in route.query
     ]
+    if route.path == "/api/v1/events" and route.method == "POST":
+        about = "the same key and content within seven days: the same answer, one event"
+        parameters.append(
+            {"name": "Idempotency-Key", "in": "header", "description": about, "schema": {"type": "string"}}
+        )
     operation: dict[str, Any] = {
         "summary": route.summary,
         "tags": [route.tag],
         "operationId": f"{route.run.__module__.rpartition('.')[2]}_{getattr(route.run, '__name__', 'run')}",
         "parameters": parameters,
         "responses": {
-            str(route.status): {"description": "Done"}
-            | ({} if route.status == 204 else {"content": {route.gives: {}}}),
+            str(route.status): _done(route, schema),
+            **_problems(route),
             "default": {"$ref": "#/components/responses/Problem"},
         },
+        "security": _SECURITY[route.needs],
     }
+    if route.path == "/readyz":  # which tells in its own shape why it is not
+        operation["responses"]["503"] = {**_done(route, schema), "description": "Not ready"}
     if route.takes is not None:
         operation["requestBody"] = {
             "required": route.method == "POST",
@@ -87,13 +137,4 @@ def _operation(route: Route) -> dict[str, Any]:
     return operation
 
 
-ROUTES = (
-    Route(
-        method="GET",
-        path="/api/openapi.json",
-        run=openapi,
-        summary="This description.",
-        tag="documents",
-        needs=Access.NOTHING,
-    ),
-)
+ROUTES = (Route("GET", "/api/openapi.json", openapi, "This description.", tag="documents", needs=Access.NOTHING),)

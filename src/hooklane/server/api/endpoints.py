@@ -18,9 +18,10 @@ from hooklane.model.ids import new_id
 from hooklane.sender.egress import UrlNotAllowed
 from hooklane.sender.transport.tls import own_context
 from hooklane.server import views
-from hooklane.server.acts import endpoint_act
+from hooklane.server.audit_acts import endpoint_act
 from hooklane.server.call import Call, Param, Response, Route, answer
 from hooklane.server.problem import Problem
+from hooklane.server.shapes import EndpointShape, EndpointWithLedger, EndpointWithSecret, ListShape
 
 OVERLAP_S_DEFAULT = 24 * 3_600
 OVERLAP_S_MAX = 7 * 24 * 3_600
@@ -66,48 +67,55 @@ class Rotation(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 async def create(call: Call) -> Response:
-    gateway = call.gateway
+    services = call.services
     body = call.read(NewEndpoint)
-    now = gateway.now()
-    secret = body.secret if isinstance(body.secret, str) else new_key(body.signature, gateway.chance(SECRET_BYTES))
+    now = services.now()
+    secret = body.secret if isinstance(body.secret, str) else new_key(body.signature, services.chance(SECRET_BYTES))
     blank = Endpoint(id=new_id("ep", now), url=body.url, created_at=now, tenant=call.tenant)
     endpoint = replace(blank, keys=(SigningKey(secret),), **_set_fields(body))
     if isinstance(body.backoff_ms, int) and not isinstance(body.backoff_cap_ms, int):
         endpoint = replace(endpoint, backoff_cap_ms=max(endpoint.backoff_cap_ms, body.backoff_ms))
     _check(call, endpoint)
-    if not await gateway.store.save_endpoint(endpoint, expect=None, act=endpoint_act(call, None, endpoint)):
-        raise Problem("changed", "an endpoint with this id exists")
-    gateway.endpoints_changed()
+    if not await services.store.save_endpoint(endpoint, expect=None, act=endpoint_act(call, None, endpoint)):
+        raise Problem("changed", "an endpoint with this id exists already")
+    services.endpoints_changed()
     view = {**views.endpoint(endpoint), **_given_away(secret)}
     return answer(view, 201, headers=[("location", f"/api/v1/endpoints/{endpoint.id}")])
 
 
 async def listing(call: Call) -> Response:
-    endpoints = await call.gateway.store.endpoints(call.tenant)
-    health = await call.gateway.store.health(call.tenant)
+    endpoints = await call.services.store.endpoints(call.tenant)
+    health = await call.services.store.health(call.tenant)
     return answer({"items": [views.endpoint(one, health.get(one.id)) for one in endpoints], "next": None})
 
 
 async def show(call: Call) -> Response:
     endpoint = await find(call)
-    ledger = await call.gateway.store.ledger(call.tenant, endpoint.id)
+    ledger = await call.services.store.ledger(call.tenant, endpoint.id)
     return answer({**await _view(call, endpoint), "ledger": {str(state): count for state, count in ledger.items()}})
 
 
 async def change(call: Call) -> Response:
     body = call.read(EndpointChange)
+    present = await find(call)
     for field in ("order", "payload"):
-        if getattr(body, field) is not UNSET:
+        if getattr(body, field) not in (UNSET, getattr(present, field)):
             raise Problem(
-                "immutable_field", f"{field} cannot be changed; create another endpoint", errors=[{"field": field}]
+                "immutable_field",
+                f"{field} cannot be changed after the endpoint was created; create another endpoint",
+                errors=[{"field": field}],
             )
     fields = _set_fields(body)
     if isinstance(body.secret, str):
         fields["keys"] = (SigningKey(body.secret),)
     if isinstance(body.url, str):
         fields["url"] = body.url
-    endpoint = await _update(call, lambda old: replace(old, **fields))
-    return answer(await _view(call, endpoint))
+
+    def changed(old: Endpoint) -> Endpoint:
+        kept = {"headers": _with_hidden(fields["headers"], old)} if "headers" in fields else {}
+        return replace(old, **{**fields, **kept})
+
+    return answer(await _view(call, await _update(call, changed)))
 
 
 async def pause(call: Call) -> Response:
@@ -120,12 +128,12 @@ async def resume(call: Call) -> Response:
 
 async def rotate(call: Call) -> Response:
     """A new secret signs first; the old ones go on beside it until the overlap ends, so no delivery fails to verify."""
-    gateway = call.gateway
+    services = call.services
     body = call.read(Rotation)
     if not 0 <= body.overlap_s <= OVERLAP_S_MAX:
         raise Problem("invalid_endpoint", f"overlap_s must be from 0 to {OVERLAP_S_MAX}, got {body.overlap_s}")
-    secret = body.secret or new_key(body.signature, gateway.chance(SECRET_BYTES))
-    now = gateway.now()
+    secret = body.secret or new_key(body.signature, services.chance(SECRET_BYTES))
+    now = services.now()
     until = Instant(now + body.overlap_s * 1000)
 
     def rotated(old: Endpoint) -> Endpoint:
@@ -152,14 +160,14 @@ async def delete(call: Call) -> Response:
 
 
 async def find(call: Call) -> Endpoint:
-    endpoint = await call.gateway.store.endpoint(call.tenant, call.params["id"])
+    endpoint = await call.services.store.endpoint(call.tenant, call.params["id"])
     if endpoint is None:
-        raise Problem("not_found")
+        raise Problem("not_found", "there is no endpoint with this id")
     return endpoint
 
 
 async def _view(call: Call, endpoint: Endpoint) -> views.View:
-    health = await call.gateway.store.health(call.tenant)
+    health = await call.services.store.health(call.tenant)
     return views.endpoint(endpoint, health.get(endpoint.id))
 
 
@@ -170,31 +178,42 @@ def _given_away(secret: str) -> views.View:
 
 
 async def _update(call: Call, changed: Callable[[Endpoint], Endpoint], *, deleting: bool = False) -> Endpoint:
-    """Save what *changed* makes of the endpoint as it is now; somebody else's change in between is not undone."""
+    """Save what *changed* makes of the endpoint as it is now; what another request changed in between is not undone."""
     for _ in range(TRIES):
         old = await find(call)
         if old.state in _DELETED and not deleting:
-            raise Problem("wrong_state", "the endpoint is being deleted")
+            raise Problem("wrong_state", "the endpoint is being deleted and cannot be changed any more")
         new = changed(old)
         if new == old:
             return old
         if not deleting:
-            _check(call, new)
-        if await call.gateway.store.save_endpoint(new, expect=old, act=endpoint_act(call, old, new)):
-            call.gateway.endpoints_changed()
+            _check(call, new, old)
+        if await call.services.store.save_endpoint(new, expect=old, act=endpoint_act(call, old, new)):
+            call.services.endpoints_changed()
             return new
-    raise Problem("changed", "the endpoint keeps changing; try again")
+    raise Problem(
+        "changed", "other requests keep changing this endpoint; nothing was changed by this one, so send it again"
+    )
 
 
-def _check(call: Call, endpoint: Endpoint) -> None:
-    """The one place where an endpoint's settings are judged, whichever way they came."""
+def _check(call: Call, endpoint: Endpoint, old: Endpoint | None = None) -> None:
+    """The one place where an endpoint's settings are judged, whichever way they came.
+
+    Only what differs from *old*: an endpoint that was saved before a rule became stricter can still be paused.
+    """
     try:
-        call.gateway.guard.check(endpoint.url)
+        if old is None or endpoint.url != old.url:
+            call.services.guard.check(endpoint.url)
     except UrlNotAllowed as error:
         raise Problem("url_not_allowed", str(error), errors=[{"field": "url", "detail": str(error)}]) from None
-    if faults := [*faults_of(endpoint), *_ca_faults(endpoint.ca_pem)]:
+    known = [] if old is None else _all_faults(old)
+    if faults := [fault for fault in _all_faults(endpoint) if fault not in known]:
         errors = [{"field": field, "detail": detail} for field, detail in faults]
         raise Problem("invalid_endpoint", "; ".join(f"{field}: {detail}" for field, detail in faults), errors=errors)
+
+
+def _all_faults(endpoint: Endpoint) -> list[tuple[str, str]]:
+    return [*faults_of(endpoint), *_hidden_faults(endpoint.headers), *_ca_faults(endpoint.ca_pem)]
 
 
 def _ca_faults(ca_pem: str | None) -> list[tuple[str, str]]:
@@ -224,44 +243,90 @@ def _set_fields(body: EndpointChange) -> dict[str, Any]:
     return fields
 
 
-def _action(name: str, run: Any, summary: str, takes: type[msgspec.Struct] | None = None) -> Route:
-    return Route(
-        method="POST", path=f"/api/v1/endpoints/{{id}}/{name}", run=run, summary=summary, tag="endpoints", takes=takes
+def _with_hidden(headers: tuple[tuple[str, str], ...], old: Endpoint) -> tuple[tuple[str, str], ...]:
+    """A value that comes back as it was shown, hidden, is the one that the endpoint has: else it would be lost."""
+    present = {name.lower(): value for name, value in old.headers}
+    return tuple(
+        (name, present.get(name.lower(), value) if value == views.HIDDEN else value) for name, value in headers
     )
+
+
+def _hidden_faults(headers: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+    return [
+        ("headers", f"{name[:60]} is {views.HIDDEN}, which stands for a hidden value: give the value itself")
+        for name, value in headers
+        if value == views.HIDDEN
+    ]
 
 
 ROUTES = (
     Route(
-        method="POST",
-        path="/api/v1/endpoints",
-        run=create,
+        "POST",
+        "/api/v1/endpoints",
+        create,
+        "Create an endpoint. Its secret is shown in this answer only.",
         status=201,
         takes=NewEndpoint,
-        summary="Create an endpoint. Its secret is shown in this answer only.",
         tag="endpoints",
-    ),
-    Route(method="GET", path="/api/v1/endpoints", run=listing, summary="All endpoints, oldest first.", tag="endpoints"),
-    Route(
-        method="GET", path="/api/v1/endpoints/{id}", run=show, summary="An endpoint and its ledger.", tag="endpoints"
+        answers=EndpointWithSecret,
     ),
     Route(
-        method="PATCH",
-        path="/api/v1/endpoints/{id}",
-        run=change,
+        "GET",
+        "/api/v1/endpoints",
+        listing,
+        "All endpoints, oldest first.",
+        tag="endpoints",
+        answers=ListShape[EndpointShape],
+    ),
+    Route(
+        "GET",
+        "/api/v1/endpoints/{id}",
+        show,
+        "An endpoint and its ledger.",
+        tag="endpoints",
+        answers=EndpointWithLedger,
+    ),
+    Route(
+        "PATCH",
+        "/api/v1/endpoints/{id}",
+        change,
+        "Change an endpoint from the next attempt on; `order` and `payload` never change.",
         takes=EndpointChange,
-        summary="Change an endpoint from the next attempt on; `order` and `payload` never change.",
         tag="endpoints",
+        answers=EndpointShape,
     ),
     Route(
-        method="DELETE",
-        path="/api/v1/endpoints/{id}",
-        run=delete,
+        "DELETE",
+        "/api/v1/endpoints/{id}",
+        delete,
+        "Delete an endpoint; what it is owed is delivered first, or cancelled.",
         status=204,
         query=(Param("backlog", "drain (default) or cancel"),),
-        summary="Delete an endpoint; what it is owed is delivered first, or cancelled.",
         tag="endpoints",
     ),
-    _action("pause", pause, "Send nothing to it; all is kept."),
-    _action("resume", resume, "Send to it again, also after it answered 410."),
-    _action("rotate", rotate, "Sign with a new secret; the old one goes on beside it for the overlap.", Rotation),
+    Route(
+        "POST",
+        "/api/v1/endpoints/{id}/pause",
+        pause,
+        "Send nothing to it; all is kept.",
+        tag="endpoints",
+        answers=EndpointShape,
+    ),
+    Route(
+        "POST",
+        "/api/v1/endpoints/{id}/resume",
+        resume,
+        "Send to it again, also after it answered 410.",
+        tag="endpoints",
+        answers=EndpointShape,
+    ),
+    Route(
+        "POST",
+        "/api/v1/endpoints/{id}/rotate",
+        rotate,
+        "Sign with a new secret; the old one goes on beside it for the overlap.",
+        tag="endpoints",
+        takes=Rotation,
+        answers=EndpointWithSecret,
+    ),
 )

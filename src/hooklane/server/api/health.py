@@ -6,6 +6,8 @@ import asyncio
 
 from hooklane.errors import StoreError
 from hooklane.server.call import Access, Call, Response, Route, answer
+from hooklane.server.problem import problem_of
+from hooklane.server.shapes_of_recovery import Health
 
 READY_S = 2.0
 
@@ -18,30 +20,28 @@ async def ready(call: Call) -> Response:
     """Whether the store answers and deliveries flow; a load balancer sends nothing here while it does not."""
     try:
         async with asyncio.timeout(READY_S):
-            await call.gateway.store.endpoints(call.tenant)
+            await call.services.store.roster()  # as a relay asks it: the reads of the API wait in a line of their own
     except (StoreError, TimeoutError):
         return answer({"status": "unavailable", "store": "no answer"}, 503, headers=[("retry-after", "2")])
-    if not call.gateway.is_delivering:
+    if (trouble := call.services.publish_limits.trouble) is not None:
+        return answer(
+            {"status": "unavailable", "store": problem_of(trouble).detail}, 503, headers=[("retry-after", "2")]
+        )
+    if not call.services.is_delivering:
         return answer({"status": "unavailable", "relay": "not delivering"}, 503, headers=[("retry-after", "2")])
     return answer({"status": "ready"})
 
 
 async def metrics(call: Call) -> Response:
-    store = call.gateway.store
-    text, media = await call.gateway.meter.exposition(store, await store.endpoints())
+    store, totals = call.services.store, await call.services.totals.of(call.tenant)
+    text, media = call.services.meter.exposition(totals, await store.health(), await store.endpoints())
     return Response(200, text, media=media)
 
 
 ROUTES = (
-    Route(method="GET", path="/healthz", run=alive, summary="The process lives.", tag="health", needs=Access.LOOPBACK),
-    Route(method="GET", path="/readyz", run=ready, summary="The store answers.", tag="health", needs=Access.LOOPBACK),
+    Route("GET", "/healthz", alive, "The process lives.", tag="health", needs=Access.LOOPBACK, answers=Health),
+    Route("GET", "/readyz", ready, "The store answers.", tag="health", needs=Access.LOOPBACK, answers=Health),
     Route(
-        method="GET",
-        path="/metrics",
-        run=metrics,
-        gives="text/plain",
-        summary="Metrics for Prometheus.",
-        tag="health",
-        needs=Access.LOOPBACK,
+        "GET", "/metrics", metrics, "Metrics for Prometheus.", gives="text/plain", tag="health", needs=Access.LOOPBACK
     ),
 )

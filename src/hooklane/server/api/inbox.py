@@ -8,11 +8,13 @@ from hooklane.model.audit import Act
 from hooklane.model.inbox import Row, Search
 from hooklane.model.message import Status
 from hooklane.server import inbox_views
-from hooklane.server.acts import act_of
+from hooklane.server.audit_acts import act_of
 from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
-from hooklane.server.inbox_rows import TENANT, asked, find, mended, one, page_of
-from hooklane.server.mending import replay_row
+from hooklane.server.inbox_actions import replay_row
+from hooklane.server.inbox_rows import TENANT, action_answer, asked, find, one, page_of
 from hooklane.server.problem import Problem
+from hooklane.server.shapes import ListShape
+from hooklane.server.shapes_of_recovery import InboxStats, RecoveryShape, RowShape, WholeRow
 
 
 class ReplayBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -45,25 +47,25 @@ async def show(call: Call) -> Response:
 
 
 async def stats(call: Call) -> Response:
-    gateway = call.gateway
-    counts = await asked(gateway.store.ask_inbox(lambda verbs: verbs.counts()))
-    store = None if counts is None else gateway.store.inbox_kind
-    return answer(inbox_views.stats(counts or (), store, gateway.now()))
+    services = call.services
+    counts = await asked(services.store.ask_inbox(lambda verbs: verbs.counts()))
+    store = None if counts is None else services.store.inbox_kind
+    return answer(inbox_views.stats(counts or (), store, services.now()))
 
 
 async def replay(call: Call) -> Response:
     """Owe it to its handlers again, as `hooklane inbox replay` does; a worker of the application runs them."""
     handler = call.read(ReplayBody).handler if call.body else None
-    wanted, now = one(call), call.gateway.now()
+    wanted, now = one(call), call.services.now()
 
     def record(row: Row) -> Act:
         about = f"{row.message.source} {row.message.event_id}"
         return act_of(call, "inbox.replayed", str(row.id), about if handler is None else f"{about} at {handler}")
 
     outcome = await asked(
-        call.gateway.store.change_inbox(lambda verbs: replay_row(verbs, wanted, handler, now, record))
+        call.services.store.change_inbox(lambda verbs: replay_row(verbs, wanted, handler, now, record))
     )
-    return mended(outcome, "replayed")
+    return action_answer(outcome, "replayed")
 
 
 _FILTER = (
@@ -80,35 +82,39 @@ _FILTER = (
 
 ROUTES = (
     Route(
-        method="GET",
-        path="/api/v1/inbox",
-        run=search,
+        "GET",
+        "/api/v1/inbox",
+        search,
+        "What was received, oldest first; nothing where no inbox is in the server's database.",
         query=(*_FILTER, *PAGING),
-        summary="What was received, oldest first; nothing where no inbox is in the server's database.",
         tag="inbox",
+        answers=ListShape[RowShape],
     ),
     Route(
-        method="GET",
-        path="/api/v1/inbox/stats",
-        run=stats,
-        summary="How much is in which status, by source and handler, and how old the oldest owed is.",
+        "GET",
+        "/api/v1/inbox/stats",
+        stats,
+        "How much is in which status, by source and handler, and how old the oldest owed is.",
         tag="inbox",
+        answers=InboxStats,
     ),
     Route(
-        method="GET",
-        path="/api/v1/inbox/{id}",
-        run=show,
+        "GET",
+        "/api/v1/inbox/{id}",
+        show,
+        "A row with its payload (`payload_encoding`: json or base64), headers, and each handler's errors.",
         query=(TENANT,),
-        summary="A row with its payload (`payload_encoding`: json or base64), headers, and each handler's errors.",
         tag="inbox",
+        answers=WholeRow,
     ),
     Route(
-        method="POST",
-        path="/api/v1/inbox/{id}/replay",
-        run=replay,
+        "POST",
+        "/api/v1/inbox/{id}/replay",
+        replay,
+        "Owe it to its handlers again, attempts from zero; a worker of the application runs them.",
         takes=ReplayBody,
         query=(TENANT,),
-        summary="Owe it to its handlers again, attempts from zero; a worker of the application runs them.",
         tag="inbox",
+        answers=RecoveryShape,
     ),
 )

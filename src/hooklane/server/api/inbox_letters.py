@@ -10,10 +10,10 @@ from hooklane.model.audit import Act
 from hooklane.model.inbox import Row, Search
 from hooklane.model.message import Status
 from hooklane.server import inbox_views
-from hooklane.server.acts import act_of
+from hooklane.server.audit_acts import act_of
 from hooklane.server.call import NDJSON, Call, Response, answer
-from hooklane.server.inbox_rows import asked, find, lines_of, mended, one, page_of
-from hooklane.server.mending import replay_letter, skip_letter
+from hooklane.server.inbox_actions import replay_letter, skip_letter
+from hooklane.server.inbox_rows import action_answer, asked, find, lines_of, one, page_of
 from hooklane.server.problem import Problem
 
 
@@ -33,33 +33,33 @@ async def _lines(call: Call, wanted: Search) -> AsyncIterator[bytes]:
 async def show(call: Call) -> Response:
     row = await find(call)
     if row.overall is not Status.DEAD:
-        raise Problem("not_found")
+        raise Problem("not_found", "there is no dead letter with this id: the row is not dead")
     whole = inbox_views.whole(row)
     return answer({**whole, **inbox_views.letter(row), "handlers": whole["handlers"]})
 
 
 async def note(call: Call) -> Response:
     await show(call)  # what is not there is not found, whatever is asked of it
-    raise Problem("wrong_side", "the inbox has no place for notes: they are for the sender's dead letters (dlv_…)")
+    raise Problem("wrong_side", "a row of the inbox cannot have a note; only the sender's dead letters (dlv_…) can")
 
 
 async def replay(call: Call) -> Response:
     """Owe it again to the handlers that gave it up."""
-    wanted, now = one(call), call.gateway.now()
+    wanted, now = one(call), call.services.now()
 
     def record(row: Row) -> Act:
         return act_of(call, "inbox.replayed", str(row.id), f"{row.message.source} {row.message.event_id}")
 
-    change = call.gateway.store.change_inbox(lambda verbs: replay_letter(verbs, wanted, now, record))
-    return mended(await asked(change), "replayed")
+    change = call.services.store.change_inbox(lambda verbs: replay_letter(verbs, wanted, now, record))
+    return action_answer(await asked(change), "replayed")
 
 
 async def skip(call: Call, text: str) -> Response:
     """Give it up for good; *text* says why, and is kept with the row and on record."""
-    wanted, now = one(call), call.gateway.now()
+    wanted, now = one(call), call.services.now()
 
     def record(row: Row) -> Act:
         return act_of(call, "inbox.skipped", str(row.id), text)
 
-    change = call.gateway.store.change_inbox(lambda verbs: skip_letter(verbs, wanted, text, now, record))
-    return mended(await asked(change), "skipped")
+    change = call.services.store.change_inbox(lambda verbs: skip_letter(verbs, wanted, text, now, record))
+    return action_answer(await asked(change), "skipped")

@@ -8,6 +8,8 @@ from hooklane.sender.plans import job_now, stop_job
 from hooklane.server import views
 from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
 from hooklane.server.problem import Problem
+from hooklane.server.shapes import ListShape
+from hooklane.server.shapes_of_recovery import JobShape, MemberShape
 from hooklane.store.reads import Page
 
 
@@ -22,29 +24,29 @@ async def members(call: Call) -> Response:
     if words is not None:
         if unknown := [word for word in words.split(",") if word not in tuple(Progress)]:
             raise Problem(
-                "invalid_parameter", f"progress must be some of {', '.join(Progress)}, got {unknown[0][:40]!r}"
+                "invalid_parameter", f"progress must be one or more of {', '.join(Progress)}, got {unknown[0][:40]!r}"
             )
         progress = [Progress(word) for word in words.split(",")]
     limit = call.limit()
-    after = call.gateway.cursors.open("members", call.query)
-    found = await call.gateway.store.members(job.id, after=int(after or 0), limit=limit + 1, progress=progress)
+    after = call.services.cursors.open("members", call.query)
+    found = await call.services.store.members(job.id, after=int(after or 0), limit=limit + 1, progress=progress)
     page = Page(found[:limit], str(found[limit - 1].n) if len(found) > limit else None)
-    return answer(call.gateway.sealed(call, "members", page, [_member(one) for one in page.items]))
+    return answer(call.services.sealed(call, "members", page, [_member(one) for one in page.items]))
 
 
 async def stop(call: Call) -> Response:
     await _find(call)
-    gateway = call.gateway
-    job = await stop_job(gateway.store, call.tenant, call.params["id"], actor=call.actor, now=gateway.now())
+    services = call.services
+    job = await stop_job(services.store, call.tenant, call.params["id"], actor=call.actor, now=services.now())
     if job is None:
-        raise Problem("not_found")
+        raise Problem("not_found", "there is no job with this id")
     return answer(job_view(job))
 
 
 async def _find(call: Call) -> Job:
-    job = await job_now(call.gateway.store, call.tenant, call.params["id"])
+    job = await job_now(call.services.store, call.tenant, call.params["id"])
     if job is None or job.job_id is None:
-        raise Problem("not_found")
+        raise Problem("not_found", "there is no job with this id")
     return job
 
 
@@ -86,20 +88,22 @@ def _member(one: JobMember) -> views.View:
 
 
 ROUTES = (
-    Route(method="GET", path="/api/v1/jobs/{id}", run=show, summary="How far a job has come.", tag="jobs"),
+    Route("GET", "/api/v1/jobs/{id}", show, "How far a job has come.", tag="jobs", answers=JobShape),
     Route(
-        method="GET",
-        path="/api/v1/jobs/{id}/members",
-        run=members,
+        "GET",
+        "/api/v1/jobs/{id}/members",
+        members,
+        "What became of each member.",
         query=(Param("progress", f"some of {', '.join(Progress)}, with commas"), *PAGING),
-        summary="What became of each member.",
         tag="jobs",
+        answers=ListShape[MemberShape],
     ),
     Route(
-        method="DELETE",
-        path="/api/v1/jobs/{id}",
-        run=stop,
-        summary="Release nothing more; what is on its way goes on.",
+        "DELETE",
+        "/api/v1/jobs/{id}",
+        stop,
+        "Release nothing more; what is on its way goes on.",
         tag="jobs",
+        answers=JobShape,
     ),
 )

@@ -7,7 +7,8 @@ from hooklane.model.lane import LaneState
 from hooklane.server import views
 from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
 from hooklane.server.problem import Problem
-from hooklane.server.waiting import lane_sentence
+from hooklane.server.shapes import LaneShape, ListShape, WholeLane, Why
+from hooklane.server.why import lane_sentence
 from hooklane.store.reads import LaneView
 
 SHOWN_BEFORE_HEAD = 20
@@ -16,29 +17,29 @@ CELLS_MAX = 40
 
 
 async def search(call: Call) -> Response:
-    gateway, query = call.gateway, call.query
-    page = await gateway.store.lanes(
+    services, query = call.services, call.query
+    page = await services.store.lanes(
         call.tenant,
         states=_states(query.get("state")),
         endpoint_id=query.get("endpoint"),
         text=query.get("q"),
-        cursor=gateway.cursors.open("lanes", query),
+        cursor=services.cursors.open("lanes", query),
         limit=call.limit(),
     )
     endpoints = await _endpoints(call)
     cells = _cells(query.get("cells"))
     items = []
     for lane in page.items:
-        view = gateway.hub.shown(lane, endpoints)
+        view = services.live_stream.shown(lane, endpoints)
         if cells:
             view["deliveries"] = await _deliveries(call, lane, cells // 2, cells)
         items.append(view)
-    return answer(gateway.sealed(call, "lanes", page, items))
+    return answer(services.sealed(call, "lanes", page, items))
 
 
 async def show(call: Call) -> Response:
     lane = await _find(call)
-    view = call.gateway.hub.shown(lane, await _endpoints(call))
+    view = call.services.live_stream.shown(lane, await _endpoints(call))
     view["why"] = await lane_sentence(call, lane)
     view["deliveries"] = await _deliveries(call, lane, SHOWN_BEFORE_HEAD, SHOWN)
     return answer(view)
@@ -49,18 +50,18 @@ async def why(call: Call) -> Response:
 
 
 async def _endpoints(call: Call) -> dict[str, Endpoint]:
-    return {endpoint.id: endpoint for endpoint in await call.gateway.store.endpoints(call.tenant)}
+    return {endpoint.id: endpoint for endpoint in await call.services.store.endpoints(call.tenant)}
 
 
 async def _deliveries(call: Call, lane: LaneView, before: int, most: int) -> list[views.View]:
     first = max(1, lane.head - before)
-    return [views.delivery(one) for one in await call.gateway.store.lane_deliveries(lane.lane_id, first, most)]
+    return [views.delivery(one) for one in await call.services.store.lane_deliveries(lane.lane_id, first, most)]
 
 
 async def _find(call: Call) -> LaneView:
-    lane = await call.gateway.store.lane(call.tenant, call.params["endpoint"], call.params["key"])
+    lane = await call.services.store.lane(call.tenant, call.params["endpoint"], call.params["key"])
     if lane is None:
-        raise Problem("not_found")
+        raise Problem("not_found", "this endpoint has no lane with this key: no event with the key was published to it")
     return lane
 
 
@@ -69,7 +70,9 @@ def _states(text: str | None) -> list[LaneState] | None:
         return None
     words = text.split(",")
     if unknown := [word for word in words if word not in tuple(LaneState)]:
-        raise Problem("invalid_parameter", f"state must be some of {', '.join(LaneState)}, got {unknown[0][:40]!r}")
+        raise Problem(
+            "invalid_parameter", f"state must be one or more of {', '.join(LaneState)}, got {unknown[0][:40]!r}"
+        )
     return [LaneState(word) for word in words]
 
 
@@ -83,9 +86,10 @@ def _cells(text: str | None) -> int:
 
 ROUTES = (
     Route(
-        method="GET",
-        path="/api/v1/lanes",
-        run=search,
+        "GET",
+        "/api/v1/lanes",
+        search,
+        "Lanes, those that need attention first.",
         query=(
             Param("state", f"some of {', '.join(LaneState)}, with commas"),
             Param("endpoint", "id of an endpoint"),
@@ -93,21 +97,23 @@ ROUTES = (
             Param("cells", f"with up to this many deliveries round the head, 0-{CELLS_MAX}"),
             *PAGING,
         ),
-        summary="Lanes, those that need attention first.",
         tag="lanes",
+        answers=ListShape[LaneShape],
     ),
     Route(
-        method="GET",
-        path="/api/v1/lanes/{endpoint}/{key}",
-        run=show,
-        summary="A lane with what stands in line; percent-encode the key, `/` too.",
+        "GET",
+        "/api/v1/lanes/{endpoint}/{key}",
+        show,
+        "A lane with what stands in line; percent-encode the key, `/` too.",
         tag="lanes",
+        answers=WholeLane,
     ),
     Route(
-        method="GET",
-        path="/api/v1/lanes/{endpoint}/{key}/why",
-        run=why,
-        summary="One sentence: what the lane waits for.",
+        "GET",
+        "/api/v1/lanes/{endpoint}/{key}/why",
+        why,
+        "One sentence: what the lane waits for.",
         tag="lanes",
+        answers=Why,
     ),
 )

@@ -11,8 +11,9 @@ from hooklane.model.plan import Job, Op
 from hooklane.sender.plans import Changed, NotRun, Plan, TooMany, make_plan, run_plan, wanted_state
 from hooklane.server import views
 from hooklane.server.api.jobs import job_view
-from hooklane.server.call import Call, Response, Route, answer, instant_of
+from hooklane.server.call import Call, Response, Route, answer, instant_of, pattern_of
 from hooklane.server.problem import Problem
+from hooklane.server.shapes_of_recovery import JobShape, KeptPlan, NewPlan
 from hooklane.store.recovery import Wanted
 
 IDS_MAX = 1_000
@@ -54,33 +55,36 @@ class RunBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 async def create(call: Call) -> Response:
     body = call.read(PlanBody)
     if (body.ids is None) == (body.filter is None):
-        raise Problem("invalid_body", "give either ids or filter")
-    now = call.gateway.now()
+        raise Problem("invalid_body", "give either `ids` or `filter`, and not both")
+    now = call.services.now()
     wanted = Wanted(ids=_ids(body.ids)) if body.ids is not None else _wanted(body.filter or PlanFilter(), now)
     asked = {"ids": str(len(wanted.ids))} if wanted.ids else _asked(body.filter or PlanFilter())
-    plan = await make_plan(call.gateway.store, call.tenant, body.op, wanted, asked=asked, now=now)
+    plan = await make_plan(call.services.store, call.tenant, body.op, wanted, asked=asked, now=now)
     if isinstance(plan, TooMany):
-        raise Problem("too_many_members", f"more than {plan.most} fit, which is the most for a {body.op}: narrow it")
+        raise Problem(
+            "too_many_members",
+            f"more than {plan.most:,} deliveries match, and a {body.op} takes {plan.most:,} at most: narrow the filter",
+        )
     return answer(plan_view(plan), 201, headers=[("location", f"/api/v1/plans/{plan.job.id}")])
 
 
 async def show(call: Call) -> Response:
     """The plan as it was kept; what it would release is worked out when it is made."""
-    job = await call.gateway.store.job(call.tenant, call.params["id"])
+    job = await call.services.store.job(call.tenant, call.params["id"])
     if job is None:
-        raise Problem("not_found")
+        raise Problem("not_found", "there is no plan with this id")
     return answer(_kept(job))
 
 
 async def run(call: Call) -> Response:
     body = call.read(RunBody) if call.body else RunBody()
-    gateway = call.gateway
+    services = call.services
     done = await run_plan(
-        gateway.store,
+        services.store,
         call.tenant,
         call.params["id"],
         actor=call.actor,
-        now=gateway.now(),
+        now=services.now(),
         note=views.checked_note(body.note),
         rate=body.rate,
         digest=body.digest,
@@ -88,15 +92,23 @@ async def run(call: Call) -> Response:
     match done:
         case Changed(count=count, names=names):
             errors = [{"id": name} for name in names]
-            raise Problem("plan_changed", f"{count} changed since: review", errors=errors)
+            raise Problem(
+                "plan_changed",
+                f"{_changed(count)} since the plan was made: make a new plan and review it",
+                errors=errors,
+            )
         case NotRun(code="not_found"):
-            raise Problem("not_found")
+            raise Problem("not_found", "there is no plan with this id")
         case NotRun(code=code, detail=detail):
             codes = {"expired": "plan_expired", "digest_differs": "plan_changed", "note_required": "note_required"}
             raise Problem(codes.get(code, "invalid_body"), detail)
         case Job():
-            gateway.jobs.wake()
+            services.jobs.wake()
             return answer(job_view(done), 202, headers=[("location", f"/api/v1/jobs/{done.job_id}")])
+
+
+def _changed(count: int) -> str:
+    return "1 delivery has changed" if count == 1 else f"{count:,} deliveries have changed"
 
 
 def plan_view(plan: Plan) -> views.View:
@@ -135,7 +147,9 @@ def _kept(job: Job) -> views.View:
 
 def _ids(ids: list[str]) -> list[str]:
     if not 1 <= len(ids) <= IDS_MAX:
-        raise Problem("invalid_body", f"ids must be 1 to {IDS_MAX}, got {len(ids)}; use a filter for more")
+        raise Problem(
+            "invalid_body", f"ids must name from 1 to {IDS_MAX:,} deliveries, got {len(ids):,}; use a filter for more"
+        )
     return list(dict.fromkeys(ids))
 
 
@@ -146,14 +160,16 @@ def _wanted(asked: PlanFilter, now: Instant) -> Wanted:
     reason = asked.reason
     if asked.http is not None:
         if reason is not None or not _HTTP.match(asked.http):
-            raise Problem("invalid_body", "http must be a status such as 422 or 5xx, without reason beside it")
+            raise Problem(
+                "invalid_body", "http must be a status such as 422 or 5xx, and cannot be combined with reason"
+            )
         reason = asked.http.replace("x", "?")
     return Wanted(
         state=state,
         endpoint_id=asked.endpoint,
         key=asked.key,
-        type=asked.type,
-        reason=reason,
+        type=pattern_of(asked.type, "type", "invalid_body"),
+        reason=pattern_of(reason, "reason", "invalid_body"),
         after=_instant(asked.after, "after", now),
         before=_instant(asked.before, "before", now),
     )
@@ -176,22 +192,25 @@ def _instant(text: str | None, name: str, now: Instant) -> Instant | None:
 
 ROUTES = (
     Route(
-        method="POST",
-        path="/api/v1/plans",
-        run=create,
+        "POST",
+        "/api/v1/plans",
+        create,
+        "What a bulk replay or skip would do; nothing is changed. Valid for five minutes.",
+        searches=True,
         status=201,
         takes=PlanBody,
-        summary="What a bulk replay or skip would do; nothing is changed. Valid for five minutes.",
         tag="plans",
+        answers=NewPlan,
     ),
-    Route(method="GET", path="/api/v1/plans/{id}", run=show, summary="A plan as it was kept.", tag="plans"),
+    Route("GET", "/api/v1/plans/{id}", show, "A plan as it was kept.", tag="plans", answers=KeptPlan),
     Route(
-        method="POST",
-        path="/api/v1/plans/{id}/run",
-        run=run,
+        "POST",
+        "/api/v1/plans/{id}/run",
+        run,
+        "Do exactly that, as a job; 409 when a member changed since. Running it twice runs it once.",
         status=202,
         takes=RunBody,
-        summary="Do exactly that, as a job; 409 when a member changed since. Running it twice runs it once.",
         tag="plans",
+        answers=JobShape,
     ),
 )

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from hooklane.server.call import Call, Param, Response, Route
-from hooklane.server.hub import TOPICS
+from hooklane.server.live_stream import TOPICS
 from hooklane.server.problem import Problem
-from hooklane.server.viewer import Viewer
+from hooklane.server.stream_client import StreamClient
 
 MEDIA = "text/event-stream"
 
 
 async def stream(call: Call) -> Response:
-    viewer = call.gateway.hub.join(call.headers.get("last-event-id"), _topics(call.query.get("topics")))
+    client = call.services.live_stream.join(call.headers.get("last-event-id"), _topics(call.query.get("topics")))
     # A proxy that gathers the answer before it passes it on would make a live page a dead one.
     headers = [("cache-control", "no-store"), ("x-accel-buffering", "no")]
-    return Response(200, media=MEDIA, headers=headers, stream=_frames(call, viewer))
+    return Response(200, media=MEDIA, headers=headers, stream=_frames(call, client))
 
 
-async def _frames(call: Call, viewer: Viewer) -> AsyncIterator[bytes]:
+async def _frames(call: Call, client: StreamClient) -> AsyncIterator[bytes]:
     try:
-        async for text in viewer.frames():
+        async for text in client.frames():
             yield text
     finally:
-        call.gateway.hub.leave(viewer)
+        call.services.live_stream.leave(client)
 
 
 def _topics(text: str | None) -> frozenset[str] | None:
@@ -32,18 +32,20 @@ def _topics(text: str | None) -> frozenset[str] | None:
         return None
     topics = frozenset(text.split(","))
     if unknown := sorted(topics - set(TOPICS)):
-        raise Problem("invalid_parameter", f"topics must be some of {', '.join(TOPICS)}, got {unknown[0][:40]!r}")
+        raise Problem(
+            "invalid_parameter", f"topics must be one or more of {', '.join(TOPICS)}, got {unknown[0][:40]!r}"
+        )
     return topics
 
 
 ROUTES = (
     Route(
-        method="GET",
-        path="/api/v1/stream",
-        run=stream,
+        "GET",
+        "/api/v1/stream",
+        stream,
+        "Server-sent events `lanes`, `attempts`, `overview`; after `reset` fetch everything again.",
         gives=MEDIA,
         query=(Param("topics", f"some of {', '.join(TOPICS)}, with commas; all by default"),),
-        summary="Server-sent events `lanes`, `attempts`, `overview`; after `reset` fetch everything again.",
         tag="overview",
     ),
 )

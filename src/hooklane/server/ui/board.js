@@ -33,14 +33,21 @@ export class Board {
     for (const lane of lanes) {
       let row = this.rows.get(nameOf(lane));
       if (!row) {
-        if (this.rows.size >= LANES_MAX) continue;
         row = new Row(this.act);
         this.rows.set(nameOf(lane), row);
       }
       row.settle(lane.deliveries ?? []);
       row.update(lane);
     }
+    this.trim();
     this.place();
+  }
+
+  /** The board has room for so many: those that need attention stay. */
+  trim() {
+    if (this.rows.size <= LANES_MAX) return;
+    const rows = [...this.rows.entries()].sort(([, a], [, b]) => order(a.lane, b.lane));
+    this.rows = new Map(rows.slice(0, LANES_MAX));
   }
 
   /** Mark what was skipped or cancelled in a lane that is already shown. */

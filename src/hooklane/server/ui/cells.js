@@ -56,7 +56,7 @@ export function sentence(lane, now) {
 }
 
 function held(lane) {
-  return lane.circuit === "open" && !lane.in_flight ? ", circuit open" : "";
+  return lane.breaker === "open" && !lane.in_flight ? ", breaker open" : "";
 }
 
 function tries(lane) {

@@ -10,24 +10,31 @@ import { follow } from "./stream.js";
 
 const $ = (id) => document.getElementById(id);
 const LOG_MAX = 12;
+const LANES = 100;
+const PAGES_MAX = 20;
 const TOTALS = ["accepted", "delivered", "queued", "retrying", "dead", "skipped"];
 
 const board = new Board($("lanes"), act);
 let paused = false;
 let loading = false;
+let again = false;
 let held = [];
 let connection = "connecting";
 let asOf = new Date();
+let controls;
 
 /** Fetch everything. What the stream tells meanwhile is newer, so it is taken in afterwards. */
 async function load() {
-  if (loading) return;
+  if (loading) {
+    again = true; // what is being fetched may be older than what made us fetch anew
+    return;
+  }
   loading = true;
   try {
-    const [lanes, overview] = await Promise.all([call("GET", "lanes?limit=100&cells=24"), call("GET", "overview")]);
+    const [lanes, overview] = await Promise.all([firstLanes(), call("GET", "overview")]);
     $("key-form").hidden = true;
-    if (overview.features.includes("demo") && $("demo").hidden) await demo($("demo"));
-    board.load(lanes.items);
+    if (overview.features.includes("demo")) controls ??= await demo($("demo"));
+    board.load(lanes);
     totals(overview);
     empty();
   } catch (error) {
@@ -36,7 +43,23 @@ async function load() {
   } finally {
     loading = false;
     release();
+    if (again) {
+      again = false;
+      load();
+    }
   }
+}
+
+/** A search that looked at much ends its page early: go on until there is a board full of lanes. */
+async function firstLanes() {
+  const lanes = [];
+  for (let cursor = "", pages = 0; cursor !== null && lanes.length < LANES && pages < PAGES_MAX; pages++) {
+    const from = cursor && `&cursor=${cursor}`;
+    const page = await call("GET", `lanes?limit=${LANES - lanes.length}&cells=24${from}`);
+    lanes.push(...page.items);
+    cursor = page.next;
+  }
+  return lanes;
 }
 
 function take(kind, value) {
@@ -84,6 +107,7 @@ async function act(what, lane) {
 function totals(overview) {
   write($("verdict"), overview.verdict);
   $("verdict").dataset.state = overview.lanes.blocked ? "blocked" : overview.lanes.retrying ? "retrying" : "ok";
+  controls?.blocked(overview.lanes.blocked);
   const list = $("totals");
   if (!list.children.length) {
     for (const name of TOTALS) list.append(h("div", { "data-total": name }, h("dt", {}, name), h("dd", {})));
@@ -98,18 +122,18 @@ function totals(overview) {
 function log(items) {
   const list = $("log");
   for (const one of items.slice(-LOG_MAX)) {
-    const state = { delivered: "delivered", retry: "retrying", dead: "dead", skipped: "skipped", gone: "dead" }[one.outcome];
+    const state = { delivered: "delivered", retry: "retrying", dead: "dead" }[one.outcome];
     const result = one.status ?? one.failure ?? "?";
-    const detail = one.outcome === "retry" ? `try ${one.try}/${one.tries_max}` : one.receiver ?? "";
+    const detail = one.outcome === "retry" ? `try ${one.attempt}/${one.attempts_max}` : one.said ?? "";
     list.prepend(
       h(
         "li",
         { "data-state": state },
-        h("time", { datetime: one.ts }, one.ts.slice(11, 19)),
+        h("time", { datetime: one.started_at }, one.started_at.slice(11, 19)),
         icon(state),
         h("span", { class: "type" }, one.type),
         h("span", { class: "place" }, one.key === null ? "no key" : `${one.key} #${one.seq}`),
-        h("span", { class: "result" }, `${result} · ${one.ms} ms`),
+        h("span", { class: "result" }, one.took_ms === null ? result : `${result} · ${one.took_ms} ms`),
         h("span", { class: "detail" }, detail),
       ),
     );

@@ -8,14 +8,15 @@ from contextlib import suppress
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
-from hooklane.errors import UsageError
+from hooklane.errors import TransactionAborted, UsageError
+from hooklane.store.caller.causes import sqlstate
+from hooklane.store.caller.database_identity import DatabaseIdentity
 from hooklane.store.caller.flow import Dialect, Flow, Rows, Statement, T, drive, drive_async
-from hooklane.store.caller.home import Home
 
 _FAILED_TRANSACTION = "25P02"
 
 # A connection stays on its database, so PostgreSQL is asked once; an entry goes when its connection does.
-_verified: WeakKeyDictionary[Any, Home] = WeakKeyDictionary()
+_verified: WeakKeyDictionary[Any, DatabaseIdentity] = WeakKeyDictionary()
 
 
 class Caller(ABC):
@@ -39,19 +40,21 @@ class Caller(ABC):
     def session(self) -> object:
         """The driver's own connection, under whatever wraps it."""
 
-    def enter(self, home: Home | None) -> Flow[None]:
+    def enter(self, identity: DatabaseIdentity | None) -> Flow[None]:
         """Be inside the caller's transaction, on the right database, or refuse."""
         self.check()
-        if home is not None and home.dialect is not self.dialect:
-            raise UsageError(f"tx is a {self.dialect} connection ({self.name}), the outbox is on {home.dialect}")
-        if home is not None and (home.dialect is Dialect.SQLITE or _verified_home(self.session) != home):
-            yield from home.verify()
-            _remember(self.session, home)
+        if identity is not None and identity.dialect is not self.dialect:
+            raise UsageError(f"tx is a {self.dialect} connection ({self.name}), the outbox is on {identity.dialect}")
+        if identity is not None and (
+            identity.dialect is Dialect.SQLITE or _verified_identity(self.session) != identity
+        ):
+            yield from identity.verify()
+            _remember(self.session, identity)
         yield from self.open()
 
-    def _within(self, flow: Flow[T], home: Home | None) -> Flow[T]:
+    def _within(self, flow: Flow[T], identity: DatabaseIdentity | None) -> Flow[T]:
         try:
-            yield from self.enter(home)
+            yield from self.enter(identity)
             return (yield from flow)
         except Exception as error:
             if sqlstate(error) == _FAILED_TRANSACTION:
@@ -60,8 +63,10 @@ class Caller(ABC):
         finally:
             flow.close()
 
-    def _aborted(self) -> UsageError:
-        return UsageError(f"tx ({self.name}) is in a transaction that has already failed: roll it back and start again")
+    def _aborted(self) -> TransactionAborted:
+        return TransactionAborted(
+            f"tx ({self.name}) is in a transaction that has already failed: roll it back and start again"
+        )
 
     def _autocommit(self, remedy: str) -> UsageError:
         return UsageError(f"tx ({self.name}) is in autocommit with no transaction open, so not atomic: {remedy}")
@@ -78,9 +83,9 @@ class SyncCaller(Caller):
     @abstractmethod
     def execute(self, statement: Statement) -> Rows: ...
 
-    def run(self, flow: Flow[T], home: Home | None = None) -> T:
-        """Run *flow* in the caller's transaction, after the refusals; with *home*, only on that database."""
-        return drive(self._within(flow, home), self.execute)
+    def run(self, flow: Flow[T], identity: DatabaseIdentity | None = None) -> T:
+        """Run *flow* in the caller's transaction, after the refusals; with *identity*, only on that database."""
+        return drive(self._within(flow, identity), self.execute)
 
 
 class AsyncCaller(Caller):
@@ -91,31 +96,18 @@ class AsyncCaller(Caller):
     @abstractmethod
     async def execute(self, statement: Statement) -> Rows: ...
 
-    def run(self, flow: Flow[T], home: Home | None = None) -> Coroutine[Any, Any, T]:
+    def run(self, flow: Flow[T], identity: DatabaseIdentity | None = None) -> Coroutine[Any, Any, T]:
         """The same, to be awaited; Python warns about one that never was."""
-        return drive_async(self._within(flow, home), self.execute)
+        return drive_async(self._within(flow, identity), self.execute)
 
 
-def sqlstate(error: BaseException) -> str | None:
-    """The SQLSTATE of a driver's error, also when SQLAlchemy or Django has wrapped it."""
-    seen: BaseException | None = error
-    for _ in range(4):
-        if seen is None:
-            return None
-        code = getattr(seen, "sqlstate", None) or getattr(seen, "pgcode", None)
-        if isinstance(code, str):
-            return code
-        seen = getattr(seen, "orig", None) or seen.__cause__
-    return None
-
-
-def _verified_home(session: object) -> Home | None:
+def _verified_identity(session: object) -> DatabaseIdentity | None:
     try:
         return _verified.get(session)
     except TypeError:
         return None  # this driver's connections cannot be remembered; ask each time
 
 
-def _remember(session: object, home: Home) -> None:
+def _remember(session: object, identity: DatabaseIdentity) -> None:
     with suppress(TypeError):  # see above
-        _verified[session] = home
+        _verified[session] = identity

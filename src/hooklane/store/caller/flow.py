@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 
 class Dialect(StrEnum):
@@ -35,7 +36,7 @@ Rows = Sequence[Sequence[Any]]
 Flow = Generator[Statement, Rows, T]
 
 
-def drive(flow: Flow[T], execute: Callable[[Statement], Rows]) -> T:
+def drive(flow: Generator[S, Rows, T], execute: Callable[[S], Rows]) -> T:
     """Run *flow* to its end; what *execute* raises is thrown into it, so that it may clean up."""
     try:
         statement = next(flow)
@@ -50,7 +51,7 @@ def drive(flow: Flow[T], execute: Callable[[Statement], Rows]) -> T:
         return end.value  # type: ignore[no-any-return]
 
 
-async def drive_async(flow: Flow[T], execute: Callable[[Statement], Awaitable[Rows]]) -> T:
+async def drive_async(flow: Generator[S, Rows, T], execute: Callable[[S], Awaitable[Rows]]) -> T:
     """The same, awaiting each statement."""
     try:
         statement = next(flow)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from hooklane.errors import MissingExtra
+from hooklane.store.caller.database_identity import PostgresIdentity, identify_postgres
 from hooklane.store.caller.flow import drive, drive_async
-from hooklane.store.caller.home import PostgresHome, identify_postgres
 
 
-def locate(url: str) -> PostgresHome:
+def locate(url: str) -> PostgresIdentity:
     """The identity of the database at *url*; blocks for one short connection."""
     try:
         import psycopg
@@ -19,7 +19,7 @@ def locate(url: str) -> PostgresHome:
         return drive(identify_postgres(), PsycopgCaller(connection).execute)
 
 
-async def locate_async(url: str) -> PostgresHome:
+async def locate_async(url: str) -> PostgresIdentity:
     """The same, without blocking the loop."""
     try:
         import asyncpg

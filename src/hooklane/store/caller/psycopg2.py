@@ -46,5 +46,5 @@ class Psycopg2Caller(SyncCaller):
 
 
 def plain(rows: Rows) -> Rows:
-    """psycopg2 gives a bytea as a memoryview; everybody else gives bytes."""
+    """psycopg2 gives a bytea as a memoryview; the other drivers give bytes."""
     return [tuple([bytes(value) if isinstance(value, memoryview) else value for value in row]) for row in rows]

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from hooklane.errors import UsageError
 from hooklane.store.caller.base import AsyncCaller, Caller, SyncCaller
+from hooklane.store.caller.database_identity import DatabaseIdentity
 from hooklane.store.caller.flow import Dialect, Flow, Rows, Statement, T
-from hooklane.store.caller.home import Home
 from hooklane.store.caller.placeholders import Style, bind
 from hooklane.store.caller.psycopg2 import plain
 from hooklane.store.caller.psycopg3 import IDLE, IN_ERROR
 from hooklane.store.caller.sqlite import is_autocommit
+from hooklane.store.sql.queries import queries_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, CursorResult
@@ -29,7 +30,7 @@ _STYLES = {
     "postgresql+psycopg2": Style.FORMAT,
     "postgresql+asyncpg": Style.DOLLAR,
 }
-_NOTHING = Statement("SELECT 1")
+_NOTHING = Statement(queries_of("hooklane.store.caller")["nothing"])
 _BEGIN = Statement("BEGIN IMMEDIATE")
 
 
@@ -97,7 +98,7 @@ class AlchemyCaller(_Alchemy, SyncCaller):
 
     _tx: Connection | Session
 
-    def run(self, flow: Flow[T], home: Home | None = None) -> T:
+    def run(self, flow: Flow[T], identity: DatabaseIdentity | None = None) -> T:
         from sqlalchemy.orm import Session
 
         if isinstance(self._tx, Session):
@@ -105,7 +106,7 @@ class AlchemyCaller(_Alchemy, SyncCaller):
             self._connection = self._tx.connection()
         else:
             self._connection = self._tx
-        return super().run(flow, home)
+        return super().run(flow, identity)
 
     def execute(self, statement: Statement) -> Rows:
         sql, values = bind(statement, self._style)
@@ -117,10 +118,10 @@ class AsyncAlchemyCaller(_Alchemy, AsyncCaller):
 
     _tx: AsyncConnection | AsyncSession
 
-    def run(self, flow: Flow[T], home: Home | None = None) -> Coroutine[Any, Any, T]:
-        return self._run(flow, home)
+    def run(self, flow: Flow[T], identity: DatabaseIdentity | None = None) -> Coroutine[Any, Any, T]:
+        return self._run(flow, identity)
 
-    async def _run(self, flow: Flow[T], home: Home | None) -> T:
+    async def _run(self, flow: Flow[T], identity: DatabaseIdentity | None) -> T:
         from sqlalchemy.ext.asyncio import AsyncSession
 
         if isinstance(self._tx, AsyncSession):
@@ -131,7 +132,7 @@ class AsyncAlchemyCaller(_Alchemy, AsyncCaller):
         if self._async_connection.closed or self._async_connection.sync_connection is None:
             raise self._closed()
         self._connection = self._async_connection.sync_connection
-        return await super().run(flow, home)
+        return await super().run(flow, identity)
 
     async def execute(self, statement: Statement) -> Rows:
         sql, values = bind(statement, self._style)

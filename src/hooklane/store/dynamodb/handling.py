@@ -14,8 +14,8 @@ from hooklane.store.dynamodb.items import Item, plain, typed, typed_item
 from hooklane.store.dynamodb.session import Api, Many, Refused
 from hooklane.store.dynamodb.table import INDEX
 from hooklane.store.inbox import Flow
-from hooklane.store.leased.buffer import Buffer, Claim, State
-from hooklane.store.leased.names import text_of
+from hooklane.store.without_tx.buffer import Buffer, Claim, State
+from hooklane.store.without_tx.names import text_of
 
 CLAIM_PAGE = 50
 CLAIM_ROUNDS_MAX = 20

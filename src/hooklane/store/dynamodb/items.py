@@ -30,7 +30,7 @@ from msgspec import msgpack
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Claimed, Handling, NewHandling, NewRow, Row, RowId, Track
 from hooklane.model.message import Message, Status
-from hooklane.store.leased.buffer import TrackState, Waiting
+from hooklane.store.without_tx.buffer import TrackState, Waiting
 
 Item = dict[str, Any]
 """An item with plain values: text, integers, bytes, booleans, sets of text."""

@@ -11,9 +11,9 @@ from hooklane.store.dynamodb.changes import Change, Changes
 from hooklane.store.dynamodb.items import CLASSES, Item, typed
 from hooklane.store.dynamodb.session import Many
 from hooklane.store.inbox import Flow
-from hooklane.store.leased.buffer import Buffer, State
-from hooklane.store.leased.names import text_of, track_name
-from hooklane.store.leased.search import matches
+from hooklane.store.without_tx.buffer import Buffer, State
+from hooklane.store.without_tx.names import text_of, track_name
+from hooklane.store.without_tx.search import matches
 
 TOGETHER = 25
 _BEAT = {"pk": "meta", "sk": "beat"}
@@ -22,10 +22,10 @@ _BEAT = {"pk": "meta", "sk": "beat"}
 class Keeping(Base):
     """The verbs that are not on the path of an event."""
 
-    def reopen(self, id: RowId, handler: str, *, now: Instant) -> Flow[bool]:
+    def reopen(self, id: RowId, handler: str, *, now: Instant, was: Status | None = None) -> Flow[bool]:
         buffer: Buffer = yield State()
         item = yield from self._find(id, handler)
-        if item is None or (item["hs"] == Status.IN_PROGRESS and item["hd"] > now):
+        if item is None or was not in (None, item["hs"]) or (item["hs"] == Status.IN_PROGRESS and item["hd"] > now):
             return False
 
         def later(changes: Changes, after: After) -> None:
@@ -63,10 +63,14 @@ class Keeping(Base):
 
         buffer.later.append(later)
 
-    def settle(self, id: RowId, handler: str, status: Status, note: str, now: Instant) -> Flow[bool]:
+    def settle(
+        self, id: RowId, handler: str, status: Status, note: str, now: Instant, *, was: Status | None = None
+    ) -> Flow[bool]:
         buffer: Buffer = yield State()
         item = yield from self._find(id, handler)
-        if item is None or item["hs"] not in ("dead", "held", "failed", "pending"):
+        if item is None or was not in (None, item["hs"]):
+            return False
+        if item["hs"] not in ("dead", "held", "failed", "pending"):
             return False
 
         def later(changes: Changes, after: After) -> None:
@@ -87,6 +91,10 @@ class Keeping(Base):
     def beat(self, heartbeat: Heartbeat) -> Flow[None]:
         values = {"seen": heartbeat.seen_at, "down": heartbeat.down_ms, "upto": heartbeat.down_until}
         yield self._alone(Change(_BEAT, put=_BEAT | values))
+
+    def keep_clock(self, now: Instant) -> Flow[int]:
+        yield from ()
+        return 0  # leases are judged by the clocks of many hosts here, and none of them is the store's
 
     def prune(self, *, before: Instant, source: str | None, limit: int) -> Flow[int]:
         gone = 0

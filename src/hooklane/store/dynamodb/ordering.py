@@ -11,9 +11,9 @@ from hooklane.store.dynamodb.changes import Change, Changes
 from hooklane.store.dynamodb.items import Item, plain, typed
 from hooklane.store.dynamodb.session import Api, Refused
 from hooklane.store.inbox import Flow
-from hooklane.store.leased.buffer import TrackState, Waiting
-from hooklane.store.leased.names import track_name
-from hooklane.store.leased.tracks import TrackVerbs, gap_of
+from hooklane.store.without_tx.buffer import TrackState, Waiting
+from hooklane.store.without_tx.names import track_name
+from hooklane.store.without_tx.order_cursors import TrackVerbs, gap_of
 
 LOCK_MS = 60_000
 

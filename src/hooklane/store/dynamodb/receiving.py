@@ -14,8 +14,8 @@ from hooklane.store.dynamodb.items import CLASSES, Item, plain, typed, typed_ite
 from hooklane.store.dynamodb.session import Api, Many, Refused
 from hooklane.store.dynamodb.table import Table
 from hooklane.store.inbox import Flow
-from hooklane.store.leased.buffer import Buffer, Claim, State
-from hooklane.store.leased.names import digest_name, identity_name, track_name
+from hooklane.store.without_tx.buffer import Buffer, Claim, State
+from hooklane.store.without_tx.names import digest_name, identity_name, track_name
 
 
 class Receiving(Base):
@@ -47,7 +47,7 @@ class Receiving(Base):
             there = plain(answer.item) if isinstance(answer, Refused) else None
             if there is not None and there.get("x") != buffer.token:
                 if CLASSES.get(Status(there.get("hs", "pending"))) is not None:
-                    # Whoever is answered now relies on it: it is not taken back any more.
+                    # The request that is answered now relies on it: it is not taken back any more.
                     seen = Change(shapes.row_key(id), assign={"k": True}).when("attribute_exists({pk})")
                     copies.append(self._alone(seen))
                 continue
@@ -155,9 +155,11 @@ def _known(parts: list[Item]) -> Known | None:
     row = next((part for part in parts if part["sk"] == "row"), None)
     if row is None:
         return None
+    head = shapes.head_of(row)
     return Known(
         id=row["id"],
         status=Status(row.get("st", "pending")),
-        fingerprint=shapes.head_of(row)[10],
+        fingerprint=head[10],
+        type=head[1],
         handlings=shapes.handlings_of(parts),
     )

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from botocore import exceptions as faults
 
 from hooklane.errors import StoreError, StoreRefused, StoreUnavailable, UsageError
-from hooklane.store.dynamodb.tx import Writes
+from hooklane.store.dynamodb.tx import DynamoTx
 from hooklane.store.inbox import Flow
-from hooklane.store.leased.buffer import Buffer, Pause, State
+from hooklane.store.without_tx.buffer import Buffer, Pause, State
 
 if TYPE_CHECKING:
     from hooklane.store.dynamodb.store import DynamoInbox
@@ -67,7 +67,7 @@ class DynamoSession:
         self._threads = threads
         self._buffer = buffer
         self._is_open = True
-        self.tx = Writes()
+        self.tx = DynamoTx()
 
     def perform(self, step: Any) -> Any:
         match step:
@@ -130,7 +130,7 @@ class AsyncDynamoSession:
         self._client = client
         self._buffer = buffer
         self._is_open = True
-        self.tx = Writes()
+        self.tx = DynamoTx()
 
     async def perform(self, step: Any) -> Any:
         match step:

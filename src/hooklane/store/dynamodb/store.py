@@ -9,7 +9,7 @@ import os
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 
-from hooklane.errors import LeaseLost, StoreBusy, UsageError
+from hooklane.errors import LeaseLost, Overtaken, StoreBusy, UsageError
 from hooklane.model.inbox import RowId
 from hooklane.model.message import Status
 from hooklane.store.dynamodb.base import After, track_key
@@ -21,9 +21,9 @@ from hooklane.store.dynamodb.ordering import Ordering
 from hooklane.store.dynamodb.receiving import Receiving
 from hooklane.store.dynamodb.session import Api, AsyncDynamoSession, DynamoSession, Refused
 from hooklane.store.dynamodb.table import INDEX, Table, table_of
-from hooklane.store.dynamodb.tx import ACTIONS_MAX, ConditionFailed, Writes
+from hooklane.store.dynamodb.tx import ACTIONS_MAX, ConditionFailed, DynamoTx
 from hooklane.store.inbox import Capabilities, Flow
-from hooklane.store.leased.buffer import Buffer, Claim
+from hooklane.store.without_tx.buffer import Buffer, Claim
 
 WAIT_MS = 5_000
 THREADS = 16
@@ -78,7 +78,7 @@ class DynamoInbox(Receiving, Handling, Ordering, Keeping):
         await self._table.aclose()
         self.close()
 
-    def commit(self, buffer: Buffer, tx: Writes) -> Flow[None]:
+    def commit(self, buffer: Buffer, tx: DynamoTx) -> Flow[None]:
         """Write what was buffered and what the handler asked for, in one transaction."""
         changes, after = Changes(), After()
         for later in buffer.later:
@@ -89,7 +89,7 @@ class DynamoInbox(Receiving, Handling, Ordering, Keeping):
         for flow in after:
             yield from flow
 
-    def _write(self, changes: list[Change], tx: Writes) -> Flow[None]:
+    def _write(self, changes: list[Change], tx: DynamoTx) -> Flow[None]:
         actions = tx.actions
         ours = [change.params(self.table) for change in changes]
         if not actions and not ours:
@@ -114,7 +114,8 @@ class DynamoInbox(Receiving, Handling, Ordering, Keeping):
         if failed and failed[0] < len(actions):
             raise ConditionFailed(tx.tell(failed[0]))
         why = changes[failed[0] - len(actions)].why if failed else "?"
-        raise StoreBusy(f"another session changed the same thing ({why}) meanwhile; nothing was written")
+        overtaken = Overtaken if why in ("reopen", "settle") else StoreBusy
+        raise overtaken(f"another session changed the same thing ({why}) meanwhile; nothing was written")
 
     def roll_back(self, buffer: Buffer) -> Flow[None]:
         """Give back what this session took; what it buffered was never there."""
@@ -127,7 +128,7 @@ class DynamoInbox(Receiving, Handling, Ordering, Keeping):
             yield from self._unlock(state.track, buffer.token)
 
     def _retract(self, id: RowId, items: list[Item], token: str) -> Flow[None]:
-        """Take a row back that nobody relies on; else make what was claimed with it pending."""
+        """Take a row back that no answer relies on; else make what was claimed with it pending."""
         changes = Changes()
         for item in items:
             change = changes.of(item)

@@ -22,6 +22,7 @@ from botocore.config import Config
 from botocore.loaders import create_loader
 
 from hooklane.errors import ConfigError, MissingExtra
+from hooklane.model.database_url import shown
 
 TTL_DAYS = 90
 DAY_MS = 86_400_000
@@ -135,7 +136,9 @@ def table_of(url: str) -> Table:
     problems: list[str] = []
     name = parts.netloc
     if not re.fullmatch(r"[A-Za-z0-9_.-]{3,255}", name) or parts.path not in ("", "/"):
-        problems.append(f"dynamodb://table?region=… needs a table of 3-255 letters, digits, _ . -; got {url[:60]!r}")
+        problems.append(
+            f"dynamodb://table?region=… needs a table of 3-255 letters, digits, _ . -; got {shown(url)[:60]!r}"
+        )
     region, endpoint = query.pop("region", None), query.pop("endpoint", None)
     if endpoint is not None and urlsplit(endpoint).scheme not in ("http", "https"):
         problems.append(f"endpoint= is a URL of http or https, got {endpoint!r}")

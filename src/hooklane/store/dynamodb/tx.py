@@ -22,7 +22,7 @@ class ConditionFailed(HooklaneError):
         self.write = write
 
 
-class Writes:
+class DynamoTx:
     """Collects the handler's writes; they happen all together with the completion, or not at all.
 
     Values are plain Python values (`Decimal` for numbers with a fraction). Conditions and updates are expressions of

@@ -7,18 +7,13 @@ from importlib import resources
 
 from hooklane.errors import StoreRefused
 from hooklane.store.caller.flow import Flow, Statement
+from hooklane.store.sql.queries import queries_of
 
-LOCK = 0x686F6F6B_6C616E65  # "hooklane": the advisory lock of whoever migrates
 LOCK_WAIT = "15s"
 TABLE_WAIT = "5s"
-"""Shorter: everybody who needs the table waits behind us for as long."""
+"""Shorter: every session that needs the table waits behind us for as long."""
 
-_TABLE = Statement("SELECT to_regclass('hooklane.schema')::text")
-_VERSION = "SELECT version FROM hooklane.schema WHERE component = :component"
-_SET_VERSION = """
-INSERT INTO hooklane.schema (component, version) VALUES (:component, :version)
-ON CONFLICT (component) DO UPDATE SET version = excluded.version RETURNING 1
-"""
+_SQL = queries_of("hooklane.store.postgres")
 
 
 def migrations_of(package: str) -> list[str]:
@@ -29,10 +24,10 @@ def migrations_of(package: str) -> list[str]:
 
 def version_of(component: str) -> Flow[int]:
     """The schema version of *component* in this database; 0 when it has none. Needs no rights on an empty one."""
-    ((table,),) = yield _TABLE
+    ((table,),) = yield Statement(_SQL["schema_table"])
     if table is None:
         return 0
-    rows = yield Statement(_VERSION, {"component": component})
+    rows = yield Statement(_SQL["schema_version"], {"component": component})
     return int(rows[0][0]) if rows else 0
 
 
@@ -47,17 +42,17 @@ def check_version(version: int, component: str, newest: int) -> None:
 def migrate_once(component: str, migrations: Sequence[str]) -> Flow[bool]:
     """Apply the next migration, in the transaction that is open; False when there is none."""
     yield Statement(f"SET LOCAL lock_timeout = '{LOCK_WAIT}'")
-    yield Statement("SELECT pg_advisory_xact_lock(:lock::bigint)", {"lock": LOCK})
+    yield Statement(_SQL["schema_lock"])
     yield Statement(f"SET LOCAL lock_timeout = '{TABLE_WAIT}'")
-    yield Statement("CREATE SCHEMA IF NOT EXISTS hooklane")
-    yield Statement("CREATE TABLE IF NOT EXISTS hooklane.schema (component text PRIMARY KEY, version integer NOT NULL)")
+    yield Statement(_SQL["create_schema"])
+    yield Statement(_SQL["create_schema_table"])
     version = yield from version_of(component)
     check_version(version, component, len(migrations))
     if version == len(migrations):
         return False
     for sql in statements_of(migrations[version]):
         yield Statement(sql)
-    yield Statement(_SET_VERSION, {"component": component, "version": version + 1})
+    yield Statement(_SQL["set_schema_version"], {"component": component, "version": version + 1})
     return True
 
 

@@ -25,6 +25,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from hooklane.errors import ConfigError
+from hooklane.model.database_url import shown
 
 SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 BUCKETS, BUCKETS_OF_A_CLUSTER, BUCKETS_MAX = 1, 64, 16_384
@@ -88,7 +89,7 @@ class Address:
                 del self._async[loop]
                 told = error if isinstance(error, Exception) else ConnectionError("the event loop is ending")
                 making.set_exception(told)
-                making.exception()  # whoever else waits hears it too; nobody need
+                making.exception()  # other tasks that wait hear it too, and none need be there
                 raise
             making.set_result(client)
         return making.result() if making.done() else await making
@@ -125,12 +126,16 @@ class Address:
 def address_of(url: str) -> Address:
     """*url* taken apart; all that is wrong with it is told at once."""
     parts = urlsplit(url)
+    if "@" in parts.path:  # of such a password every other message would show a part
+        raise ConfigError(["in the password of a Redis URL write / as %2F, @ as %40, : as %3A, # as %23"])
     problems: list[str] = []
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     is_cluster = parts.scheme.endswith("+cluster")
     settings = _settings(query, is_cluster, problems)
     if parts.scheme not in SCHEMES:
-        problems.append(f"an inbox on Redis is at {', '.join(f'{scheme}://' for scheme in SCHEMES)}; got {url[:40]!r}")
+        problems.append(
+            f"an inbox on Redis is at {', '.join(f'{scheme}://' for scheme in SCHEMES)}; got {shown(url)[:40]!r}"
+        )
     hosts = () if "+" not in parts.scheme else _hosts(parts, problems)
     service, database = "", 0
     path = [unquote(part) for part in parts.path.split("/") if part]

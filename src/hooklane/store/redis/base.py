@@ -7,10 +7,10 @@ from typing import Any
 
 from hooklane.model.inbox import Handling, Row, RowId
 from hooklane.store.inbox import Flow
-from hooklane.store.leased.buffer import Buffer, State
 from hooklane.store.redis import pack
 from hooklane.store.redis.address import Address
 from hooklane.store.redis.session import Call
+from hooklane.store.without_tx.buffer import Buffer, State
 
 
 class Base:

@@ -9,13 +9,13 @@ from hooklane.model.clock import Instant
 from hooklane.model.inbox import Count, Heartbeat, NewHandling, Row, RowId, Search
 from hooklane.model.message import Status
 from hooklane.store.inbox import Flow
-from hooklane.store.leased.buffer import Buffer, State
-from hooklane.store.leased.names import text_of
-from hooklane.store.leased.search import CLAIMABLE, matches
 from hooklane.store.redis import pack
 from hooklane.store.redis.base import Base
 from hooklane.store.redis.doctor import examine
 from hooklane.store.redis.session import Call, Command
+from hooklane.store.without_tx.buffer import Buffer, State
+from hooklane.store.without_tx.names import text_of
+from hooklane.store.without_tx.search import CLAIMABLE, matches
 
 PAGE = 500
 ENTRIES = 20
@@ -27,11 +27,15 @@ SLACK_US = 86_400_000_000
 class Keeping(Base):
     """The verbs that are not on the path of an event."""
 
-    def reopen(self, id: RowId, handler: str, *, now: Instant) -> Flow[bool]:
+    def reopen(self, id: RowId, handler: str, *, now: Instant, was: Status | None = None) -> Flow[bool]:
         found = yield from self._handling(id, handler)
-        if found is None or (found.status is Status.IN_PROGRESS and found.due_at > now):
+        if (
+            found is None
+            or was not in (None, found.status)
+            or (found.status is Status.IN_PROGRESS and found.due_at > now)
+        ):
             return False
-        yield from self._later(id, "reopen", handler, now)
+        yield from self._later(id, "reopen", handler, now, was or "")
         return True
 
     def attach(self, id: RowId, handling: NewHandling) -> Flow[None]:
@@ -41,11 +45,15 @@ class Keeping(Base):
             packed = pack.handling_line(message.source, message.tenant, handling)
             yield from self._later(id, "attach", handling.handler, packed)
 
-    def settle(self, id: RowId, handler: str, status: Status, note: str, now: Instant) -> Flow[bool]:
+    def settle(
+        self, id: RowId, handler: str, status: Status, note: str, now: Instant, *, was: Status | None = None
+    ) -> Flow[bool]:
         found = yield from self._handling(id, handler)
-        if found is None or found.status not in (*CLAIMABLE, Status.DEAD, Status.HELD):
+        if found is None or was not in (None, found.status):
             return False
-        yield from self._later(id, "settle", handler, status.value, text_of(note), now)
+        if found.status not in (*CLAIMABLE, Status.DEAD, Status.HELD):
+            return False
+        yield from self._later(id, "settle", handler, status.value, text_of(note), now, was or "")
         buffer: Buffer = yield State()
         buffer.given_up.add((str(id), handler))
         return True
@@ -60,6 +68,10 @@ class Keeping(Base):
         values = ("seen", heartbeat.seen_at, "down", heartbeat.down_ms, "until", heartbeat.down_until)
         yield Command(("HSET", f"{self._prefixes[0]}:beat", *values))
 
+    def keep_clock(self, now: Instant) -> Flow[int]:
+        yield from ()
+        return 0  # leases are judged by the clocks of many hosts here, and none of them is the store's
+
     def prune(self, *, before: Instant, source: str | None, limit: int) -> Flow[int]:
         return (yield from self._sweep("prune", before, source, limit))
 
@@ -70,7 +82,7 @@ class Keeping(Base):
         return (yield from self._sweep("forget", before, source, limit))
 
     def _sweep(self, verb: str, before: Instant, source: str | None, limit: int) -> Flow[int]:
-        """Walk the stream from its oldest entry in short scripts, so that nobody waits for long."""
+        """Walk the stream from its oldest entry in short scripts, so that no other client waits for long."""
         gone = 0
         stop = str(max(0, before * 1000) + SLACK_US)
         for prefix in self._prefixes:
@@ -100,7 +112,7 @@ class Keeping(Base):
             if each.status is not search.status:
                 continue
             for prefix in self._prefixes:
-                # Rows that are dead themselves, because nobody could read them, stand under no handler.
+                # Rows that are dead themselves, because they could not be read, stand under no handler.
                 found = yield Command(("ZRANGE", f"{prefix}:{kind}:{each.source}\x1f{each.handler or ''}", 0, -1))
                 members.update(member.decode() for member in found)
         rows: list[Row] = []

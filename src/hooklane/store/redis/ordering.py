@@ -9,12 +9,12 @@ from hooklane.model.clock import Instant
 from hooklane.model.inbox import Count, Gap, RowId, Track
 from hooklane.model.message import Status
 from hooklane.store.inbox import Flow
-from hooklane.store.leased.buffer import TrackState, Waiting
-from hooklane.store.leased.names import track_name
-from hooklane.store.leased.tracks import TrackVerbs, gap_of
 from hooklane.store.redis import pack
 from hooklane.store.redis.base import Base
 from hooklane.store.redis.session import Call, Command
+from hooklane.store.without_tx.buffer import TrackState, Waiting
+from hooklane.store.without_tx.names import track_name
+from hooklane.store.without_tx.order_cursors import TrackVerbs, gap_of
 
 LOCK_MS = 60_000
 HELD_MAX = 500

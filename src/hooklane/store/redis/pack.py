@@ -11,8 +11,8 @@ from msgspec import Raw, msgpack
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Claimed, Handling, Known, NewHandling, NewRow, Row, RowId, Track
 from hooklane.model.message import Message, Status
-from hooklane.store.leased.buffer import TrackState, Waiting
-from hooklane.store.leased.names import text_of, track_name
+from hooklane.store.without_tx.buffer import TrackState, Waiting
+from hooklane.store.without_tx.names import text_of, track_name
 
 PLACE_DIGITS = 16
 NAME_CHARS = 22
@@ -129,10 +129,12 @@ def known_of(name: str, answer: Sequence[bytes] | None) -> Known | None:
     if answer is None:
         return None
     head, message, own = answer[:3]
+    told = unpack(message[4 : _payload_at(message)])
     return Known(
         id=f"{head[:PLACE_DIGITS].decode()}-{name}",
         status=Status.PENDING if own is None else Status(own.decode()),
-        fingerprint=unpack(message[4 : _payload_at(message)])[10],
+        fingerprint=told[10],
+        type=told[1],
         handlings=_handlings(answer[3:]),
     )
 

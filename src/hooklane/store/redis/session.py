@@ -7,15 +7,18 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis import exceptions as faults
 
+from hooklane.batching.line import Blame, cut, flat
+from hooklane.batching.tasks import Requests
 from hooklane.errors import StoreError, StoreFull, StoreUnavailable, UsageError
 from hooklane.store.inbox import Flow
-from hooklane.store.leased.buffer import Buffer, Pause, State
 from hooklane.store.redis.pack import insert_words
 from hooklane.store.redis.scripts import script
+from hooklane.store.without_tx.buffer import Buffer, Pause, State
 
 if TYPE_CHECKING:
     from hooklane.store.redis.store import RedisInbox
@@ -146,55 +149,23 @@ class Inserts:
     def __init__(self, client: Any, keeping: Sequence[int]) -> None:
         self._client = client
         self._keeping = keeping
-        self._waiting: dict[str, list[tuple[Lines, asyncio.Future[list[Any]]]]] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._of: dict[str, Requests[Lines, list[Any]]] = {}
 
     async def insert(self, prefix: str, rows: Lines) -> list[Any]:
         """An answer for each of *rows*."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[list[Any]] = loop.create_future()
-        self._waiting.setdefault(prefix, []).append((rows, done))
-        if prefix not in self._tasks:
-            self._tasks[prefix] = loop.create_task(self._send(prefix), name="hooklane claims")
-        return await done
+        requests = self._of.get(prefix)
+        if requests is None:
+            write = partial(self._write, prefix)
+            requests = self._of[prefix] = Requests(write, TOGETHER_MAX, name="hooklane claims", blame=_blame, weigh=len)
+        return await requests.ask(rows)
 
-    async def _send(self, prefix: str) -> None:
-        try:
-            while batch := self._take(prefix):
-                await self._settle(prefix, batch)
-        finally:
-            del self._tasks[prefix]
+    async def _write(self, prefix: str, items: list[Lines]) -> list[list[Any]]:
+        words = insert_words(self._keeping, flat(items))
+        return cut(await call(self._client, "insert", prefix, *words), items)
 
-    def _take(self, prefix: str) -> list[tuple[Lines, asyncio.Future[list[Any]]]]:
-        waiting = self._waiting.get(prefix, [])
-        number = rows = 0
-        while number < len(waiting) and (number == 0 or rows + len(waiting[number][0]) <= TOGETHER_MAX):
-            rows += len(waiting[number][0])
-            number += 1
-        batch, self._waiting[prefix] = waiting[:number], waiting[number:]
-        return batch
 
-    async def _settle(self, prefix: str, batch: list[tuple[Lines, asyncio.Future[list[Any]]]]) -> None:
-        try:
-            words = insert_words(self._keeping, [row for rows, _ in batch for row in rows])
-            answers = await call(self._client, "insert", prefix, *words)
-        except BaseException as error:
-            if len(batch) > 1 and isinstance(error, StoreError) and not isinstance(error, StoreUnavailable):
-                for one in batch:  # one of them is bad; the others must not fail with it
-                    await self._settle(prefix, [one])
-                return
-            told = error if isinstance(error, Exception) else StoreUnavailable("the event loop is ending")
-            for _, done in batch:
-                if not done.done():
-                    done.set_exception(told)
-            if told is not error:
-                raise
-            return
-        at = 0
-        for rows, done in batch:
-            if not done.done():
-                done.set_result(answers[at : at + len(rows)])
-            at += len(rows)
+def _blame(error: Exception) -> Blame:
+    return Blame.ONE if isinstance(error, StoreError) and not isinstance(error, StoreUnavailable) else Blame.ALL
 
 
 class AsyncRedisSession:

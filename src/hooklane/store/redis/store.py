@@ -11,18 +11,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from hooklane.errors import LeaseLost, StoreBusy, StoreRefused
+from hooklane.errors import LeaseLost, Overtaken, StoreBusy, StoreRefused
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Claimed, Identity, Known, NewRow, RowId
 from hooklane.model.message import Status
 from hooklane.store.inbox import Capabilities, Flow
-from hooklane.store.leased.buffer import Buffer, Claim, State
-from hooklane.store.leased.names import digest_name, identity_name, text_of, track_name
 from hooklane.store.redis import pack
 from hooklane.store.redis.address import Address, address_of
 from hooklane.store.redis.keeping import Keeping
 from hooklane.store.redis.ordering import Ordering
 from hooklane.store.redis.session import AsyncRedisSession, Call, Command, Insert, Inserts, RedisSession, faults_named
+from hooklane.store.without_tx.buffer import Buffer, Claim, State
+from hooklane.store.without_tx.names import digest_name, identity_name, text_of, track_name
 
 LAYOUT = 1
 WAIT_MS = 5_000
@@ -118,7 +118,8 @@ class RedisInbox(Keeping, Ordering):
                 verb = group[failed - 1][1]
                 if verb in ("complete", "fail"):
                     raise LeaseLost(f"another worker took this over meanwhile: the {verb} was not recorded")
-                raise StoreBusy(f"another session changed the same thing ({verb}) meanwhile; nothing was recorded")
+                overtaken = Overtaken if verb in ("reopen", "settle") else StoreBusy
+                raise overtaken(f"another session changed the same thing ({verb}) meanwhile; nothing was recorded")
 
     def roll_back(self, buffer: Buffer) -> Flow[None]:
         """Give back what this session took; what it buffered was never there."""

@@ -12,7 +12,7 @@ from hooklane.errors import StoreBusy, UsageError
 from hooklane.store.caller import Dialect, Flow, drive, drive_async
 from hooklane.store.inbox import Capabilities
 from hooklane.store.sql.faults import faults_named
-from hooklane.store.sql.session import AsyncLender, AsyncSqlSession, Lender, SqlSession
+from hooklane.store.sql.session import AsyncConnections, AsyncSqlSession, Connections, SqlSession
 
 WAIT_MS = 5_000
 POLL_S = 0.05
@@ -29,10 +29,10 @@ class Verbs:
 
 
 class BorrowedInbox:
-    """Sessions on lent connections. The schema is brought up to date once, by whichever kind comes first."""
+    """Sessions on borrowed connections. The schema is brought up to date once, by whichever kind comes first."""
 
     def __init__(
-        self, verbs: Verbs, *, what: str, sync: Lender | None = None, native_async: AsyncLender | None = None
+        self, verbs: Verbs, *, what: str, sync: Connections | None = None, native_async: AsyncConnections | None = None
     ) -> None:
         self._verbs = verbs
         self._what = what
@@ -51,8 +51,8 @@ class BorrowedInbox:
         if self._sync is None:
             raise UsageError("this inbox was given an async engine or pool: its handlers must be async")
         with faults_named(self._what):
-            loan = self._sync.lend(WAIT_MS if wait_ms is None else wait_ms)
-        return SqlSession(loan, self._verbs.queries, self._what)
+            checkout = self._sync.check_out(WAIT_MS if wait_ms is None else wait_ms)
+        return SqlSession(checkout, self._verbs.queries, self._what)
 
     async def abegin(self, *, wait_ms: int | None = None) -> AsyncSqlSession:
         if self._async is None:
@@ -62,8 +62,8 @@ class BorrowedInbox:
         if not self._is_migrated:
             await self._amigrate()
         with faults_named(self._what):
-            loan = await self._async.lend(WAIT_MS if wait_ms is None else wait_ms)
-        return AsyncSqlSession(loan, self._verbs.queries, self._what)
+            checkout = await self._async.check_out(WAIT_MS if wait_ms is None else wait_ms)
+        return AsyncSqlSession(checkout, self._verbs.queries, self._what)
 
     def close(self) -> None:
         if self._sync is not None:
@@ -90,29 +90,29 @@ class BorrowedInbox:
                         raise
                     time.sleep(POLL_S)
 
-    def _migrate_once(self, lender: Lender) -> None:
+    def _migrate_once(self, connections: Connections) -> None:
         with faults_named(self._what):
-            loan = lender.lend(WAIT_MS)
+            checkout = connections.check_out(WAIT_MS)
             clean = False
             try:
-                done = not drive(self._migration(), loan.caller.execute)
-                loan.commit()
+                done = not drive(self._migration(), checkout.caller.execute)
+                checkout.commit()
                 self._is_migrated, clean = done, True
             finally:
-                loan.give_back(clean=clean)
+                checkout.give_back(clean=clean)
 
     async def _amigrate(self) -> None:
         assert self._async is not None
         while not self._is_migrated:
             with faults_named(self._what):
-                loan = await self._async.lend(WAIT_MS)
+                checkout = await self._async.check_out(WAIT_MS)
                 clean = False
                 try:
-                    done = not await drive_async(self._migration(), loan.caller.execute)
-                    await loan.commit()
+                    done = not await drive_async(self._migration(), checkout.caller.execute)
+                    await checkout.commit()
                     self._is_migrated, clean = done, True
                 finally:
-                    await loan.give_back(clean=clean)
+                    await checkout.give_back(clean=clean)
 
     def _migration(self) -> Flow[bool]:
         """Apply the next migration, if there is one."""

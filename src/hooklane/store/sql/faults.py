@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sqlite3
 from collections.abc import Iterator
+from typing import assert_never
 
 from hooklane.errors import (
+    CommitRefused,
     HooklaneError,
     StoreBusy,
     StoreError,
     StoreFull,
     StoreRefused,
     StoreUnavailable,
-    TransactionMisused,
+    TransactionAborted,
 )
-from hooklane.store.caller import sqlstate
-
-_BUSY = ("40001", "40P01", "55P03")
-_AWAY = ("08", "57P0", "53")
-_REFUSED = ("28", "3D", "3F", "42501", "42P01")
+from hooklane.model.sqlstate import Meaning
+from hooklane.store.caller import causes, meanings
+from hooklane.store.caller.causes import is_coded
+from hooklane.store.caller.guard import CAUGHT
 
 
 @contextlib.contextmanager
@@ -34,45 +34,48 @@ def faults_named(what: str) -> Iterator[None]:
         raise named(error, what) from error
 
 
-def named(error: Exception, what: str) -> StoreError | TransactionMisused:
+@contextlib.contextmanager
+def commits_named(what: str) -> Iterator[None]:
+    """The same for a commit, where what the handler wrote may break a rule that is checked only then."""
+    try:
+        with faults_named(what):
+            yield
+    except StoreError as error:
+        if type(error) is StoreError and any(is_coded(cause) for cause in causes(error)):
+            raise CommitRefused(str(error)) from error.__cause__
+        raise
+
+
+def named(error: Exception, what: str) -> StoreError | TransactionAborted:
     """Whose fault *error* is, and what is true now."""
-    state = sqlstate(error)
-    if state is None:
-        return _without_state(error, what)
-    if state == "25P02":
-        return TransactionMisused(
-            "an error of the database was caught inside the handler, and its transaction is aborted:"
-            " let the error through, or use a savepoint around what may fail"
-        )
-    if state == "53100":
-        return StoreFull(f"the disk of {what} is full: {error}")
-    if state.startswith(_BUSY):
-        return StoreBusy(f"{what}: {error}")
-    if state.startswith(_AWAY):
-        return StoreUnavailable(f"{what} cannot be reached: {error}")
-    if state.startswith(_REFUSED):
-        return StoreRefused(f"{what}: {error}")
-    return StoreError(f"{what}: {error}")
-
-
-def _without_state(error: Exception, what: str) -> StoreError:
-    # What SQLite itself says comes first: Django and SQLAlchemy wrap it in an error that only has a name.
-    for cause in _chain(error):
-        code = getattr(cause, "sqlite_errorcode", None)
-        if code is not None:
-            busy = code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-            full = code & 0xFF == sqlite3.SQLITE_FULL
-            return (StoreBusy if busy else StoreFull if full else StoreError)(f"{what}: {error}")
-    for cause in _chain(error):
-        # Every driver names a lost or refused connection so; none of them has a SQLSTATE for it.
-        if isinstance(cause, OSError) or type(cause).__name__ in ("OperationalError", "InterfaceError", "PoolTimeout"):
+    match next(meanings(error), None):
+        case Meaning.ABORTED:
+            return TransactionAborted(CAUGHT)
+        case Meaning.FULL:
+            return StoreFull(f"the disk of {what} is full: {error}")
+        case Meaning.LOST_RACE:
+            return StoreBusy(f"{what}: {error}")
+        case Meaning.CUT_SHORT:
+            return StoreUnavailable(f"{what}: {error}")
+        case Meaning.SHORT_OF | Meaning.AWAY:
             return StoreUnavailable(f"{what} cannot be reached: {error}")
+        case Meaning.REFUSED:
+            return StoreRefused(f"{what}: {error}")
+        case Meaning.BROKEN_RULE:
+            return StoreError(f"{what}: {error}")
+        case None:
+            return _without_meaning(error, what)
+        case other:
+            assert_never(other)
+
+
+def _without_meaning(error: Exception, what: str) -> StoreError:
+    known = list(causes(error))
+    if not any(is_coded(cause) for cause in known) and any(_is_of_a_network(cause) for cause in known):
+        return StoreUnavailable(f"{what} cannot be reached: {error}")
     return StoreError(f"{what}: {type(error).__name__}: {error}")
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    for _ in range(6):
-        if error is None:
-            return
-        yield error
-        error = getattr(error, "orig", None) or error.__cause__
+def _is_of_a_network(error: BaseException) -> bool:
+    # Every driver names a lost or refused connection so; none of them has a code for it.
+    return isinstance(error, OSError) or type(error).__name__ in ("OperationalError", "InterfaceError", "PoolTimeout")

@@ -23,6 +23,7 @@ from hooklane.model.inbox import (
     Search,
     Track,
 )
+from hooklane.model.jumps import set_back
 from hooklane.model.message import Status
 from hooklane.store.inbox import Flow
 from hooklane.store.sql.queries import Many, Sql
@@ -199,15 +200,17 @@ class SqlInbox:
 
     # Keeping
 
-    def reopen(self, id: RowId, handler: str, *, now: Instant) -> Flow[bool]:
-        return bool((yield Sql("reopen", {"row_id": id, "handler": handler, "now": now})))
+    def reopen(self, id: RowId, handler: str, *, now: Instant, was: Status | None = None) -> Flow[bool]:
+        return bool((yield Sql("reopen", {"row_id": id, "handler": handler, "now": now, "was": was and str(was)})))
 
     def attach(self, id: RowId, handling: NewHandling) -> Flow[None]:
         yield Sql("attach", handling_params(id, None, handling))
 
-    def settle(self, id: RowId, handler: str, status: Status, note: str, now: Instant) -> Flow[bool]:
+    def settle(
+        self, id: RowId, handler: str, status: Status, note: str, now: Instant, *, was: Status | None = None
+    ) -> Flow[bool]:
         params = {"row_id": id, "handler": handler, "status": str(status), "note": without_nul(note), "now": now}
-        return bool((yield Sql("settle", params)))
+        return bool((yield Sql("settle", params | {"was": was and str(was)})))
 
     def heartbeat(self) -> Flow[Heartbeat | None]:
         lines = yield Sql("heartbeat", {})
@@ -223,6 +226,21 @@ class SqlInbox:
             "down_until": heartbeat.down_until,
         }
         yield Sql("beat", params)
+
+    def keep_clock(self, now: Instant) -> Flow[int]:
+        lines = yield Sql("clock", {"now": now})
+        if not lines:
+            return 0
+        last, here = Instant(lines[0][0]), Instant(lines[0][1])
+        by = set_back(last, here)
+        # A wait is over by whichever clock is further: the database's, or ours if that was not set back with it.
+        waits_by = by - max(0, now - here)
+        if by:
+            yield Sql("move_leases", {"by": by, "now": here})
+        if waits_by > 0:
+            yield Sql("move_waits", {"by": waits_by, "now": here})
+        yield Sql("note_clock", {"now": here})
+        return by
 
     def prune(self, *, before: Instant, source: str | None, limit: int) -> Flow[int]:
         return len((yield Sql("prune", {"before": before, "source": source, "limit": limit})))

@@ -1,6 +1,7 @@
 """Where is the text of a named statement?
 
-Statements live in `queries.sql` files, each after a line `-- name: …`, with parameters written `:name`.
+Statements live in `.sql` files, each after a line `-- name: …` and a line that says why it is there, with parameters
+written `:name`. What several statements share is a `-- fragment: …`, written `{fragment}` where it belongs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 
 from hooklane.model.value import value
 
-_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_NAME = re.compile(r"^-- (name|fragment): (\w+)$", re.MULTILINE)
+_FRAGMENT = re.compile(r"\{(\w+)\}")
 
 
 @value(frozen=True, slots=True)
@@ -34,15 +36,31 @@ class Many:
 Step = Sql | Many
 
 
-def queries_of(package: str) -> dict[str, str]:
-    """The statements of the `queries.sql` in *package*, by name, without their comments."""
-    text = resources.files(package).joinpath("queries.sql").read_text("utf-8")
-    return dict(_split(text))
+def queries_of(package: str, **constants: object) -> dict[str, str]:
+    """The statements of the `.sql` files in *package*, by name, without their comments.
+
+    *constants* are fragments that Python knows. A statement without text is nothing that this back-end has to do.
+    """
+    files = (entry for entry in resources.files(package).iterdir() if entry.name.endswith(".sql"))
+    statements: dict[str, str] = {}
+    fragments = {name: str(constant) for name, constant in constants.items()}
+    for entry in sorted(files, key=lambda entry: entry.name):
+        for kind, name, text in _split(entry.read_text("utf-8")):
+            known = statements if kind == "name" else fragments
+            assert name not in known, f"{package}: {kind} {name} is there twice"
+            known[name] = text
+    return {name: _filled(text, fragments) for name, text in statements.items()}
 
 
-def _split(text: str) -> Iterator[tuple[str, str]]:
+def _filled(text: str, fragments: Mapping[str, str]) -> str:
+    while _FRAGMENT.search(text):
+        text = _FRAGMENT.sub(lambda match: fragments[match[1]], text)
+    return text
+
+
+def _split(text: str) -> Iterator[tuple[str, str, str]]:
     starts = list(_NAME.finditer(text))
     for start, end in zip(starts, [*starts[1:], None], strict=True):
         body = text[start.end() : end.start() if end else None]
         lines = [line for line in body.splitlines() if line.strip() and not line.lstrip().startswith("--")]
-        yield start[1], "\n".join(lines).strip().rstrip(";")
+        yield start[1], start[2], "\n".join(lines).strip().rstrip(";")

@@ -74,7 +74,7 @@ def track_params(track: Track) -> dict[str, Any]:
 
 
 def track_order(track: Track) -> tuple[str, str, str, str]:
-    """The order in which everybody locks tracks."""
+    """The order in which every session locks tracks."""
     return (track.source, track.tenant, track.handler, track.key)
 
 
@@ -114,7 +114,7 @@ def without_nul(text: str) -> str:
 def known_of(lines: Sequence[Line]) -> Known | None:
     if not lines:
         return None
-    id, status, fingerprint = lines[0][:3]
+    id, status, fingerprint, type = lines[0][:4]
     handlings = tuple(
         Handling(
             handler=handler,
@@ -125,10 +125,10 @@ def known_of(lines: Sequence[Line]) -> Known | None:
             key=key,
             error=error,
         )
-        for _, _, _, handler, state, attempts, due_at, fence, key, error in lines
+        for _, _, _, _, handler, state, attempts, due_at, fence, key, error in lines
         if handler is not None
     )
-    return Known(id=id, status=Status(status), fingerprint=bytes(fingerprint), handlings=handlings)
+    return Known(id=id, status=Status(status), fingerprint=bytes(fingerprint), type=type, handlings=handlings)
 
 
 def handling_of(line: Line) -> Handling:

@@ -13,30 +13,31 @@ from collections.abc import Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 
-from hooklane.errors import StoreError, StoreFull, StoreRefused, StoreUnavailable
+from hooklane.errors import StoreBusy, StoreError, StoreFull, StoreRefused
+from hooklane.model.database_url import shown
+from hooklane.store.sql.queries import queries_of
+from hooklane.store.sqlite.privacy import keep_private
 
 BUSY_WAIT_MS = 5_000
 
-_CREATE_SCHEMA = """
-CREATE TABLE IF NOT EXISTS hooklane_schema (component TEXT PRIMARY KEY, version INTEGER NOT NULL) STRICT
-"""
-_SET_VERSION = """
-INSERT INTO hooklane_schema VALUES (?, ?) ON CONFLICT (component) DO UPDATE SET version = excluded.version
-"""
+_SQL = queries_of("hooklane.store.sqlite")
 
 
 def path_of(url: str) -> str:
     """The file that a `sqlite:///…` URL names; `sqlite:////abs/path` is absolute, as everywhere else."""
     prefix = "sqlite:///"
     if not url.startswith(prefix) or len(url) == len(prefix):
-        raise StoreRefused(f"a SQLite database is given as sqlite:///path/to/file.db, got {url!r}")
-    return url[len(prefix) :].partition("?")[0]
+        raise StoreRefused(f"a SQLite database is given as sqlite:///path/to/file.db, got {shown(url)!r}")
+    path = url[len(prefix) :].partition("?")[0]
+    if path == ":memory:":  # a database of each connection alone: what one commits, the others never see
+        raise StoreRefused("sqlite:///:memory: keeps nothing: name a file, or give an inbox for tests memory://")
+    return path
 
 
 def connect(path: str, *, busy_wait_ms: int = BUSY_WAIT_MS) -> sqlite3.Connection:
     """A connection on which every write is durable at COMMIT, and every transaction is begun by hand."""
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        keep_private(path)
     except OSError as error:
         raise StoreRefused(f"cannot create the data folder {Path(path).parent}: {error.strerror}") from None
     try:
@@ -77,17 +78,20 @@ def migrations_of(package: str) -> list[str]:
 
 def version_of(conn: sqlite3.Connection, component: str) -> int:
     """The schema version of *component* in this file; 0 when it has none."""
-    if not conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'hooklane_schema'").fetchone():
+    if not conn.execute(_SQL["schema_table"]).fetchone():
         return 0
-    row = conn.execute("SELECT version FROM hooklane_schema WHERE component = ?", (component,)).fetchone()
+    row = conn.execute(_SQL["schema_version"], {"component": component}).fetchone()
     return row[0] if row else 0
 
 
 def migrate(conn: sqlite3.Connection, component: str, migrations: Sequence[str], path: str) -> int:
     """Bring *component* up to date in one transaction each, or refuse a file of a newer hooklane."""
+    with errors_named(path):
+        if version_of(conn, component) == len(migrations):
+            return len(migrations)  # as nearly always: a process that only wants to look needs no turn to write
     while True:
         with errors_named(path), writing(conn):
-            conn.execute(_CREATE_SCHEMA)
+            conn.execute(_SQL["create_schema_table"])
             version = version_of(conn, component)
             if version > len(migrations):
                 raise StoreRefused(
@@ -98,7 +102,7 @@ def migrate(conn: sqlite3.Connection, component: str, migrations: Sequence[str],
                 return version
             for statement in statements_of(migrations[version]):
                 conn.execute(statement)
-            conn.execute(_SET_VERSION, (component, version + 1))
+            conn.execute(_SQL["set_schema_version"], {"component": component, "version": version + 1})
 
 
 def statements_of(script: str) -> Iterator[str]:
@@ -136,7 +140,9 @@ def errors_named(path: str) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise StoreUnavailable(f"{path} is held by another writer: {error}") from error
+            raise StoreBusy(
+                f"a transaction elsewhere that is still open holds the database: it has one writer at a time ({error})"
+            ) from error
         if code == sqlite3.SQLITE_FULL:
             raise StoreFull(f"the disk of {path} is full") from error
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):

@@ -6,28 +6,25 @@ import os
 import sqlite3
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from hooklane.errors import StoreError
+from hooklane.batching.line import Ticket
+from hooklane.errors import StoreError, StoreGone
+from hooklane.store.database_files import DatabaseFiles
 from hooklane.store.sqlite.database import errors_named, is_sync_failure
 
 T = TypeVar("T")
 GROUP_MAX = 64
 
 
-class Job(Generic[T]):
-    """Something to be written, and then what came of it: a result, or an error."""
-
-    __slots__ = ("error", "result", "work")
-
-    def __init__(self, work: Callable[[sqlite3.Connection], T]) -> None:
-        self.work = work
-        self.result: T
-        self.error: BaseException | None = None
+Work = Callable[[sqlite3.Connection], T]
+"""Something to be written, in the transaction that is open."""
+Job = Ticket[Work[Any], Any]
+"""Some work, and then what came of it: a result, or an error."""
 
 
 def exit_at_once(error: BaseException) -> None:
-    """After a failed fsync nobody knows what is on the disk: only a restart, which reads it, can tell."""
+    """After a failed fsync it is not known what is on the disk: only a restart, which reads it, can tell."""
     print(
         f"hooklane: the disk failed to keep a commit ({error}); exiting so that nothing is built on it", file=sys.stderr
     )
@@ -51,8 +48,9 @@ class Group:
         self._path = path
         self._undone = undone
         self._fatal = fatal
+        self._files = DatabaseFiles(path)
 
-    def commit(self, group: Sequence[Job[Any]]) -> None:
+    def commit(self, group: Sequence[Job]) -> None:
         """Do them all and make them durable; each then has its result or its error."""
         conn = self._conn
         try:
@@ -60,7 +58,7 @@ class Group:
                 conn.execute("BEGIN IMMEDIATE")
                 try:
                     for job in group:
-                        job.result = job.work(conn)
+                        job.succeed(job.item(conn))
                 except Exception as error:
                     if is_sync_failure(error):
                         raise
@@ -69,20 +67,22 @@ class Group:
                     for job in group:
                         self._do(job)
                 conn.execute("COMMIT")
+                if (lost := self._files.lost()) is not None:
+                    raise StoreGone(f"{lost} was removed or replaced while it was open: restore a backup")
         except Exception as error:
             if is_sync_failure(error):
                 self._fatal(error)
             self._undo()
             named = error if isinstance(error, StoreError) else StoreError(f"{self._path}: {error}")
             for job in group:
-                job.error = named
+                job.fail(named)
 
     def _undo(self) -> None:
         if self._conn.in_transaction:
             self._conn.execute("ROLLBACK")
         self._undone()
 
-    def _do(self, job: Job[Any]) -> None:
+    def _do(self, job: Job) -> None:
         """One job's work in a savepoint of its own, so that its failure is not its neighbours'.
 
         Only where a job has failed: nearly always none does, and the group goes without.
@@ -90,7 +90,7 @@ class Group:
         conn = self._conn
         conn.execute("SAVEPOINT job")
         try:
-            job.result = job.work(conn)
+            job.succeed(job.item(conn))
         except sqlite3.Error as error:
             if not conn.in_transaction:
                 raise  # SQLite gave up the whole transaction (disk full, I/O error)
@@ -100,9 +100,9 @@ class Group:
                 with errors_named(self._path):
                     raise error
             except StoreError as named:
-                job.error = named
+                job.fail(named)
         except Exception as error:
             conn.execute("ROLLBACK TO job")
             self._undone()
-            job.error = error
+            job.fail(error)
         conn.execute("RELEASE job")

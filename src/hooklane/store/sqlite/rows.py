@@ -7,6 +7,7 @@ many rows does all its work beside the loop.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ def _chunks(rows: Sequence[Row]) -> Iterator[tuple[int, int, list[Any]]]:
     """*rows* in as few chunks as can be: a size, how many rows are real, and the parameters in one line.
 
     What is left of a size is filled with zeros, which the statements pass over. (Not with NULLs: for each of those, and
-    for each `bytes`, sqlite3 looks for somebody who would adapt it, which takes seven times as long as to bind it.)
+    for each `bytes`, sqlite3 looks for an adapter, which takes seven times as long as to bind it.)
     """
     for at in range(0, len(rows), _SIZES[-1]):
         chunk = rows[at : at + _SIZES[-1]]
@@ -44,19 +45,25 @@ def _chunks(rows: Sequence[Row]) -> Iterator[tuple[int, int, list[Any]]]:
         yield size, len(chunk), values
 
 
-class Insert:
-    """One INSERT for as many rows as there are; *then* is what follows the values. The first column is never 0."""
+_INSERT = re.compile(r"(INSERT INTO (\w+)\s+\(([^)]*)\))\s+VALUES \([^)]*\)(.*?)(?:\s+RETURNING (.*))?", re.DOTALL)
+_CONFLICT = re.compile(r"ON CONFLICT \((\w+), (\w+)\)")
 
-    def __init__(self, table: str, columns: Sequence[str], then: str = "") -> None:
-        self.columns = columns
-        head = f"INSERT INTO {table} ({', '.join(columns)})"
-        marks = f"({', '.join('?' for _ in columns)})"
+
+class Insert:
+    """An INSERT of one row, as `.sql` files have it, for as many rows as there are. The first column is never 0."""
+
+    def __init__(self, single: str) -> None:
+        self.single = single
+        """For one row with named parameters, for a caller's own connection."""
+        found = _INSERT.fullmatch(single)
+        assert found is not None, f"not an INSERT of one row: {single}"
+        head, self._table, columns, self._then, self._returning = found.groups()
+        self.columns = tuple(column.strip() for column in columns.split(","))
+        marks = f"({', '.join('?' for _ in self.columns)})"
         self._sql = {
-            size: f"{head} SELECT * FROM (VALUES {', '.join([marks] * size)}) WHERE column1 <> 0 {then}"
+            size: f"{head} SELECT * FROM (VALUES {', '.join([marks] * size)}) WHERE column1 <> 0 {self._then}"
             for size in _SIZES
         }
-        self.single = f"{head} VALUES ({', '.join(':' + column for column in columns)}) {then}"
-        """The same for one row with named parameters, for a caller's own connection."""
 
     def run(self, conn: sqlite3.Connection, rows: Sequence[Row]) -> Sequence[Row]:
         for size, _, values in _chunks(rows):
@@ -67,29 +74,25 @@ class Insert:
 class Quiet(Insert):
     """An INSERT that passes over rows that are there already, and tells as many times as it did not."""
 
-    def __init__(self, table: str, columns: Sequence[str]) -> None:
-        super().__init__(table, columns, "ON CONFLICT DO NOTHING")
-        self.single += " RETURNING 1"
-
     def run(self, conn: sqlite3.Connection, rows: Sequence[Row]) -> Sequence[Row]:
         return [(1,)] * sum(conn.execute(self._sql[size], values).rowcount for size, _, values in _chunks(rows))
 
 
 class Upsert(Insert):
-    """An INSERT that tells of each row, which is known by its two *keys*, what stands in two other columns now."""
+    """An INSERT that tells of each row, which is known by two columns, what stands in two others now."""
 
-    def __init__(
-        self, table: str, columns: Sequence[str], then: str, *, keys: tuple[str, str], returning: tuple[str, str]
-    ) -> None:
-        super().__init__(table, columns, then)
-        self.single += f" RETURNING {', '.join(returning)}"
-        self._keys_of = itemgetter(*(columns.index(key) for key in keys))
-        # The place in the question comes back with the answer: the order inside an aggregate is nobody's promise.
+    def __init__(self, single: str) -> None:
+        super().__init__(single)
+        conflict = _CONFLICT.search(single)
+        assert conflict is not None
+        keys = conflict.groups()
+        first, second = self._returning.split(", ")
+        self._keys_of = itemgetter(*(self.columns.index(key) for key in keys))
+        # The place in the question comes back with the answer: an aggregate promises no order.
         self._ask = {
-            size: f"SELECT json_group_array(v.column1), json_group_array(t.{returning[0]}),"
-            f" json_group_array(t.{returning[1]})"
+            size: f"SELECT json_group_array(v.column1), json_group_array(t.{first}), json_group_array(t.{second})"
             f" FROM (VALUES {', '.join(f'({place}, ?, ?)' for place in range(size))}) v"
-            f" CROSS JOIN {table} t ON t.{keys[0]} = v.column2 AND t.{keys[1]} = v.column3"
+            f" CROSS JOIN {self._table} t ON t.{keys[0]} = v.column2 AND t.{keys[1]} = v.column3"
             for size in _SIZES
         }
 

@@ -1,36 +1,18 @@
-"""Who writes? One thread with one connection: all jobs that queued while the last commit ran share the next one."""
+"""The writer of a SQLite file: one thread, one connection; jobs that queued during a commit share the next one."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import queue
 import sqlite3
-import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from hooklane.store.sqlite.group import GROUP_MAX, Group, Job, exit_at_once
+from hooklane.batching.thread_requests import Asked
+from hooklane.batching.threads import LeadLine
+from hooklane.errors import StoreUnavailable
+from hooklane.store.sqlite.group import GROUP_MAX, Group, Work, exit_at_once
 
 T = TypeVar("T")
-
-
-class _Promised(Job[T]):
-    """A job for which somebody waits."""
-
-    __slots__ = ("future",)
-
-    def __init__(self, work: Callable[[sqlite3.Connection], T], future: asyncio.Future[T]) -> None:
-        super().__init__(work)
-        self.future = future
-
-    def resolve(self) -> None:
-        if self.future.done():
-            return  # the caller went away; the write stands all the same
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.result)
+_Job = Asked[Work[Any], Any]
 
 
 class Writer:
@@ -47,46 +29,36 @@ class Writer:
         """*undone* is told whenever work was rolled back: what was remembered of it never happened."""
         self._conn = conn
         self._group = Group(conn, path, undone=undone, fatal=fatal)
-        self._jobs: queue.SimpleQueue[_Promised[Any] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="hooklane writer", daemon=True)
-        self._thread.start()
+        self._fatal = fatal
+        self._path = path
+        self._line: LeadLine[_Job] = LeadLine(self._commit, name="hooklane-writer", most=GROUP_MAX)
+        self._is_ending = False
 
-    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run *work* inside the next group commit; returns when that is durable."""
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._jobs.put(_Promised(work, future))
-        return await future
+    async def run(self, work: Work[T]) -> T:
+        """Run *work* inside the next group commit; returns when that is durable. Cancelled, the write stands."""
+        if self._is_ending:
+            raise StoreUnavailable(f"{self._path} is being closed: nothing more is written")
+        job: Asked[Work[T], T] = Asked(work)
+        await self._line.served(job)
+        return job.ticket.value()
+
+    def end(self) -> None:
+        """Take no more work. To be called in the event loop, before `close`: no write then comes after the closing."""
+        self._is_ending = True
 
     def close(self) -> None:
-        """Finish what was queued, then end."""
-        self._jobs.put(None)
-        self._thread.join()
+        """Finish what was queued, then close the connection."""
+        self.end()
+        self._line.close(wait=True)
         self._conn.close()
 
-    def _run(self) -> None:
-        while True:
-            job = self._jobs.get()
-            if job is None:
-                return
-            group, ended = [job], False
-            while len(group) < GROUP_MAX:
-                try:
-                    job = self._jobs.get_nowait()
-                except queue.Empty:
-                    break
-                if job is None:
-                    ended = True
-                    break
-                group.append(job)
-            self._group.commit(group)
-            for loop in {job.future.get_loop() for job in group}:
-                mine = [job for job in group if job.future.get_loop() is loop]
-                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                    loop.call_soon_threadsafe(_resolve, mine)
-            if ended:
-                return
-
-
-def _resolve(jobs: list[_Promised[Any]]) -> None:
-    for job in jobs:
-        job.resolve()
+    def _commit(self, first: _Job, _: _Job | None) -> None:
+        jobs = self._line.batch(first)
+        try:
+            self._group.commit([job.ticket for job in jobs])
+        except BaseException as error:
+            self._fatal(error)  # each of these writes would wait for ever
+            raise
+        for job in jobs:
+            job.is_over = True
+        self._line.tell(jobs, None)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from hooklane.errors import StoreBusy
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.inbox import Heartbeat, Search
 from hooklane.model.message import Status
-from hooklane.store.inbox import InboxStore
-from hooklane.testing.conformance_inbox.kit import HANDLER, LEASE_MS, SOURCE, TRACK, WORK, InboxKit, owed, row
+from hooklane.store.inbox import Flow, InboxStore
+from hooklane.testing.conformance_inbox.kit import (
+    HANDLER,
+    LEASE_MS,
+    SOURCE,
+    TRACK,
+    WORK,
+    InboxKit,
+    owed,
+    row,
+    together,
+)
 
 
 class Keeping(InboxKit):
@@ -55,3 +68,36 @@ class Keeping(InboxKit):
         assert self.run(store, store.settle(id, HANDLER, Status.IGNORED, "known bug", wall_now()))
         assert not self.run(store, store.settle(id, HANDLER, Status.IGNORED, "again", wall_now()))
         assert self.status(store) == Status.IGNORED
+
+    def test_what_was_skipped_is_not_replayed_by_one_who_saw_it_dead(self, store: InboxStore) -> None:
+        (id,) = self.insert(store, row("e1", owed(status=Status.DEAD)))
+        assert id is not None
+        assert self.run(store, store.settle(id, HANDLER, Status.IGNORED, "known", wall_now(), was=Status.DEAD))
+        assert not self.run(store, store.reopen(id, HANDLER, now=wall_now(), was=Status.DEAD))
+        assert (self.status(store), self.claim(store)) == (Status.IGNORED, [])
+
+    def test_what_was_replayed_is_not_skipped_by_one_who_saw_it_dead(self, store: InboxStore) -> None:
+        (id,) = self.insert(store, row("e1", owed(status=Status.DEAD)))
+        assert id is not None
+        assert self.run(store, store.reopen(id, HANDLER, now=wall_now(), was=Status.DEAD))
+        assert not self.run(store, store.settle(id, HANDLER, Status.IGNORED, "known", wall_now(), was=Status.DEAD))
+        (claimed,) = self.claim(store)
+        assert claimed.id == id
+
+    def test_of_a_skip_and_a_replay_at_the_same_moment_one_is_done(self, store: InboxStore) -> None:
+        for number in range(10):
+            (id,) = self.insert(store, row(f"e{number}", owed(status=Status.DEAD)))
+            assert id is not None
+            acts = [
+                store.settle(id, HANDLER, Status.IGNORED, "known", wall_now(), was=Status.DEAD),
+                store.reopen(id, HANDLER, now=wall_now(), was=Status.DEAD),
+            ]
+            skipped, replayed = together(2, partial(self._act, store, acts))
+            assert [skipped, replayed].count(True) == 1
+            assert len(self.claim(store)) == int(replayed), "the handler runs only when it was replayed"
+
+    def _act(self, store: InboxStore, acts: list[Flow[bool]], index: int) -> bool:
+        try:
+            return self.run(store, acts[index])
+        except StoreBusy:
+            return False  # another was quicker, which this store found out when it wrote

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from hooklane.model.clock import START, Instant, wall_now
 from hooklane.model.inbox import Claimed, Identity, NewHandling, NewRow, RowId, Track
 from hooklane.model.message import Message, Status
-from hooklane.receiver.drive import Driver, transaction
+from hooklane.receiver.drivers import Driver
+from hooklane.receiver.steps import transaction
 from hooklane.store.inbox import Flow, InboxStore
 from hooklane.testing import crowd
 

@@ -1,4 +1,4 @@
-"""Attempts that are announced: on record until they come to something, so that nobody forgets of whom a worker died."""
+"""Attempts that are announced: on record until they come to something, lest it be forgotten of which a worker died."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def announce(owner: Owner, lane_id: LaneId, *, alone: bool = False) -> Sta
 
 
 async def last_of(owner: Owner, lane_id: LaneId, outcome: Dead) -> Settlement:
-    """The end of a head of which workers died: nobody saw it, and its last attempt is counted already."""
+    """The end of a head of which workers died: it was not seen, and its last attempt is counted already."""
     settlement = await owner.settlement(lane_id, outcome)
     send = replace(settlement.send, attempt=settlement.send.attempt - 1)
     return Settlement(send, outcome, settlement.at, None)
@@ -155,9 +155,9 @@ class Announcing(OutboxKit):
         dead = await owner.commit(old)
         await store.replay("default", letter.id, actor="me", now=T0)
 
-        revived = await owner.commit(old)
+        late = await owner.commit(old)
 
-        assert {lane_id} == dead.stale == revived.stale
+        assert {lane_id} == dead.stale == late.stale
         assert (await owner.row(lane_id)).starts == 0
 
     @pytest.mark.parametrize("key", ["a", None])

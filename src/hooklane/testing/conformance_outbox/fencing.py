@@ -81,7 +81,7 @@ class Fencing(OutboxKit):
 
         report = await owner.commit(settlement)
 
-        # Nobody has taken over, so the fact is still the newest one and is worth keeping.
+        # No worker has taken over, so the fact is still the newest one and is worth keeping.
         assert not report.fenced
         assert (await owner.row(lane_id)).head == 2
 

@@ -1,4 +1,4 @@
-"""Several live workers on one store: who gets what, and that nobody takes it from them."""
+"""Several live workers on one store: which gets what, and that no other takes it away."""
 
 from __future__ import annotations
 

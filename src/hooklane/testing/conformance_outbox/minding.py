@@ -1,4 +1,4 @@
-"""How endpoints do: turns of breakers that workers share, each decided by whoever writes it first."""
+"""How endpoints do: turns of breakers that workers share, each decided by the worker that writes it first."""
 
 from __future__ import annotations
 

@@ -50,6 +50,20 @@ class Owning(OutboxKit):
 
         assert list(await store.acquire("w1", PARTITIONS)) == []
 
+    async def test_a_worker_that_joins_again_owns_nothing_until_it_acquires(self, store: Outbox) -> None:
+        await store.save_endpoint(endpoint(), expect=None)
+        report = await published(store, event("e1"))
+        before = await Owner.of(store)
+        late = await before.settlement(report.grown[0].lane_id, DELIVERED)
+
+        await store.join("w1", LEASE_MS)
+
+        assert (await store.roster()).owned == {"w1": 0}
+        assert {late.send.pid} == (await before.commit(late)).fenced
+        after = await Owner.of(store)
+        assert {late.send.pid} == (await before.commit(late)).fenced, "under the old epoch"
+        assert (await after.row(late.send.lane_id)).head == 1
+
     async def test_the_first_owner_takes_what_it_asks_for(self, store: Outbox) -> None:
         await store.join("w1", LEASE_MS)
 
@@ -251,3 +265,29 @@ class Owning(OutboxKit):
 
         times: list[Instant] = [load.now, news.now, committed.now, (await store.roster()).now]
         assert sorted(times) == times
+
+    # --- what is owed, whatever a mark says ---
+
+    async def test_what_is_owed_in_a_partition_is_what_a_load_of_it_finds(self, store: Outbox) -> None:
+        await store.save_endpoint(endpoint(), expect=None)
+        await published(store, *(event(f"e{n}", f"k{n % 7}") for n in range(20)), event("loose", None))
+        owner = await Owner.of(store)
+        lane_id = next(one for one in await owner.loaded() if one > 0)
+        await owner.fail(lane_id)
+        loaded = (await owner.load()).lanes
+
+        for pid, rows in loaded.items():
+            owed = await store.owed("w1", {pid: owner.epochs[pid]})
+            assert {pid: sorted(rows, key=lambda row: row.id)} == {
+                one: sorted(found, key=lambda row: row.id) for one, found in owed.items()
+            }
+
+    async def test_nothing_is_told_of_what_is_owed_in_partitions_that_are_not_ours_any_more(
+        self, store: Outbox
+    ) -> None:
+        owner = await Owner.of(store)
+
+        owed = await store.owed("w1", {7: owner.epochs[7] - 1, 8: owner.epochs[8]})
+
+        assert list(owed) == [8]
+        assert not await store.owed("w_other", owner.epochs)

@@ -8,11 +8,11 @@ from dataclasses import replace
 from hooklane.model.attempt import DELIVERED, Dead, Retry, Settlement
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint, EndpointState
-from hooklane.model.event import Event
 from hooklane.model.exchange import Failure, NoAnswer, Timings
 from hooklane.model.lane import DeliveryState, LaneState
 from hooklane.store.reads import EventFilter
 from hooklane.testing.conformance_outbox.kit import T0, Outbox, OutboxKit, Owner, answer, endpoint, event, published
+from hooklane.testing.paging import all_pages
 
 STATES = ("delivered", "queued", "in_flight", "retrying", "dead", "skipped", "cancelled")
 
@@ -171,32 +171,17 @@ class Reading(OutboxKit):
         for one in report.grown:
             await owner.settle(one.lane_id, Dead("422"), at=one.lane_id)
 
-        seen_events: list[Event] = []
-        seen_lanes: list[str] = []
-        seen_letters: list[str] = []
-        cursor = None
-        while True:
-            page = await store.events("default", EventFilter(), cursor, 3)
-            seen_events += page.items
-            cursor = page.next
-            if cursor is None:
-                break
-        while True:
-            lanes = await store.lanes("default", states=None, endpoint_id=None, text=None, cursor=cursor, limit=3)
-            seen_lanes += [one.key for one in lanes.items]
-            cursor = lanes.next
-            if cursor is None:
-                break
-        while True:
-            letters = await store.dead_letters("default", endpoint_id="ep_a", cursor=cursor, limit=3)
-            seen_letters += [one.event_id for one in letters.items]
-            cursor = letters.next
-            if cursor is None:
-                break
+        seen = await all_pages(lambda cursor: store.events("default", EventFilter(), cursor, 3))
+        lanes = await all_pages(
+            lambda cursor: store.lanes("default", states=None, endpoint_id=None, text=None, cursor=cursor, limit=3)
+        )
+        letters = await all_pages(
+            lambda cursor: store.dead_letters("default", endpoint_id="ep_a", cursor=cursor, limit=3)
+        )
 
-        assert events[::-1] == seen_events, "newest first"
-        assert [f"k{n}" for n in range(7)] == sorted(seen_lanes)
-        assert [f"e{n}" for n in range(7)] == sorted(seen_letters)
+        assert events[::-1] == seen, "newest first"
+        assert [f"k{n}" for n in range(7)] == sorted(one.key for one in lanes)
+        assert [f"e{n}" for n in range(7)] == sorted(one.event_id for one in letters)
 
     async def test_events_are_found_by_what_they_are_and_how_they_stand(self, store: Outbox) -> None:
         await mixed(store)
@@ -214,6 +199,17 @@ class Reading(OutboxKit):
         assert {"done2", "new2", "sick2", "dead2"} == await found(EventFilter(after=Instant(T0 + 2)))
         assert {"loose1", "loose2"} == await found(EventFilter(before=Instant(T0 + 1)))
         assert set() == await found(EventFilter(), "other")
+
+    async def test_in_a_type_filter_only_the_star_is_special(self, store: Outbox) -> None:
+        await published(store, *(event(type_, type=type_) for type_ in ("order_paid", "orderXpaid", "order-paid")))
+
+        async def found(type_: str) -> set[str]:
+            return {one.id for one in (await store.events("default", EventFilter(type=type_), None, 100)).items}
+
+        assert {"order_paid", "orderXpaid", "order-paid"} == await found("order*")
+        assert {"order_paid"} == await found("order_paid") == await found("order_*")
+        for literal in ("order?paid", "order[_]paid", "ORDER_PAID", "order%", "Order*"):
+            assert set() == await found(literal)
 
     async def test_a_lane_lists_its_deliveries_in_order(self, store: Outbox) -> None:
         await store.save_endpoint(endpoint(), expect=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hooklane.model.attempt import DELIVERED, Cancel, Dead, Gone, Outcome, Retry
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import EndpointState
@@ -119,6 +121,17 @@ class Settling(OutboxKit):
 
         assert [endpoint()] == list(await store.endpoints())
 
+    async def test_410_leaves_a_paused_endpoint_paused(self, store: Outbox) -> None:
+        lane_id = await lane_of(store)
+        owner = await Owner.of(store)
+        late = await owner.settlement(lane_id, Gone("410"), result=answer(410))
+        paused = replace(endpoint(), state=EndpointState.PAUSED)
+        await store.save_endpoint(paused, expect=endpoint())
+
+        await owner.commit(late)
+
+        assert [paused] == list(await store.endpoints()), "a person's word: it is asked again after the resume"
+
     async def test_cancelling_ends_everything_that_is_owed_up_to_the_tail(self, store: Outbox) -> None:
         lane_id = await lane_of(store, 4)
         owner = await Owner.of(store)
@@ -170,6 +183,16 @@ class Settling(OutboxKit):
 
         assert DeliveryState.CANCELLED is await state_of(store, "e1")
         assert list(await store.reload([lane_id])) == []
+
+    async def test_a_loose_delivery_that_was_skipped_is_not_cancelled_any_more(self, store: Outbox) -> None:
+        lane_id = await lane_of(store, 1, key=None)
+        owner = await Owner.of(store)
+        row = await owner.row(lane_id)
+        await owner.settle(lane_id, Dead("422", skip=True))
+
+        await owner.commit(Cancel(lane_id, row.pid, 1, 1, row.rev))
+
+        assert DeliveryState.SKIPPED is await state_of(store, "e1")
 
     async def test_one_commit_takes_many_lanes(self, store: Outbox) -> None:
         await store.save_endpoint(endpoint(), expect=None)

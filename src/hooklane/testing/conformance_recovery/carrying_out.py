@@ -17,7 +17,7 @@ from hooklane.testing.conformance_recovery.kit import NOW, Store, act, all_membe
 
 
 class CarryingOut(OutboxKit):
-    async def test_a_job_revives_dead_heads_and_learns_what_became_of_them(self, store: Store) -> None:
+    async def test_a_job_replays_dead_heads_and_learns_what_became_of_them(self, store: Store) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, *(event(f"e{n}", f"k{n}") for n in range(1, 5)), event("loose", None))
         owner = await Owner.of(store)
@@ -45,7 +45,7 @@ class CarryingOut(OutboxKit):
         assert [one.n for one in await store.members(job.id, after=0, limit=9, progress=[Progress.RELEASED])] == [3]
         await balanced(store)
 
-    async def test_a_revived_head_wakes_its_owner(self, store: Store) -> None:
+    async def test_a_replayed_head_wakes_its_owner(self, store: Store) -> None:
         lane_id = await lane_with(store, 2)
         owner = await Owner.of(store)
         await owner.kill(lane_id)
@@ -74,6 +74,18 @@ class CarryingOut(OutboxKit):
         assert (line.act.action, line.act.note) == ("dead_letter.skipped", "why")
         (member,) = await store.members(job.id, after=0, limit=9)
         assert member.progress is Progress.SKIPPED
+        await balanced(store)
+
+    async def test_a_letter_that_is_twice_in_a_plan_is_carried_out_once(self, store: Store) -> None:
+        lane_id = await lane_with(store, 3)
+        owner = await Owner.of(store)
+        letter = await owner.kill(lane_id)
+        job = await planned(store, Op.SKIP, await all_members(store, Wanted(ids=["e1", letter.id])))
+
+        done = await store.carry_out(job.id, Op.SKIP, [1, 2], act=act("job.released", "why"))
+
+        assert ([2], [lane_id]) == ([n for n, _ in done.refused], list(done.lanes))
+        assert (await owner.row(lane_id)).head == 2
         await balanced(store)
 
     async def test_a_published_member_closes_the_letter_of_the_skipped_event(self, store: Store) -> None:

@@ -18,6 +18,7 @@ from hooklane.testing.conformance_outbox.kit import (
     event,
     published,
 )
+from hooklane.testing.paging import all_pages
 
 NOW = Instant(T0 + 90_000)
 DAY_MS = 24 * 3_600_000
@@ -35,14 +36,7 @@ def act(action: str = "secret.shown", note: str = "", **fields: object) -> Act:
 
 
 async def all_members(store: Store, wanted: Wanted, limit: int = 100, tenant: str = "default") -> list[Member]:
-    found: list[Member] = []
-    cursor = None
-    while True:
-        page = await store.select(tenant, wanted, cursor, limit)
-        found += page.items
-        cursor = page.next
-        if cursor is None:
-            return found
+    return await all_pages(lambda cursor: store.select(tenant, wanted, cursor, limit))
 
 
 async def planned(store: Store, op: Op, members: Sequence[Member], id: str = "pln_1") -> Job:

@@ -94,6 +94,29 @@ class Planning(OutboxKit):
         ]
         assert await all_members(store, Wanted(ids=["e1"]), tenant="other") == []
 
+    async def test_a_member_that_was_named_tells_as_much_as_one_that_was_found(self, store: Store) -> None:
+        lane_id = await lane_with(store, 4)
+        owner = await Owner.of(store)
+        skipped = await owner.kill(lane_id)
+        await store.skip("default", skipped.id, note="", actor="me", now=NOW)
+        dead = await owner.kill(lane_id)
+
+        given_up, blocking = await all_members(store, Wanted(ids=[skipped.id, dead.id]))
+
+        assert [blocking] == await all_members(store, Wanted())
+        assert (given_up.reason, given_up.version) == ("422", str(skipped.died_at))
+
+    async def test_a_page_of_members_that_is_added_twice_is_there_once(self, store: Store) -> None:
+        lane_id = await lane_with(store, 2)
+        owner = await Owner.of(store)
+        await owner.kill(lane_id)
+        members = await all_members(store, Wanted())
+        job = await planned(store, Op.REPLAY, members)
+
+        await store.add_members(job.id, "default", 1, members)
+
+        assert [one.n for one in await store.members(job.id, after=0, limit=9)] == [1]
+
     async def test_a_plan_knows_which_of_its_members_changed(self, store: Store) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, *(event(f"e{n}", f"k{n}") for n in range(1, 5)))

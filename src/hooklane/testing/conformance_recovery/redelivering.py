@@ -59,11 +59,21 @@ class Redelivering(OutboxKit):
         assert (row.head, row.tail, row.key, row.endpoint_id) == (1, 3, None, "ep_a")
         assert [row] == list(await store.reload([again]))
 
+    async def test_what_is_owed_holds_redeliveries_too(self, store: Store) -> None:
+        owner = await Owner.of(store)
+        again, _ = await self.sent_again(store, owner)
+
+        owed = await store.owed(owner.worker, owner.epochs)
+
+        found = {row.id: row for rows in owed.values() for row in rows}
+        assert found == await owner.loaded()
+        assert again in found
+
     async def test_redeliveries_keep_their_order_and_move_no_head(self, store: Store) -> None:
         owner = await Owner.of(store)
         again, job = await self.sent_again(store, owner)
         lane_id = (await store.members(job.id, after=0, limit=1))[0].member.lane_id
-        before, books = await owner.row(lane_id), await store.ledger("default")
+        before, ledger = await owner.row(lane_id), await store.ledger("default")
 
         await owner.settle(again, Retry(Instant(T0 + 9_000), "500"), at=2_000)
         held = await owner.row(again)
@@ -74,7 +84,7 @@ class Redelivering(OutboxKit):
         row = await owner.row(again)
         assert (row.head, row.attempts) == (3, 0)
         assert before == await owner.row(lane_id)
-        assert books == await store.ledger("default")
+        assert ledger == await store.ledger("default")
         assert [Mark(1, Progress.DELIVERED), Mark(2, Progress.DELIVERED)] == list(await store.sweep(job.id))
         tries = await store.attempts("default", "e1")
         assert [(one.seq, one.outcome) for one in tries] == [(1, "delivered"), (1, "retry"), (1, "delivered")]

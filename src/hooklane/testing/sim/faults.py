@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +17,10 @@ class Faults:
     """Others get their turn between two reads of one call."""
     store_down_every_ms: int = 15_000
     store_clock_jump_every_ms: int = 20_000
+    store_crash_every_ms: int = 10_000
+    """It ends all its sessions, and numbers that it gave out last are given out once more."""
+    poll_misses: float = 0.0
+    """A poll does not tell of a lane that grew. No weather makes that, only a mistake."""
     # the network
     no_room: float = 0.005
     """The sender's own host has no connection to spare, so that nothing is sent."""
@@ -25,6 +29,7 @@ class Faults:
     request_doubled: float = 0.01
     reply_lost: float = 0.02
     # the workers
+    workers: int = 3
     crash_every_ms: int = 400
     pause_every_ms: int = 2_500
     turn_broken: float = 0.001
@@ -59,6 +64,7 @@ SLOW = Faults(
     store_slow=0.5,
     store_interleaved=0.8,
     store_down_every_ms=0,
+    store_crash_every_ms=0,
     crash_every_ms=0,
     pause_every_ms=0,
     leave_every_ms=300,
@@ -71,6 +77,7 @@ POISONED = Faults(
     store_slow=0.0,
     store_down_every_ms=0,
     store_clock_jump_every_ms=0,
+    store_crash_every_ms=0,
     crash_every_ms=0,
     pause_every_ms=0,
     turn_broken=0.0,
@@ -86,6 +93,7 @@ NONE = Faults(
     store_interleaved=0.0,
     store_down_every_ms=0,
     store_clock_jump_every_ms=0,
+    store_crash_every_ms=0,
     no_room=0.0,
     request_lost=0.0,
     request_late=0.0,
@@ -99,3 +107,12 @@ NONE = Faults(
     sick=False,
 )
 """A perfect world."""
+
+CRASHING = replace(NONE, store_crash_every_ms=1_500)
+"""A world in which nothing but the store crashes."""
+
+MISSING = replace(NONE, poll_misses=0.3)
+"""A world in which polls do not tell of everything, though nothing else is wrong."""
+
+ALONE = Faults(workers=1, crash_every_ms=3_000, leave_every_ms=3_000, store_crash_every_ms=0)
+"""A world with one worker at a time, which owns everything and is fed most of what is published."""

@@ -11,8 +11,8 @@ from hooklane.model.event import Event
 from hooklane.store.memory.outbox.tables import Ending
 from hooklane.store.outbox import Draft, PublishReport
 from hooklane.testing.sim.network import Kind, Network, Receiver
+from hooklane.testing.sim.shell import Shell
 from hooklane.testing.sim.store import SimStore
-from hooklane.testing.sim.worker import Worker
 from hooklane.testing.sim.world import T0, World
 
 TYPES = ("order.created", "order.paid", "user.created")
@@ -23,7 +23,7 @@ class Publishers:
     """Clients that publish through a worker's process, or past all of them, until *events* were accepted."""
 
     def __init__(
-        self, world: World, store: SimStore, workers: Callable[[], Sequence[Worker]], events: int, keys: int
+        self, world: World, store: SimStore, workers: Callable[[], Sequence[Shell]], events: int, keys: int
     ) -> None:
         self.world = world
         self.store = store
@@ -65,7 +65,7 @@ class Publishers:
 
         def ok(report: PublishReport) -> None:
             if door is not None:
-                door.feed(report.grown)
+                door.do(door.feed, report)
             self.waiting -= 1
 
         def again() -> None:
@@ -108,9 +108,7 @@ def add_endpoint(store: SimStore, network: Network, kind: Kind, **rules: object)
 class Operators:
     """People who replay, skip, pause, resume and delete; in calm weather they only tidy up."""
 
-    def __init__(
-        self, world: World, store: SimStore, network: Network, workers: Callable[[], Sequence[Worker]]
-    ) -> None:
+    def __init__(self, world: World, store: SimStore, network: Network, workers: Callable[[], Sequence[Shell]]) -> None:
         self.world = world
         self.store = store
         self.network = network
@@ -131,18 +129,18 @@ class Operators:
 
     def _recover(self) -> None:
         chance = self.world.chance
-        for grave in list(self.store.tables.graves.values()):
-            if grave.ending is not Ending.DEAD or chance.random() < 0.3:
+        for dead_row in list(self.store.tables.dead_letters.values()):
+            if dead_row.ending is not Ending.DEAD or chance.random() < 0.3:
                 continue
-            lane = self.store.tables.lanes[grave.lane_id]
-            self.network.receivers[lane.endpoint_id].resync(lane.id, grave.seq)
+            lane = self.store.tables.lanes[dead_row.lane_id]
+            self.network.receivers[lane.endpoint_id].resync(lane.id, dead_row.seq)
             if chance.random() < 0.6:
-                self.store.replay(grave.id)
+                self.store.replay(dead_row.id)
             else:
-                self.store.skip(grave.id)
+                self.store.skip(dead_row.id)
             for worker in self.workers():
                 if chance.random() < 0.5:
-                    worker.wake(lane.id)
+                    worker.do(worker.wake, [lane.id])
 
     def _resume(self) -> None:
         for endpoint in list(self.store.tables.endpoints.values()):

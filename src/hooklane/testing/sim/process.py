@@ -10,7 +10,7 @@ from hooklane.testing.sim.world import World
 
 
 class Process:
-    """Whatever it does goes through `do`: at once, or when it wakes up, or never."""
+    """Everything it does goes through `do`: at once, or when it wakes up, or never."""
 
     def __init__(self, world: World, number: int) -> None:
         self.world = world
@@ -20,7 +20,6 @@ class Process:
         self._missed: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._clock_rate = 1.0 + world.faults.clock_drift * (2.0 * world.roll() - 1.0)
         self._clock_lag = 0.0
-        self._skew = 0.0
 
     def do(self, what: Callable[..., None], *args: Any) -> None:
         """Run something of this process: at once, or when it wakes up, or never."""
@@ -41,7 +40,7 @@ class Process:
         self.world.trace(9, self.number)
 
     def stall(self, for_ms: float, clock_stops: bool) -> None:
-        """Everything stops for a while; with a clock that stops as well, nobody notices afterwards."""
+        """Everything stops for a while; with a clock that stops as well, the process does not notice afterwards."""
         if self._stalled or not self.alive:
             return
         self._stalled = True
@@ -59,14 +58,6 @@ class Process:
         for what, args in missed:
             self.do(what, *args)
 
-    def boot(self) -> float:
+    def boot(self) -> Instant:
         """Its own clock, which runs a little wrong and may have stood still."""
-        return self.world.now * self._clock_rate - self._clock_lag
-
-    def now(self) -> Instant:
-        """What it believes the store's clock to show."""
-        return Instant(int(self.boot() + self._skew))
-
-    def _set_time(self, store_now: Instant, before: float) -> None:
-        """The store said so at some time since *before*; what we believe is kept while that may be true."""
-        self._skew = min(max(self._skew, store_now - self.boot()), store_now - before)
+        return Instant(int(self.world.now * self._clock_rate - self._clock_lag))

@@ -13,12 +13,11 @@ from hooklane.testing.sim.mutants import MUTANTS
 from hooklane.testing.sim.mutants.mutant import Mutant
 from hooklane.testing.sim.network import Network
 from hooklane.testing.sim.people import Operators, Publishers, settle_in
+from hooklane.testing.sim.shell import LEASE_MS, Shell
 from hooklane.testing.sim.store import SimStore
-from hooklane.testing.sim.worker import LEASE_MS, Worker
 from hooklane.testing.sim.world import World
 from hooklane.testing.violation import Violation
 
-WORKERS = 3
 CALM_MS = 60_000
 """Within this time after the last fault everything that is owed must have been delivered."""
 
@@ -72,9 +71,10 @@ class Simulation:
         self.store = mutant.store(self.world, self.checker)
         self.network = mutant.network(self.world, self.checker)
         settle(self.world, self.store, self.network)
-        self.workers: list[Worker] = []
+        self.workers: list[Shell] = []
         self._count = 0
-        for _ in range(WORKERS):
+        self._many = faults.workers
+        for _ in range(faults.workers):
             self.start_worker()
         self.publishers = Publishers(self.world, self.store, lambda: self.workers, events, keys)
         Operators(self.world, self.store, self.network, lambda: self.workers)
@@ -83,17 +83,19 @@ class Simulation:
         self.world.every(faults.leave_every_ms, self._leave)
         self.world.every(faults.store_down_every_ms, self.store.go_down)
         self.world.every(faults.store_clock_jump_every_ms, self.store.jump)
+        self.world.every(faults.store_crash_every_ms, self.store.crash)
         self._look_after_workers()
 
     def start_worker(self) -> None:
         self._count += 1
         engine = self.mutant.engine(in_flight_max=200, lanes_max=60)
-        self.workers.append(self.mutant.worker(self.world, self.store, self.network, self.checker, self._count, engine))
+        world, parts = self.world, self.mutant.parts
+        self.workers.append(Shell(world, self.store, self.network, self.checker, self._count, engine, parts))
 
     def _look_after_workers(self) -> None:
-        """Whoever runs the processes starts a new one for each that ended."""
+        """As a supervisor of processes does: start a new one for each that ended."""
         self.workers = [worker for worker in self.workers if worker.alive]
-        while len(self.workers) < WORKERS:
+        while len(self.workers) < self._many:
             self.start_worker()
         self.world.after(60.0, self._look_after_workers)
 
@@ -108,8 +110,8 @@ class Simulation:
 
     def _leave(self) -> None:
         worker = self.world.chance.choice(self.workers)
-        if worker.alive and not worker.leaving:
-            worker.leave()
+        if worker.alive:
+            worker.do(worker.stop)
 
     def run(self) -> None:
         """Publish everything among faults, then see whether calm weather is enough to deliver it."""
@@ -118,7 +120,7 @@ class Simulation:
         self.world.calm()
         if violations:
             return  # nothing after the first one can be trusted
-        if not self.world.run(lambda: self.publishers.is_done and self.store.owed == 0, CALM_MS):
+        if not self.world.run(lambda: self.publishers.is_done and self.store.owed_count == 0, CALM_MS):
             self._name_the_stuck()
         self._compare()
 

@@ -1,207 +1,223 @@
-"""The shell of the engine in a simulated process: it does what the engine asks, and may break off in the middle."""
+"""The shell of a worker in a simulated process: it does what the worker asks for, and may break off in the middle."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from hooklane.core.engine import (
-    Committed,
-    Effects,
-    Engine,
-    Fetch,
-    Fetched,
-    HealthSeen,
-    Input,
-    Reloaded,
-    Settled,
-)
-from hooklane.model.attempt import Send, Write
+from hooklane.core.engine import Engine, Settled
+from hooklane.core.worker import Call, ClockSet, Effects, LeaseLost, MarkLost, Missed, Note, Parts, Worker
+from hooklane.core.worker.sweeping import Rounds
+from hooklane.model.attempt import Send
 from hooklane.model.clock import FOREVER, Instant
 from hooklane.model.exchange import Result
-from hooklane.model.health import Health
 from hooklane.model.lane import LaneId
-from hooklane.store.outbox import CommitReport
+from hooklane.store.outbox import PublishReport
 from hooklane.testing.invariants import Invariants
 from hooklane.testing.sim.network import Network
 from hooklane.testing.sim.process import Process
 from hooklane.testing.sim.store import SimStore
-from hooklane.testing.sim.world import World
+from hooklane.testing.sim.world import T0, World
 
+LEASE_MS = 1_000
+POLL_MS = 50
+GRACE_MS = 300
+REST_MS_MIN = 20
+"""Between two partitions of a sweep; everything here is some thirty times as quick as it is in earnest."""
 STALL_MS_MAX = 2_500.0
 """Two and a half leases."""
 
 
 class Shell(Process):
-    """An engine, and what the relay does around it: attempts, commits, fetches, reloads."""
-
-    name: str
-    """Under which it is in the roster now; none is used twice."""
-    epochs: dict[int, int]
-    """The partitions that it believes to own."""
+    """One process of the sender. *number* makes its names unlike all others."""
 
     def __init__(
-        self, world: World, store: SimStore, network: Network, checker: Invariants, number: int, engine: Engine
+        self,
+        world: World,
+        store: SimStore,
+        network: Network,
+        checker: Invariants,
+        number: int,
+        engine: Engine,
+        parts: Parts | None = None,
     ) -> None:
         super().__init__(world, number)
         self.store = store
         self.network = network
         self.checker = checker
         self.engine = engine
-        self._inputs: list[Input] = []
+        self._lives = 0
         self._turn_is_set = False
         self._alarm_at: Instant = FOREVER
-        self._commits: list[Write] = []
-        self._committing = False
-        self._fetches: list[Fetch] = []
-        self._fetching = False
-        self._reloads: list[LaneId] = []
-        self._reloading = False
+        self.worker = Worker(
+            engine,
+            self._new_name,
+            skew_ms=T0,
+            lease_ms=LEASE_MS,
+            poll_ms=POLL_MS,
+            grace_ms=GRACE_MS,
+            rounds=Rounds(REST_MS_MIN),
+            parts=parts,
+        )
+        self._soon()
 
-    # --- the engine's turns ---
+    @property
+    def name(self) -> str:
+        return self.worker.name
 
-    def put(self, *inputs: Input) -> None:
-        self._inputs.extend(inputs)
+    @property
+    def epochs(self) -> dict[int, int]:
+        return self.worker.epochs
+
+    def _new_name(self) -> str:
+        self._lives += 1
+        return f"w{self.number}.{self._lives}"
+
+    # --- what others call ---
+
+    def feed(self, published: PublishReport) -> None:
+        """News of this process's own publishes."""
+        self.worker.fed(published.grown, published.span)
+        self._soon()
+
+    def wake(self, lane_ids: Sequence[LaneId]) -> None:
+        """A person recovered lanes through this process."""
+        self.worker.wake(lane_ids)
+        self._soon()
+
+    def stop(self) -> None:
+        """End in good order: a deploy, not a crash."""
+        self.world.counts["left"] += 1
+        self.worker.stop(self.boot())
+        self._soon()
+
+    # --- the worker's turns ---
+
+    def _soon(self) -> None:
         if not self._turn_is_set:
             self._turn_is_set = True
             self.after(0.3 * self.world.roll(), self._turn)
 
     def _turn(self) -> None:
         self._turn_is_set = False
-        inputs, self._inputs = self._inputs, []
-        effects = self.engine.step(self.now(), inputs)
+        effects = self.worker.turn(self.boot())
+        for note in effects.notes:
+            self._count(note)
         if self.world.roll() < self.world.faults.turn_broken:
             self._break(effects)
         else:
-            self.perform(effects)
+            self._perform(effects)
+        if effects.is_drained:
+            self.do(self._end)
         self._set_alarm(effects.wake_at)
 
-    def perform(self, effects: Effects) -> None:
-        if effects.writes:
-            self._commits.extend(effects.writes)
-            self._pump_commits()
-        if effects.fetches:
-            self._fetches.extend(effects.fetches)
-            self._pump_fetches()
-        if effects.reloads:
-            self._reloads.extend(effects.reloads)
-            self._pump_reloads()
-        if effects.health:
-            self._note_health(self.name, effects.health)
+    def _perform(self, effects: Effects) -> None:
+        for call in effects.calls:
+            self._ask(call)
         for send in effects.sends:
-            if self.network.kills(send):
-                self.checker.killed(self.name, send.epoch, send.lane_id, send.seq, send.attempt)
-                self.world.counts["killed"] += 1
-                self.crash()
-                return
-            self.network.send(self.name, send, partial(self.do, self._settled, self.name))
+            self._send(send)
+        if effects.has_more:
+            self._send_more_soon()
 
     def _break(self, effects: Effects) -> None:
-        """Do some of what the engine asked for, then crash or stall, and do the rest after waking up."""
-        parts = [Effects(sends=[send]) for send in effects.sends]
-        parts += [
-            Effects(health=effects.health),
-            Effects(writes=effects.writes),
-            Effects(fetches=effects.fetches),
-            Effects(reloads=effects.reloads),
-        ]
+        """Do some of what the worker asked for, then crash or stall, and do the rest after waking up."""
+        nothing = replace(effects, calls=[], sends=[], has_more=False)
+        parts = [replace(nothing, sends=[send]) for send in effects.sends]
+        parts += [replace(nothing, calls=[call]) for call in effects.calls]
         self.world.chance.shuffle(parts)
-        cut = self.world.chance.randrange(len(parts) + 1)
+        parts.append(replace(nothing, has_more=effects.has_more))
+        cut = self.world.chance.randrange(len(parts))
         for part in parts[:cut]:
-            self.perform(part)
+            self._perform(part)
         if self.world.roll() < 0.5:
             self.crash()
         else:
             self.stall(STALL_MS_MAX * self.world.roll(), clock_stops=self.world.roll() < 0.5)
             for part in parts[cut:]:
-                self.do(self.perform, part)
+                self.do(self._perform, part)
 
     def _set_alarm(self, at: Instant) -> None:
-        if at < FOREVER and at != self._alarm_at:
+        if at < self._alarm_at:
             self._alarm_at = at
-            self.after(max(0.0, (at - self.now()) / self._clock_rate) + 1.0, self._ring)
+            self.after(max(0.0, (at - self.boot()) / self._clock_rate) + 1.0, self._ring)
 
     def _ring(self) -> None:
         self._alarm_at = FOREVER
-        self.put()
+        self._soon()
 
-    # --- attempts ---
+    def _end(self) -> None:
+        """Everything has come to rest, or has had its grace: leave the roster, under every name."""
+        self.alive = False
+        if self.worker.is_cut_off:
+            self.world.counts["cut off"] += 1
+            self.checker.forgot(self.worker.epochs)
+        self._leave(list(self.worker.ownership.names))
+
+    def _leave(self, names: list[str]) -> None:
+        if names:
+            leave, then = partial(self.store.leave, names[0]), partial(self._leave, names[1:])
+            self.store.call(leave, lambda _: then(), lambda: None)
+
+    # --- sending ---
+
+    def _send_more_soon(self) -> None:
+        self.after(0.3 * self.world.roll(), self._send_more)
+
+    def _send_more(self) -> None:
+        sends = self.worker.next_sends(self.boot())
+        self.world.counts["held back"] += not sends
+        for send in sends:
+            self._send(send)
+        if self.worker.sending.has_more:
+            self._send_more_soon()
+
+    def _send(self, send: Send) -> None:
+        if self.network.kills(send):
+            self.checker.killed(self.name, send.epoch, send.lane_id, send.seq, send.attempt)
+            self.world.counts["killed"] += 1
+            self.crash()
+        elif self.alive:
+            self.network.send(self.name, send, partial(self.do, self._settled, self.name))
 
     def _settled(self, name: str, send: Send, result: Result) -> None:
         self.checker.settled(name, send.epoch, send.lane_id)
-        self.put(Settled(send, result, self.world.roll()))
+        self.worker.inputs.append(Settled(send, result, self.world.roll()))
+        self._soon()
 
     # --- the store ---
 
-    def call(self, verb: Callable[[], Any], ok: Callable[..., None], failed: Callable[[], None]) -> None:
-        self.store.call(verb, lambda result: self.do(ok, result), lambda: self.do(failed))
-
-    def _pump_commits(self) -> None:
-        if not self._committing and self._commits:
-            self._committing = True
-            writes, self._commits = self._commits, []
-            epochs = {pid: self.epochs[pid] for pid in {write.pid for write in writes} if pid in self.epochs}
-            self._commit(self.name, epochs, writes)
-
-    def _commit(self, name: str, epochs: dict[int, int], writes: list[Write]) -> None:
-        """A failed commit is unknown, not "no": the same one is repeated until it is known."""
-        self.call(
-            lambda: self.store.commit(name, epochs, writes),
-            lambda report: self._committed(epochs, writes, report),
-            lambda: self.after(10.0 + 300.0 * self.world.roll(), self._commit_again, name, epochs, writes),
+    def _ask(self, call: Call) -> None:
+        store = self.store
+        if call.verb == "release":
+            self.world.counts["handed over"] += len(call.args[1])
+        steps = (
+            store.load_steps(*call.args) if call.verb == "load" else [lambda _: getattr(store, call.verb)(*call.args)]
         )
+        store.call_in_steps(steps, partial(self.do, self._answered, call), partial(self.do, self._failed, call))
 
-    def _commit_again(self, name: str, epochs: dict[int, int], writes: list[Write]) -> None:
-        if name == self.name:
-            self._commit(name, epochs, writes)
-        else:  # the lease is lost: whoever owns the lanes now will settle them
-            self._committing = False
-            self._pump_commits()
+    def _answered(self, call: Call, result: Any) -> None:
+        self.worker.answered(call, result, self.boot())
+        self._soon()
 
-    def _committed(self, epochs: dict[int, int], writes: list[Write], report: CommitReport) -> None:
-        self._committing = False
-        for pid in report.fenced:
-            if self.epochs.get(pid) == epochs.get(pid):
-                self.epochs.pop(pid, None)
-        self.put(Committed(writes, report.fenced, report.stale, epochs))
-        self._pump_commits()
+    def _failed(self, call: Call) -> None:
+        if not self.worker.is_ready:
+            self.alive = False  # it never began: its process ends, and its lease with it
+            return
+        self.worker.failed(call, self.boot(), self.world.roll())
+        self._soon()
 
-    def _pump_fetches(self) -> None:
-        if not self._fetching and self._fetches:
-            self._fetching = True
-            wants, self._fetches = self._fetches, []
-            self._fetch(wants)
+    # --- what happened ---
 
-    def _fetch(self, wants: list[Fetch]) -> None:
-        def ok(items: Sequence[Any]) -> None:
-            self._fetching = False
-            self.put(Fetched(items, [want.lane_id for want in wants]))
-            self._pump_fetches()
-
-        self.call(lambda: self.store.fetch(wants), ok, lambda: self.after(20.0, self._fetch, wants))
-
-    def _pump_reloads(self) -> None:
-        if not self._reloading and self._reloads:
-            self._reloading = True
-            lane_ids, self._reloads = self._reloads, []
-            self._reload(lane_ids)
-
-    def _reload(self, lane_ids: list[LaneId]) -> None:
-        epochs = dict(self.epochs)
-
-        def ok(rows: Sequence[Any]) -> None:
-            self._reloading = False
-            self.put(Reloaded(rows, lane_ids, epochs))
-            self._pump_reloads()
-
-        self.call(lambda: self.store.reload(lane_ids), ok, lambda: self.after(20.0, self._reload, lane_ids))
-
-    def _note_health(self, name: str, turns: list[Health]) -> None:
-        asked = [replace(turn, by=name) for turn in turns]
-
-        def ok(found: Sequence[Health]) -> None:
-            self.put(HealthSeen(found, name, [turn.endpoint_id for turn in turns]))
-
-        self.call(lambda: self.store.note_health(asked), ok, lambda: self.after(20.0, self._note_health, name, turns))
+    def _count(self, note: Note) -> None:
+        match note:
+            case LeaseLost():
+                self.world.counts["lease lost"] += 1
+            case MarkLost(epochs=epochs):
+                self.world.counts["joined anew"] += 1
+                self.checker.forgot(epochs)
+            case Missed(many=many):
+                self.world.counts["found by a sweep"] += many
+            case ClockSet():
+                self.world.counts["clock set"] += 1

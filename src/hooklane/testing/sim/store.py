@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 from hooklane.core.fanout import places
 from hooklane.model.attempt import Dead, Settlement, Start, Write
@@ -11,6 +13,7 @@ from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint, EndpointState, OnDead
 from hooklane.model.health import Health
 from hooklane.model.lane import LaneId, LaneRow
+from hooklane.model.session import Session
 from hooklane.store.memory.outbox import health, owning, publishing, recovering, settling
 from hooklane.store.memory.outbox.tables import Lane, Tables, row_of
 from hooklane.store.outbox import CommitReport, Draft, Lease, Load, News, PublishReport, Roster, StoreOptions, Taken
@@ -20,6 +23,37 @@ from hooklane.testing.sim.world import T0, World
 
 T = TypeVar("T")
 FOLD_EVERY_MS = 300
+NUMBERS_LOST_MAX = 400
+
+
+class Mark(NamedTuple):
+    """Up to where an owner has read, by the numbers that the store gave out when it did, and on which session."""
+
+    read: owning.Mark
+    numbers_lost: int
+    session: Session
+
+    def by(self, numbers_lost: int) -> owning.Mark:
+        """What it says where *numbers_lost* have been given out a second time: it is ahead of what comes next."""
+        ahead, read = numbers_lost - self.numbers_lost, self.read
+        return read._replace(growth=read.growth + ahead, recoveries=read.recoveries + ahead, turns=read.turns + ahead)
+
+
+class Written(NamedTuple):
+    """The piece of the log that one publish wrote: what was logged after *first*, up to *last*."""
+
+    first: int
+    last: int
+    numbers_lost: int
+    counts: Counter[str]
+
+    def past(self, mark: Mark) -> Mark | None:
+        """As on SQLite: the mark moves behind it, unless something of others stands between."""
+        if mark.numbers_lost != self.numbers_lost or self.first > mark.read.growth:
+            self.counts["span not passed"] += 1
+            return None
+        self.counts["span passed"] += 1
+        return mark._replace(read=mark.read._replace(growth=max(mark.read.growth, self.last)))
 
 
 class SimStore:
@@ -30,8 +64,10 @@ class SimStore:
         self.checker = checker
         self.skew = 0
         self.down_until = 0.0
+        self.numbers_lost = 0
+        self.crashes = 0
         self.tables = Tables(StoreOptions(placer=places), self.clock)
-        self.owed = 0
+        self.owed_count = 0
         """Deliveries that are not over yet."""
         self._tidy()
 
@@ -97,6 +133,16 @@ class SimStore:
         self.checker.clock_set()
         self.world.counts["store clock jumped"] += 1
 
+    def crash(self) -> None:
+        """What was committed is there, but not the numbers of what was not."""
+        self.crashes += 1
+        self.numbers_lost += self.world.chance.randint(1, NUMBERS_LOST_MAX)
+        self.down_until = max(self.down_until, self.world.now + 50.0 * self.world.roll())
+        self.world.counts["store crashed"] += 1
+
+    def session(self) -> Session:
+        return Session("sim", str(self.crashes), None, 0)
+
     def _tidy(self) -> None:
         self.fold()
         self.world.after(FOLD_EVERY_MS * (0.5 + self.world.roll()), self._tidy)
@@ -107,14 +153,16 @@ class SimStore:
         settling.fold(self.tables)
 
     def publish(self, drafts: Sequence[Draft]) -> PublishReport:
+        first = len(self.tables.growth)
         report = publishing.publish(self.tables, drafts)
         for one in report.grown:
             assert one.event is not None
             rules = _rules(self.tables.endpoints[one.endpoint_id])
             self.checker.accepted(one.lane_id, one.pid, one.seq, one.event.id, rules)
             self.world.trace(1, one.lane_id, one.seq)
-        self.owed += len(report.grown)
-        return report
+        self.owed_count += len(report.grown)
+        span = Written(first, len(self.tables.growth), self.numbers_lost, self.world.counts)
+        return replace(report, span=span)
 
     def join(self, worker: str, lease_ms: int) -> Lease:
         return owning.join(self.tables, worker, lease_ms)
@@ -135,6 +183,9 @@ class SimStore:
     def release(self, worker: str, pids: Iterable[int]) -> None:
         owning.release(self.tables, worker, pids)
 
+    def leave(self, worker: str) -> None:
+        owning.leave(self.tables, worker)
+
     def read_acks(self) -> dict[LaneId, int]:
         """The first half of a load: what owners appended and nobody folded yet."""
         return dict(self.tables.acks)
@@ -142,26 +193,40 @@ class SimStore:
     def load_steps(self, worker: str, epochs: Mapping[int, int]) -> list[Callable[[Any], Any]]:
         """A load as the SQL stores make it: acks first, then lanes, and a mark from before both."""
 
-        def first(_: Any) -> tuple[owning.Mark, dict[LaneId, int]]:
-            return owning.mark_of(self.tables), self.read_acks()
+        def first(_: Any) -> tuple[Mark, Session, dict[LaneId, int]]:
+            return self.mark(), self.session(), self.read_acks()
 
-        def second(found: tuple[owning.Mark, dict[LaneId, int]]) -> Load:
-            mark, acks = found
-            return self.read_lanes(worker, epochs, mark, acks)
+        def second(found: tuple[Mark, Session, dict[LaneId, int]]) -> Load:
+            mark, session, acks = found
+            return replace(self.read_lanes(worker, epochs, mark, acks), session=session)
 
         return [first, second]
 
-    def read_lanes(self, worker: str, epochs: Mapping[int, int], mark: owning.Mark, acks: Mapping[LaneId, int]) -> Load:
+    def mark(self) -> Mark:
+        return Mark(owning.mark_of(self.tables), self.numbers_lost, self.session())
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        return list(self.tables.endpoints.values())
+
+    def owed(self, worker: str, epochs: Mapping[int, int]) -> Mapping[int, Sequence[LaneRow]]:
+        return owning.owed(self.tables, worker, epochs)
+
+    def read_lanes(self, worker: str, epochs: Mapping[int, int], mark: Mark, acks: Mapping[LaneId, int]) -> Load:
         tables = self.tables
         lanes: dict[int, Sequence[LaneRow]] = {}
         for pid, epoch in epochs.items():
             if owning.is_owner(tables.parts[pid], worker, epoch):
                 rows = [row_of(tables.lanes[one], acks.get(one, 0)) for one in tables.by_pid[pid]]
                 lanes[pid] = [row for row in rows if row.head <= row.tail]
-        return Load(lanes, list(tables.endpoints.values()), mark, self.clock(), list(tables.health.values()))
+        health = list(tables.health.values())
+        return Load(lanes, list(tables.endpoints.values()), mark, self.clock(), health, self.session())
 
-    def poll(self, worker: str, pids: Iterable[int], mark: owning.Mark) -> News:
-        return owning.poll(self.tables, pids, mark)
+    def poll(self, worker: str, pids: Iterable[int], mark: Mark) -> News:
+        news = owning.poll(self.tables, pids, mark.by(self.numbers_lost))
+        told = [one for one in news.grown if self.world.roll() >= self.world.faults.poll_misses]
+        self.world.counts["missed by a poll"] += len(news.grown) - len(told)
+        here = self.session()
+        return replace(news, grown=told, mark=self.mark(), session=here, mark_lives=mark.session == here)
 
     def reload(self, lane_ids: Sequence[LaneId]) -> Sequence[LaneRow]:
         return owning.reload(self.tables, lane_ids)
@@ -193,7 +258,7 @@ class SimStore:
             return
         for seq in range(before.head, after.head):
             self.world.trace(3, lane.id, seq)
-            self.owed -= 1
+            self.owed_count -= 1
             if seq in lane.cancelled:
                 deleted = self.tables.endpoints[lane.endpoint_id].state is EndpointState.CANCELLING
                 checker.cancelled(worker, epoch, lane.id, seq, deleted=deleted)
@@ -220,23 +285,23 @@ class SimStore:
     # --- people ---
 
     def replay(self, dead_letter_id: str) -> None:
-        grave = self.tables.graves[dead_letter_id]
+        dead_row = self.tables.dead_letters[dead_letter_id]
         recovery = recovering.replay(self.tables, "default", dead_letter_id, "operator", self.clock())
         if recovery is not None:
-            lane = self.tables.lanes[grave.lane_id]
-            self.world.trace(5, lane.id, grave.seq)
-            self.checker.replayed(lane.id, grave.seq, self.tables.head_of(lane))
+            lane = self.tables.lanes[dead_row.lane_id]
+            self.world.trace(5, lane.id, dead_row.seq)
+            self.checker.replayed(lane.id, dead_row.seq, self.tables.head_of(lane))
             self.world.counts["replayed"] += 1
 
     def skip(self, dead_letter_id: str) -> None:
-        grave = self.tables.graves[dead_letter_id]
+        dead_row = self.tables.dead_letters[dead_letter_id]
         recovery = recovering.skip(self.tables, "default", dead_letter_id, "why not", "operator", self.clock())
         if recovery is not None:
-            lane = self.tables.lanes[grave.lane_id]
-            self.world.trace(6, lane.id, grave.seq)
-            self.owed -= 1
-            head, recorded = self.tables.head_of(lane), grave.seq in lane.skipped
-            self.checker.skipped(lane.id, grave.seq, head, recorded=recorded)
+            lane = self.tables.lanes[dead_row.lane_id]
+            self.world.trace(6, lane.id, dead_row.seq)
+            self.owed_count -= 1
+            head, recorded = self.tables.head_of(lane), dead_row.seq in lane.skipped
+            self.checker.skipped(lane.id, dead_row.seq, head, recorded=recorded)
             self.world.counts["skipped"] += 1
 
     def change(self, endpoint: Endpoint, expect: Endpoint | None) -> bool:

@@ -46,8 +46,8 @@ class InATransactionOfTheTest(TestCase):
     def test_the_tables_are_made_by_migrate_and_outlive_a_tests_rollback(self):
         assert ("inbox_row" if connection.vendor == "postgresql" else "hooklane_inbox_row") in tables()
 
-    def test_and_again(self):
-        self.test_the_tables_are_made_by_migrate_and_outlive_a_tests_rollback()
+    def test_what_an_earlier_test_has_received_and_applied_is_rolled_back(self):
+        assert ([*inbox().rows()], Payment.objects.count()) == ([], 0)
 
     def test_handlers_are_found_in_each_apps_webhooks_module(self):
         assert [*inbox().sources["stripe"].handlers] == ["paid"]

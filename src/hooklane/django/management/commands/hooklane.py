@@ -33,7 +33,7 @@ class Command(BaseCommand):
         replay.add_argument("--shadow", action="store_true", help="run them at once, roll back, and report")
         skip = acts.add_parser("skip", help="give up dead events; a key that waits behind one moves on")
         _search(skip, status="dead")
-        skip.add_argument("--note", required=True, help="why, for who looks later")
+        skip.add_argument("--note", required=True, help="why, for operators who look later")
         stats = acts.add_parser("stats", help="how many events are in which status")
         stats.add_argument("--json", action="store_true")
         acts.add_parser("doctor", help="what is wrong or dangerous; exit code 1 when something is")

@@ -5,17 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hooklane.model.clock import Instant
-from hooklane.model.inbox import Count, Heartbeat, NewHandling, Row, RowId, Search
+from hooklane.model.inbox import OPEN, Count, Heartbeat, NewHandling, Row, RowId, Search
+from hooklane.model.jumps import set_back
 from hooklane.model.message import Status
 from hooklane.store.memory.inbox.session import MemorySession
 from hooklane.store.memory.inbox.tables import Memory, identity_of, verb
+from hooklane.store.without_tx.search import matches
 
 
 class Keeping(Memory):
     @verb
-    def reopen(self, session: MemorySession, id: RowId, handler: str, *, now: Instant) -> bool:
+    def reopen(
+        self, session: MemorySession, id: RowId, handler: str, *, now: Instant, was: Status | None = None
+    ) -> bool:
         entry = self.tables.handlings.get((int(id), handler))
-        if entry is None or (entry.status is Status.IN_PROGRESS and entry.due_at > now):
+        if (
+            entry is None
+            or was not in (None, entry.status)
+            or (entry.status is Status.IN_PROGRESS and entry.due_at > now)
+        ):
             return False
         session.change(entry, status=Status.PENDING, due_at=now, attempts=0, fence=entry.fence + 1, settled_at=None)
         return True
@@ -27,9 +35,21 @@ class Keeping(Memory):
             self._attach(session, row, handling)
 
     @verb
-    def settle(self, session: MemorySession, id: RowId, handler: str, status: Status, note: str, now: Instant) -> bool:
+    def settle(
+        self,
+        session: MemorySession,
+        id: RowId,
+        handler: str,
+        status: Status,
+        note: str,
+        now: Instant,
+        *,
+        was: Status | None = None,
+    ) -> bool:
         entry = self.tables.handlings.get((int(id), handler))
-        if entry is None or entry.status not in (Status.DEAD, Status.HELD, Status.FAILED, Status.PENDING):
+        if entry is None or was not in (None, entry.status):
+            return False
+        if entry.status not in (Status.DEAD, Status.HELD, Status.FAILED, Status.PENDING):
             return False
         session.change(entry, status=status, error=note, settled_at=now, fence=entry.fence + 1)
         return True
@@ -41,6 +61,15 @@ class Keeping(Memory):
     @verb
     def beat(self, session: MemorySession, heartbeat: Heartbeat) -> None:
         session.change(self.tables, heartbeat=heartbeat)
+
+    @verb
+    def keep_clock(self, session: MemorySession, now: Instant) -> int:
+        by = set_back(self.tables.clock, now)
+        for entry in self.tables.handlings.values():
+            if by and entry.status in OPEN and entry.due_at > now:
+                session.change(entry, due_at=Instant(entry.due_at - by))
+        session.change(self.tables, clock=now)
+        return by
 
     @verb
     def prune(self, session: MemorySession, *, before: Instant, source: str | None, limit: int) -> int:
@@ -71,8 +100,9 @@ class Keeping(Memory):
 
     @verb
     def rows(self, session: MemorySession, search: Search) -> list[Row]:
-        found = [self._whole(row) for row in self.tables.rows.values()]
-        return sorted((row for row in found if _matches(row, search)), key=lambda row: int(row.id))[: search.limit]
+        after, wanted = int(search.after or 0), replace(search, after=None)  # ids are numbers here, elsewhere texts
+        found = [self._whole(row) for row in self.tables.rows.values() if int(row.id) > after]
+        return sorted((row for row in found if matches(row, wanted)), key=lambda row: int(row.id))[: search.limit]
 
     @verb
     def counts(self, session: MemorySession) -> list[Count]:
@@ -85,31 +115,3 @@ class Keeping(Memory):
             group = (row.message.source, entry.new.handler, entry.status)
             groups.setdefault(group, []).append(row.received_at)
         return [Count(*group, len(times), min(times)) for group, times in groups.items()]
-
-
-def _matches(row: Row, search: Search) -> bool:
-    message = row.message
-    exact = (
-        (search.source, message.source),
-        (search.tenant, message.tenant),
-        (search.type, message.type),
-        (search.key, message.key),
-        (search.event_id, message.event_id),
-    )
-    if any(wanted is not None and wanted != found for wanted, found in exact):
-        return False
-    if search.ids is not None and row.id not in search.ids:
-        return False
-    if search.received_from is not None and row.received_at < search.received_from:
-        return False
-    if search.received_until is not None and row.received_at >= search.received_until:
-        return False
-    if search.after is not None and int(row.id) <= int(search.after):
-        return False
-    handlings = [each for each in row.handlings if search.handler in (None, each.handler)]
-    if search.handler is not None and not handlings:
-        return False
-    if search.status is None:
-        return True
-    own = row.status if row.status is not Status.PENDING else None
-    return search.status is own or any(each.status is search.status for each in handlings)

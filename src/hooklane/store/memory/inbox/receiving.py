@@ -53,6 +53,7 @@ class Receiving(Memory):
             id=id,
             status=row.status,
             fingerprint=row.message.fingerprint,
+            type=row.message.type,
             handlings=self._handlings(id),
             locked=self.locks.get(identity, session) is not session,
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, TypeVar
 
-from hooklane.model.clock import Instant
+from hooklane.model.clock import START, Instant
 from hooklane.model.inbox import OPEN, Handling, Heartbeat, Identity, NewHandling, Row, RowId, Track
 from hooklane.model.message import Status
 from hooklane.store.inbox import Capabilities, Flow
@@ -54,6 +54,7 @@ class Tables:
     cursors: dict[Track, Cursor] = field(default_factory=dict)
     digests: dict[tuple[str, str, bytes], tuple[str, Instant]] = field(default_factory=dict)
     heartbeat: Heartbeat | None = None
+    clock: Instant = START
     last_id: int = 0
     data: dict[Any, Any] = field(default_factory=dict)
 

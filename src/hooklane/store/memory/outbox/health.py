@@ -1,4 +1,4 @@
-"""How do the endpoints do? Turn by turn: whoever writes the next one first decides it."""
+"""How do the endpoints do? Turn by turn: the process that writes the next one first decides it."""
 
 from __future__ import annotations
 

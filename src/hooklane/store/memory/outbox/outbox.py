@@ -86,6 +86,9 @@ class MemoryOutbox(MemoryRecovery):
     async def load(self, worker: str, epochs: Mapping[int, int]) -> Load:
         return owning.load(self.tables, worker, epochs)
 
+    async def owed(self, worker: str, epochs: Mapping[int, int]) -> Mapping[int, Sequence[LaneRow]]:
+        return owning.owed(self.tables, worker, epochs)
+
     async def poll(self, worker: str, pids: Sequence[int], mark: Any) -> News:
         return owning.poll(self.tables, pids, mark)
 
@@ -181,14 +184,14 @@ class MemoryOutbox(MemoryRecovery):
         return reading.page(reading.dead_letters(self.tables, tenant, endpoint_id), cursor, limit, newest_first=True)
 
     async def dead_letter(self, tenant: str, dead_letter_id: str) -> DeadLetter | None:
-        grave = recovering.dead(self.tables, tenant, dead_letter_id)
-        return None if grave is None else reading.dead_letter(self.tables, grave)
+        dead_row = recovering.dead(self.tables, tenant, dead_letter_id)
+        return None if dead_row is None else reading.dead_letter(self.tables, dead_row)
 
     async def set_note(self, tenant: str, dead_letter_id: str, note: str, *, act: Act | None = None) -> bool:
-        grave = recovering.dead(self.tables, tenant, dead_letter_id)
-        if grave is None:
+        dead_row = recovering.dead(self.tables, tenant, dead_letter_id)
+        if dead_row is None:
             return False
-        grave.note = note
+        dead_row.note = note
         if act is not None:
             self.tables.record(act)
         return True

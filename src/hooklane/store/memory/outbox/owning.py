@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from hooklane.errors import LeaseLost
 from hooklane.model.clock import START, Instant
 from hooklane.model.event import Event
 from hooklane.model.lane import Grown, LaneId, LaneRow, LaneState
@@ -26,10 +25,11 @@ class Mark(NamedTuple):
 
 
 def join(tables: Tables, worker: str, lease_ms: int) -> Lease:
-    now = tables.clock()
-    if worker in tables.workers and not is_alive(tables, worker, now):
-        raise LeaseLost(f"the lease of worker {worker} has expired: join under a new id")
-    return _extend(tables, worker, now, lease_ms)
+    """A name that comes back owns nothing: what it held under its old lease is let go, under a new epoch."""
+    for part in tables.parts:
+        if part.owner == worker:
+            part.owner, part.epoch = None, part.epoch + 1
+    return _extend(tables, worker, tables.clock(), lease_ms)
 
 
 def renew(tables: Tables, worker: str, lease_ms: int) -> Lease | None:
@@ -85,10 +85,14 @@ def is_owner(part: Part, worker: str, epoch: int | None) -> bool:
 
 
 def load(tables: Tables, worker: str, epochs: Mapping[int, int]) -> Load:
-    mine = [pid for pid, epoch in epochs.items() if is_owner(tables.parts[pid], worker, epoch)]
-    lanes = {pid: [row for lane in tables.owed([pid]) if not is_over(row := tables.row_of(lane))] for pid in mine}
+    lanes = owed(tables, worker, epochs)
     health = list(tables.health.values())
     return Load(lanes, list(tables.endpoints.values()), mark_of(tables), tables.clock(), health)
+
+
+def owed(tables: Tables, worker: str, epochs: Mapping[int, int]) -> Mapping[int, Sequence[LaneRow]]:
+    mine = [pid for pid, epoch in epochs.items() if is_owner(tables.parts[pid], worker, epoch)]
+    return {pid: [row for lane in tables.owed([pid]) if not is_over(row := tables.row_of(lane))] for pid in mine}
 
 
 def mark_of(tables: Tables) -> Mark:
@@ -115,7 +119,7 @@ def reload(tables: Tables, lane_ids: Iterable[LaneId]) -> Sequence[LaneRow]:
 
 
 def is_over(row: LaneRow) -> bool:
-    """A redelivery that failed is not tried again, and nobody is owed it."""
+    """A redelivery that failed is not tried again, and is not owed any more."""
     return row.state is LaneState.BLOCKED and is_redelivery(row.id)
 
 

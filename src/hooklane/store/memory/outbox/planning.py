@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ from hooklane.model.lane import DeliveryState, LaneId, LaneState
 from hooklane.model.plan import JobMember, Member, Op, Progress
 from hooklane.model.redelivery import Redelivery, redelivery_lane
 from hooklane.store.memory.outbox import recovering
-from hooklane.store.memory.outbox.reading import delivery
+from hooklane.store.memory.outbox.reading import delivery, matches
 from hooklane.store.memory.outbox.tables import Ending, Lane, Tables, acked_before
 from hooklane.store.recovery import CarriedOut, Mark, Wanted
 
@@ -33,40 +32,33 @@ def selected(tables: Tables, tenant: str, wanted: Wanted) -> Iterator[Member]:
                         yield member
     else:
         ending = Ending.DEAD if wanted.state is DeliveryState.DEAD else Ending.SKIPPED
-        for grave in list(tables.graves.values()):
-            lane = tables.lanes[grave.lane_id]
-            event = lane.events[grave.seq - 1]
+        for dead_row in list(tables.dead_letters.values()):
+            lane = tables.lanes[dead_row.lane_id]
+            event = lane.events[dead_row.seq - 1]
             if (
-                grave.ending is ending
+                dead_row.ending is ending
                 and lane.tenant == tenant
                 and wanted.endpoint_id in (None, lane.endpoint_id)
-                and _fits(wanted, event, grave.died_at, lane.key)
-                and _matches(wanted.reason, grave.reason, one_char=True)
+                and _fits(wanted, event, dead_row.died_at, lane.key)
+                and matches(wanted.reason, dead_row.reason, one_char=True)
             ):
-                yield _member(tables, event, lane, grave.seq)
+                yield _member(tables, event, lane, dead_row.seq)
 
 
 def _fits(wanted: Wanted, event: Event, at: int, lane_key: str | None = None) -> bool:
     return (
         (wanted.key is None or wanted.key in (event.key, lane_key))
-        and _matches(wanted.type, event.type)
+        and matches(wanted.type, event.type)
         and (wanted.after is None or at >= wanted.after)
         and (wanted.before is None or at < wanted.before)
     )
 
 
-def _matches(pattern: str | None, text: str, *, one_char: bool = False) -> bool:
-    if pattern is None:
-        return True
-    words = {"*": ".*", "?": "." if one_char else r"\?"}
-    return re.fullmatch("".join(words.get(char, re.escape(char)) for char in pattern), text) is not None
-
-
 def _by_id(tables: Tables, tenant: str, one: str, endpoint_id: str | None) -> Iterable[Member]:
-    grave = tables.graves.get(one)
-    if grave is not None and tables.lanes[grave.lane_id].tenant == tenant:
-        lane = tables.lanes[grave.lane_id]
-        return [_member(tables, lane.events[grave.seq - 1], lane, grave.seq)]
+    dead_row = tables.dead_letters.get(one)
+    if dead_row is not None and tables.lanes[dead_row.lane_id].tenant == tenant:
+        lane = tables.lanes[dead_row.lane_id]
+        return [_member(tables, lane.events[dead_row.seq - 1], lane, dead_row.seq)]
     event = tables.events.get((tenant, one))
     return [] if event is None else _members(tables, event, endpoint_id)
 
@@ -83,7 +75,7 @@ def _member(tables: Tables, event: Event, lane: Lane, seq: int) -> Member:
     letter, version = None, ""
     if one.state in (DeliveryState.DEAD, DeliveryState.SKIPPED):
         letter = dead_letter_id(event.id, event.created_at, lane.endpoint_id)
-        version = str(tables.graves[letter].died_at) if letter in tables.graves else ""
+        version = str(tables.dead_letters[letter].died_at) if letter in tables.dead_letters else ""
     return Member(
         event_id=event.id,
         type=event.type,
@@ -96,7 +88,7 @@ def _member(tables: Tables, event: Event, lane: Lane, seq: int) -> Member:
         state=one.state,
         version=version,
         dead_letter_id=letter,
-        reason=tables.graves[letter].reason if letter in tables.graves else one.reason,
+        reason=tables.dead_letters[letter].reason if letter in tables.dead_letters else one.reason,
         waiting=lane.tail - seq if one.state is DeliveryState.DEAD else 0,
     )
 
@@ -109,11 +101,11 @@ def changed(tables: Tables, plan_id: str) -> list[int]:
 def _is_as_seen(tables: Tables, tenant: str, member: Member) -> bool:
     if member.state is DeliveryState.DELIVERED:
         return (tenant, member.event_id) in tables.events
-    grave = tables.graves.get(member.dead_letter_id or "")
+    dead_row = tables.dead_letters.get(member.dead_letter_id or "")
     ending = Ending.DEAD if member.state is DeliveryState.DEAD else Ending.SKIPPED
-    if grave is None or grave.ending is not ending:
+    if dead_row is None or dead_row.ending is not ending:
         return False
-    return member.state is DeliveryState.SKIPPED or str(grave.died_at) == member.version
+    return member.state is DeliveryState.SKIPPED or str(dead_row.died_at) == member.version
 
 
 def carry_out(tables: Tables, plan_id: str, op: Op, numbers: Sequence[int], act: Act) -> CarriedOut:
@@ -141,7 +133,7 @@ def _recover(tables: Tables, op: Op, member: Member, act: Act, lanes: dict[LaneI
     if op is Op.SKIP:
         done = recovering.skip(tables, act.tenant, letter, act.note, act.actor, act.at)
     else:
-        done = recovering.revive(tables, act.tenant, letter)
+        done = recovering.replay_unrecorded(tables, act.tenant, letter)
     if done is None:
         return "it is not a dead letter any more"
     lanes[done.lane_id] = None
@@ -222,6 +214,6 @@ def mark(tables: Tables, plan_id: str, marks: Sequence[Mark]) -> None:
     for one in marks:
         found = members[one.n]
         members[one.n] = replace(found, progress=one.progress, result=one.result)
-        grave = tables.graves.get(found.member.dead_letter_id or "")
-        if one.progress is Progress.PUBLISHED and grave is not None and grave.ending is Ending.SKIPPED:
-            grave.ending = Ending.REPLAYED
+        dead_row = tables.dead_letters.get(found.member.dead_letter_id or "")
+        if one.progress is Progress.PUBLISHED and dead_row is not None and dead_row.ending is Ending.SKIPPED:
+            dead_row.ending = Ending.REPLAYED

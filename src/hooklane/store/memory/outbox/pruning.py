@@ -1,4 +1,4 @@
-"""What may go? Events that nobody is owed any more, and the traces of what was settled long ago."""
+"""What may go? Events that are not owed any more, and the traces of what was settled long ago."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Key = tuple[str, str]
 
 
 def prune(tables: Tables, cutoffs: Cutoffs) -> dict[str, int]:
-    """All of it in one step: nobody waits for memory."""
+    """All of it in one step: memory keeps no caller waiting."""
     busy = _on_their_way(tables)
     old = [
         key
@@ -55,8 +55,8 @@ def _remove(tables: Tables, key: Key) -> None:
     del tables.events[key]
     for lane_id, seq in tables.places.pop(key, ()):
         tables.lanes[lane_id].events[seq - 1] = PRUNED
-        for letter in [one.id for one in tables.graves.values() if (one.lane_id, one.seq) == (lane_id, seq)]:
-            del tables.graves[letter]
+        for letter in [one.id for one in tables.dead_letters.values() if (one.lane_id, one.seq) == (lane_id, seq)]:
+            del tables.dead_letters[letter]
     tables.attempts.pop(key, None)
 
 

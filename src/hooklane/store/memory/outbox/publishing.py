@@ -35,7 +35,7 @@ def publish_all(tables: Tables, drafts: Sequence[Draft]) -> PublishReport:
 
 
 def _take_back(tables: Tables, drafts: Sequence[Draft], report: PublishReport) -> None:
-    """Undo a publish, last things first; nobody has seen it, because nothing has waited since."""
+    """Undo a publish, last things first; no reader has seen it, because nothing has waited since."""
     for grown in reversed(report.grown):
         lane = tables.lanes[grown.lane_id]
         lane.events.pop()

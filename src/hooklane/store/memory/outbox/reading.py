@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from operator import itemgetter
 from typing import TypeVar
 
@@ -14,12 +15,20 @@ from hooklane.model.ids import attempt_id, dead_letter_id
 from hooklane.model.lane import DeliveryState, LaneRow, LaneState
 from hooklane.model.redelivery import Redelivery, is_redelivery
 from hooklane.store.codec import attempt_fields, decode_detail
-from hooklane.store.memory.outbox.tables import Ending, Grave, Lane, Tables
+from hooklane.store.memory.outbox.tables import DeadRow, Ending, Lane, Tables
 from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, LaneView, Page
 
 _HELD = (EndpointState.PAUSED, EndpointState.DISABLED)
 
 T = TypeVar("T")
+
+
+def matches(pattern: str | None, text: str, *, one_char: bool = False) -> bool:
+    """Whether *text* fits: `*` stands for any run and, with *one_char*, `?` for any one; nothing else is special."""
+    if pattern is None:
+        return True
+    glob = pattern.replace("[", "[[]")
+    return fnmatchcase(text, glob if one_char else glob.replace("?", "[?]"))
 
 
 def page(items: Iterable[tuple[int, T]], cursor: str | None, limit: int, *, newest_first: bool = False) -> Page[T]:
@@ -109,7 +118,7 @@ def events(tables: Tables, tenant: str, wanted: EventFilter) -> Iterator[tuple[i
 
 def _is_wanted(tables: Tables, event: Event, wanted: EventFilter) -> bool:
     if (
-        (wanted.type is not None and event.type != wanted.type)
+        not matches(wanted.type, event.type)
         or (wanted.key is not None and event.key != wanted.key)
         or (wanted.after is not None and event.created_at < wanted.after)
         or (wanted.before is not None and event.created_at >= wanted.before)
@@ -160,30 +169,30 @@ def ordered_lanes(tables: Tables, tenant: str | None) -> Iterator[Lane]:
             yield lane
 
 
-def dead_letter(tables: Tables, grave: Grave) -> DeadLetter:
-    lane = tables.lanes[grave.lane_id]
-    event = lane.events[grave.seq - 1]
+def dead_letter(tables: Tables, dead_row: DeadRow) -> DeadLetter:
+    lane = tables.lanes[dead_row.lane_id]
+    event = lane.events[dead_row.seq - 1]
     return DeadLetter(
-        id=grave.id,
+        id=dead_row.id,
         event_id=event.id,
         type=event.type,
         endpoint_id=lane.endpoint_id,
         lane_id=lane.id,
         key=lane.key,
-        seq=None if lane.key is None else grave.seq,
-        attempts=grave.attempts,
-        reason=grave.reason,
-        died_at=grave.died_at,
-        waiting=lane.tail - grave.seq,
-        note=grave.note,
+        seq=None if lane.key is None else dead_row.seq,
+        attempts=dead_row.attempts,
+        reason=dead_row.reason,
+        died_at=dead_row.died_at,
+        waiting=lane.tail - dead_row.seq,
+        note=dead_row.note,
     )
 
 
 def dead_letters(tables: Tables, tenant: str, endpoint_id: str | None) -> Iterator[tuple[int, DeadLetter]]:
-    for number, grave in enumerate(tables.graves.values()):
-        lane = tables.lanes[grave.lane_id]
-        if grave.ending is Ending.DEAD and lane.tenant == tenant and endpoint_id in (None, lane.endpoint_id):
-            yield number, dead_letter(tables, grave)
+    for number, dead_row in enumerate(tables.dead_letters.values()):
+        lane = tables.lanes[dead_row.lane_id]
+        if dead_row.ending is Ending.DEAD and lane.tenant == tenant and endpoint_id in (None, lane.endpoint_id):
+            yield number, dead_letter(tables, dead_row)
 
 
 def ledger(tables: Tables, tenant: str, endpoint_id: str | None) -> Mapping[DeliveryState | str, int]:

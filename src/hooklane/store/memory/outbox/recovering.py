@@ -6,51 +6,51 @@ from hooklane.model.clock import START, Instant
 from hooklane.model.lane import LaneState
 from hooklane.store.memory.outbox.sealing import act_of
 from hooklane.store.memory.outbox.settling import move_head
-from hooklane.store.memory.outbox.tables import Ending, Grave, Lane, Tables
+from hooklane.store.memory.outbox.tables import DeadRow, Ending, Lane, Tables
 from hooklane.store.outbox import Recovery
 
 
 def replay(tables: Tables, tenant: str, dead_letter_id: str, actor: str, now: Instant) -> Recovery | None:
-    recovery = revive(tables, tenant, dead_letter_id)
+    recovery = replay_unrecorded(tables, tenant, dead_letter_id)
     if recovery is not None:
         tables.record(act_of(tenant, dead_letter_id, "replayed", "", actor, now))
     return recovery
 
 
-def revive(tables: Tables, tenant: str, dead_letter_id: str) -> Recovery | None:
-    """A replay whose record is somebody else's business: that of the job it belongs to."""
-    grave = dead(tables, tenant, dead_letter_id)
-    if grave is None:
+def replay_unrecorded(tables: Tables, tenant: str, dead_letter_id: str) -> Recovery | None:
+    """A replay that puts no line on the audit log: the job to which it belongs has one."""
+    dead_row = dead(tables, tenant, dead_letter_id)
+    if dead_row is None:
         return None
-    lane = tables.lanes[grave.lane_id]
-    grave.ending = Ending.REPLAYED
+    lane = tables.lanes[dead_row.lane_id]
+    dead_row.ending = Ending.REPLAYED
     lane.state, lane.attempts, lane.starts, lane.next_at = LaneState.ACTIVE, 0, 0, START
     lane.reason, lane.since = None, None
-    return _recovered(tables, lane, grave)
+    return _recovered(tables, lane, dead_row)
 
 
 def skip(tables: Tables, tenant: str, dead_letter_id: str, note: str, actor: str, now: Instant) -> Recovery | None:
     """Move the head past the dead one; what follows knows of it by its prev_seq."""
-    grave = dead(tables, tenant, dead_letter_id)
-    if grave is None:
+    dead_row = dead(tables, tenant, dead_letter_id)
+    if dead_row is None:
         return None
-    lane = tables.lanes[grave.lane_id]
-    grave.ending, grave.note = Ending.SKIPPED, note
-    lane.skipped[grave.seq] = note
-    move_head(lane, grave.seq + 1)
-    tables.record(act_of(tenant, grave.id, "skipped", note, actor, now))
-    return _recovered(tables, lane, grave)
+    lane = tables.lanes[dead_row.lane_id]
+    dead_row.ending, dead_row.note = Ending.SKIPPED, note or dead_row.note
+    lane.skipped[dead_row.seq] = note
+    move_head(lane, dead_row.seq + 1)
+    tables.record(act_of(tenant, dead_row.id, "skipped", note, actor, now))
+    return _recovered(tables, lane, dead_row)
 
 
-def dead(tables: Tables, tenant: str, dead_letter_id: str) -> Grave | None:
+def dead(tables: Tables, tenant: str, dead_letter_id: str) -> DeadRow | None:
     """The dead letter, if it is this tenant's and still dead."""
-    grave = tables.graves.get(dead_letter_id)
-    if grave is None or grave.ending is not Ending.DEAD or tables.lanes[grave.lane_id].tenant != tenant:
+    dead_row = tables.dead_letters.get(dead_letter_id)
+    if dead_row is None or dead_row.ending is not Ending.DEAD or tables.lanes[dead_row.lane_id].tenant != tenant:
         return None
-    return grave
+    return dead_row
 
 
-def _recovered(tables: Tables, lane: Lane, grave: Grave) -> Recovery:
+def _recovered(tables: Tables, lane: Lane, dead_row: DeadRow) -> Recovery:
     lane.rev += 1  # so that a late repeat of the owner's write cannot undo it
     tables.recoveries.append(lane.id)
-    return Recovery(lane.id, lane.endpoint_id, lane.key, grave.seq, lane.tail - grave.seq)
+    return Recovery(lane.id, lane.endpoint_id, lane.key, dead_row.seq, lane.tail - dead_row.seq)

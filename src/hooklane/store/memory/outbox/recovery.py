@@ -115,7 +115,7 @@ class MemoryRecovery:
                     faults.append(f"#{seq} of {lane.key} is owed and its event is gone")
         letters = {
             (one.lane_id, one.seq)
-            for one in tables.graves.values()
+            for one in tables.dead_letters.values()
             if one.ending is Ending.DEAD
             and (tables.lanes[one.lane_id].tenant, tables.lanes[one.lane_id].endpoint_id) == (tenant, endpoint_id)
         }

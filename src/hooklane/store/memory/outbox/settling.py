@@ -13,7 +13,7 @@ from hooklane.model.lane import LaneId, LaneRow, LaneState
 from hooklane.model.redelivery import is_redelivery
 from hooklane.store.memory.outbox.owning import is_owner
 from hooklane.store.memory.outbox.sealing import act_of
-from hooklane.store.memory.outbox.tables import Ending, Grave, Lane, Tables
+from hooklane.store.memory.outbox.tables import DeadRow, Ending, Lane, Tables
 from hooklane.store.outbox import CommitReport
 
 
@@ -94,15 +94,17 @@ def _fail(tables: Tables, lane: Lane, settlement: Settlement, outcome: Retry | D
         case Dead(skip=True, reason=reason):
             note = f"policy on_dead=skip: {reason}"
             lane.skipped[send.seq] = note
-            grave = Grave(_grave_id(lane, send.seq), lane.id, send.seq, send.attempt, reason, at, note, Ending.SKIPPED)
-            tables.graves[grave.id] = grave
-            tables.record(act_of(lane.tenant, grave.id, "skipped", note, "policy", at))
+            letter = _dead_letter_id(lane, send.seq)
+            row = DeadRow(letter, lane.id, send.seq, send.attempt, reason, at, note, Ending.SKIPPED)
+            tables.dead_letters[letter] = row
+            tables.record(act_of(lane.tenant, letter, "skipped", note, "policy", at))
             move_head(lane, send.seq + 1)
         case Dead() if is_redelivery(lane.id):
             lane.state, lane.since = LaneState.BLOCKED, at
         case Dead(reason=reason):
             lane.state, lane.since = LaneState.BLOCKED, at
-            _bury(tables, lane, Grave(_grave_id(lane, send.seq), lane.id, send.seq, send.attempt, reason, at))
+            letter = _dead_letter_id(lane, send.seq)
+            _add_dead_letter(tables, DeadRow(letter, lane.id, send.seq, send.attempt, reason, at))
 
 
 def move_head(lane: Lane, head: int) -> None:
@@ -111,21 +113,21 @@ def move_head(lane: Lane, head: int) -> None:
     lane.next_at, lane.reason, lane.since = START, None, None
 
 
-def _grave_id(lane: Lane, seq: int) -> str:
+def _dead_letter_id(lane: Lane, seq: int) -> str:
     event = lane.events[seq - 1]
     return dead_letter_id(event.id, event.created_at, lane.endpoint_id)
 
 
-def _bury(tables: Tables, lane: Lane, grave: Grave) -> None:
-    earlier = tables.graves.get(grave.id)
+def _add_dead_letter(tables: Tables, dead_row: DeadRow) -> None:
+    earlier = tables.dead_letters.get(dead_row.id)
     if earlier is not None:
-        grave.note = earlier.note  # it was replayed and died again
-    tables.graves[grave.id] = grave
+        dead_row.note = earlier.note  # it was replayed and died again
+    tables.dead_letters[dead_row.id] = dead_row
 
 
 def _disable(tables: Tables, endpoint_id: str) -> None:
     endpoint = tables.endpoints[endpoint_id]
-    if endpoint.state in (EndpointState.ACTIVE, EndpointState.PAUSED):  # a tombstone stays one
+    if endpoint.state is EndpointState.ACTIVE:  # what a person paused or deleted stays so
         tables.endpoints[endpoint_id] = replace(endpoint, state=EndpointState.DISABLED)
         tables.changes.append(endpoint_id)
 
@@ -153,7 +155,7 @@ def _cancel(tables: Tables, lane: Lane, cancel: Cancel) -> bool:
     if row.head != cancel.seq:
         return False
     if row.state is LaneState.BLOCKED and not is_redelivery(lane.id):
-        tables.graves[_grave_id(lane, row.head)].ending = Ending.CANCELLED
+        tables.dead_letters[_dead_letter_id(lane, row.head)].ending = Ending.CANCELLED
     lane.cancelled.update(range(cancel.seq, cancel.tail + 1))
     move_head(lane, cancel.tail + 1)
     return True

@@ -29,7 +29,7 @@ class Part:
 class Lane:
     """A lane of an endpoint, or a loose delivery (negative id), which is a lane of one event.
 
-    *head*, *state*, *attempts* and *next_at* may lag behind the ack table, which is why nobody but `row_of` reads them
+    *head*, *state*, *attempts* and *next_at* may lag behind the ack table, which is why only `row_of` reads them
     to learn where the lane stands.
     """
 
@@ -66,7 +66,7 @@ class Ending(Enum):
 
 
 @dataclass(slots=True)
-class Grave:
+class DeadRow:
     """A dead letter, kept after it was recovered so that its note and story stay."""
 
     id: str
@@ -80,7 +80,7 @@ class Grave:
 
 
 PRUNED = Event("", "", None, b"", START)
-"""What stands where an event stood that nobody is owed any more: the places of the others stay as they are."""
+"""What stands where an event stood that is not owed any more: the places of the others stay as they are."""
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class Tables:
     parts: list[Part] = field(default_factory=lambda: [Part() for _ in range(PARTITIONS)])
     by_pid: list[dict[LaneId, None]] = field(default_factory=lambda: [{} for _ in range(PARTITIONS)])
     workers: dict[str, Instant] = field(default_factory=dict)
-    graves: dict[str, Grave] = field(default_factory=dict)
+    dead_letters: dict[str, DeadRow] = field(default_factory=dict)
     attempts: dict[tuple[str, str], list[Settlement]] = field(default_factory=dict)
     """The log, by (tenant, event)."""
     audit: list[AuditLine] = field(default_factory=list)

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from hooklane.errors import MissingExtra, StoreBusy
 from hooklane.store.caller.asyncpg import AsyncpgCaller
 from hooklane.store.caller.psycopg3 import IDLE, PsycopgCaller
+from hooklane.store.postgres.commits import commit_psycopg, left_to_itself
 
 if TYPE_CHECKING:
     import psycopg
@@ -23,27 +24,27 @@ POOL_MAX = 16
 CONNECT_WAIT_S = 10
 
 # Durable whatever the role's default says. READ COMMITTED: a duplicate must see what its twin has just committed.
-_BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = 'on'"
+_BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SET LOCAL synchronous_commit = 'on'"
 
 
-class PsycopgLoan:
-    def __init__(self, lender: PsycopgLender, conn: psycopg.Connection[Any]) -> None:
+class PsycopgCheckout:
+    def __init__(self, connections: PsycopgConnections, conn: psycopg.Connection[Any]) -> None:
         self.tx = conn
         self.caller = PsycopgCaller(conn)
-        self._lender = lender
+        self._connections = connections
 
     def commit(self) -> None:
-        self.tx.execute("COMMIT")
+        commit_psycopg(self.tx)
 
     def rollback(self) -> None:
         if self.tx.info.transaction_status != IDLE:
             self.tx.execute("ROLLBACK")
 
     def give_back(self, *, clean: bool) -> None:
-        self._lender.take_back(self.tx, clean=clean)
+        self._connections.take_back(self.tx, clean=clean)
 
 
-class PsycopgLender:
+class PsycopgConnections:
     """A pool of psycopg connections."""
 
     def __init__(self, url: str, pool_max: int = POOL_MAX) -> None:
@@ -56,13 +57,13 @@ class PsycopgLender:
         self._idle: list[psycopg.Connection[Any]] = []
         self._room = threading.BoundedSemaphore(self._pool_max)
 
-    def lend(self, wait_ms: int) -> PsycopgLoan:
+    def check_out(self, wait_ms: int) -> PsycopgCheckout:
         if self._pid != os.getpid():
             self._start_process()
         if not self._room.acquire(timeout=wait_ms / 1000):
             raise StoreBusy(f"all {self._pool_max} connections to PostgreSQL are in use")
         try:
-            return PsycopgLoan(self, self._begun())
+            return PsycopgCheckout(self, self._begun())
         except BaseException:
             self._room.release()
             raise
@@ -80,8 +81,11 @@ class PsycopgLender:
             except psycopg.Error:
                 pass  # it went stale while it lay idle; the next, or a new one, will do
             conn.close()
-        conn = psycopg.connect(self._url, autocommit=True, connect_timeout=CONNECT_WAIT_S)
-        conn.execute(_BEGIN)
+        # Not in autocommit: what a handler writes after a rollback of its own would be kept at once. Read-only, but for
+        # what we begin: its own transaction then writes nothing.
+        conn = psycopg.connect(self._url, connect_timeout=CONNECT_WAIT_S)
+        conn.read_only = True
+        conn.pgconn.exec_(_BEGIN)
         return conn
 
     def take_back(self, conn: psycopg.Connection[Any], *, clean: bool) -> None:
@@ -97,25 +101,26 @@ class PsycopgLender:
             self._idle.pop().close()
 
 
-class AsyncpgLoan:
-    def __init__(self, lender: AsyncpgLender, conn: Any, transaction: Any, room: asyncio.Semaphore) -> None:
+class AsyncpgCheckout:
+    def __init__(self, connections: AsyncpgConnections, conn: Any, transaction: Any, room: asyncio.Semaphore) -> None:
         self.tx = conn
         self.caller = AsyncpgCaller(conn)
-        self._lender = lender
+        self._connections = connections
         self._transaction = transaction
         self._room = room
 
     async def commit(self) -> None:
-        await self._transaction.commit()
+        with left_to_itself(self.tx):
+            await self._transaction.commit()
 
     async def rollback(self) -> None:
         await self._transaction.rollback()
 
     async def give_back(self, *, clean: bool) -> None:
-        await self._lender.take_back(self.tx, self._room, clean=clean)
+        await self._connections.take_back(self.tx, self._room, clean=clean)
 
 
-class AsyncpgLender:
+class AsyncpgConnections:
     """A pool of asyncpg connections for each event loop."""
 
     def __init__(self, url: str, pool_max: int = POOL_MAX) -> None:
@@ -125,7 +130,7 @@ class AsyncpgLender:
             WeakKeyDictionary()
         )
 
-    async def lend(self, wait_ms: int) -> AsyncpgLoan:
+    async def check_out(self, wait_ms: int) -> AsyncpgCheckout:
         loop = asyncio.get_running_loop()
         if loop not in self._pools:
             self._pools[loop] = ([], asyncio.Semaphore(self._pool_max))
@@ -139,7 +144,7 @@ class AsyncpgLender:
         except BaseException:
             room.release()
             raise
-        return AsyncpgLoan(self, conn, transaction, room)
+        return AsyncpgCheckout(self, conn, transaction, room)
 
     async def _begun(self, idle: list[Any]) -> tuple[Any, Any]:
         import asyncpg

@@ -35,6 +35,10 @@ class Front:
             return BEGINNING
         return self._since
 
+    def rewind(self) -> None:
+        """The next claim begins at the very beginning."""
+        self._rewind_at = 0.0
+
     def note(self, since: int, took_s: float, found: Sequence[int], until: int) -> None:
         """A claim from *since* took so long, and found handlings that were due at these times, and no more *until*."""
         if since == BEGINNING:

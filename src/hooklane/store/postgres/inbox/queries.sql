@@ -24,18 +24,23 @@ WITH fresh AS (
 SELECT id, source, tenant, event_id, variant FROM fresh;
 
 -- name: known
--- One line per handling (or one without) of an identity.
-SELECT r.id, r.status, r.fingerprint, h.handler, h.status, h.attempts, h.due_at, h.fence, h.key, h.error
+-- One line per handling (or one without) of an identity. A duplicate is answered from it, so where it finds something
+-- the commit must wait for the synchronous standby, if there is one: see commits.py.
+SELECT r.id, r.status, r.fingerprint, r.type, h.handler, h.status, h.attempts, h.due_at, h.fence, h.key, h.error
 FROM hooklane.inbox_row r LEFT JOIN hooklane.inbox_handling h ON h.row_id = r.id
-WHERE r.source = :source AND r.tenant = :tenant AND r.event_id = :event_id AND r.variant = :variant;
+WHERE r.source = :source AND r.tenant = :tenant AND r.event_id = :event_id AND r.variant = :variant
+  AND CASE WHEN current_setting('synchronous_standby_names') = '' THEN true
+    ELSE pg_logical_emit_message(true, 'hooklane', '') IS NOT NULL END;
 
 -- name: known_all
 -- The same for a batch; the first column says which of them.
-SELECT w.number, r.id, r.status, r.fingerprint, h.handler, h.status, h.attempts, h.due_at, h.fence, h.key, h.error
+SELECT w.number, r.id, r.status, r.fingerprint, r.type, h.handler, h.status, h.attempts, h.due_at, h.fence, h.key, h.error
 FROM unnest(:sources::text[], :tenants::text[], :event_ids::text[], :variants::text[])
     WITH ORDINALITY AS w (source, tenant, event_id, variant, number)
 JOIN hooklane.inbox_row r USING (source, tenant, event_id, variant)
-LEFT JOIN hooklane.inbox_handling h ON h.row_id = r.id;
+LEFT JOIN hooklane.inbox_handling h ON h.row_id = r.id
+WHERE CASE WHEN current_setting('synchronous_standby_names') = '' THEN true
+    ELSE pg_logical_emit_message(true, 'hooklane', '') IS NOT NULL END;
 
 -- name: try_lock
 -- Whether this transaction is now the only one at work on an identity; it never waits.
@@ -49,8 +54,15 @@ ON CONFLICT (source, tenant, digest) DO NOTHING
 RETURNING event_id;
 
 -- name: remembered
--- The event id under which these bytes first came.
-SELECT event_id FROM hooklane.inbox_digest WHERE source = :source AND tenant = :tenant AND digest = :digest;
+-- The event id under which these bytes first came; its commit waits as that of `known`.
+SELECT event_id FROM hooklane.inbox_digest WHERE source = :source AND tenant = :tenant AND digest = :digest
+  AND CASE WHEN current_setting('synchronous_standby_names') = '' THEN true
+    ELSE pg_logical_emit_message(true, 'hooklane', '') IS NOT NULL END;
+
+-- name: wait_for_standby
+-- The commit of this transaction waits as that of `known`, also if it writes nothing else.
+SELECT pg_logical_emit_message(true, 'hooklane', '') IS NULL
+WHERE current_setting('synchronous_standby_names') <> '';
 
 -- name: turn
 -- The entity's state becomes this token and its generation grows; nothing comes back when it is the current one.
@@ -75,8 +87,11 @@ RETURNING 1;
 -- :since is where to begin (see front.py); 0 finds all. The handlers are compared as one text: as a join it might be done
 -- first, and all that is due be sorted for the few that are claimed.
 -- The lease is by the database's own clock; whether a retry is due, by whichever clock is further.
+-- The fence counts claims in its last 20 bits and grows by chance above them: after a failover that lost commits a row's
+-- id may be given to another event, and a claim on the lost one must not settle that.
 UPDATE hooklane.inbox_handling h
-SET was = h.status, status = 'in_progress', owner = :owner, fence = h.fence + 1, attempts = h.attempts + 1,
+SET was = h.status, status = 'in_progress', owner = :owner, attempts = h.attempts + 1,
+    fence = h.fence + 1 + (floor(random() * 1e6)::bigint << 20),
     due_at = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + :lease_ms::bigint
 FROM (
     SELECT row_id, handler, due_at FROM hooklane.inbox_handling
@@ -93,7 +108,8 @@ RETURNING h.row_id, h.handler, h.fence, h.attempts, h.key, h.seq, h.prev_seq, h.
 -- name: claim_expired
 -- The same for those whose owner let the lease run out.
 UPDATE hooklane.inbox_handling h
-SET was = h.status, status = 'in_progress', owner = :owner, fence = h.fence + 1, attempts = h.attempts + 1,
+SET was = h.status, status = 'in_progress', owner = :owner, attempts = h.attempts + 1,
+    fence = h.fence + 1 + (floor(random() * 1e6)::bigint << 20),
     due_at = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + :lease_ms::bigint
 FROM (
     SELECT row_id, handler, due_at FROM hooklane.inbox_handling
@@ -110,7 +126,8 @@ RETURNING h.row_id, h.handler, h.fence, h.attempts, h.key, h.seq, h.prev_seq, h.
 -- name: claim_one
 -- This handling, unless it is settled, another's lease on it lives, or another is taking it right now.
 UPDATE hooklane.inbox_handling h
-SET was = h.status, status = 'in_progress', owner = :owner, fence = h.fence + 1, attempts = h.attempts + 1,
+SET was = h.status, status = 'in_progress', owner = :owner, attempts = h.attempts + 1,
+    fence = h.fence + 1 + (floor(random() * 1e6)::bigint << 20),
     due_at = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + :lease_ms::bigint
 FROM (
     SELECT row_id, handler FROM hooklane.inbox_handling
@@ -144,9 +161,13 @@ WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status || '
 RETURNING 1;
 
 -- name: fail
--- A failure recorded by the holder of the fence.
+-- A failure recorded by the holder of the fence. Where the clock of the process is more than a minute behind the
+-- database's, by which it may be judged, the wait is counted by that: else all attempts would be made at once.
 UPDATE hooklane.inbox_handling
-SET status = :status::text, due_at = :due_at, owner = NULL, error = :error, traceback = :traceback,
+SET status = :status::text, due_at = CASE
+        WHEN (extract(epoch FROM clock_timestamp()) * 1000)::bigint - :now::bigint <= 60000 THEN :due_at::bigint
+        ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + :due_at::bigint - :now::bigint END,
+    owner = NULL, error = :error, traceback = :traceback,
     attempts = coalesce(:attempts::bigint, attempts),
     settled_at = CASE WHEN :status::text = 'dead' THEN :now::bigint END
 WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status || '' = 'in_progress'
@@ -241,7 +262,7 @@ SELECT last_value FROM hooklane.inbox_row_id_seq;
 
 -- name: gaps
 -- The first held handling of each track whose turn does not come because a predecessor never arrived.
--- What is owed at or before the cursor (a dead letter that was passed over) is nobody's predecessor.
+-- What is owed at or before the cursor (a dead letter that was passed over) is no event's predecessor.
 SELECT h.source, h.tenant, h.handler, h.key, c.seq, min(h.prev_seq), min(h.due_at)
 FROM hooklane.inbox_handling h
 JOIN hooklane.inbox_cursor c USING (source, tenant, handler, key)
@@ -254,11 +275,12 @@ GROUP BY h.source, h.tenant, h.handler, h.key, c.seq
 ORDER BY min(h.due_at) LIMIT :limit::bigint;
 
 -- name: reopen
--- Owed again; the fence grows, so whoever still worked on it cannot complete.
+-- Owed again; the fence grows, so a worker that is still at it cannot complete.
 UPDATE hooklane.inbox_handling
 SET status = 'pending', due_at = :now::bigint, attempts = 0, fence = fence + 1, owner = NULL, settled_at = NULL
 WHERE row_id = :row_id AND handler = :handler
   AND NOT (status = 'in_progress' AND due_at > (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+  AND status = coalesce(:was::text, status)
 RETURNING 1;
 
 -- name: attach
@@ -271,22 +293,43 @@ FROM hooklane.inbox_row r WHERE r.id = :row_id
 ON CONFLICT (row_id, handler) DO NOTHING;
 
 -- name: settle
--- Given up by hand.
+-- Given up by hand, unless it is not what it :was when that was decided.
 UPDATE hooklane.inbox_handling
 SET status = :status, error = :note, settled_at = :now, fence = fence + 1, owner = NULL
 WHERE row_id = :row_id AND handler = :handler AND status IN ('dead', 'held', 'failed', 'pending')
+  AND status = coalesce(:was::text, status)
 RETURNING 1;
 
 -- name: heartbeat
+-- When the receiver was last seen at work, and how long it was down.
 SELECT seen_at, down_ms, down_until FROM hooklane.inbox_heartbeat;
 
 -- name: beat
+-- Pruning counts from here, not from the clock: after a long downtime nothing goes at once.
 INSERT INTO hooklane.inbox_heartbeat (one, seen_at, down_ms, down_until) VALUES (1, :seen_at, :down_ms, :down_until)
 ON CONFLICT (one) DO UPDATE
 SET seen_at = excluded.seen_at, down_ms = excluded.down_ms, down_until = excluded.down_until;
 
+-- name: clock
+-- What the database's clock said at the last look, and what it says now; nothing while another process is looking.
+SELECT at, (extract(epoch FROM clock_timestamp()) * 1000)::bigint FROM hooklane.inbox_clock
+WHERE :now::bigint IS NOT NULL FOR UPDATE SKIP LOCKED;
+
+-- name: note_clock
+-- What it says now, for the next look.
+UPDATE hooklane.inbox_clock SET at = :now;
+
+-- name: move_leases
+-- Leases that were given before the clock was set back end as much earlier.
+UPDATE hooklane.inbox_handling SET due_at = due_at - :by::bigint WHERE status = 'in_progress' AND due_at > :now::bigint;
+
+-- name: move_waits
+-- The same for what waits for its time.
+UPDATE hooklane.inbox_handling SET due_at = due_at - :by::bigint
+WHERE status IN ('pending', 'failed', 'held') AND due_at > :now::bigint;
+
 -- name: prune
--- Old rows that owe nothing and that nobody has to look at. Cursors and digests stay.
+-- Old rows that owe nothing and that no person has to look at. Cursors and digests stay.
 DELETE FROM hooklane.inbox_row WHERE id IN (
     SELECT r.id FROM hooklane.inbox_row r
     WHERE r.received_at < :before AND (:source::text IS NULL OR r.source = :source::text) AND r.status <> 'dead'

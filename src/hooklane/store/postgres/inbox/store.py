@@ -13,7 +13,7 @@ from hooklane.model.clock import Instant
 from hooklane.model.inbox import Claimed, Identity, Known, NewRow, RowId, Track
 from hooklane.store.caller import Dialect
 from hooklane.store.inbox import Capabilities, Flow
-from hooklane.store.postgres.inbox.connections import AsyncpgLender, PsycopgLender, has_asyncpg, need_psycopg
+from hooklane.store.postgres.inbox.connections import AsyncpgConnections, PsycopgConnections, has_asyncpg, need_psycopg
 from hooklane.store.postgres.inbox.front import Front
 from hooklane.store.sql.borrowed import BorrowedInbox, Verbs
 from hooklane.store.sql.inbox import SqlInbox
@@ -93,6 +93,12 @@ class PostgresVerbs(SqlInbox):
             groups.setdefault(int(line[0]) - 1, []).append(line[1:])
         return [known_of(groups.get(number, ())) for number in range(len(identities))]
 
+    def turn(self, track: Track, token: str) -> Flow[tuple[int, bool]]:
+        generation, turned = yield from super().turn(track, token)
+        if not turned:  # a duplicate is answered from it
+            yield Sql("wait_for_standby", {})
+        return generation, turned
+
     def cursors(self, tracks: Mapping[Track, int]) -> Flow[dict[Track, int]]:
         ordered = sorted(tracks, key=track_order)
         params = _tracks(ordered)
@@ -119,6 +125,13 @@ class PostgresVerbs(SqlInbox):
         lines = yield Sql(name, params | handlers_params(handlers))
         front.note(since, time.monotonic() - began, [line[-1] for line in lines], now)
         return (yield from self._with_messages([line[:-1] for line in lines]))
+
+    def keep_clock(self, now: Instant) -> Flow[int]:
+        by = yield from super().keep_clock(now)
+        if by:  # what is due may be before all that was
+            for front in self._fronts.values():
+                front.rewind()
+        return by
 
     def try_lock(self, identity: Identity) -> Flow[bool]:
         name = f"hooklane\x1f{identity.source}\x1f{identity.tenant}\x1f{identity.event_id}"
@@ -156,8 +169,8 @@ def by_url(url: str) -> PostgresInbox:
     return PostgresInbox(
         VERBS,
         what="PostgreSQL",
-        sync=PsycopgLender(plain),
-        native_async=AsyncpgLender(plain) if has_asyncpg() else None,
+        sync=PsycopgConnections(plain),
+        native_async=AsyncpgConnections(plain) if has_asyncpg() else None,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from hooklane.model.attempt import Delivered, Settlement, Write
 from hooklane.model.clock import Instant
@@ -11,34 +11,7 @@ from hooklane.model.lane import LaneId
 from hooklane.store.caller.flow import Rows, Statement
 from hooklane.store.outbox import CommitReport
 from hooklane.store.postgres.literals import numbers, texts
-
-# FOR SHARE waits for a takeover that is under way and then does not find the row; FOR KEY SHARE would not wait, since a
-# takeover changes no key. The rows stay locked until this transaction ends, so no takeover comes between. (It is not
-# written as a join: a plan for any number of partitions compared each with each, and that took longer than the rest.)
-# An ack of an ordered lane is an insert and nothing else: only the owner moves a head that is not dead. To ask of each
-# attempt whether it is in the log already costs as much as to write it, so only a commit that is made again asks.
-FENCED_ACKS = """
-WITH mine AS MATERIALIZED (
-    SELECT p.pid FROM hooklane.part p
-    WHERE p.owner = :worker AND p.pid = ANY(:pids::integer[])
-      AND p.epoch = (:epochs::bigint[])[array_position(:pids::integer[], p.pid)]
-    ORDER BY p.pid FOR SHARE OF p
-), done AS MATERIALIZED (
-    SELECT d.* FROM unnest(:ack_pids::text::integer[], :ack_lanes::text::bigint[], :ack_heads::text::bigint[],
-        :ack_tenants::text::text[], :ack_ats::text::bigint[], :log_starts::text::bigint[],
-        :log_attempts::text::integer[], :log_tooks::text::double precision[], :log_statuses::text::integer[],
-        :log_saids::text::text[])
-        AS d (pid, lane_id, head, tenant, at, started_at, attempt, took_ms, status, said)
-    JOIN mine USING (pid)
-), acked AS (
-    INSERT INTO hooklane.ack (pid, lane_id, head, tenant, at) SELECT pid, lane_id, head, tenant, at FROM done
-), logged AS (
-    INSERT INTO hooklane.attempt (lane_id, seq, started_at, attempt, tenant, took_ms, outcome, status, said)
-    SELECT lane_id, head - 1, started_at, attempt, tenant, took_ms, 'delivered', status, said FROM done
-    {repeated}
-)
-SELECT hooklane.now_ms(), ARRAY(SELECT pid FROM mine), set_config('synchronous_commit', 'on', true)
-"""
+from hooklane.store.postgres.outbox.statements import SQL
 
 
 def pid_of(write: Write) -> int:
@@ -50,17 +23,26 @@ def is_ack(write: Write) -> bool:
     return isinstance(write, Settlement) and write.outcome.__class__ is Delivered and write.send.lane_id > 0
 
 
-def fenced_acks(worker: str, epochs: Mapping[int, int], writes: Sequence[Write], *, again: bool) -> Statement:
-    """Lock what is ours of the partitions that *writes* touch, and append the acks among them.
+def fenced_acks(
+    worker: str,
+    epochs: Mapping[int, int],
+    writes: Sequence[Write],
+    *,
+    again: bool,
+    lost: Collection[LaneId] = (),
+) -> Statement:
+    """Lock what is ours of the partitions that *writes* touch, and append the acks among them, but for *lost* lanes.
 
     Unless *again*, one that is in the log already violates its key, and nothing is written.
     """
     pids = sorted({pid_of(write) for write in writes} & epochs.keys())
     acks = [write for write in writes if isinstance(write, Settlement) and is_ack(write)]
+    if lost:
+        acks = [ack for ack in acks if ack.send.lane_id not in lost]
     sends = [ack.send for ack in acks]
     log = [_answered(ack) for ack in acks]
     return Statement(
-        FENCED_ACKS.format(repeated="ON CONFLICT DO NOTHING" if again else ""),
+        SQL["ack_again" if again else "ack"],
         {
             "worker": worker,
             "pids": pids,

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 
 import asyncpg
 
-from hooklane.errors import InvalidEvent, StoreError, StoreUnavailable
+from hooklane.errors import InvalidEvent, StoreBusy, StoreError
 from hooklane.model.lane import Grown
 from hooklane.store.caller.flow import Flow, Statement, T
 from hooklane.store.outbox import BUSY, Draft, NotAll, Placer, Published, PublishReport, Refused, all_or_nothing
 from hooklane.store.postgres.database import LOCK_WAIT_MS, Database, Unknown
 from hooklane.store.postgres.outbox.publish import EndpointCache, publish
-from hooklane.store.postgres.outbox.trip import Trip
+from hooklane.store.postgres.outbox.publish_in_one import PublishInOne
+from hooklane.store.postgres.outbox.statements import SQL
 
 GROUP_WAIT_MS = 50
 """Other group commits hold a lane for a few milliseconds, a caller's transaction for as long as it likes."""
@@ -27,15 +28,6 @@ SEEN_MAX = 131_072
 BUSY_MAX = 25
 """After so many drafts that had to wait one by one, the rest is set aside untried."""
 
-# Locked are those that are free; what exists and is not among them is held by somebody.
-_HELD = """
-SELECT t.endpoint_id, t.key FROM hooklane.lane_name t
-JOIN unnest(:endpoints::text[], :keys::text[]) AS w (endpoint_id, key) USING (endpoint_id, key)
-WHERE t.lane_id <> ALL(ARRAY(
-    SELECT f.lane_id FROM hooklane.lane_name f
-    JOIN unnest(:endpoints::text[], :keys::text[]) AS v (endpoint_id, key) USING (endpoint_id, key)
-    ORDER BY f.lane_id FOR NO KEY UPDATE OF f SKIP LOCKED))
-"""
 _BUSY = Refused(BUSY, "a transaction that is still open holds this lane or name: try again")
 
 Lane = tuple[str, str]
@@ -44,7 +36,7 @@ Lane = tuple[str, str]
 
 @dataclass(slots=True)
 class Group:
-    """Publishes many drafts in one commit, whoever holds what."""
+    """Publishes many drafts in one commit; drafts whose lane another transaction holds are set aside."""
 
     db: Database
     placer: Placer
@@ -60,11 +52,11 @@ class Group:
         try:
             return await self._repeated(lambda again: self._publish(drafts, again))
         except asyncpg.LockNotAvailableError:
-            # Not even a look at the lanes was possible: somebody holds a whole table, to index it anew for instance.
+            # Not even a look at the lanes was possible: another session holds a whole table, to index it for instance.
             return PublishReport([_BUSY] * len(drafts))
 
     async def publish_all(self, drafts: Sequence[Draft]) -> PublishReport:
-        """All or nothing; it has a commit of its own, so it may wait for whoever holds a lane."""
+        """All or nothing; it has a commit of its own, so it may wait for the transaction that holds a lane."""
 
         def flow(again: bool) -> Flow[PublishReport]:
             return all_or_nothing((yield from publish(drafts, self.placer, self.cache, again=again)))
@@ -77,7 +69,7 @@ class Group:
         except NotAll as refused:
             return refused.report
         except asyncpg.LockNotAvailableError as error:
-            raise StoreUnavailable("a transaction that is still open holds a lane of this batch: try again") from error
+            raise StoreBusy("a transaction elsewhere that is still open holds a key of this batch") from error
 
     async def _repeated(self, attempt: Callable[[bool], Awaitable[T]]) -> T:
         """When a commit may have happened (here, or at an earlier call), ask for our own ids instead of guessing."""
@@ -102,7 +94,7 @@ class Group:
         try:
             report = await self._commit(free, again) if free else PublishReport(())
         except asyncpg.LockNotAvailableError:
-            # A name or a lane that somebody is only just creating: no row shows it, so they are tried one by one.
+            # A name or a lane that another transaction is creating: no row shows it, so they are tried one by one.
             report = await self.db.try_write(lambda: self._each(free, again), lock_wait_ms=ALONE_WAIT_MS)
         results = iter(report.results)
         return PublishReport([_BUSY if is_aside else next(results) for is_aside in aside], report.grown)
@@ -121,16 +113,16 @@ class Group:
         rev, endpoints = self.cache.known
         if len(self._seen) > SEEN_MAX:
             self._seen.clear()
-        trip = Trip(drafts, self.placer, endpoints, self._seen)
-        if rev < 0 or not trip.is_plain:
+        in_one = PublishInOne(drafts, self.placer, endpoints, self._seen)
+        if rev < 0 or not in_one.is_plain:
             return None
         try:
-            return trip.report(await self.db.once(trip.statement(rev, GROUP_WAIT_MS)))
+            return in_one.report(await self.db.once(in_one.statement(rev, GROUP_WAIT_MS)))
         except (asyncpg.SerializationError, asyncpg.DeadlockDetectedError):
             return None  # lost a race: the longer way does not mind
         except asyncpg.UniqueViolationError:
             self._doubled = DOUBLED
-            return None  # the longer way finds out who has the name
+            return None  # the longer way finds out which event has the name
 
     def _are_doubled(self, drafts: Sequence[Draft]) -> bool:
         """Whether one of *drafts* may want a name that is taken: where one did, others will, and each costs a try."""
@@ -153,12 +145,13 @@ class Group:
         wanted = {lane for some in lanes for lane in some}
 
         def look() -> Flow[set[Lane]]:
-            rows = yield Statement(_HELD, {"endpoints": [e for e, _ in wanted], "keys": [key for _, key in wanted]})
+            params = {"endpoints": [endpoint for endpoint, _ in wanted], "keys": [key for _, key in wanted]}
+            rows = yield Statement(SQL["lanes_held_elsewhere"], params)
             return {(endpoint, key) for endpoint, key in rows}
 
         held = await self.db.try_write(look, lock_wait_ms=GROUP_WAIT_MS) if wanted else set()
         self._held = (self._held - wanted) | held
-        waiting = Line()
+        waiting = HeldKeys()
         return [
             waiting.joins(draft, any(lane in held for lane in some)) for draft, some in zip(drafts, lanes, strict=True)
         ]
@@ -167,7 +160,7 @@ class Group:
         """Each in a savepoint of its own, all in one commit."""
         results: list[Published | Refused] = []
         grown: list[Grown] = []
-        waiting, met = Line(), 0
+        waiting, met = HeldKeys(), 0
         for draft in drafts:
             if met >= BUSY_MAX or waiting.joins(draft, False):
                 results.append(_BUSY)
@@ -186,7 +179,7 @@ class Group:
         return PublishReport(results, grown)
 
 
-class Line:
+class HeldKeys:
     """Keys of which a draft was set aside: what comes later in such a key must not overtake it."""
 
     def __init__(self) -> None:

@@ -14,65 +14,8 @@ from hooklane.model.lane import Grown, Place
 from hooklane.store.caller.flow import Flow, Statement
 from hooklane.store.codec import decode_endpoint
 from hooklane.store.outbox import Draft, Placer, Published, PublishReport, Refused, Stamp
-
-_BEGIN = """
-SELECT value, ARRAY(SELECT nextval('hooklane.event_n') FROM generate_series(1, :many::bigint))
-FROM hooklane.counter WHERE name = 'endpoint'
-"""
-_ENDPOINTS = Statement("SELECT doc FROM hooklane.endpoint ORDER BY id")
-# In sorted order, here and below, so that two publishers never wait for each other crosswise. It is the order of the
-# bytes, whatever the database thinks of letters: `trip` sorts before it asks.
-_CLAIM_NAMES = """
-INSERT INTO hooklane.idempotency (tenant, name, digest, event_n, created_at)
-SELECT * FROM unnest(:tenants::text[], :names::text[], :digests::bytea[], :ns::bigint[], :ats::bigint[])
-    AS d (tenant, name, digest, event_n, created_at)
-ORDER BY d.tenant COLLATE "C", d.name COLLATE "C" ON CONFLICT DO NOTHING RETURNING tenant, name
-"""
-_WHO_HAS_NAMES = """
-SELECT i.tenant, i.name, i.digest, i.event_n FROM hooklane.idempotency i
-JOIN unnest(:tenants::text[], :names::text[]) AS d (tenant, name) USING (tenant, name)
-"""
-_FREE_NAMES = """
-DELETE FROM hooklane.idempotency i USING unnest(:tenants::text[], :names::text[]) AS d (tenant, name)
-WHERE i.tenant = d.tenant AND i.name = d.name AND i.event_n = ANY(:ns::bigint[]) RETURNING 1
-"""
-_EVENTS = "SELECT n, id, type, key, created_at, stamps FROM hooklane.event WHERE n = ANY(:ns::bigint[])"
-_ANSWERS = """
-SELECT DISTINCT ON (event_n) event_n, answer FROM hooklane.idempotency
-WHERE event_n = ANY(:ns::bigint[]) AND answer IS NOT NULL
-"""
-_OWN = """
-SELECT e.n, e.tenant, e.id FROM hooklane.event e
-JOIN unnest(:tenants::text[], :ids::text[]) AS d (tenant, id) USING (tenant, id)
-"""
-# Held until the transaction ends: seqs are gapless and in the order of the commits.
-_HOLD_LANES = """
-SELECT ids, tails FROM hooklane.hold_lanes(:tenants::text[], :endpoints::text[], :keys::text[], :pids::integer[],
-    :hints::bigint[])
-"""
-_LOOSE_NUMBERS = "SELECT nextval('hooklane.loose_n') FROM generate_series(1, :many::bigint)"
-# A place that is taken means that this transaction sees the past (it is not READ COMMITTED) and somebody published
-# meanwhile; `ON CONFLICT` then fails as such transactions do, and applications know to begin anew. Anything else must
-# not be: then the division by zero undoes everything.
-_STORE = """
-WITH stored AS (
-    INSERT INTO hooklane.event (n, tenant, id, type, key, data, created_at, replay_of, stamps)
-    SELECT * FROM unnest(:ns::bigint[], :tenants::text[], :ids::text[], :types::text[], :keys::text[],
-        :datas::bytea[], :ats::bigint[], :replays::text[], :stamps::bytea[])
-    RETURNING 1
-), in_lanes AS (
-    INSERT INTO hooklane.lane_event (lane_id, seq, event_n, pid, tenant)
-    SELECT * FROM unnest(:lane_ids::bigint[], :seqs::bigint[], :lane_ns::bigint[], :lane_pids::integer[],
-        :lane_tenants::text[])
-    ON CONFLICT DO NOTHING RETURNING 1
-), loosely AS (
-    INSERT INTO hooklane.loose (n, tenant, endpoint_id, pid, event_n)
-    SELECT * FROM unnest(:loose_ns::bigint[], :loose_tenants::text[], :loose_endpoints::text[], :loose_pids::integer[],
-        :loose_events::bigint[])
-    RETURNING 1
-)
-SELECT 1 / ((SELECT count(*) FROM in_lanes) = :many::bigint)::integer
-"""
+from hooklane.store.postgres.commits import WAIT_FOR_STANDBY
+from hooklane.store.postgres.outbox.statements import SQL
 
 Name = tuple[str, str]
 """Of a tenant, what may not be used twice."""
@@ -110,7 +53,7 @@ def publish(
 
     With *again* an earlier try may have been committed: drafts whose own id is stored are reported, not stored twice.
     """
-    ((rev, numbers),) = yield Statement(_BEGIN, {"many": len(drafts)})
+    ((rev, numbers),) = yield Statement(SQL["begin_publish"], {"many": len(drafts)})
     endpoints = yield from _read_endpoints(rev, cache or EndpointCache())
     waiting: list[Accepted] = []
     results: list[Refused | Accepted] = []
@@ -141,7 +84,7 @@ def _read_endpoints(rev: int, cache: EndpointCache) -> Flow[Mapping[str, Sequenc
     known, endpoints = cache.known
     if rev != known:
         by_tenant: dict[str, list[Endpoint]] = {}
-        for (doc,) in (yield _ENDPOINTS):
+        for (doc,) in (yield Statement(SQL["all_endpoints"])):
             endpoint = decode_endpoint(doc)
             by_tenant.setdefault(endpoint.tenant, []).append(endpoint)
         cache.known = rev, by_tenant
@@ -160,10 +103,10 @@ def _claim_names(waiting: Sequence[Accepted]) -> Flow[dict[int, int | Refused]]:
             claims.setdefault(name, one)
     if not claims:
         return {}
-    taken = {(tenant, name) for tenant, name in (yield Statement(_CLAIM_NAMES, _claim_rows(claims)))}
+    taken = {(tenant, name) for tenant, name in (yield Statement(SQL["claim_names"], _claim_rows(claims)))}
     owners: dict[Name, tuple[bytes, int]] = {}
     if len(taken) < len(claims):
-        rows = yield Statement(_WHO_HAS_NAMES, _name_rows(name for name in claims if name not in taken))
+        rows = yield Statement(SQL["holders_of_names"], _name_rows(name for name in claims if name not in taken))
         owners = {(tenant, name): (bytes(digest), holder) for tenant, name, digest, holder in rows}
     blocked: dict[int, int | Refused] = {}
     for one in waiting:
@@ -174,10 +117,10 @@ def _claim_names(waiting: Sequence[Accepted]) -> Flow[dict[int, int | Refused]]:
             blocked[one.n] = _same(*owner, one.draft.digest)
     # A draft that may not go on leaves its other names free, unless one behind it wants them.
     if spare := {name: one for name, one in claims.items() if name in taken and one.n in blocked}:
-        yield Statement(_FREE_NAMES, {**_name_rows(spare), "ns": [one.n for one in spare.values()]})
+        yield Statement(SQL["free_names"], {**_name_rows(spare), "ns": [one.n for one in spare.values()]})
         heirs = {name: one for one in waiting if one.n not in blocked for name in _names(one) if name in spare}
         if heirs:
-            yield Statement(_CLAIM_NAMES, _claim_rows(heirs))
+            yield Statement(SQL["claim_names"], _claim_rows(heirs))
     return blocked
 
 
@@ -208,7 +151,8 @@ def _claim_rows(claims: Mapping[Name, Accepted]) -> dict[str, Any]:
 
 def _stored_before(waiting: Sequence[Accepted]) -> Flow[dict[int, int | Refused]]:
     events = [one.draft.event for one in waiting]
-    rows = yield Statement(_OWN, {"tenants": [e.tenant for e in events], "ids": [e.id for e in events]})
+    params = {"tenants": [event.tenant for event in events], "ids": [event.id for event in events]}
+    rows = yield Statement(SQL["events_by_own_id"], params)
     stored = {(tenant, event_id): n for n, tenant, event_id in rows}
     return {one.n: stored[key] for one in waiting if (key := (one.draft.event.tenant, one.draft.event.id)) in stored}
 
@@ -240,7 +184,7 @@ def _stamp(accepted: Sequence[Accepted]) -> Flow[list[Grown]]:
                 one.stamps.append((place.endpoint_id, lane_id, seq))
                 in_lanes.append((lane_id, seq, one.n, place.pid, event.tenant))
                 grown.append(Grown(lane_id, place.pid, place.endpoint_id, place.key, seq, event))
-    yield Statement(_STORE, _rows_to_store(accepted, in_lanes, loosely))
+    yield Statement(SQL["store_events"], _rows_to_store(accepted, in_lanes, loosely))
     return grown
 
 
@@ -261,13 +205,13 @@ def _hold_lanes(accepted: Sequence[Accepted]) -> Flow[dict[tuple[str, str], list
         "pids": [where[lane][1] for lane in lanes],
         "hints": [0] * len(lanes),
     }
-    ((ids, tails),) = yield Statement(_HOLD_LANES, params)
+    ((ids, tails),) = yield Statement(SQL["hold_lanes"], params)
     return {lane: [lane_id, tail + 1] for lane, lane_id, tail in zip(lanes, ids, tails, strict=True)}
 
 
 def _loose_numbers(accepted: Sequence[Accepted]) -> Flow[Generator[int]]:
     many = sum(place.key is None for one in accepted for place in one.places)
-    rows = (yield Statement(_LOOSE_NUMBERS, {"many": many})) if many else ()
+    rows = (yield Statement(SQL["loose_numbers"], {"many": many})) if many else ()
     return (int(n) for (n,) in rows)
 
 
@@ -309,10 +253,12 @@ def _published_before(holders: Iterable[int | Refused], fresh: set[int]) -> Flow
     ns = {holder for holder in holders if isinstance(holder, int)} - fresh
     if not ns:
         return {}
-    rows = list((yield Statement(_EVENTS, {"ns": sorted(ns)})))
+    rows = list((yield Statement(SQL["published_events"], {"ns": sorted(ns)})))
     if gone := ns - {row[0] for row in rows}:  # pruned: their answers were kept with their names
-        kept = yield Statement(_ANSWERS, {"ns": sorted(gone)})
+        kept = yield Statement(SQL["kept_answers"], {"ns": sorted(gone)})
         rows += [(n, *msgspec.json.decode(answer)) for n, answer in kept]
+    # Also for a caller that writes nothing else: what is said to be stored must be on the standby after the commit.
+    yield WAIT_FOR_STANDBY
     return {
         n: Published(event_id, type_, key, created_at, _stamps(msgspec.json.decode(stamps)), repeated=True)
         for n, event_id, type_, key, created_at, stamps in rows

@@ -2,68 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import asyncpg
 
 from hooklane.errors import StoreUnavailable
 from hooklane.model.attempt import Write
-from hooklane.model.audit import Act
-from hooklane.model.clock import Instant
-from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
-from hooklane.model.health import Health
-from hooklane.model.lane import DeliveryState, LaneId, LaneRow, LaneState
-from hooklane.store.outbox import (
-    Capabilities,
-    CommitReport,
-    Draft,
-    Lease,
-    Load,
-    News,
-    PublishReport,
-    Recovery,
-    Roster,
-    StoreOptions,
-    Taken,
-)
+from hooklane.model.lane import LaneId, LaneRow
+from hooklane.store.budget import SEARCH_S_MAX
+from hooklane.store.outbox import Capabilities, CommitReport, Draft, Load, News, PublishReport, StoreOptions, Taken
 from hooklane.store.postgres.database import RACES, Database, Unknown
-from hooklane.store.postgres.outbox import (
-    acks,
-    commit,
-    counts,
-    endpoints,
-    event_reads,
-    health,
-    lane_reads,
-    lanes,
-    recovery,
-    tidy,
-    workers,
-)
-from hooklane.store.postgres.outbox.beside import PostgresBeside
-from hooklane.store.postgres.outbox.broom import Broom
+from hooklane.store.postgres.inbox.store import VERBS, PostgresVerbs
+from hooklane.store.postgres.outbox import acks, commit, fold_acks, lanes
+from hooklane.store.postgres.outbox.ack_vacuum import AckVacuum
 from hooklane.store.postgres.outbox.group import Group
-from hooklane.store.postgres.outbox.recovering import PostgresRecovery
+from hooklane.store.postgres.outbox.statements import statement_of
+from hooklane.store.postgres.runs import OtherRun
 from hooklane.store.postgres.schema import migrations_of
-from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, LaneView, Page
+from hooklane.store.sql.outbox.colocated_inbox import InboxFlows
+from hooklane.store.sql.outbox.steps import Flow
+from hooklane.store.sql.outbox.store import SqlOutbox
 
+T = TypeVar("T")
 COMPONENT = "outbox"
 MIGRATIONS = "hooklane.store.postgres.outbox.migrations"
 FOLDS_MAX = 20
 
 
-class PostgresOutbox(PostgresRecovery, PostgresBeside):
+class PostgresOutbox(SqlOutbox):
     """One database, any number of workers; partitions and epochs say who may write what."""
 
     capabilities = Capabilities(durable=True, many_workers=True, foreign_publish=True)
+    _inbox = InboxFlows(VERBS, PostgresVerbs())
 
     def __init__(self, url: str, options: StoreOptions) -> None:
-        self.db = Database(url, size=int(options.extra.get("connections", 8)))
+        self.db = Database(url, size=int(options.extra.get("connections", 8)), statement_of=statement_of)
         self._options = options
         self._group = Group(self.db, options.placer)
-        self._broom = Broom()
+        self._vacuum = AckVacuum()
+        self._taken: dict[int, tuple[str, int, int]] = {}
+        """Of each partition that was acquired: by whom, under which epoch, and in which run of the server."""
 
     async def open(self) -> None:
         await self.db.open()
@@ -79,51 +59,36 @@ class PostgresOutbox(PostgresRecovery, PostgresBeside):
     # publishing
 
     async def publish(self, drafts: Sequence[Draft]) -> PublishReport:
-        """As promised, but for a draft that meets a lock of somebody's open transaction: that one is `busy`."""
+        """As promised, but for a draft that meets a lock of a caller's open transaction: that one is `busy`."""
         return await self._group.publish(drafts)
 
     async def publish_all(self, drafts: Sequence[Draft]) -> PublishReport:
         return await self._group.publish_all(drafts)
 
-    # endpoints
-
-    async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None, act: Act | None = None) -> bool:
-        return await self.db.write(lambda: endpoints.save_endpoint(endpoint, expect, act))
-
-    async def endpoints(self, tenant: str | None = None) -> Sequence[Endpoint]:
-        return await self.db.read(lambda: endpoints.read_endpoints(tenant))
-
     # owning
 
-    async def join(self, worker: str, lease_ms: int) -> Lease:
-        return await self.db.write(lambda: workers.join(worker, lease_ms))
-
-    async def renew(self, worker: str, lease_ms: int) -> Lease | None:
-        return await self.db.write(lambda: workers.renew(worker, lease_ms))
-
-    async def roster(self) -> Roster:
-        return await self.db.read(workers.roster)
-
     async def acquire(self, worker: str, most: int) -> Sequence[Taken]:
-        return await self.db.write(lambda: workers.acquire(worker, most))
-
-    async def release(self, worker: str, pids: Sequence[int]) -> None:
-        await self.db.write(lambda: workers.release(worker, pids))
-
-    async def leave(self, worker: str) -> None:
-        await self.db.write(lambda: workers.leave(worker))
+        run = self.db.runs.now
+        taken = await super().acquire(worker, most)
+        if run == self.db.runs.now:
+            self._taken.update({one.pid: (worker, one.epoch, run) for one in taken})
+        return taken
 
     async def load(self, worker: str, epochs: Mapping[int, int]) -> Load:
-        return await self.db.read(lambda: lanes.load(worker, epochs))
+        return await self.db.look(lambda: lanes.load(worker, epochs, pooled=self.db.is_pooled))
+
+    async def owed(self, worker: str, epochs: Mapping[int, int]) -> Mapping[int, Sequence[LaneRow]]:
+        return await self.db.look(lambda: lanes.owed(worker, epochs))
 
     async def poll(self, worker: str, pids: Sequence[int], mark: Any) -> News:
         try:
-            return lanes.news_of(await self.db.once(lanes.poll_statement(pids, mark)))
+            rows = await self.db.once(lanes.poll_statement(pids, mark))
+            return lanes.news_of(rows, pooled=self.db.is_pooled)
         except RACES as error:
             raise StoreUnavailable(f"PostgreSQL: {error}") from error
 
     async def reload(self, lane_ids: Sequence[LaneId]) -> Sequence[LaneRow]:
-        return await self.db.read(lambda: lanes.reload(lane_ids))
+        return await self.db.look(lambda: lanes.reload(lane_ids))
 
     async def fetch(self, wants: Sequence[tuple[LaneId, int, int]]) -> Sequence[tuple[LaneId, int, Event]]:
         return await self.db.read(lambda: lanes.fetch(wants))
@@ -136,94 +101,46 @@ class PostgresOutbox(PostgresRecovery, PostgresBeside):
             return await self._commit(worker, epochs, writes)
 
     async def _commit(self, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
-        if all(map(acks.is_ack, writes)):
+        run = self._run_of(worker, epochs, writes)
+        if run is not None and all(map(acks.is_ack, writes)):
             try:
-                rows = await self.db.once(acks.fenced_acks(worker, epochs, writes, again=False))
+                rows = await self.db.once(acks.fenced_acks(worker, epochs, writes, again=False), run=run)
                 return acks.report_of(rows, writes)
-            except (asyncpg.UniqueViolationError, *RACES):
+            except (asyncpg.UniqueViolationError, OtherRun, *RACES):
                 pass  # made before, though it was not known, or lost a race: the longer way does not mind
         return await self.db.write(lambda: commit.commit(worker, epochs, writes))
 
-    async def note_health(self, turns: Sequence[Health]) -> Sequence[Health]:
-        return await self.db.write(lambda: health.note_health(turns))
+    def _run_of(self, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> int | None:
+        """The run of the server since which this worker has had the partitions of *writes*.
+
+        All that it knows of them was read since: in the same run, what was sent cannot have been replaced by another.
+        """
+        runs = set()
+        for pid in {acks.pid_of(write) for write in writes}:
+            owner, epoch, run = self._taken.get(pid, (None, -1, -1))
+            if owner != worker or epoch != epochs.get(pid):
+                return None
+            runs.add(run)
+        return runs.pop() or None if len(runs) == 1 else None
 
     async def tidy(self) -> None:
         for _ in range(FOLDS_MAX):
-            with self._broom.round() as start:
-                folded, last = await self.db.write(lambda start=start: tidy.fold(start=start))  # type: ignore[misc]
-                self._broom.note(folded, last)
-            if folded < tidy.FOLD_MAX:
+            with self._vacuum.round() as start:
+                folded, last = await self.db.write(lambda start=start: fold_acks.fold(start=start))  # type: ignore[misc]
+                self._vacuum.note(folded, last)
+            if folded < fold_acks.FOLD_MAX:
                 break
-        if self._broom.is_due():
-            await self._broom.sweep(self.db)
-        await self.db.write(lambda: tidy.prune(self._options.idempotency_ms))
+        if self._vacuum.is_due():
+            await self._vacuum.vacuum(self.db)
+        await self.db.write(lambda: fold_acks.prune(self._options.idempotency_ms))
 
-    # recovering
+    # running flows
 
-    async def replay(self, tenant: str, dead_letter_id: str, *, actor: str, now: Instant) -> Recovery | None:
-        return await self.db.write(lambda: recovery.replay(tenant, dead_letter_id, actor=actor, now=now))
+    async def _write(self, flow: Callable[[], Flow[T]]) -> T:
+        return await self.db.write(flow)
 
-    async def skip(self, tenant: str, dead_letter_id: str, *, note: str, actor: str, now: Instant) -> Recovery | None:
-        return await self.db.write(lambda: recovery.skip(tenant, dead_letter_id, note=note, actor=actor, now=now))
+    async def _read(self, flow: Callable[[], Flow[T]]) -> T:
+        return await self.db.read(flow)
 
-    # reads for people
-
-    async def endpoint(self, tenant: str, endpoint_id: str) -> Endpoint | None:
-        found = await self.db.read(lambda: endpoints.read_endpoint(endpoint_id))
-        return found if found is not None and found.tenant == tenant else None
-
-    async def health(self, tenant: str | None = None) -> Mapping[str, Health]:
-        return await self.db.read(lambda: health.read_health(tenant))
-
-    async def event(self, tenant: str, event_id: str) -> Event | None:
-        return await self.db.read(lambda: event_reads.event(tenant, event_id))
-
-    async def events(self, tenant: str, wanted: EventFilter, cursor: str | None, limit: int) -> Page[Event]:
-        return await self.db.read(lambda: event_reads.events(tenant, wanted, cursor, limit))
-
-    async def deliveries(self, tenant: str, event_ids: Sequence[str]) -> Mapping[str, Sequence[Delivery]]:
-        return await self.db.read(lambda: event_reads.deliveries(tenant, event_ids))
-
-    async def attempts(self, tenant: str, event_id: str) -> Sequence[AttemptRow]:
-        return await self.db.read(lambda: event_reads.attempts(tenant, event_id))
-
-    async def lane(self, tenant: str, endpoint_id: str, key: str) -> LaneView | None:
-        return await self.db.read(lambda: lane_reads.lane(tenant, endpoint_id, key))
-
-    async def lane_deliveries(self, lane_id: LaneId, from_seq: int, limit: int) -> Sequence[Delivery]:
-        return await self.db.read(lambda: lane_reads.lane_deliveries(lane_id, from_seq, limit))
-
-    async def lanes(
-        self,
-        tenant: str,
-        *,
-        states: Sequence[LaneState] | None,
-        endpoint_id: str | None,
-        text: str | None,
-        cursor: str | None,
-        limit: int,
-    ) -> Page[LaneView]:
-        return await self.db.read(lambda: lane_reads.lanes(tenant, states, endpoint_id, text, cursor, limit))
-
-    async def dead_letters(
-        self, tenant: str, *, endpoint_id: str | None, cursor: str | None, limit: int
-    ) -> Page[DeadLetter]:
-        return await self.db.read(lambda: lane_reads.dead_letters(tenant, endpoint_id, cursor, limit))
-
-    async def dead_letter(self, tenant: str, dead_letter_id: str) -> DeadLetter | None:
-        return await self.db.read(lambda: lane_reads.dead_letter(tenant, dead_letter_id))
-
-    async def set_note(self, tenant: str, dead_letter_id: str, note: str, *, act: Act | None = None) -> bool:
-        return await self.db.write(lambda: lane_reads.set_note(tenant, dead_letter_id, note, act))
-
-    async def ledger(self, tenant: str, endpoint_id: str | None = None) -> Mapping[DeliveryState | str, int]:
-        return await self.db.read(lambda: counts.ledger(tenant, endpoint_id))
-
-    async def lane_counts(self, tenant: str | None = None) -> Mapping[LaneState, int]:
-        return await self.db.read(lambda: counts.lane_counts(tenant))
-
-    async def oldest_pending_at(self, tenant: str | None = None) -> Instant | None:
-        return await self.db.read(lambda: counts.oldest_pending_at(tenant))
-
-    async def size_bytes(self) -> int:
-        return await self.db.read(counts.size_bytes)
+    async def _ask(self, flow: Callable[[], Flow[T]], *, s_max: float | None = SEARCH_S_MAX) -> T:
+        return await (self.db.read(flow) if s_max is None else self.db.ask(flow, s_max=s_max))

@@ -1,9 +1,10 @@
 -- reopen: owe a handling again, attempts from zero, with a higher fence, unless a lease on it lives.
--- {verb, member, handler, now}
+-- {verb, member, handler, now, the status that it must have or ''}
 verbs.reopen = {
     check = function(w)
         local row, h = find(w[2], w[3])
-        return h and not (h[STATUS] == 'in_progress' and h[DUE] > w[4]), { row, h }
+        local as_seen = h and (w[5] == '' or h[STATUS] == w[5])
+        return as_seen and not (h[STATUS] == 'in_progress' and h[DUE] > w[4]), { row, h }
     end,
     apply = function(w, found)
         local row, h = found[1], found[2]

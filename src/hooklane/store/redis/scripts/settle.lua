@@ -1,9 +1,10 @@
 -- settle: give a handling up by hand: what was dead, held, failed or pending ends with a note.
--- {verb, member, handler, status, note, now}
+-- {verb, member, handler, status, note, now, the status that it must have or ''}
 verbs.settle = {
     check = function(w)
         local row, h = find(w[2], w[3])
-        return h and CLASS[h[STATUS]] and h[STATUS] ~= 'in_progress', { row, h }
+        local as_seen = h and (w[7] == '' or h[STATUS] == w[7])
+        return as_seen and CLASS[h[STATUS]] and h[STATUS] ~= 'in_progress', { row, h }
     end,
     apply = function(w, found)
         local row, h = found[1], found[2]

@@ -1,4 +1,4 @@
-"""A connection that is lent to handlers: theirs to write on, ours to commit."""
+"""A connection that handlers are given: theirs to write on, ours to commit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hooklane.store.sqlite.database import connect
 # Spelled unlike anything a handler would write, so that a handler's own COMMIT never finds ours in the statement cache
 # of the connection: it has to be prepared, and the guard below refuses it.
 BEGIN = "BEGIN IMMEDIATE /* hooklane */"
+LOOK = "BEGIN DEFERRED /* hooklane */"
 COMMIT = "COMMIT /* hooklane */"
 ROLLBACK = "ROLLBACK /* hooklane */"
 SAVE = "SAVEPOINT hooklane /* ours */"

@@ -18,10 +18,10 @@ VALUES (:row_id, :handler, :tenant, :source, :status, :due_at, :attempts, :key, 
 
 -- name: known
 -- What the row of an identity tells itself (without a handling, unless it was settled at once), and one line per handling.
-SELECT id, status, fingerprint, settled_by, settled_as, settled_as = 'completed', settled_at, 0, NULL, NULL
+SELECT id, status, fingerprint, type, settled_by, settled_as, settled_as = 'completed', settled_at, 0, NULL, NULL
 FROM hooklane_inbox_row WHERE source = :source AND tenant = :tenant AND event_id = :event_id AND variant = :variant
 UNION ALL
-SELECT r.id, r.status, r.fingerprint, h.handler, h.status, h.attempts, h.due_at, h.fence, h.key, h.error
+SELECT r.id, r.status, r.fingerprint, r.type, h.handler, h.status, h.attempts, h.due_at, h.fence, h.key, h.error
 FROM hooklane_inbox_row r JOIN hooklane_inbox_handling h ON h.row_id = r.id
 WHERE r.source = :source AND r.tenant = :tenant AND r.event_id = :event_id AND r.variant = :variant;
 
@@ -50,8 +50,11 @@ UPDATE hooklane_inbox_row SET copies = copies + :copies WHERE id = :id;
 
 -- name: claim
 -- Due handlings get an owner, a lease and a higher fence; one statement, so no two workers get the same one.
+-- The fence counts claims in its last 20 bits and grows by chance above them: in a restored file a row's id may be given
+-- to another event, and a claim on the lost one must not settle that.
 UPDATE hooklane_inbox_handling
-SET was = status, status = 'in_progress', owner = :owner, fence = fence + 1, due_at = :now + :lease_ms,
+SET was = status, status = 'in_progress', owner = :owner, due_at = :now + :lease_ms,
+    fence = fence + 1 + (abs(random() % 1000000) << 20),
     attempts = attempts + 1
 WHERE (row_id, handler) IN (
     SELECT row_id, handler FROM hooklane_inbox_handling
@@ -63,7 +66,8 @@ RETURNING row_id, handler, fence, attempts, key, seq, prev_seq, was;
 -- name: claim_expired
 -- The same for those whose owner let the lease run out.
 UPDATE hooklane_inbox_handling
-SET was = status, status = 'in_progress', owner = :owner, fence = fence + 1, due_at = :now + :lease_ms,
+SET was = status, status = 'in_progress', owner = :owner, due_at = :now + :lease_ms,
+    fence = fence + 1 + (abs(random() % 1000000) << 20),
     attempts = attempts + 1
 WHERE (row_id, handler) IN (
     SELECT row_id, handler FROM hooklane_inbox_handling
@@ -75,7 +79,8 @@ RETURNING row_id, handler, fence, attempts, key, seq, prev_seq, was;
 -- name: claim_one
 -- This handling, unless it is settled or another's lease on it lives.
 UPDATE hooklane_inbox_handling
-SET was = status, status = 'in_progress', owner = :owner, fence = fence + 1, due_at = :now + :lease_ms,
+SET was = status, status = 'in_progress', owner = :owner, due_at = :now + :lease_ms,
+    fence = fence + 1 + (abs(random() % 1000000) << 20),
     attempts = attempts + 1
 WHERE row_id = :row_id AND handler = :handler
   AND (status IN ('pending', 'failed', 'held') OR (status = 'in_progress' AND due_at <= :now))
@@ -174,7 +179,7 @@ SELECT max(coalesce((SELECT max(id) FROM hooklane_inbox_row), 0), (SELECT row_id
 
 -- name: gaps
 -- The first held handling of each track whose turn does not come because a predecessor never arrived.
--- What is owed at or before the cursor (a dead letter that was passed over) is nobody's predecessor.
+-- What is owed at or before the cursor (a dead letter that was passed over) is no event's predecessor.
 SELECT h.source, h.tenant, h.handler, h.key, c.seq, min(h.prev_seq), min(h.due_at)
 FROM hooklane_inbox_handling h
 JOIN hooklane_inbox_cursor c ON c.source = h.source AND c.tenant = h.tenant AND c.handler = h.handler AND c.key = h.key
@@ -194,13 +199,15 @@ FROM hooklane_inbox_row WHERE id = :row_id AND settled_by = :handler
 RETURNING 1;
 
 -- name: unfolded
+-- The row does not tell of its handling any more: that has a row of its own now.
 UPDATE hooklane_inbox_row SET settled_by = NULL, settled_as = NULL, settled_at = NULL WHERE id = :row_id;
 
 -- name: reopen
--- Owed again; the fence grows, so whoever still worked on it cannot complete.
+-- Owed again; the fence grows, so a worker that is still at it cannot complete.
 UPDATE hooklane_inbox_handling
 SET status = 'pending', due_at = :now, attempts = 0, fence = fence + 1, owner = NULL, settled_at = NULL
 WHERE row_id = :row_id AND handler = :handler AND NOT (status = 'in_progress' AND due_at > :now)
+  AND status = coalesce(:was, status)
 RETURNING 1;
 
 -- name: attach
@@ -217,22 +224,42 @@ ON CONFLICT (row_id, handler) DO NOTHING;
 UPDATE hooklane_inbox_handling
 SET status = :status, error = :note, settled_at = :now, fence = fence + 1, owner = NULL
 WHERE row_id = :row_id AND handler = :handler AND status IN ('dead', 'held', 'failed', 'pending')
+  AND status = coalesce(:was, status)
 RETURNING 1;
 
 -- name: heartbeat
+-- When the receiver was last seen at work, and how long it was down.
 SELECT seen_at, down_ms, down_until FROM hooklane_inbox_heartbeat;
 
 -- name: beat
+-- Pruning counts from here, not from the clock: after a long downtime nothing goes at once.
 INSERT INTO hooklane_inbox_heartbeat (one, seen_at, down_ms, down_until) VALUES (1, :seen_at, :down_ms, :down_until)
 ON CONFLICT (one) DO UPDATE
 SET seen_at = excluded.seen_at, down_ms = excluded.down_ms, down_until = excluded.down_until;
+
+-- name: clock
+-- What the clock said at the last look, and what it says now.
+SELECT at, :now FROM hooklane_inbox_clock;
+
+-- name: note_clock
+-- What it says now, for the next look.
+UPDATE hooklane_inbox_clock SET at = :now;
+
+-- name: move_leases
+-- Leases that were given before the clock was set back end as much earlier.
+UPDATE hooklane_inbox_handling SET due_at = due_at - :by WHERE status = 'in_progress' AND due_at > :now;
+
+-- name: move_waits
+-- The same for what waits for its time.
+UPDATE hooklane_inbox_handling SET due_at = due_at - :by
+WHERE status IN ('pending', 'failed', 'held') AND due_at > :now;
 
 -- name: keep_last
 -- Before rows go: their ids are not given out again.
 UPDATE hooklane_inbox_last SET row_id = max(row_id, coalesce((SELECT max(id) FROM hooklane_inbox_row), 0));
 
 -- name: prune
--- Old rows that owe nothing and that nobody has to look at: ids grow with time, so those before the first marked row
+-- Old rows that owe nothing and that no person has to look at: ids grow with time, so those before the first marked row
 -- (every 64th, see the index) that is not old. Cursors and digests stay.
 DELETE FROM hooklane_inbox_row WHERE id IN (
     SELECT r.id FROM hooklane_inbox_row r

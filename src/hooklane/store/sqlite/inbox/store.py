@@ -54,6 +54,12 @@ class SqliteInbox(SqliteVerbs):
             self._start_process()
         return self.transactions.begin(self.busy_wait_ms if wait_ms is None else wait_ms)
 
+    def begin_look(self) -> SqliteSession:
+        """A transaction that only reads, beside the one that writes."""
+        if self._pid != os.getpid():
+            self._start_process()
+        return self.transactions.look(self.busy_wait_ms)
+
     async def abegin(self, *, wait_ms: int | None = None) -> AsyncSqliteSession:
         if self._pid != os.getpid():
             self._start_process()
@@ -62,7 +68,7 @@ class SqliteInbox(SqliteVerbs):
         try:
             session = await asyncio.shield(beginning)
         except asyncio.CancelledError:
-            # The thread may still get its turn; give it back, or everyone waits for a transaction that nobody runs.
+            # The thread may still get its turn; give it back, or all others wait for a transaction that is not run.
             beginning.add_done_callback(_give_back)
             raise
         return AsyncSqliteSession(session, self._performers)

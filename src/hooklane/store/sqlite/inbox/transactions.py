@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakSet
 
-from hooklane.errors import StoreBusy, TransactionMisused
+from hooklane.errors import CommitRefused, StoreBusy, StoreError, TransactionAborted, TransactionMisused
+from hooklane.store.caller.guard import CAUGHT, ENDED
 from hooklane.store.sql.queries import Sql, Step
 from hooklane.store.sqlite.database import errors_named
-from hooklane.store.sqlite.inbox.guarded import BEGIN, COMMIT, RELEASE, ROLLBACK, SAVE, UNDO, Guarded
-from hooklane.store.sqlite.inbox.pen import Pen
+from hooklane.store.sqlite.inbox.fair_lock import FairLock
+from hooklane.store.sqlite.inbox.guarded import BEGIN, COMMIT, LOOK, RELEASE, ROLLBACK, SAVE, UNDO, Guarded
 from hooklane.store.sqlite.inbox.statements import perform
 
 FORK_WAIT_S = 2.0
@@ -30,7 +31,7 @@ class Transactions:
         self.path = path
         self._idle: list[Guarded] = []
         # SQLite's own waiting is a poll with naps; threads of one process queue up here instead.
-        self._pen = Pen(path)
+        self._writing = FairLock(path)
         self._gate = threading.Lock()
         self._still = False
         self._readers = 0
@@ -39,23 +40,23 @@ class Transactions:
     @property
     def is_busy(self) -> bool:
         """Whether one is open right now."""
-        return self._pen.is_taken
+        return self._writing.is_taken
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody waits for the one that is open."""
-        return self._pen.is_wanted
+        """Whether a thread waits for the one that is open."""
+        return self._writing.is_wanted
 
     def begin(self, wait_ms: int) -> SqliteSession:
         """One more; `StoreBusy` when it is not our turn within *wait_ms*."""
-        if not self._pen.take_at_once():
+        if not self._writing.acquire_at_once():
             asked = time.monotonic()
-            self._pen.take(wait_ms / 1000)
+            self._writing.acquire(wait_ms / 1000)
             wait_ms = max(1, wait_ms - int((time.monotonic() - asked) * 1000))
         try:
             return SqliteSession(self, self._open(wait_ms))
         except BaseException:
-            self._pen.put_down()
+            self._writing.release()
             raise
 
     def _open(self, wait_ms: int) -> Guarded:
@@ -76,13 +77,39 @@ class Transactions:
             return Guarded(self.path)
 
     def read(self, steps: Sequence[Sql]) -> list[Any] | None:
-        """The answers to *steps*, outside of any write transaction: nobody is waited for. None while a fork is near."""
+        """The answers to *steps*, outside of any write transaction, so without a wait. None while a fork is near."""
         with self._gate:
             if self._still:
                 return None
             self._readers += 1
         try:
             return self._read(steps)
+        finally:
+            with self._gate:
+                self._readers -= 1
+
+    def look(self, wait_ms: int) -> SqliteSession:
+        """A transaction that only reads what was committed when it began; it waits for no writer, only for a fork."""
+        with self._gate:
+            is_still = self._still
+            self._readers += not is_still
+        if is_still:
+            return self.begin(wait_ms)
+        try:
+            guarded = self._pop_idle()
+            guarded.wait_at_most(wait_ms)
+            with errors_named(self.path):
+                guarded.conn.execute(LOOK)
+        except BaseException:
+            with self._gate:
+                self._readers -= 1
+            raise
+        return LookSession(self, guarded)
+
+    def end_look(self, guarded: Guarded) -> None:
+        """The look on *guarded* is over."""
+        try:
+            self._end(guarded)
         finally:
             with self._gate:
                 self._readers -= 1
@@ -100,6 +127,12 @@ class Transactions:
 
     def end(self, guarded: Guarded) -> None:
         """The transaction on *guarded* is over; what is left of it is undone."""
+        try:
+            self._end(guarded)
+        finally:
+            self._writing.release()
+
+    def _end(self, guarded: Guarded) -> None:
         conn = guarded.conn
         try:
             if conn.in_transaction:
@@ -107,14 +140,12 @@ class Transactions:
             self._idle.append(guarded)
         except sqlite3.Error:
             conn.close()
-        finally:
-            self._pen.put_down()
 
     def hold_still(self) -> None:
         """Begin nothing until `go_on`: in a child of fork, SQLite would wait for ever for who was at work in it."""
         with contextlib.suppress(StoreBusy):  # a handler takes that long: the child may have to be started again
-            if not self._still and not self._pen.is_mine:
-                self._pen.take(FORK_WAIT_S)
+            if not self._still and not self._writing.is_mine:
+                self._writing.acquire(FORK_WAIT_S)
                 with self._gate:
                     self._still = True
                 deadline = time.monotonic() + FORK_WAIT_S
@@ -126,10 +157,10 @@ class Transactions:
         if self._still:
             with self._gate:
                 self._still = False
-            self._pen.put_down()
+            self._writing.release()
 
     def close(self) -> None:
-        """Let go of the connections that nobody uses."""
+        """Let go of the connections that no thread uses."""
         while self._idle:
             self._idle.pop().conn.close()
 
@@ -166,10 +197,10 @@ class SqliteSession:
         refused, guarded.handed_over, guarded.refused = guarded.refused, False, False
         conn.row_factory = None
         conn.text_factory = str
-        if refused or not conn.in_transaction:
-            raise TransactionMisused(
-                "the handler has tried to commit or roll back tx itself: hooklane does it, when it returns"
-            ) from error
+        if refused:
+            raise TransactionMisused(ENDED) from error
+        if error is None and not conn.in_transaction:  # some errors of SQLite undo all of a transaction
+            raise TransactionAborted(CAUGHT)
 
     def save(self) -> None:
         self._execute(SAVE)
@@ -186,7 +217,12 @@ class SqliteSession:
             self._spoilt = False
 
     def commit(self) -> None:
-        self._execute(COMMIT)
+        try:
+            self._execute(COMMIT)
+        except StoreError as error:
+            if isinstance(error.__cause__, sqlite3.IntegrityError):
+                raise CommitRefused(str(error)) from error.__cause__
+            raise
 
     def rollback(self) -> None:
         self._guarded.handed_over = False
@@ -205,6 +241,15 @@ class SqliteSession:
         except sqlite3.Error:
             with errors_named(self._transactions.path):
                 raise
+
+
+class LookSession(SqliteSession):
+    """A transaction that only reads: no turn is waited for, and none is given back."""
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._transactions.end_look(self._guarded)
 
 
 def _before_fork() -> None:

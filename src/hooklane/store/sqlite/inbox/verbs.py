@@ -43,10 +43,10 @@ class SqliteVerbs(SqlInbox):
             yield Many("insert_handling", owed)
         return ids
 
-    def reopen(self, id: RowId, handler: str, *, now: Instant) -> Flow[bool]:
+    def reopen(self, id: RowId, handler: str, *, now: Instant, was: Status | None = None) -> Flow[bool]:
         if (yield Sql("unfold", {"row_id": id, "handler": handler})):
             yield Sql("unfolded", {"row_id": id})
-        return (yield from super().reopen(id, handler, now=now))
+        return (yield from super().reopen(id, handler, now=now, was=was))
 
     def prune(self, *, before: Instant, source: str | None, limit: int) -> Flow[int]:
         yield Sql("keep_last", {})
@@ -65,7 +65,7 @@ def _params(row: NewRow, settled: NewHandling | None) -> dict[str, Any]:
 
 
 def _folds(handling: NewHandling) -> bool:
-    """Whether the row can tell all of it: settled at once, and in nobody's order."""
+    """Whether the row can tell all of it: settled at once, and in no order."""
     return (
         handling.status in _FOLDED
         and handling.attempts == (handling.status is Status.COMPLETED)

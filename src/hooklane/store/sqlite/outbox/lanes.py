@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 
+from hooklane.model.clock import Instant
 from hooklane.model.event import Event
+from hooklane.model.health import Health
 from hooklane.model.lane import Grown, LaneId, LaneRow, LaneState
 from hooklane.model.redelivery import is_redelivery, redelivery_lane
+from hooklane.model.session import Session
 from hooklane.store.codec import decode_endpoint
 from hooklane.store.outbox import Load, News
-from hooklane.store.sqlite.outbox import health, redeliveries
-from hooklane.store.sqlite.outbox.leases import store_now
-
-_LANES = """
-SELECT t.lane_id, t.pid, t.endpoint_id, t.key, coalesce(l.head, 1), t.tail, coalesce(l.state, 'active'),
-       coalesce(l.attempts, 0), coalesce(l.next_at, 0), coalesce(l.rev, 0), coalesce(l.acked, 0),
-       coalesce(l.starts, 0)
-FROM hooklane_lane_tail t LEFT JOIN hooklane_lane l USING (lane_id)
-"""
-_LOOSE = """
-SELECT -n, pid, endpoint_id, NULL, 1, 1, CASE state WHEN 'retrying' THEN 'retrying' ELSE 'active' END,
-       attempts, next_at, rev, 0, starts
-FROM hooklane_loose
-"""
+from hooklane.store.sql.outbox import redeliveries
+from hooklane.store.sql.outbox.health import health_of
+from hooklane.store.sqlite.outbox.statements import SQL, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +30,18 @@ class Mark:
     endpoint: int
     health: int
 
+    def is_behind(self, other: Mark) -> bool:
+        """Whether a number is lower than in *other*. Numbers only grow, unless an older file was put in its place."""
+        return any(mine < theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True))
+
+
+RESTORED = Session("", "restored", None, 0)
+"""A file into which a backup was put under our connections is as good as another one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What one publish wrote: numbers from *first* to *last*, without a gap, since nobody else writes meanwhile."""
+    """What one publish wrote: numbers from *first* to *last*, without a gap, since no other writes meanwhile."""
 
     lane_event_first: int
     lane_event_last: int
@@ -65,24 +66,33 @@ def load(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int]) -> Lo
 
 
 def _load(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int]) -> Load:
-    held = conn.execute("SELECT pid, epoch FROM hooklane_part WHERE owner = ?", (worker,)).fetchall()
-    lanes: dict[int, list[LaneRow]] = {pid: [] for pid, epoch in held if epochs.get(pid) == epoch}
-    for query in (
-        f"{_LANES} WHERE coalesce(l.head, 1) <= t.tail",
-        f"{_LOOSE} WHERE state IN ('queued', 'retrying')",
-        redeliveries.ROWS,
-    ):
-        for row in conn.execute(query):
-            if row[1] in lanes:
-                lanes[row[1]].append(_lane_row(row))
-    docs = conn.execute("SELECT doc FROM hooklane_endpoint ORDER BY id").fetchall()
+    lanes = _owed(conn, worker, epochs)
+    docs = conn.execute(SQL["all_endpoints"]).fetchall()
     endpoints = [decode_endpoint(doc) for (doc,) in docs]
-    return Load(lanes, endpoints, _mark(conn), store_now(conn), health.turned_since(conn, 0))
+    return Load(lanes, endpoints, _mark(conn), store_now(conn), _turned_since(conn, 0))
+
+
+def owed(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int]) -> Mapping[int, Sequence[LaneRow]]:
+    conn.execute("BEGIN")
+    try:
+        return _owed(conn, worker, epochs)
+    finally:
+        conn.execute("COMMIT")
+
+
+def _owed(conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int]) -> dict[int, list[LaneRow]]:
+    held = conn.execute(SQL["held_partitions"], (worker,)).fetchall()
+    lanes: dict[int, list[LaneRow]] = {pid: [] for pid, epoch in held if epochs.get(pid) == epoch}
+    pids = json.dumps(list(lanes))
+    for name in ("load_lanes", "load_loose", "load_redeliveries"):
+        for row in conn.execute(SQL[name], (pids,)):
+            lanes[row[1]].append(_lane_row(row))
+    return lanes
 
 
 def _mark(conn: sqlite3.Connection) -> Mark:
-    last = dict(conn.execute("SELECT name, seq FROM sqlite_sequence"))
-    counters = dict(conn.execute("SELECT name, value FROM hooklane_counter"))
+    last = dict(conn.execute(SQL["last_rows"]))
+    counters = dict(conn.execute(SQL["counters"]))
     return Mark(
         lane_event=last.get("hooklane_lane_event", 0),
         loose=last.get("hooklane_loose", 0),
@@ -98,32 +108,18 @@ def poll(conn: sqlite3.Connection, pids: Sequence[int], mark: Mark) -> News:
         now, new_mark = store_now(conn), _mark(conn)
         if new_mark == mark:
             return News((), (), (), mark, now)
-        wanted = set(pids)
+        if new_mark.is_behind(mark):
+            return News((), (), (), new_mark, now, session=RESTORED)
+        wanted, since = set(pids), asdict(mark)
         grown = [
             Grown(*row)
-            for row in conn.execute(
-                """
-                SELECT t.lane_id, t.pid, t.endpoint_id, t.key, max(e.seq)
-                FROM hooklane_lane_event e JOIN hooklane_lane_tail t USING (lane_id) WHERE e.n > ? GROUP BY e.lane_id
-                UNION ALL SELECT -n, pid, endpoint_id, NULL, 1 FROM hooklane_loose
-                WHERE n > ? AND state IN ('queued', 'retrying')
-                """,
-                (mark.lane_event, mark.loose),
-            )
+            for name in ("grown", "grown_redeliveries")
+            for row in conn.execute(SQL[name], since)
             if row[1] in wanted
         ]
-        grown += [one for one in redeliveries.grown(conn, mark.recovered) if one.pid in wanted]
-        recovered = conn.execute(
-            """
-            SELECT r.lane_id, coalesce(t.pid, l.pid) FROM hooklane_recovered r
-            LEFT JOIN hooklane_lane_tail t ON t.lane_id = r.lane_id LEFT JOIN hooklane_loose l ON l.n = -r.lane_id
-            WHERE r.n > ?
-            """,
-            (mark.recovered,),
-        ).fetchall()
-        docs = conn.execute("SELECT doc FROM hooklane_endpoint WHERE rev > ? ORDER BY rev", (mark.endpoint,)).fetchall()
-        lane_ids = [lane_id for lane_id, pid in recovered if pid in wanted]
-        turned = health.turned_since(conn, mark.health) if new_mark.health != mark.health else ()
+        lane_ids = [lane_id for lane_id, pid in conn.execute(SQL["recovered"], since) if pid in wanted]
+        docs = conn.execute(SQL["changed_endpoints"], since).fetchall()
+        turned = _turned_since(conn, mark.health) if new_mark.health != mark.health else ()
         return News(grown, lane_ids, [decode_endpoint(doc) for (doc,) in docs], new_mark, now, turned)
     finally:
         conn.execute("COMMIT")
@@ -133,11 +129,11 @@ def reload(conn: sqlite3.Connection, lane_ids: Sequence[LaneId]) -> list[LaneRow
     rows: list[LaneRow] = []
     for lane_id in lane_ids:
         if lane_id > 0:
-            row = conn.execute(f"{_LANES} WHERE t.lane_id = ?", (lane_id,)).fetchone()
+            row = conn.execute(SQL["reload_lane"], (lane_id,)).fetchone()
         elif is_redelivery(lane_id):
-            row = conn.execute(f"{redeliveries.ROWS} AND n = ?", (redelivery_lane(lane_id),)).fetchone()
+            row = conn.execute(SQL["reload_redelivery"], (redelivery_lane(lane_id),)).fetchone()
         else:
-            row = conn.execute(f"{_LOOSE} WHERE n = ? AND state IN ('queued', 'retrying')", (-lane_id,)).fetchone()
+            row = conn.execute(SQL["reload_loose"], (-lane_id,)).fetchone()
         if row is not None:
             rows.append(_lane_row(row))
     return rows
@@ -149,23 +145,21 @@ def _lane_row(row: Sequence[object]) -> LaneRow:
     return LaneRow(lane_id, pid, endpoint_id, key, head, tail, state, *rest)  # type: ignore[arg-type]
 
 
-_EVENT_COLUMNS = "e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of"
+def store_now(conn: sqlite3.Connection) -> Instant:
+    return Instant(conn.execute(SQL["store_now"]).fetchone()[0])
+
+
+def _turned_since(conn: sqlite3.Connection, rev: int) -> list[Health]:
+    return [health_of(row) for row in conn.execute(SQL["turned_health"], {"health": rev})]
 
 
 def fetch(conn: sqlite3.Connection, wants: Sequence[tuple[LaneId, int, int]]) -> Iterator[tuple[LaneId, int, Event]]:
     for lane_id, seq, many in wants:
         if lane_id > 0:
-            for row in conn.execute(
-                f"SELECT {_EVENT_COLUMNS}, l.seq FROM hooklane_lane_event l JOIN hooklane_event e ON e.n = l.event_n"
-                " WHERE l.lane_id = ? AND l.seq >= ? ORDER BY l.seq LIMIT ?",
-                (lane_id, seq, many),
-            ):
+            for row in conn.execute(SQL["fetch_lane"], (lane_id, seq, many)):
                 yield lane_id, row[7], Event(*row[:7])
-        elif is_redelivery(lane_id):
-            yield from redeliveries.fetch(conn, lane_id, seq, many)
-        else:
-            for row in conn.execute(
-                f"SELECT {_EVENT_COLUMNS} FROM hooklane_loose l JOIN hooklane_event e ON e.n = l.event_n WHERE l.n = ?",
-                (-lane_id,),
-            ):
+        elif not is_redelivery(lane_id):
+            for row in conn.execute(SQL["fetch_loose"], (-lane_id,)):
                 yield lane_id, 1, Event(*row)
+    if again := [want for want in wants if is_redelivery(want[0])]:
+        yield from run(conn, redeliveries.fetch(again))

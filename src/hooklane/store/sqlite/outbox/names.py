@@ -8,14 +8,10 @@ import msgspec
 
 from hooklane.store.caller.flow import Statement
 from hooklane.store.outbox import Draft, Published, Refused, Stamp
+from hooklane.store.sqlite.outbox.statements import SQL
 from hooklane.store.sqlite.rows import Many, PublishFlow, Quiet
 
-_CLAIM = Quiet("hooklane_idempotency", ("tenant", "name", "digest", "event_n", "created_at"))
-_FREE_NAME = "DELETE FROM hooklane_idempotency WHERE tenant = :tenant AND name = :name"
-_FREE_CLAIMED = _FREE_NAME + " AND event_n = :n"
-_WHO_HAS_NAME = "SELECT digest, event_n FROM hooklane_idempotency WHERE tenant = :tenant AND name = :name"
-_EVENT = "SELECT id, type, key, created_at, stamps FROM hooklane_event WHERE n = :n"
-_ANSWER = "SELECT answer FROM hooklane_idempotency WHERE event_n = :n AND answer IS NOT NULL LIMIT 1"
+_CLAIM = Quiet(SQL["claim_names"])
 
 
 def claim_all(numbered: Sequence[tuple[Draft, int]]) -> PublishFlow[bool]:
@@ -32,7 +28,7 @@ def claim_all(numbered: Sequence[tuple[Draft, int]]) -> PublishFlow[bool]:
     if len((yield Many(_CLAIM, rows))) == len(rows):
         return True
     for tenant, name, _, n, _ in rows:
-        yield Statement(_FREE_CLAIMED, {"tenant": tenant, "name": name, "n": n})
+        yield Statement(SQL["free_claimed_name"], {"tenant": tenant, "name": name, "n": n})
     return False
 
 
@@ -45,9 +41,9 @@ def claim(draft: Draft, n: int) -> PublishFlow[int | Refused | None]:
         if (yield Statement(_CLAIM.single, claim)):
             taken.append(name)
             continue
-        ((digest, holder),) = yield Statement(_WHO_HAS_NAME, {"tenant": tenant, "name": name})
+        ((digest, holder),) = yield Statement(SQL["holder_of_name"], {"tenant": tenant, "name": name})
         for mine in taken:
-            yield Statement(_FREE_NAME, {"tenant": tenant, "name": mine})
+            yield Statement(SQL["free_name"], {"tenant": tenant, "name": mine})
         if digest != draft.digest:
             return Refused(
                 "idempotency_conflict", "this idempotency key or id was used for an event with other content"
@@ -57,9 +53,9 @@ def claim(draft: Draft, n: int) -> PublishFlow[int | Refused | None]:
 
 
 def published_before(n: int) -> PublishFlow[Published]:
-    rows = yield Statement(_EVENT, {"n": n})
+    rows = yield Statement(SQL["published_event"], {"n": n})
     if not rows:  # the event was pruned; its answer was kept with its name
-        ((kept,),) = yield Statement(_ANSWER, {"n": n})
+        ((kept,),) = yield Statement(SQL["kept_answer"], {"n": n})
         rows = (msgspec.json.decode(kept),)
     ((event_id, type_, key, created_at, stamps),) = rows
     places = tuple(Stamp(endpoint, seq) for endpoint, _, seq in msgspec.json.decode(stamps))

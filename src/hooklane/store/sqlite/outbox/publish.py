@@ -16,30 +16,19 @@ from hooklane.store.codec import decode_endpoint
 from hooklane.store.outbox import Draft, Placer, Published, PublishReport, Refused, Stamp
 from hooklane.store.sqlite.outbox.lanes import Span
 from hooklane.store.sqlite.outbox.names import claim, claim_all, published_before
+from hooklane.store.sqlite.outbox.statements import SQL
 from hooklane.store.sqlite.rows import Insert, Many, PublishFlow, Row, Upsert, blob
 
 T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 
-_NUMBERS = Statement(
-    "SELECT (SELECT value FROM hooklane_counter WHERE name = 'endpoint'),"
-    " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_event'), 0),"
-    " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_lane_event'), 0),"
-    " coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_loose'), 0)"
-)
-_ENDPOINTS = Statement("SELECT doc FROM hooklane_endpoint ORDER BY id")
-_GROW = Upsert(
-    "hooklane_lane_tail",
-    ("tenant", "endpoint_id", "key", "pid", "tail"),
-    "ON CONFLICT (endpoint_id, key) DO UPDATE SET tail = tail + excluded.tail",
-    keys=("endpoint_id", "key"),
-    returning=("lane_id", "tail"),
-)
-_EVENT_COLUMNS = ("n", "tenant", "id", "type", "key", "data", "created_at", "stamps")
-_ADD_EVENTS = Insert("hooklane_event", _EVENT_COLUMNS)
-_ADD_REPLAYS = Insert("hooklane_event", (*_EVENT_COLUMNS, "replay_of"))
-_ADD_LANE_EVENTS = Insert("hooklane_lane_event", ("n", "tenant", "lane_id", "seq", "event_n"))
-_ADD_LOOSE = Insert("hooklane_loose", ("n", "tenant", "endpoint_id", "pid", "event_n"))
+_NUMBERS = Statement(SQL["last_numbers"])
+_ENDPOINTS = Statement(SQL["all_endpoints"])
+_GROW = Upsert(SQL["grow_lanes"])
+_ADD_EVENTS = Insert(SQL["add_events"])
+_ADD_REPLAYS = Insert(SQL["add_replays"])
+_ADD_LANE_EVENTS = Insert(SQL["add_lane_events"])
+_ADD_LOOSE = Insert(SQL["add_loose"])
 
 
 @dataclass(slots=True)

@@ -8,16 +8,14 @@ import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 from hooklane.errors import StoreRefused
 from hooklane.model.attempt import Write
-from hooklane.model.audit import Act
-from hooklane.model.clock import Instant
-from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
-from hooklane.model.health import Health
-from hooklane.model.lane import DeliveryState, LaneId, LaneRow, LaneState
+from hooklane.model.lane import LaneId, LaneRow
+from hooklane.store.budget import SEARCH_S_MAX
 from hooklane.store.caller.flow import Rows, Statement
 from hooklane.store.outbox import (
     Capabilities,
@@ -29,61 +27,55 @@ from hooklane.store.outbox import (
     NotAll,
     Placer,
     PublishReport,
-    Recovery,
-    Roster,
     StoreOptions,
-    Taken,
     all_or_nothing,
 )
-from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, LaneView, Page
+from hooklane.store.sql.outbox import endpoints
+from hooklane.store.sql.outbox.colocated_inbox import InboxFlows
+from hooklane.store.sql.outbox.steps import Flow
+from hooklane.store.sql.outbox.store import SqlOutbox
 from hooklane.store.sqlite import database
-from hooklane.store.sqlite.outbox import (
-    counts,
-    endpoints,
-    event_reads,
-    health,
-    lane_reads,
-    lanes,
-    leases,
-    letter_reads,
-    orders,
-    outcomes,
-    recovery,
-)
-from hooklane.store.sqlite.outbox.beside import SqliteBeside
+from hooklane.store.sqlite.inbox.borrowed import VERBS
+from hooklane.store.sqlite.inbox.verbs import SqliteVerbs
+from hooklane.store.sqlite.outbox import lanes, outcomes, writer_protocol
 from hooklane.store.sqlite.outbox.publish import EndpointCache, Placed, place_all, publish
-from hooklane.store.sqlite.outbox.recovering import SqliteRecovery
-from hooklane.store.sqlite.pen import Pen
+from hooklane.store.sqlite.outbox.statements import SQL, run, run_on_snapshot
+from hooklane.store.sqlite.readers import Readers
 from hooklane.store.sqlite.rows import Many, PublishFlow
-from hooklane.store.sqlite.scribe import Order, Scribe, exit_without_scribe
+from hooklane.store.sqlite.write_turns import WriteTurns
 from hooklane.store.sqlite.writer import Writer
+from hooklane.store.sqlite.writer_process import Work, WriterProcess, exit_without_writer_process
 
 T = TypeVar("T")
 COMPONENT = "outbox"
 MIGRATIONS = "hooklane.store.sqlite.outbox.migrations"
 
 
-class SqliteOutbox(SqliteRecovery, SqliteBeside):
-    """One file, one writing thread, one reading thread; other processes may publish, only one may deliver.
+class SqliteOutbox(SqlOutbox):
+    """One file, one writing thread, one that reads for deliveries, a few that read for people.
 
-    With the option `scribe`, a command, what is written most is written by a process of its own.
+    Other processes may publish, only one may deliver.
+
+    With the option `writer process`, a command, what is written most is written by a process of its own.
     """
 
     capabilities = Capabilities(durable=True, many_workers=False, foreign_publish=True)
+    _inbox = InboxFlows(VERBS, SqliteVerbs())
 
     def __init__(self, path: str, options: StoreOptions) -> None:
         self.path = path
         self._options = options
         self._cache = EndpointCache()
         self._lock_fd: int | None = None
-        self._readers: ThreadPoolExecutor | None = None
-        self._scribe: Scribe | None = None
-        self._pen = Pen()
+        self._reading: ThreadPoolExecutor | None = None
+        self._writer_process: WriterProcess | None = None
+        self._write_turns = WriteTurns()
 
     async def open(self) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self._open)
-        if command := self._options.extra.get("scribe"):
-            self._scribe = await Scribe.start(command, self.path, self._options.busy_wait_ms, exit_without_scribe)
+        if command := self._options.extra.get("writer_process"):
+            wait_ms = self._options.busy_wait_ms
+            self._writer_process = await WriterProcess.start(command, self.path, wait_ms, exit_without_writer_process)
 
     def _open(self) -> None:
         conn = database.connect(self.path, busy_wait_ms=self._options.busy_wait_ms)
@@ -95,204 +87,134 @@ class SqliteOutbox(SqliteRecovery, SqliteBeside):
             raise
         self._writer = Writer(conn, self.path, undone=self._cache.forget)
         self._reader = database.connect(self.path, busy_wait_ms=self._options.busy_wait_ms)
-        self._readers = ThreadPoolExecutor(1, "hooklane reader")
+        self._reading = ThreadPoolExecutor(1, "hooklane reader")
+        self.readers = Readers(self.path, self._options.busy_wait_ms)
 
     async def close(self) -> None:
-        if self._readers is None:
+        if self._reading is None:
             return
-        if self._scribe is not None:
-            await self._scribe.close()
+        if self._writer_process is not None:
+            await self._writer_process.close()
+        self._writer.end()
         await asyncio.get_running_loop().run_in_executor(None, self._close)
 
     def _close(self) -> None:
-        assert self._readers is not None
+        assert self._reading is not None
         self._writer.close()
-        self._readers.shutdown()
+        self._reading.shutdown()
         self._reader.close()
-        self._close_beside()
-        self._readers = None
+        self.readers.close()
+        self._reading = None
         if self._lock_fd is not None:
             os.close(self._lock_fd)
             self._lock_fd = None
 
-    async def _read(self, question: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    async def _write(self, flow: Callable[[], Flow[T]]) -> T:
+        return await self._write_on(lambda conn: run(conn, flow()))
+
+    async def _read(self, flow: Callable[[], Flow[T]]) -> T:
+        return await self._read_on(lambda conn: run_on_snapshot(conn, flow()))
+
+    async def _ask(self, flow: Callable[[], Flow[T]], *, s_max: float | None = SEARCH_S_MAX) -> T:
+        return await self.readers.ask(lambda conn: run_on_snapshot(conn, flow()), s_max=s_max)
+
+    async def _read_on(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        """Read for deliveries: nothing that takes long, and nothing that people ask."""
+
         def ask() -> T:
             with database.errors_named(self.path):
-                return question(self._reader, *args, **kwargs)
+                return question(self._reader)
 
-        return await asyncio.get_running_loop().run_in_executor(self._readers, ask)
+        return await asyncio.get_running_loop().run_in_executor(self._reading, ask)
 
-    async def _write(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        if self._scribe is None:
-            return await self._writer.run(lambda conn: work(conn, *args, **kwargs))
-        async with self._pen.held(self):
-            return await self._writer.run(lambda conn: work(conn, *args, **kwargs))
+    async def _write_on(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        if self._writer_process is None:
+            return await self._writer.run(work)
+        async with self._write_turns.held(self):
+            return await self._writer.run(work)
 
-    async def _order(self, scribe: Scribe, kind: int, text: bytes) -> bytes:
-        async with self._pen.held(scribe):
-            return await scribe.order(kind, text)
+    async def _request(self, writer_process: WriterProcess, kind: int, text: bytes) -> bytes:
+        async with self._write_turns.held(writer_process):
+            return await writer_process.request(kind, text)
 
     # publishing
 
     async def publish(self, drafts: Sequence[Draft]) -> PublishReport:
-        if self._scribe is None:
-            return await self._write(self._publish, drafts)
-        return await self._ordered(self._scribe, orders.PUBLISH, drafts)
+        if self._writer_process is None:
+            return await self._write_on(lambda conn: self._publish(conn, drafts))
+        return await self._publish_there(self._writer_process, writer_protocol.PUBLISH, drafts)
 
     async def publish_all(self, drafts: Sequence[Draft]) -> PublishReport:
-        if self._scribe is not None:
-            return await self._ordered(self._scribe, orders.PUBLISH_ALL, drafts)
+        if self._writer_process is not None:
+            return await self._publish_there(self._writer_process, writer_protocol.PUBLISH_ALL, drafts)
         try:
-            return await self._write(lambda conn: all_or_nothing(self._publish(conn, drafts)))
+            return await self._write_on(lambda conn: all_or_nothing(self._publish(conn, drafts)))
         except NotAll as refused:
             return refused.report
 
-    async def _ordered(self, scribe: Scribe, kind: int, drafts: Sequence[Draft]) -> PublishReport:
-        return orders.published(drafts, await self._order(scribe, kind, orders.publish_order(drafts)))
+    async def _publish_there(self, writer: WriterProcess, kind: int, drafts: Sequence[Draft]) -> PublishReport:
+        answer = await self._request(writer, kind, writer_protocol.publish_request(drafts))
+        return writer_protocol.published(drafts, answer)
 
     def _publish(self, conn: sqlite3.Connection, drafts: Sequence[Draft]) -> PublishReport:
         return _drive(conn, publish(drafts, self._options.placer, self._cache))
-
-    # endpoints
-
-    async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None, act: Act | None = None) -> bool:
-        return await self._write(endpoints.save_endpoint, endpoint, expect, act)
-
-    async def endpoints(self, tenant: str | None = None) -> Sequence[Endpoint]:
-        return await self._read(endpoints.read_endpoints, tenant)
 
     # owning
 
     async def join(self, worker: str, lease_ms: int) -> Lease:
         if self._lock_fd is None:
             self._lock_fd = _lock_delivery(self.path)
-            # The lock proves that whoever delivered from this file before is gone: no lease to wait for.
-            await self._write(leases.expire_all)
-        return await self._write(leases.join, worker, lease_ms)
-
-    async def renew(self, worker: str, lease_ms: int) -> Lease | None:
-        return await self._write(leases.renew, worker, lease_ms)
-
-    async def roster(self) -> Roster:
-        return await self._read(leases.roster)
-
-    async def acquire(self, worker: str, most: int) -> Sequence[Taken]:
-        return await self._write(leases.acquire, worker, most)
-
-    async def release(self, worker: str, pids: Sequence[int]) -> None:
-        await self._write(leases.release, worker, pids)
-
-    async def leave(self, worker: str) -> None:
-        await self._write(leases.leave, worker)
+            # The lock proves that the process that delivered from this file before is gone: no lease to wait for.
+            await self._write_on(lambda conn: conn.execute(SQL["expire_all"]))
+        return await super().join(worker, lease_ms)
 
     async def load(self, worker: str, epochs: Mapping[int, int]) -> Load:
-        return await self._read(lanes.load, worker, epochs)
+        return await self._read_on(lambda conn: lanes.load(conn, worker, epochs))
+
+    async def owed(self, worker: str, epochs: Mapping[int, int]) -> Mapping[int, Sequence[LaneRow]]:
+        return await self._read_on(lambda conn: lanes.owed(conn, worker, epochs))
 
     async def poll(self, worker: str, pids: Sequence[int], mark: Any) -> News:
-        return await self._read(lanes.poll, pids, mark)
+        return await self._read_on(lambda conn: lanes.poll(conn, pids, mark))
 
     async def reload(self, lane_ids: Sequence[LaneId]) -> Sequence[LaneRow]:
-        return await self._read(lanes.reload, lane_ids)
+        return await self._read_on(lambda conn: lanes.reload(conn, lane_ids))
 
     async def fetch(self, wants: Sequence[tuple[LaneId, int, int]]) -> Sequence[tuple[LaneId, int, Event]]:
-        return await self._read(lambda conn: list(lanes.fetch(conn, wants)))
+        return await self._read_on(lambda conn: list(lanes.fetch(conn, wants)))
 
     async def commit(self, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
-        if self._scribe is None:
-            return await self._write(outcomes.commit, worker, epochs, writes)
-        order = orders.commit_order(worker, epochs, writes)
-        return orders.committed(await self._order(self._scribe, orders.COMMIT, order))
-
-    async def note_health(self, turns: Sequence[Health]) -> Sequence[Health]:
-        return await self._write(health.note_health, turns)
+        if self._writer_process is None:
+            return await self._write_on(lambda conn: outcomes.commit(conn, worker, epochs, writes))
+        request = writer_protocol.commit_request(worker, epochs, writes)
+        return writer_protocol.committed(await self._request(self._writer_process, writer_protocol.COMMIT, request))
 
     async def tidy(self) -> None:
         """Nothing to fold: one process delivers, so it writes the heads themselves. Deletions are finished."""
-        if await self._read(endpoints.any_deleted):
+        if await self._read_on(lambda conn: conn.execute(SQL["any_deleted_endpoint"]).fetchone()):
             await self._write(endpoints.finish_deletions)
 
-    # recovering
-
-    async def replay(self, tenant: str, dead_letter_id: str, *, actor: str, now: Instant) -> Recovery | None:
-        return await self._write(recovery.replay, tenant, dead_letter_id, actor=actor, now=now)
-
-    async def skip(self, tenant: str, dead_letter_id: str, *, note: str, actor: str, now: Instant) -> Recovery | None:
-        return await self._write(recovery.skip, tenant, dead_letter_id, note=note, actor=actor, now=now)
-
-    # reads for people
-
-    async def endpoint(self, tenant: str, endpoint_id: str) -> Endpoint | None:
-        found = await self._read(endpoints.read_endpoint, endpoint_id)
-        return found if found is not None and found.tenant == tenant else None
-
-    async def health(self, tenant: str | None = None) -> Mapping[str, Health]:
-        return await self._read(health.health, tenant)
-
-    async def event(self, tenant: str, event_id: str) -> Event | None:
-        return await self._read(event_reads.event, tenant, event_id)
-
-    async def events(self, tenant: str, wanted: EventFilter, cursor: str | None, limit: int) -> Page[Event]:
-        return await self._read(event_reads.events, tenant, wanted, cursor, limit)
-
-    async def deliveries(self, tenant: str, event_ids: Sequence[str]) -> Mapping[str, Sequence[Delivery]]:
-        return await self._read(event_reads.deliveries, tenant, event_ids)
-
-    async def attempts(self, tenant: str, event_id: str) -> Sequence[AttemptRow]:
-        return await self._read(event_reads.attempts, tenant, event_id)
-
-    async def lane(self, tenant: str, endpoint_id: str, key: str) -> LaneView | None:
-        return await self._read(lane_reads.lane, tenant, endpoint_id, key)
-
-    async def lane_deliveries(self, lane_id: LaneId, from_seq: int, limit: int) -> Sequence[Delivery]:
-        return await self._read(lane_reads.lane_deliveries, lane_id, from_seq, limit)
-
-    async def lanes(
-        self,
-        tenant: str,
-        *,
-        states: Sequence[LaneState] | None,
-        endpoint_id: str | None,
-        text: str | None,
-        cursor: str | None,
-        limit: int,
-    ) -> Page[LaneView]:
-        return await self._read(lane_reads.lanes, tenant, states, endpoint_id, text, cursor, limit)
-
-    async def dead_letters(
-        self, tenant: str, *, endpoint_id: str | None, cursor: str | None, limit: int
-    ) -> Page[DeadLetter]:
-        return await self._read(letter_reads.dead_letters, tenant, endpoint_id, cursor, limit)
-
-    async def dead_letter(self, tenant: str, dead_letter_id: str) -> DeadLetter | None:
-        return await self._read(letter_reads.dead_letter, tenant, dead_letter_id)
-
-    async def set_note(self, tenant: str, dead_letter_id: str, note: str, *, act: Act | None = None) -> bool:
-        return await self._write(letter_reads.set_note, tenant, dead_letter_id, note, act)
-
-    async def ledger(self, tenant: str, endpoint_id: str | None = None) -> Mapping[DeliveryState | str, int]:
-        return await self._read(counts.ledger, tenant, endpoint_id)
-
-    async def lane_counts(self, tenant: str | None = None) -> Mapping[LaneState, int]:
-        return await self._read(counts.lane_counts, tenant)
-
-    async def oldest_pending_at(self, tenant: str | None = None) -> Instant | None:
-        return await self._read(counts.oldest_pending_at, tenant)
-
     async def size_bytes(self) -> int:
-        return await self._read(counts.size_bytes, self.path)
+        """The file, with the log that is not folded into it yet."""
+        return await super().size_bytes() + await asyncio.to_thread(_size_of_log, self.path)
 
 
-def orders_for(placer: Placer) -> tuple[Mapping[int, Order], Callable[[], None]]:
-    """What a scribe of this store is asked to do, and what it must be told when work was undone."""
+def _size_of_log(path: str) -> int:
+    log = Path(f"{path}-wal")
+    return log.stat().st_size if log.exists() else 0
+
+
+def works_for(placer: Placer) -> tuple[Mapping[int, Work], Callable[[], None]]:
+    """What a writer process of this store is asked to do, and what it must be told when work was undone."""
     cache = EndpointCache()
 
     def place(conn: sqlite3.Connection, drafts: Sequence[Draft]) -> Placed:
         return _drive(conn, place_all(drafts, placer, cache))
 
     return {
-        orders.PUBLISH: orders.do_publish(place),
-        orders.PUBLISH_ALL: orders.do_publish_all(place, cache.forget),
-        orders.COMMIT: orders.do_commit,
+        writer_protocol.PUBLISH: writer_protocol.do_publish(place),
+        writer_protocol.PUBLISH_ALL: writer_protocol.do_publish_all(place, cache.forget),
+        writer_protocol.COMMIT: writer_protocol.do_commit,
     }, cache.forget
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hooklane.core.engine import Engine
+from hooklane.core.worker import Parts
 from hooklane.testing.sim.faults import ROUGH, Faults
 from hooklane.testing.sim.network import Network
 from hooklane.testing.sim.store import SimStore
-from hooklane.testing.sim.worker import Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Mutant:
     engine: Callable[..., Engine] = Engine
     store: Callable[..., SimStore] = SimStore
     network: Callable[..., Network] = Network
-    worker: Callable[..., Worker] = Worker
+    parts: Parts = field(default_factory=Parts)
     faults: Faults = ROUGH
     """The weather in which the bug shows soonest."""
     keys: int = 40

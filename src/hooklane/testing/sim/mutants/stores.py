@@ -63,7 +63,7 @@ class LanesReadBeforeAcks(SimStore):
 
     def load_steps(self, worker: str, epochs: Mapping[int, int]) -> list[Callable[[Any], Any]]:
         def first(_: Any) -> Load:
-            return self.read_lanes(worker, epochs, owning.mark_of(self.tables), {})
+            return self.read_lanes(worker, epochs, self.mark(), {})
 
         def second(load: Load) -> Load:
             merged = {pid: [self._merged(row) for row in rows] for pid, rows in load.lanes.items()}
@@ -99,13 +99,13 @@ class MarkAfterLoad(SimStore):
 
     def load_steps(self, worker: str, epochs: Mapping[int, int]) -> list[Callable[[Any], Any]]:
         def first(_: Any) -> Load:
-            return self.read_lanes(worker, epochs, owning.mark_of(self.tables), self.tables.acks)
+            return self.read_lanes(worker, epochs, self.mark(), self.tables.acks)
 
         def meanwhile(load: Load) -> Load:
             return load  # many rows take their time
 
         def last(load: Load) -> Load:
-            return replace(load, mark=owning.mark_of(self.tables))
+            return replace(load, mark=self.mark())
 
         return [first, *[meanwhile] * 6, last]
 
@@ -147,9 +147,9 @@ class ReplayOfTheWrongSeq(SimStore):
     """A replay revives the event after the dead one."""
 
     def replay(self, dead_letter_id: str) -> None:
-        grave = self.tables.graves[dead_letter_id]
-        lane = self.tables.lanes[grave.lane_id]
-        if lane.tail > grave.seq:
+        dead_row = self.tables.dead_letters[dead_letter_id]
+        lane = self.tables.lanes[dead_row.lane_id]
+        if lane.tail > dead_row.seq:
             lane.head += 1
         super().replay(dead_letter_id)
 
@@ -158,7 +158,7 @@ class SkipWithoutRecord(SimStore):
     """A skip moves the head and leaves no trace."""
 
     def skip(self, dead_letter_id: str) -> None:
-        lane = self.tables.lanes[self.tables.graves[dead_letter_id].lane_id]
+        lane = self.tables.lanes[self.tables.dead_letters[dead_letter_id].lane_id]
         lane.skipped = _Forgetful()
         super().skip(dead_letter_id)
 

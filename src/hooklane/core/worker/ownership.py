@@ -1,0 +1,274 @@
+"""Which partitions are ours, and until when? Join, renew, keep to the fair share, take, give back, start anew.
+
+One call to the store after the other, so that no two steps undo each other:
+
+    leave former names -> join -> roster -> take more, give some back, or neither -> renew -> roster -> ...
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hooklane.core.engine import Dropped, EndpointChanged, HealthSeen, Jumped, LeaseSet, Leaving, Loaded, StartedAnew
+from hooklane.core.share import fair_share
+from hooklane.core.worker.effects import Call, ClockSet, LeaseLost, MarkLost
+from hooklane.core.worker.news import News
+from hooklane.core.worker.sending import Sending
+from hooklane.core.worker.state import WorkerState
+from hooklane.core.worker.writing import Writing
+from hooklane.model.clock import FOREVER, START, Instant
+from hooklane.model.jumps import kept_waiting
+from hooklane.model.lane import PARTITIONS
+from hooklane.model.owning import Lease, Load, Roster, Taken
+
+SAFE_PART = 0.95
+"""We stop sending a little before the lease ends by our own clock; safety itself comes from the fence."""
+LET_GO_POLL_MS = 20
+FORMER_MAX = 16
+AGAIN_MS = 250
+"""After a call that failed."""
+
+
+class Ownership:
+    """A worker's place in the roster, its lease and its partitions."""
+
+    def __init__(self, state: WorkerState, news: News, writing: Writing, sending: Sending, lease_ms: int) -> None:
+        self._state = state
+        self._news = news
+        self._writing = writing
+        self._sending = sending
+        self._lease_ms = lease_ms
+        self._call: Call | None = None
+        self._due: Instant = START
+        """When to renew, or to come back."""
+        self._leased_at: Instant = START
+        """When the lease that we have now was asked for."""
+        self._taken: Sequence[Taken] = ()
+        """What we have acquired, and not loaded yet."""
+        self._leaving: Sequence[int] = ()
+        """What shall be given back as soon as it is quiet."""
+        self._look_at = self._patience_until = START
+        self._is_lost = True
+        """Nothing is ours: join, under a name that no worker has had."""
+        self._former: deque[str] = deque(maxlen=FORMER_MAX)
+        """Names of ours that may own something, though nothing is done under them any more. The last ones stay here: a
+        backup may be restored in which one of them still has its lease."""
+        self._to_leave: list[str] = []
+        self._forward_ms = 0
+        """By how much the store's clock was set forward since the last renewal."""
+        self.is_ready = False
+        """Whether it has joined once, and loaded what it took."""
+        self._then: dict[str, Callable[[Call, Any, Instant], None]] = {
+            "leave": self._left,
+            "join": self._joined,
+            "renew": self._renewed,
+            "roster": self._counted,
+            "acquire": self._acquired,
+            "load": self._loaded,
+            "release": self._released,
+        }
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names under which something may be ours: leave the roster under each."""
+        return (*self._former, self._state.name)
+
+    def wake_at(self) -> Instant:
+        if self._call is not None or self._taken:
+            return FOREVER
+        return self._look_at if self._leaving else self._due
+
+    def go_on(self, boot: Instant) -> None:
+        """Take the next step, if it is time and none is under way."""
+        if self._call is not None:
+            return
+        if self._taken:
+            self._load(boot)
+        elif self._leaving:
+            self._let_go(boot)
+        elif boot >= self._due:
+            if self._is_lost:
+                self._to_leave = list(self._former)
+                self._come_back(boot)
+            else:
+                self._ask("renew", boot, (self._state.name, self._lease_ms))
+
+    def _ask(self, verb: str, boot: Instant, args: tuple[Any, ...]) -> None:
+        self._call = self._state.ask(verb, boot, args)
+
+    def answered(self, call: Call, result: Any, boot: Instant) -> None:
+        self._call = None
+        if call.verb == "load":
+            self._news.is_loading = False
+        if call.worker == self._state.name:
+            self._then[call.verb](call, result, boot)
+
+    def failed(self, call: Call, boot: Instant) -> None:
+        """The store is away; our own deadline stops the sending in time."""
+        self._call = None
+        if call.verb == "load":
+            self._news.is_loading = False
+        if call.worker != self._state.name:
+            return
+        self._taken = ()
+        self._due = Instant(boot + AGAIN_MS + (0 if self._is_lost else self._lease_ms // 3))
+        if self._is_lost and call.verb != "leave":
+            self._former.append(self._state.name)  # it may have joined, and own something
+            self._forget()
+
+    # --- joining and renewing ---
+
+    def _come_back(self, boot: Instant) -> None:
+        """What our former names own is let go first: to wait for a lease that we have given up ourselves would be to
+        wait for no one."""
+        if self._to_leave:
+            self._ask("leave", boot, (self._to_leave.pop(0),))
+        else:
+            self._ask("join", boot, (self._state.name, self._lease_ms))
+
+    def _left(self, call: Call, result: None, boot: Instant) -> None:
+        self._come_back(boot)
+
+    def _joined(self, call: Call, lease: Lease, boot: Instant) -> None:
+        self._leased(call, lease, boot)
+
+    def _renewed(self, call: Call, lease: Lease | None, boot: Instant) -> None:
+        if lease is None:
+            self.start_anew(boot)  # an expired lease is never revived: others may own everything by now
+            return
+        self._forward_ms = 0
+        self._leased(call, lease, boot)
+
+    def _leased(self, call: Call, lease: Lease, boot: Instant) -> None:
+        self._leased_at = call.asked_at
+        self.set_time(lease.now, call.asked_at, boot)
+        self._set_lease(boot)
+        self._ask("roster", boot, ())
+
+    def _set_lease(self, boot: Instant) -> None:
+        until = Instant(self._leased_at + int(self._lease_ms * SAFE_PART))
+        self._state.lease_until = self._state.now(until)
+        self._state.inputs.append(LeaseSet(self._state.lease_until, self._state.share))
+
+    def _rest(self, boot: Instant) -> None:
+        """All is well until the next renewal, a third of the lease from now."""
+        self._set_lease(boot)  # our share may be another one by now
+        self._is_lost = False
+        self.is_ready = True
+        self._due = Instant(boot + self._lease_ms // 3)
+
+    def set_time(self, store_now: Instant, asked_at: Instant, boot: Instant) -> None:
+        """The store has said what time it is. What waits goes on waiting as before, also where its clock was set."""
+        state = self._state
+        by = state.follow(store_now, asked_at, boot)
+        if by and self.is_ready:
+            state.notes.append(ClockSet(by))
+            state.lease_until = Instant(state.lease_until + by)
+            state.inputs.append(Jumped(by))
+            state.inputs.append(LeaseSet(state.lease_until, state.share))
+            # Where our lease is over by that, what is loaded anew goes on waiting.
+            self._forward_ms = max(0, by)
+
+    # --- the fair share ---
+
+    def _counted(self, call: Call, roster: Roster, boot: Instant) -> None:
+        name, epochs = self._state.name, self._state.epochs
+        share, owned, ours = fair_share(len({*roster.owned, name})), roster.owned.get(name, 0), len(epochs)
+        if owned < ours:
+            # Others took something of ours and we did not notice (their clock said that our lease was over).
+            self.start_anew(boot)
+        elif owned > ours:
+            # An acquire or a release whose reply was lost: what we do not work on, others must get.
+            self._ask("release", boot, (name, [pid for pid in range(PARTITIONS) if pid not in epochs]))
+        elif ours > share:
+            self._give_back(sorted(epochs)[share:], boot)
+        elif ours < share and roster.free:
+            self._ask("acquire", boot, (name, share - ours))
+        else:
+            self._rest(boot)
+
+    def _acquired(self, call: Call, taken: Sequence[Taken], boot: Instant) -> None:
+        self._taken = taken
+        if taken:
+            self._load(boot)
+        else:
+            self._rest(boot)
+
+    def _load(self, boot: Instant) -> None:
+        """The acquire has committed; only now may the lanes be read, or a late ack of the old owner would be missed."""
+        if self._news.may_load():
+            self._news.is_loading = True
+            self._ask("load", boot, (self._state.name, {one.pid: one.epoch for one in self._taken}))
+
+    def _loaded(self, call: Call, load: Load, boot: Instant) -> None:
+        state, taken = self._state, self._taken
+        self._taken = ()
+        state.epochs.update({one.pid: one.epoch for one in taken})
+        self._news.loaded(load.mark, load.session)
+        state.inputs.extend(EndpointChanged(endpoint) for endpoint in load.endpoints)
+        state.inputs.append(HealthSeen(load.health))
+        now, by = state.now(boot), self._forward_ms
+        for one in taken:
+            rows = [kept_waiting(row, now, by) for row in load.lanes.get(one.pid, ())]
+            state.inputs.append(Loaded(one.pid, one.epoch, rows, one.unclean))
+        self._rest(boot)
+
+    def _give_back(self, pids: Sequence[int], boot: Instant) -> None:
+        """Start nothing more there, wait for what is in flight, and only then let others have it: no duplicates."""
+        self._leaving = pids
+        self._look_at = Instant(boot + LET_GO_POLL_MS)
+        self._patience_until = Instant(boot + self._lease_ms // 3)
+        self._state.inputs.append(Leaving(frozenset(pids)))
+
+    def busy(self, pids: frozenset[int]) -> frozenset[int]:
+        return self._state.engine.busy(pids)
+
+    def _let_go(self, boot: Instant) -> None:
+        if boot < self._look_at:
+            return
+        busy = self.busy(frozenset(self._leaving))
+        if busy and boot < self._patience_until:
+            self._look_at = Instant(boot + LET_GO_POLL_MS)
+            return
+        quiet = [pid for pid in self._leaving if pid not in busy]
+        self._leaving = ()
+        self._state.inputs.append(Leaving(frozenset()))  # what is still busy stays ours, and goes on
+        self._drop(frozenset(quiet))
+        self._ask("release", boot, (self._state.name, quiet))
+
+    def _released(self, call: Call, result: None, boot: Instant) -> None:
+        self._rest(boot)
+
+    def _drop(self, pids: frozenset[int]) -> None:
+        """These are not ours any more, nor is what was decided there."""
+        self._writing.drop(pids)
+        self._state.inputs.append(Dropped(pids))
+        self._sending.drop(pids)
+        for pid in pids:
+            self._state.epochs.pop(pid, None)
+
+    # --- starting anew ---
+
+    def mark_lost(self, boot: Instant) -> None:
+        """The mark says nothing any more: leave under the old name, and come back under a new one."""
+        self._state.notes.append(MarkLost(dict(self._state.epochs)))
+        self._former.append(self._state.name)
+        self._forget()
+        self._due = boot
+
+    def start_anew(self, boot: Instant) -> None:
+        """Forget everything and come back under a new name."""
+        self._state.notes.append(LeaseLost())
+        self._forget()
+        self._due = boot
+
+    def _forget(self) -> None:
+        state = self._state
+        self._drop(frozenset(state.epochs))
+        state.inputs.append(StartedAnew())
+        state.name = state.new_name()
+        self._news.forget()
+        self._taken = self._leaving = ()
+        self._is_lost = True

@@ -1,0 +1,62 @@
+"""Was a clock set? What was to come so many seconds later still does, whatever the clock says by then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hooklane.model.clock import Instant
+from hooklane.model.lane import LaneRow
+
+JUMP_MS = 2_000
+"""Less is a clock that is being slewed."""
+
+
+def jump(asked: Instant, answered: Instant, found: Instant) -> int:
+    """By how much a clock was set that says *found*; 0 where it goes as clocks do.
+
+    It should say something from *asked* to *answered*: an answer may be long on its way, or its reader stand still.
+    """
+    by = found - min(max(found, asked), answered)
+    return by if abs(by) > JUMP_MS else 0
+
+
+def set_back(last_seen: Instant, now: Instant) -> int:
+    """By how much a clock was set back, at least, that has said *last_seen* before it says *now*."""
+    by = last_seen - now
+    return by if by > JUMP_MS else 0
+
+
+def is_too_long(until: Instant, now: Instant, length_ms: int) -> bool:
+    """Whether a lease of *length_ms* ends later than any such lease can: the clock was set back since it was given."""
+    return until - now > length_ms + JUMP_MS
+
+
+class Observed:
+    """Leases of others, of one length, as this process sees them end: by the clock they were given on, or by its own.
+
+    One that ends later than it can is waited for once, for its length: its holder has renewed it by then, if it lives.
+    """
+
+    def __init__(self, length_ms: int) -> None:
+        self._length_ms = length_ms
+        self._seen: dict[str, tuple[Instant, Instant]] = {}
+
+    def is_over(self, name: str, until: Instant, now: Instant, boot: Instant) -> bool:
+        """Whether the lease of *name* has ended at *now*, which is *boot* on a clock that nobody sets."""
+        if not is_too_long(until, now, self._length_ms):
+            self._seen.pop(name, None)
+            return until <= now
+        known, since = self._seen.get(name, (None, boot))
+        if known != until:
+            self._seen[name] = until, boot
+            return False
+        return boot - since >= self._length_ms
+
+
+def kept_waiting(row: LaneRow, now: Instant, by: int) -> LaneRow:
+    """*row* as it is meant when the clock was set forward by *by* just now: what waited then goes on waiting.
+
+    What was due before the jump stays due.
+    """
+    waited = now - by < row.next_at <= now
+    return replace(row, next_at=Instant(row.next_at + by)) if waited else row

@@ -1,0 +1,15 @@
+"""A number of bytes as people read it."""
+
+from __future__ import annotations
+
+
+def size_text(many: int) -> str:
+    """*many* bytes in the largest unit that leaves at least one: `700 bytes`, `272 KiB`, `1.5 MiB`."""
+    if many < 1024:
+        return f"{many} {'byte' if many == 1 else 'bytes'}"
+    size, unit = many / 1024, "KiB"
+    for larger in ("MiB", "GiB", "TiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:.1f}".removesuffix(".0") + f" {unit}"

@@ -1,0 +1,152 @@
+"""What is done with rows that are there: replay, shadow replay, skip, close gaps, prune."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hooklane.core.admission.retention import beat
+from hooklane.core.admission.turns import OnGap, Turn, whose_turn
+from hooklane.errors import UsageError
+from hooklane.model.clock import Instant
+from hooklane.model.inbox import Gap, Handling, Heartbeat, NewHandling, Row, RowId, Track
+from hooklane.model.message import Message, Status
+from hooklane.receiver.event import Event
+from hooklane.receiver.failure import text_of
+from hooklane.receiver.flows.context import Context
+from hooklane.receiver.flows.order import document_of, resync, track_of
+from hooklane.receiver.flows.receive import baseline_of
+from hooklane.receiver.order import InSequence, Refetch, key_of
+from hooklane.receiver.source import Handler
+from hooklane.receiver.steps import ROLLBACK, Begin, Handle, HandlerFailed, transactional
+from hooklane.store.inbox import Flow, InboxVerbs
+
+GAPS_MAX = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """What a handler would have done with a stored event; everything it wrote was rolled back."""
+
+    id: RowId
+    event_id: str
+    handler: str
+    error: str | None = None
+    sent: int = 0
+
+
+@transactional
+def reopen(context: Context, row: Row, handlers: Sequence[Handler], only: str | None) -> Flow[int]:
+    """Owe *row* to its handlers again, and to those that it was never given to (a new handler, a quarantined row)."""
+    if row.purged:
+        raise UsageError(f"row {row.id} ({row.message.event_id}) cannot be replayed: its payload was purged")
+    return (yield from owe_again(context.store, row, handlers, only, context.clock()))
+
+
+def owe_again(store: InboxVerbs, row: Row, handlers: Sequence[Handler], only: str | None, now: Instant) -> Flow[int]:
+    """What `reopen` does, in a transaction that is open; how many handlings are owed now."""
+    reopened = 0
+    there = {each.handler: each for each in row.handlings}
+    for name, before in sorted(there.items()):
+        # What was applied in its place of a sequence is past: later events of its key stand on it.
+        is_past = before.status is Status.COMPLETED and before.seq is not None
+        if only in (None, name) and not is_past:
+            reopened += yield from store.reopen(row.id, name, now=now, was=before.status)
+    for handler in handlers:
+        if handler.name not in there and only in (None, handler.name):
+            handling = yield from _owed(store, row.message, handler, now)
+            if handling is not None:
+                yield from store.attach(row.id, handling)
+                reopened += 1
+    return reopened
+
+
+def _owed(store: InboxVerbs, message: Message, handler: Handler, now: Instant) -> Flow[NewHandling | None]:
+    """What *handler* owes to a message that it was never given: in its place of the key's sequence, where it has one.
+
+    Without its place it would be applied as if alone, and the events behind it would wait for ever.
+    """
+    place, key = None, None
+    match handler.order:
+        case InSequence() as order:
+            place = order.place(message, lambda: document_of(message))
+        case Refetch(key=where):
+            key = key_of(where, message, lambda: document_of(message))
+    if place is None:
+        return NewHandling(handler=handler.name, due_at=now, key=key) if handler.wants(message.type) else None
+    key, seq, prev_seq = place
+    applied = yield from store.cursor(track_of(message, handler, key), baseline_of(handler, prev_seq))
+    early = whose_turn(seq=seq, prev_seq=prev_seq, applied=applied) is Turn.EARLY
+    status = Status.HELD if early else Status.PENDING  # if it is past, that is found when it is claimed
+    return NewHandling(handler=handler.name, status=status, due_at=now, key=key, seq=seq, prev_seq=prev_seq)
+
+
+def shadow(context: Context, row: Row, handler: Handler, event: Event) -> Flow[Shadow]:
+    """Run *handler* on a stored event in a transaction that is rolled back, whatever happens."""
+    yield Begin()
+    error: str | None = None
+    try:
+        yield Handle(handler.fn, event)
+    except Exception as raised:
+        error = text_of(raised.error if isinstance(raised, HandlerFailed) else raised)
+    finally:
+        yield ROLLBACK
+    return Shadow(row.id, row.message.event_id, handler.name, error, len(event.sent))
+
+
+@transactional
+def skip(context: Context, row: Row, handling: Handling, note: str) -> Flow[bool]:
+    """Give a handling up by hand; a key that waited behind it moves on."""
+    return (yield from give_up(context.store, row, handling, note, context.clock()))
+
+
+def give_up(store: InboxVerbs, row: Row, handling: Handling, note: str, now: Instant) -> Flow[bool]:
+    """What `skip` does, in a transaction that is open; False when there was nothing left to give up."""
+    if handling.key is None or handling.seq is None or handling.prev_seq is None:
+        return (yield from _settle(store, row, handling, note, now))
+    track = Track(row.message.source, row.message.tenant, handling.handler, handling.key)
+    after = handling.prev_seq
+    if handling.status is Status.HELD:
+        applied = yield from store.applied(track)
+        if applied is not None and applied < after:
+            gaps = yield from store.gaps(now, GAPS_MAX)
+            if not any(gap.track == track and gap.prev_seq == after for gap in gaps):
+                return False  # what it waits for is here, and comes first: given up now, it would never be passed
+            after = applied  # what it waits for never came, and is given up with it
+    done = yield from _settle(store, row, handling, note, now)
+    if done and (yield from store.advance(track, prev_seq=after, seq=handling.seq)):
+        yield from store.release(track, handling.seq, now)
+    return done
+
+
+def _settle(store: InboxVerbs, row: Row, handling: Handling, note: str, now: Instant) -> Flow[bool]:
+    skipped = f"skipped: {note}"
+    return store.settle(row.id, handling.handler, Status.IGNORED, skipped, now, was=handling.status)
+
+
+@transactional
+def close_gap(context: Context, gap: Gap, handler: Handler) -> Flow[bool]:
+    """A predecessor never came: go on without it, by the handler's policy. False when the key has moved meanwhile."""
+    order = handler.order
+    assert isinstance(order, InSequence)
+    now = context.clock()
+    if gap.prev_seq <= gap.seq:
+        # Its predecessor was applied by a worker that did not see it yet: it arrived in that very moment.
+        return bool((yield from context.store.release(gap.track, gap.seq, now)))
+    if order.on_gap == OnGap.STOP:
+        return False
+    if order.on_gap == OnGap.RESYNC:
+        yield from resync(order, None, gap.track.key)
+    if not (yield from context.store.advance(gap.track, prev_seq=gap.seq, seq=gap.prev_seq)):
+        return False
+    yield from context.store.release(gap.track, gap.prev_seq, now)
+    return True
+
+
+@transactional
+def heartbeat(context: Context, retention_ms: int, up_since: Instant | None, still_ms: int) -> Flow[Heartbeat]:
+    """Note that this inbox receives, and how long it did not."""
+    last = yield from context.store.heartbeat()
+    now = beat(last, context.clock(), retention_ms=retention_ms, up_since=up_since, still_ms=still_ms)
+    yield from context.store.beat(now)
+    return now

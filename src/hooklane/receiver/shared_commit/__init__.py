@@ -1,0 +1,1 @@
+"""Inline handlers on a store with one writer (SQLite) share commits: `threads` for sync handlers, `tasks` for async."""

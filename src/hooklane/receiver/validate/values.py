@@ -1,0 +1,51 @@
+"""Are the values sound that an application gives? What is wrong is said when it is given, not when it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hooklane.core.admission.breaker import BreakerPolicy
+from hooklane.core.admission.failures import RetryPolicy
+from hooklane.core.fanout import STARS_MAX
+from hooklane.core.verify.messages import TEXT_MAX
+
+_WHOLE = ("retention_ms", "tombstone_ms", "body_bytes_max")
+_WHOLE_OR_NONE = ("payload_ms", "event_age_ms_max")
+
+
+def is_whole(value: Any, least: int = 1) -> bool:
+    """Whether *value* is a whole number of at least *least*."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def is_type_pattern(value: Any) -> bool:
+    """Whether *value* can be a pattern of received types, which are the provider's words (`orders/create`, `repo:push`,
+    `Push Hook`): whatever a message can hold as its type, and some `*`, each for any run of it."""
+    return (
+        isinstance(value, str) and 0 < len(value) <= TEXT_MAX and value.isprintable() and value.count("*") <= STARS_MAX
+    )
+
+
+def rule_problems(name: str, rules: Mapping[str, Any], known: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the *rules* of a source; *known* are the names that there are."""
+    unknown = [rule for rule in rules if rule not in known]
+    problems = [f"{name}: there is no rule {rule!r}: known are {', '.join(sorted(known))}" for rule in unknown]
+    for rule in (*_WHOLE, *_WHOLE_OR_NONE):
+        value = rules.get(rule, known[rule])
+        if not is_whole(value) and not (value is None and rule in _WHOLE_OR_NONE):
+            problems.append(f"{name}: {rule} is a whole number of at least 1, got {value!r}")
+    rate = rules.get("rate_limit")
+    if rate is not None and not (isinstance(rate, int | float) and not isinstance(rate, bool) and rate > 0):
+        problems.append(f"{name}: rate_limit is a positive number of requests a second, got {rate!r}")
+    return problems + policy_problems(name, rules)
+
+
+def policy_problems(name: str, rules: Mapping[str, Any]) -> list[str]:
+    """What is wrong with how failures are treated."""
+    problems = []
+    for rule, kind in (("retry", RetryPolicy), ("breaker", BreakerPolicy)):
+        value = rules.get(rule)
+        if value is not None and not isinstance(value, kind):
+            problems.append(f"{name}: {rule} is a {kind.__name__}(…), got {value!r}")
+    return problems

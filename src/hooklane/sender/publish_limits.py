@@ -1,0 +1,110 @@
+"""Limits of publishes over HTTP: 507 while the disk has too little free space, 429 beyond a quota of deliveries.
+
+It stands before the store, not in it: an application that publishes in its own transaction is never refused for want of
+quota, since that would fail its own work by surprise. A disk that really is full fails all of them, with StoreFull.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from hooklane.errors import DiskSpaceLow, StoreError, StoreGone
+from hooklane.model.lane import DeliveryState
+from hooklane.store.database_files import DatabaseFiles
+from hooklane.store.outbox import Draft, Refused
+from hooklane.store.reads import OutboxReads
+
+LOOK_MS = 2_000
+QUOTA_EXCEEDED = "quota_exceeded"
+
+_STORED = (DeliveryState.QUEUED, DeliveryState.IN_FLIGHT, DeliveryState.RETRYING, DeliveryState.DEAD)
+
+
+def free_bytes(folder: Path) -> int:
+    """What an ordinary user may still write there."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+class PublishLimits:
+    """How much may still come in, as of the last look; in between it counts what it lets through."""
+
+    def __init__(
+        self,
+        reads: OutboxReads,
+        *,
+        file: Path | None = None,
+        free_min: int = 0,
+        quota: int | None = None,
+        free: Callable[[Path], int] = free_bytes,
+        look_ms: int = LOOK_MS,
+    ) -> None:
+        """*file* is the database where it is a file of ours; *quota* is what a tenant may have undelivered."""
+        self._reads = reads
+        self._file = file
+        self._files = None if file is None else DatabaseFiles(str(file))
+        self._free_min = free_min
+        self._quota = quota
+        self._free = free
+        self._look_ms = look_ms
+        self._trouble: StoreError | None = None
+        self._stored: dict[str, int] = {}
+        self._since: Counter[str] = Counter()
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        while not self._stopping.is_set():
+            with contextlib.suppress(StoreError, OSError):  # the store itself will say no, if it must
+                await self.look()
+            try:
+                async with asyncio.timeout(self._look_ms / 1000):
+                    await self._stopping.wait()
+            except TimeoutError:
+                pass  # time for the next look
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def look(self) -> None:
+        """Measure anew: the disk, and what each tenant that published lately has undelivered."""
+        if self._file is not None:
+            self._trouble = self._trouble_of(self._file)
+        if self._quota is None:
+            return
+        for tenant in {*self._stored, *self._since}:
+            before = self._since[tenant]
+            ledger = await self._reads.ledger(tenant)
+            self._stored[tenant] = sum(ledger.get(state, 0) for state in _STORED)
+            self._since[tenant] -= before  # what came while we looked may be counted twice, never not at all
+
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why nothing at all may come in, as of the last look."""
+        return self._trouble
+
+    def _trouble_of(self, file: Path) -> StoreError | None:
+        if self._files is not None and (lost := self._files.lost()) is not None:
+            return StoreGone(f"{lost} was removed or replaced")
+        free = self._free(file.parent) if self._free_min > 0 else 0
+        if free >= self._free_min:
+            return None
+        return DiskSpaceLow(
+            f"{free // 2**20} MiB are free where the database is, and {self._free_min // 2**20} MiB are to be kept free"
+        )
+
+    def refusal(self, draft: Draft) -> Refused | StoreError | None:
+        """Why *draft* may not come in; None when it may, and then it counts."""
+        if self._trouble is not None:
+            return self._trouble
+        if self._quota is None:
+            return None
+        tenant = draft.event.tenant
+        if self._stored.get(tenant, 0) + self._since[tenant] >= self._quota:
+            return Refused(QUOTA_EXCEEDED, f"{self._quota} events are undelivered already, which is the quota")
+        self._since[tenant] += 1
+        return None

@@ -1,0 +1,67 @@
+"""An attempt in JSON: the same shape in the API, in the live stream and on the command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hooklane.model.attempt import Dead, Delivered, Retry, Settlement
+from hooklane.model.clock import Instant, rfc3339
+from hooklane.model.event import Event
+from hooklane.model.exchange import Answer, NoAnswer
+from hooklane.model.ids import attempt_id
+from hooklane.model.redelivery import Redelivery
+from hooklane.store.reads import AttemptRow
+
+WORKER_DIED = "worker_died"
+"""The failure of an attempt whose worker died before it saw an answer."""
+_NOT_DETAIL = ("next_at", "receiver_outcome", "rev")
+"""What the log keeps beside an attempt and the shape says elsewhere, or nowhere: `rev` is for the store alone."""
+
+
+def settled_attempt(settlement: Settlement) -> dict[str, Any]:
+    """An attempt that has just been recorded."""
+    send, result, outcome = settlement.send, settlement.result, settlement.outcome
+    lane_id, seq, key = send.lane_id, send.seq, send.key
+    if isinstance(send.event, Redelivery):  # it is logged beside the first attempts of its event
+        lane_id, seq, key = send.event.lane_id, send.event.seq or 1, send.event.lane_key
+    failure = WORKER_DIED if result is None else str(result.failure) if isinstance(result, NoAnswer) else None
+    return {
+        "id": attempt_id(lane_id, seq, send.attempt, send.at),
+        "event": send.event.id,
+        "endpoint": send.endpoint.id,
+        "key": key,
+        "seq": None if lane_id < 0 else seq,
+        "attempt": send.attempt,
+        "attempts_max": send.endpoint.attempts_max,
+        "started_at": rfc3339(send.at),
+        "took_ms": None if result is None else round(result.timings.total_ms, 1),
+        "outcome": "delivered" if isinstance(outcome, Delivered) else "dead" if isinstance(outcome, Dead) else "retry",
+        "status": result.status if isinstance(result, Answer) else None,
+        "failure": failure,
+        "said": result.outcome if isinstance(result, Answer) else None,
+        "next_at": rfc3339(outcome.at) if isinstance(outcome, Retry) else None,
+        "type": send.event.type,
+    }
+
+
+def logged_attempt(row: AttemptRow, event: Event, key: str | None, attempts_max: int | None) -> dict[str, Any]:
+    """An attempt of the log, with `detail`: what was sent and answered, as far as it is kept."""
+    next_at = row.detail.get("next_at")
+    return {
+        "id": row.id,
+        "event": row.event_id,
+        "endpoint": row.endpoint_id,
+        "key": key,
+        "seq": row.seq,
+        "attempt": row.attempt,
+        "attempts_max": attempts_max,
+        "started_at": rfc3339(row.started_at),
+        "took_ms": None if row.failure == WORKER_DIED else round(row.took_ms, 1),
+        "outcome": row.outcome,
+        "status": row.status,
+        "failure": row.failure,
+        "said": row.detail.get("receiver_outcome"),
+        "next_at": rfc3339(Instant(next_at)) if isinstance(next_at, int) else None,
+        "type": event.type,
+        "detail": {name: value for name, value in row.detail.items() if name not in _NOT_DETAIL},
+    }

@@ -1,0 +1,134 @@
+"""Replay and skip for rows of the inbox: the receiver's own flows, in one commit with the line of the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hooklane.model.audit import Act
+from hooklane.model.clock import Instant
+from hooklane.model.inbox import Row, Search
+from hooklane.model.message import Status
+from hooklane.receiver.flows.maintain import give_up, owe_again
+from hooklane.server.inbox_views import dead_of
+from hooklane.store.colocated_inbox import Changed
+from hooklane.store.inbox import Flow, InboxVerbs
+
+
+@dataclass(frozen=True, slots=True)
+class HandlingsChanged:
+    """*handlings* of *row* are to be run again or are given up; *row* is as it was before."""
+
+    row: Row
+    handlings: int
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRefused:
+    """The action is not possible in the state of the row; nothing was changed."""
+
+    code: str
+    detail: str
+
+
+ActionOutcome = HandlingsChanged | ActionRefused | None
+"""None: there is no such row."""
+
+Record = Callable[[Row], Act]
+"""What goes on record about a row."""
+
+
+def replay_row(
+    verbs: InboxVerbs, search: Search, handler: str | None, now: Instant, record: Record
+) -> Flow[Changed[ActionOutcome]]:
+    """Owe a row to all of its handlers again, or to one of them."""
+    row = yield from _find(verbs, search)
+    if row is None:
+        return Changed(None)
+    names = [each.handler for each in row.handlings]
+    if handler is not None and handler not in names:
+        return Changed(
+            ActionRefused(
+                "wrong_state",
+                f"row {row.id} was never given to the handler {handler!r}, only to {', '.join(names) or 'none'}",
+            )
+        )
+    return (yield from _replay(verbs, row, [handler], now, record))
+
+
+def replay_letter(verbs: InboxVerbs, search: Search, now: Instant, record: Record) -> Flow[Changed[ActionOutcome]]:
+    """Owe a dead row again, to those of its handlers that gave it up: the others have applied it."""
+    row = yield from _find(verbs, search)
+    if row is None:
+        return Changed(None)
+    if row.overall is not Status.DEAD:
+        return Changed(ActionRefused("not_dead", f"row {row.id} is not dead: it is {row.overall}"))
+    return (yield from _replay(verbs, row, [each.handler for each in dead_of(row)], now, record))
+
+
+def skip_letter(
+    verbs: InboxVerbs, search: Search, note: str, now: Instant, record: Record
+) -> Flow[Changed[ActionOutcome]]:
+    """Give up what died of a row; a key that waited behind it moves on."""
+    row = yield from _find(verbs, search)
+    if row is None:
+        return Changed(None)
+    if row.overall is not Status.DEAD:
+        return Changed(ActionRefused("not_dead", f"row {row.id} is not dead: it is {row.overall}"))
+    number = 0
+    for handling in dead_of(row):
+        number += yield from give_up(verbs, row, handling, note, now)
+    if number == 0 and row.handlings:
+        return Changed(_overtaken(row))
+    if number == 0:
+        return Changed(
+            ActionRefused("wrong_state", f"row {row.id} was never given to a handler, so there is nothing to skip")
+        )
+    return Changed(HandlingsChanged(row, number), record(row))
+
+
+def _find(verbs: InboxVerbs, search: Search) -> Flow[Row | None]:
+    rows = yield from verbs.rows(search)
+    return rows[0] if rows else None
+
+
+def _replay(
+    verbs: InboxVerbs, row: Row, handlers: Sequence[str | None], now: Instant, record: Record
+) -> Flow[Changed[ActionOutcome]]:
+    if row.purged:
+        return Changed(
+            ActionRefused(
+                "payload_purged", f"the payload of row {row.id} was removed by retention, so it cannot be replayed"
+            )
+        )
+    number = 0
+    for handler in handlers:
+        # Which handlers there are besides knows only the application; it is owed to those that it was given to.
+        number += yield from owe_again(verbs, row, (), handler, now)
+    if number == 0:
+        return Changed(_why_not(row))
+    return Changed(HandlingsChanged(row, number), record(row))
+
+
+def _overtaken(row: Row) -> ActionRefused:
+    return ActionRefused(
+        "not_dead",
+        f"row {row.id} was {row.overall} a moment ago, and was replayed or skipped meanwhile",
+    )
+
+
+def _why_not(row: Row) -> ActionRefused:
+    if not row.handlings:
+        return ActionRefused(
+            "wrong_state",
+            f"row {row.id} ({row.overall}) was never given to a handler: only the application, which knows its"
+            " handlers, can replay it (inbox.replay)",
+        )
+    if any(each.status is Status.IN_PROGRESS for each in row.handlings):
+        return ActionRefused("in_progress", f"a handler is running for row {row.id}: wait until it has ended")
+    if any(each.status is not Status.COMPLETED or each.seq is None for each in row.handlings):
+        return _overtaken(row)
+    return ActionRefused(
+        "wrong_state",
+        f"row {row.id} cannot be replayed: it was applied in the order of its key, and later events build on it",
+    )

@@ -1,0 +1,55 @@
+"""One `POST /api/v1/events` on the fast path, from its headers to its reply, and the headers it had."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class NoWaiter:
+    """uvicorn sets the event of a cycle whose connection is lost; no task waits for it on the fast path."""
+
+    def set(self) -> None:
+        pass
+
+
+NO_WAITER = NoWaiter()
+
+
+class PublishRequest:
+    """A request in the shape in which uvicorn looks at its own cycles."""
+
+    __slots__ = (
+        "chunks",
+        "disconnected",
+        "idempotency_key",
+        "keep_alive",
+        "message_event",
+        "reply",
+        "response_complete",
+        "size",
+    )
+
+    def __init__(self, keep_alive: bool) -> None:
+        self.keep_alive = keep_alive
+        self.idempotency_key: str | None = None
+        self.chunks: list[bytes] = []
+        self.size = 0
+        self.reply: bytes | None = None
+        self.response_complete = False
+        self.disconnected = False
+        self.message_event = NO_WAITER
+
+
+def is_publish_request(cycle: object) -> bool:
+    """Whether what uvicorn holds to be its cycle is one of ours."""
+    return type(cycle) is PublishRequest
+
+
+class KnownHead(NamedTuple):
+    """A publish as it came on this connection, whole and alone: the same head with as many bytes means the same again.
+
+    A client says the same thing all day; what the parser made of such a head depends on nothing else.
+    """
+
+    head: bytes
+    authorization: bytes | None

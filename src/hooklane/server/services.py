@@ -1,0 +1,96 @@
+"""The services of one server process: store, publisher, transport, relay, live stream, metrics.
+
+Every handler of the API gets them with its call.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hooklane.model.clock import Instant, wall_now
+from hooklane.model.health import BreakerState
+from hooklane.model.lane import LaneId
+from hooklane.sender.egress import EgressGuard
+from hooklane.sender.publish_limits import PublishLimits
+from hooklane.sender.publisher import Publisher
+from hooklane.sender.recovery import Jobs
+from hooklane.sender.relay import Relay
+from hooklane.sender.transport import Transport
+from hooklane.server.call import Call
+from hooklane.server.cursor import Cursors
+from hooklane.server.live_stream import LiveStream
+from hooklane.server.metrics import Meter
+from hooklane.server.totals import Totals
+from hooklane.store.open import Outbox
+from hooklane.store.reads import Page
+
+
+class Workers(Protocol):
+    """Processes that deliver for this one."""
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    def nudge(self) -> None:
+        """Something changed in the store: they need not wait for their next poll."""
+
+
+@dataclass(slots=True)
+class Services:
+    """One process: its store, its publisher, and where it delivers too, its relay or its worker processes."""
+
+    store: Outbox
+    publisher: Publisher
+    guard: EgressGuard
+    transport: Transport
+    live_stream: LiveStream
+    meter: Meter
+    totals: Totals
+    cursors: Cursors
+    jobs: Jobs
+    publish_limits: PublishLimits
+    relay: Relay | None = None
+    workers: Workers | None = None
+    features: tuple[str, ...] = ()
+    """What this server can do besides: the page shows controls only for these."""
+    now: Callable[[], Instant] = wall_now
+    chance: Callable[[int], bytes] = os.urandom
+
+    def sealed(self, call: Call, listing: str, page: Page[Any], items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """A list as the API answers it."""
+        return {"items": list(items), "next": self.cursors.seal(listing, call.query, page.next)}
+
+    @property
+    def is_delivering(self) -> bool:
+        """Whether what this process is to deliver is delivered, by itself or by its workers."""
+        if self.relay is not None:
+            return self.relay.is_ready
+        return self.workers is None or self.workers.is_ready
+
+    def nudge(self) -> None:
+        """Something changed in the store: the relay, or the workers, need not wait for the next poll."""
+        if self.relay is not None:
+            self.relay.nudge()
+        elif self.workers is not None:
+            self.workers.nudge()
+
+    def wake(self, lane_id: LaneId) -> None:
+        """A lane was recovered: the relay, or the worker that owns it, looks at it again."""
+        if self.relay is not None:
+            self.relay.wake([lane_id])
+        else:
+            self.nudge()
+
+    def breakers(self) -> dict[str, BreakerState]:
+        """The breaker of each endpoint that this process delivers to."""
+        if self.relay is None:
+            return {}
+        return {endpoint_id: queue.breaker.state for endpoint_id, queue in self.relay.engine.queues.items()}
+
+    def endpoints_changed(self) -> None:
+        """An endpoint was saved: neither relay nor page waits for its next poll."""
+        self.live_stream.endpoints_changed()
+        self.nudge()

@@ -1,0 +1,193 @@
+"""The shapes of answers: events, endpoints, lanes. The API's description is made of them, and tests use them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from hooklane.model.endpoint import EndpointState, OnDead, Order, Payload
+from hooklane.model.health import BreakerState
+from hooklane.model.lane import DeliveryState, LaneState
+
+Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+T = TypeVar("T")
+
+
+class Shape(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Part of an answer: exactly these fields."""
+
+
+class ListShape(Shape, Generic[T], kw_only=True):
+    """A list; `next` is the cursor of its next page."""
+
+    items: list[T]
+    next: str | None
+
+
+class Stamp(Shape, kw_only=True):
+    endpoint: str
+    seq: int | None
+
+
+class PublishedEvent(Shape, kw_only=True):
+    id: str
+    type: str
+    key: str | None
+    lanes: list[Stamp]
+    created_at: Time
+
+
+class PublishedBatch(Shape, kw_only=True):
+    events: list[PublishedEvent]
+
+
+class DeliveryShape(Shape, kw_only=True):
+    event: str
+    endpoint: str
+    key: str | None
+    seq: int | None
+    state: DeliveryState
+    attempts: int
+    next_at: Time | None
+    reason: str | None
+    dead_letter: str | None
+
+
+class EventShape(Shape, kw_only=True):
+    id: str
+    type: str
+    key: str | None
+    created_at: Time
+    replay_of: str | None
+    deliveries: list[DeliveryShape]
+
+
+class WholeEvent(EventShape, kw_only=True):
+    data: Any
+
+
+class AttemptShape(Shape, kw_only=True):
+    """One attempt, as in the live stream; `detail` (what was sent and answered) is kept for failures."""
+
+    id: str
+    event: str
+    endpoint: str
+    key: str | None
+    seq: int | None
+    attempt: int
+    attempts_max: int | None
+    started_at: Time
+    took_ms: float | None
+    outcome: Literal["delivered", "retry", "dead"]
+    status: int | None
+    failure: str | None
+    said: str | None
+    next_at: Time | None
+    type: str
+    detail: dict[str, Any]
+
+
+class WhyDelivery(Shape, kw_only=True):
+    endpoint: str
+    state: DeliveryState
+    why: str
+
+
+class WhyEvent(Shape, kw_only=True):
+    why: str
+    deliveries: list[WhyDelivery]
+    event: str | UnsetType = UNSET
+
+
+class Why(Shape, kw_only=True):
+    why: str
+
+
+class KeyShape(Shape, kw_only=True):
+    expires_at: Time | None
+    public_key: str | None
+
+
+class Breaker(Shape, kw_only=True):
+    state: BreakerState
+    until: Time | None
+
+
+class EndpointShape(Shape, kw_only=True):
+    """An endpoint; of its headers only the names are shown."""
+
+    id: str
+    url: str
+    name: str
+    state: EndpointState
+    types: list[str]
+    order: Order
+    on_dead: OnDead
+    payload: Payload
+    headers: dict[str, str]
+    rate_limit: float | None
+    in_flight_max: int
+    timeout_ms: int
+    attempts_max: int
+    backoff_ms: int
+    backoff_cap_ms: int
+    ca_pem: str | None
+    secrets: list[KeyShape]
+    breaker: Breaker
+    created_at: Time
+
+
+class EndpointWithSecret(EndpointShape, kw_only=True):
+    """What the receiver verifies with: a shared secret, or the public half of a key pair."""
+
+    secret: str | None
+    public_key: str | None
+
+
+class EndpointWithLedger(EndpointShape, kw_only=True):
+    ledger: dict[str, int]
+
+
+class Exchange(Shape, kw_only=True):
+    ok: bool
+    status: int | None
+    failure: str | None
+    took_ms: float
+    outcome: str | UnsetType | None = UNSET
+    body: str | UnsetType = UNSET
+    endpoint: str
+
+
+class Tested(Exchange, kw_only=True):
+    event: str
+
+
+class Probed(Exchange, kw_only=True):
+    reachable: bool
+
+
+class LaneShape(Shape, kw_only=True):
+    endpoint: str
+    endpoint_name: str
+    key: str | None
+    state: LaneState
+    head: int
+    tail: int
+    waiting: int
+    attempts: int
+    next_at: Time | None
+    since: Time | None
+    reason: str | None
+    dead_letter: str | None
+    head_event: str | None
+    head_type: str | None
+    attempts_max: int | None
+    breaker: BreakerState | None
+    in_flight: bool
+    deliveries: list[DeliveryShape] | UnsetType = UNSET
+
+
+class WholeLane(LaneShape, kw_only=True):
+    why: str

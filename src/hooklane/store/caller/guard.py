@@ -1,0 +1,183 @@
+"""A handler may write in our transaction, and not end it: how is its commit refused before it happens?
+
+PostgreSQL does it for every driver and every spelling. A cursor WITH HOLD is opened whose rows cannot be computed; a
+COMMIT has to compute what such a cursor still owes, fails, and the transaction is rolled back. Nothing is computed
+before, and closing the cursor makes the transaction one that can be committed. SQLite asks an authorizer.
+A rollback keeps nothing, so it is let through, and found out. What comes after it cannot be kept either: where the
+driver is written in Python its commit is refused as well, and with psycopg2 the transaction that begins is read-only.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import suppress
+from typing import Any, Protocol
+
+from hooklane.errors import TransactionAborted, TransactionMisused
+from hooklane.store.caller.base import Caller
+from hooklane.store.caller.causes import causes, sqlstate
+from hooklane.store.caller.flow import Dialect, Flow, Statement
+
+REFUSAL = "hooklane commits this transaction when the handler returns, so the handler must not"
+ENDED = "the handler has tried to commit tx, or has rolled it back: hooklane does it, when it returns"
+CAUGHT = (
+    "an error of the database was caught inside the handler, and its transaction is aborted since then, so nothing of"
+    " it was kept: let the error through, or use a savepoint around what may fail"
+)
+
+# random() keeps the planner from computing it at once; no character of it is shown.
+_DECLARE = "DECLARE hooklane_guard NO SCROLL CURSOR WITH HOLD FOR SELECT "
+_REFUSE = f"('{REFUSAL}' || left(random()::text, 0))::integer"
+_SET = Statement(_DECLARE + _REFUSE)
+# asyncpg is in autocommit outside of a transaction, and would keep what a handler writes when it has caught the error.
+# So its session is ended as well, right after the error was told.
+_SET_FOR_ASYNCPG = Statement(f"{_DECLARE}CASE WHEN pg_terminate_backend(pg_backend_pid()) THEN {_REFUSE} END")
+_LIFT = Statement("CLOSE hooklane_guard")
+_NO_SUCH_CURSOR = "34000"
+_READ_ONLY = "PreventCommandIfReadOnly"
+"""The function of the server that refuses to write, which the drivers tell with an error."""
+_IN_ERROR = 3
+"""libpq's PQTRANS_INERROR, which psycopg and psycopg2 both tell."""
+
+
+class Guard(Protocol):
+    """Stands while a handler has the connection."""
+
+    def set(self) -> Flow[None]: ...
+    def lift(self, error: BaseException | None) -> Flow[None]:
+        """The handler is done, with *error* or without: `TransactionMisused` or `TransactionAborted` where what it was
+        given is not there any more. An error of the handler's own is the news, and what follows from it is not."""
+        ...
+
+
+def guard_of(caller: Caller, tx: Any) -> Guard:
+    """A guard for a handler that gets *tx*."""
+    if caller.dialect is Dialect.SQLITE:
+        return SqliteGuard(caller, tx)
+    return PostgresGuard(tx)
+
+
+class _CommitOf:
+    """The method `commit` of a connection, refused for a while, where an instance may have its own."""
+
+    def __init__(self, tx: Any) -> None:
+        # The async kinds of SQLAlchemy call the sync one that they stand for.
+        self._tx = getattr(tx, "sync_session", None) or getattr(tx, "sync_connection", None) or tx
+        self.refused = False
+
+    def refuse(self) -> None:
+        if hasattr(self._tx, "commit"):
+            with suppress(AttributeError):  # psycopg2 is written in C, and its methods stay as they are
+                self._tx.commit = self._refuse
+
+    def allow(self) -> None:
+        with suppress(AttributeError):
+            del self._tx.commit
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        self.refused = True
+        raise TransactionMisused(REFUSAL)
+
+
+class PostgresGuard:
+    def __init__(self, tx: Any) -> None:
+        self._tx = tx
+        self._commit = _CommitOf(tx)
+
+    def set(self) -> Flow[None]:
+        yield _SET_FOR_ASYNCPG if type(self._tx).__module__.startswith("asyncpg") else _SET
+        self._commit.refuse()
+
+    def lift(self, error: BaseException | None) -> Flow[None]:
+        self._commit.allow()
+        if _is_refused(error) or self._commit.refused or self._is_read_only(error):
+            raise TransactionMisused(ENDED) from error
+        if error is not None:
+            return
+        refuse_ended(self._tx)
+        try:
+            yield _LIFT
+        except Exception as raised:
+            # SQLAlchemy's session has let go of the connection and taken another one.
+            if sqlstate(raised) == _NO_SUCH_CURSOR or type(raised).__name__ == "ResourceClosedError":
+                raise TransactionMisused(ENDED) from raised
+            raise
+
+    def _is_read_only(self, error: BaseException | None) -> bool:
+        """Whether the handler has ended our transaction and wrote in one of its own, where the driver begins those as
+        read-only. An error of another connection, to a standby perhaps, leaves this one as it was; one that came
+        through this one (a foreign table) is raised elsewhere in the server."""
+        if error is None or not any(_raised_in(cause) == _READ_ONLY for cause in causes(error)):
+            return False
+        begins_read_only = getattr(self._tx, "read_only", None) or getattr(self._tx, "readonly", None)
+        return bool(begins_read_only) and self._tx.info.transaction_status == _IN_ERROR
+
+
+class SqliteGuard:
+    def __init__(self, caller: Caller, tx: Any) -> None:
+        raw = caller.session
+        assert isinstance(raw, sqlite3.Connection)
+        self._raw = raw
+        self._tx = tx
+        self._commit = _CommitOf(tx) if tx is not raw else None
+        # SQLAlchemy rolls back by itself when a flush fails, and what comes then begins another transaction. Elsewhere
+        # there may be none, and what is written after a rollback would be kept at once.
+        self._denied = ("BEGIN", "COMMIT") if _is_alchemy(tx) else ("BEGIN", "COMMIT", "ROLLBACK")
+        self._refused = False
+
+    def set(self) -> Flow[None]:
+        yield from ()
+        self._raw.set_authorizer(self._authorize)
+        if self._commit is not None:
+            self._commit.refuse()
+
+    def lift(self, error: BaseException | None) -> Flow[None]:
+        yield from ()
+        with suppress(sqlite3.ProgrammingError):  # the handler has closed it
+            self._raw.set_authorizer(None)
+        if self._commit is not None:
+            self._commit.allow()
+            self._refused = self._refused or self._commit.refused
+        if self._refused:
+            raise TransactionMisused(ENDED) from error
+        if error is not None:
+            return
+        refuse_ended(self._tx)
+        if not self._raw.in_transaction:
+            raise TransactionAborted(CAUGHT)
+
+    def _authorize(self, action: int, what: str | None, *_: str | None) -> int:
+        if action == sqlite3.SQLITE_TRANSACTION and what in self._denied:
+            self._refused = True
+            return sqlite3.SQLITE_DENY
+        return sqlite3.SQLITE_OK
+
+
+def refuse_ended(tx: Any) -> None:
+    """SQLAlchemy knows without asking the database: it lets go of its connection at the end of a transaction, and a
+    session whose flush has failed has rolled back already. Django knows that the block it is in has failed."""
+    if getattr(tx, "is_active", True) is False or getattr(tx, "needs_rollback", False) is True:
+        raise TransactionAborted(CAUGHT)
+    if _is_alchemy(tx) and not tx.in_transaction():
+        raise TransactionMisused(ENDED)
+
+
+def _is_alchemy(tx: Any) -> bool:
+    return callable(getattr(tx, "in_transaction", None))
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Also where the handler has caught the refusal and went on: a driver whose connection is gone by then says so, and
+    hides what was being handled."""
+    return error is not None and any(REFUSAL in _words_of(cause) for cause in causes(error, hidden=True))
+
+
+def _raised_in(error: BaseException) -> str | None:
+    return getattr(getattr(error, "diag", None), "source_function", None)
+
+
+def _words_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # an error of the handler's that cannot be told is no refusal of ours
+        return ""

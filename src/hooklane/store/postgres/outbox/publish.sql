@@ -1,0 +1,86 @@
+-- What publishing runs on PostgreSQL where one statement cannot say it all, and in a caller's own transaction.
+
+-- name: begin_publish
+-- The revision of the endpoints, read before them, and numbers for the events.
+SELECT value, ARRAY(SELECT nextval('hooklane.event_n') FROM generate_series(1, :many::bigint))
+FROM hooklane.counter WHERE name = 'endpoint'
+
+-- name: all_endpoints
+-- The endpoints of all tenants.
+SELECT doc FROM hooklane.endpoint ORDER BY id
+
+-- name: claim_names
+-- In sorted order, here and below, so that two publishers never wait for each other crosswise. It is the order of the
+-- bytes, whatever the database thinks of letters: `publish_in_one` sorts before it asks.
+INSERT INTO hooklane.idempotency (tenant, name, digest, event_n, created_at)
+SELECT * FROM unnest(:tenants::text[], :names::text[], :digests::bytea[], :ns::bigint[], :ats::bigint[])
+    AS d (tenant, name, digest, event_n, created_at)
+ORDER BY d.tenant COLLATE "C", d.name COLLATE "C" ON CONFLICT DO NOTHING RETURNING tenant, name
+
+-- name: holders_of_names
+-- Which events have these names, and with which content.
+SELECT i.tenant, i.name, i.digest, i.event_n FROM hooklane.idempotency i
+JOIN unnest(:tenants::text[], :names::text[]) AS d (tenant, name) USING (tenant, name)
+
+-- name: free_names
+-- A draft that is refused leaves its other names free.
+DELETE FROM hooklane.idempotency i USING unnest(:tenants::text[], :names::text[]) AS d (tenant, name)
+WHERE i.tenant = d.tenant AND i.name = d.name AND i.event_n = ANY(:ns::bigint[]) RETURNING 1
+
+-- name: published_events
+-- What the first publishes under these names were answered.
+SELECT n, id, type, key, created_at, stamps FROM hooklane.event WHERE n = ANY(:ns::bigint[])
+
+-- name: kept_answers
+-- The same where the events were pruned: their answers were kept with their names.
+SELECT DISTINCT ON (event_n) event_n, answer FROM hooklane.idempotency
+WHERE event_n = ANY(:ns::bigint[]) AND answer IS NOT NULL
+
+-- name: events_by_own_id
+-- What an earlier try of the same publish has stored.
+SELECT e.n, e.tenant, e.id FROM hooklane.event e
+JOIN unnest(:tenants::text[], :ids::text[]) AS d (tenant, id) USING (tenant, id)
+
+-- name: hold_lanes
+-- Held until the transaction ends: seqs are gapless and in the order of the commits.
+SELECT ids, tails FROM hooklane.hold_lanes(:tenants::text[], :endpoints::text[], :keys::text[], :pids::integer[],
+    :hints::bigint[])
+
+-- name: loose_numbers
+-- Numbers for deliveries without order.
+SELECT nextval('hooklane.loose_n') FROM generate_series(1, :many::bigint)
+
+-- name: store_events
+-- A place that is taken means that this transaction sees the past (it is not READ COMMITTED) and another one published
+-- meanwhile; `ON CONFLICT` then fails as such transactions do, and applications know to begin anew. Anything else must
+-- not be: then the division by zero undoes everything.
+WITH stored AS (
+    INSERT INTO hooklane.event (n, tenant, id, type, key, data, created_at, replay_of, stamps)
+    SELECT * FROM unnest(:ns::bigint[], :tenants::text[], :ids::text[], :types::text[], :keys::text[],
+        :datas::bytea[], :ats::bigint[], :replays::text[], :stamps::bytea[])
+    RETURNING 1
+), in_lanes AS (
+    INSERT INTO hooklane.lane_event (lane_id, seq, event_n, pid, tenant)
+    SELECT * FROM unnest(:lane_ids::bigint[], :seqs::bigint[], :lane_ns::bigint[], :lane_pids::integer[],
+        :lane_tenants::text[])
+    ON CONFLICT DO NOTHING RETURNING 1
+), loosely AS (
+    INSERT INTO hooklane.loose (n, tenant, endpoint_id, pid, event_n)
+    SELECT * FROM unnest(:loose_ns::bigint[], :loose_tenants::text[], :loose_endpoints::text[], :loose_pids::integer[],
+        :loose_events::bigint[])
+    RETURNING 1
+)
+SELECT 1 / ((SELECT count(*) FROM in_lanes) = :many::bigint)::integer
+
+-- name: lanes_held_elsewhere
+-- Locked are those that are free; what exists and is not among them is held by another transaction.
+SELECT t.endpoint_id, t.key FROM hooklane.lane_name t
+JOIN unnest(:endpoints::text[], :keys::text[]) AS w (endpoint_id, key) USING (endpoint_id, key)
+WHERE t.lane_id <> ALL(ARRAY(
+    SELECT f.lane_id FROM hooklane.lane_name f
+    JOIN unnest(:endpoints::text[], :keys::text[]) AS v (endpoint_id, key) USING (endpoint_id, key)
+    ORDER BY f.lane_id FOR NO KEY UPDATE OF f SKIP LOCKED))
+
+-- name: backend_pid
+-- A pooler such as PgBouncer answers a connection with a process number of its own; the server behind it says another.
+SELECT pg_backend_pid()

@@ -1,0 +1,936 @@
+-- The statements of `store/sql/outbox` for PostgreSQL. A list arrives as an array; so do the columns of a `Batch`.
+
+-- fragment: event
+e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of
+
+-- A head comes from the acks that were not folded yet or from the lane, whichever is further on; what the lane says of
+-- an older head (attempts, time, state) does not hold for a newer one.
+-- fragment: lane_columns
+t.lane_id, t.pid, t.endpoint_id, t.key, greatest(l.head, a.head, 1) AS head, t.tail,
+    CASE WHEN a.head > coalesce(l.head, 1) THEN 'active' ELSE coalesce(l.state, 'active') END AS state,
+    CASE WHEN a.head > coalesce(l.head, 1) THEN 0 ELSE coalesce(l.attempts, 0) END AS attempts,
+    CASE WHEN a.head > coalesce(l.head, 1) THEN 0 ELSE coalesce(l.next_at, 0) END AS next_at,
+    coalesce(l.rev, 0) AS rev, greatest(l.acked, a.head - 1, 0) AS acked
+
+-- fragment: lanes
+FROM hooklane.lane_tail t LEFT JOIN hooklane.lane l USING (lane_id)
+LEFT JOIN (SELECT lane_id, max(head) AS head, max(at) AS at FROM hooklane.ack
+
+-- Between `lanes` and this stands which acks are read.
+-- fragment: and_acks
+GROUP BY lane_id) a USING (lane_id)
+
+-- fragment: every_lane
+SELECT t.tenant, {lane_columns} {lanes} {and_acks}
+
+-- fragment: places
+unnest(:lane_id::bigint[], :seq::bigint[]) AS w (lane_id, seq)
+
+-- fragment: is_paused
+convert_from(p.doc, 'UTF8')::json ->> 'state' IN ('paused', 'disabled')
+
+
+-- === audit ===
+
+-- name: audit_head
+-- The end of the chain, to which the next line is sealed. Appenders wait here for each other: take this lock last.
+SELECT n, seal FROM hooklane.audit_chain WHERE place = 'head' FOR UPDATE
+
+-- name: audit_last_line
+-- The end of the log itself, where the chain does not remember it.
+SELECT n, seal FROM hooklane.audit ORDER BY n DESC LIMIT 1
+
+-- name: audit_append
+-- Lines are only ever appended.
+INSERT INTO hooklane.audit (n, tenant, at, actor, action, subject, note, seal)
+SELECT * FROM unnest(:n::bigint[], :tenant::text[], :at::bigint[], :actor::text[], :action::text[], :subject::text[],
+    :note::text[], :seal::bytea[])
+
+-- name: audit_move_head
+-- The chain remembers its end, so that a line that was cut off is missed.
+INSERT INTO hooklane.audit_chain (place, n, seal) VALUES ('head', :n, :seal)
+ON CONFLICT (place) DO UPDATE SET n = excluded.n, seal = excluded.seal
+
+-- name: audit_page
+-- A tenant's lines, the newest first.
+SELECT n, tenant, at, actor, action, subject, note, seal FROM hooklane.audit
+WHERE tenant = :tenant AND (:below::bigint IS NULL OR n < :below) ORDER BY n DESC LIMIT :limit::bigint
+
+-- name: audit_ends
+-- Both ends of the chain as the store remembers them.
+SELECT place, n, seal FROM hooklane.audit_chain
+
+-- name: audit_lines
+-- Lines of all tenants, the oldest first, for the check of the chain.
+SELECT n, tenant, at, actor, action, subject, note, seal FROM hooklane.audit
+WHERE n > :after ORDER BY n LIMIT :limit::bigint
+
+-- name: audit_oldest
+-- What retention may look at: never a line before its elder.
+SELECT n, at, seal FROM hooklane.audit ORDER BY n LIMIT :limit::bigint
+
+-- name: audit_drop
+-- The oldest lines go, up to one.
+DELETE FROM hooklane.audit WHERE n <= :n
+
+-- name: audit_move_anchor
+-- Where the chain goes on after its oldest lines went.
+UPDATE hooklane.audit_chain SET n = :n, seal = :seal WHERE place = 'anchor'
+
+
+-- === endpoints ===
+
+-- name: endpoint
+-- One endpoint as a document.
+SELECT doc FROM hooklane.endpoint WHERE id = :id
+
+-- name: endpoints
+-- The endpoints of a tenant, or all of them.
+SELECT doc FROM hooklane.endpoint WHERE tenant = coalesce(:tenant::text, tenant)
+
+-- name: next_endpoint_rev
+-- The counter's lock is held until the commit: revisions become visible in order, and creators of one id queue up.
+UPDATE hooklane.counter SET value = value + :step::bigint WHERE name = 'endpoint' RETURNING value
+
+-- name: write_endpoint
+-- Create or replace.
+INSERT INTO hooklane.endpoint (id, tenant, doc, rev) VALUES (:id, :tenant, :doc, :rev)
+ON CONFLICT (id) DO UPDATE SET doc = excluded.doc, rev = excluded.rev, changed_at = excluded.changed_at
+
+-- name: cancel_dead_loose
+-- Loose dead letters are in no owner's hands, so no worker would cancel them.
+UPDATE hooklane.loose o SET state = 'cancelled', rev = o.rev + 1 FROM hooklane.endpoint e
+WHERE e.id = o.endpoint_id AND o.state = 'dead' AND convert_from(e.doc, 'UTF8')::json ->> 'state' = 'cancelling'
+RETURNING o.n
+
+-- name: cancel_loose_letters
+-- The dead letters of loose deliveries that were cancelled.
+UPDATE hooklane.dead_letter d SET state = 'cancelled'
+FROM unnest(:ns::bigint[]) AS gone (n) WHERE d.lane_id = -gone.n AND d.state = 'open'
+
+-- name: forget_endpoints
+-- Address and secrets go when nothing is owed, and when no transaction runs that may have seen the endpoint alive: such
+-- a one may still publish to it. The time of grace covers those that this role is not shown.
+DELETE FROM hooklane.endpoint e
+WHERE convert_from(e.doc, 'UTF8')::json ->> 'state' IN ('draining', 'cancelling')
+  AND e.changed_at < hooklane.now_ms() - :grace_ms::bigint
+  AND NOT EXISTS (SELECT 1 FROM pg_stat_activity s WHERE s.datname = current_database()
+                  AND extract(epoch FROM s.xact_start) * 1000 <= e.changed_at)
+  AND NOT EXISTS (SELECT 1 FROM hooklane.lane_tail t LEFT JOIN hooklane.lane l USING (lane_id)
+                  WHERE t.endpoint_id = e.id AND coalesce(l.head, 1) <= t.tail)
+  AND NOT EXISTS (SELECT 1 FROM hooklane.ack k JOIN hooklane.lane_tail t USING (lane_id) WHERE t.endpoint_id = e.id)
+  AND NOT EXISTS (SELECT 1 FROM hooklane.loose o
+                  WHERE o.endpoint_id = e.id AND o.state IN ('queued', 'retrying', 'dead'))
+  AND NOT EXISTS (SELECT 1 FROM hooklane.redelivery r
+                  WHERE r.endpoint_id = e.id AND r.state IN ('active', 'retrying') AND r.head <= r.tail)
+RETURNING e.id
+
+-- name: endpoints_were_forgotten
+-- Nothing to do here: a publisher that still knows the endpoint knows that it takes nothing.
+
+
+-- === health ===
+
+-- fragment: health
+SELECT endpoint_id, turn, state, until, probes, by FROM hooklane.health
+
+-- name: next_health_rev
+-- Nothing to do here: polls find a note by the number of its transaction.
+
+-- name: note_health
+-- A turn is written if it is the next one. The row is judged again under its lock: of two processes that write the same
+-- turn, the second finds it written.
+INSERT INTO hooklane.health AS h (endpoint_id, tenant, turn, state, until, probes, by, xid)
+SELECT e.id, e.tenant, w.turn, w.state, w.until, w.probes, w.by, pg_current_xact_id()
+FROM unnest(:endpoint_id::text[], :turn::bigint[], :state::text[], :until::bigint[], :probes::integer[], :by::text[])
+    AS w (endpoint_id, turn, state, until, probes, by)
+JOIN hooklane.endpoint e ON e.id = w.endpoint_id
+WHERE w.turn = 1 OR EXISTS (SELECT 1 FROM hooklane.health x WHERE x.endpoint_id = w.endpoint_id)
+ORDER BY w.endpoint_id
+ON CONFLICT (endpoint_id) DO UPDATE SET turn = excluded.turn, state = excluded.state, until = excluded.until,
+    probes = excluded.probes, by = excluded.by, xid = excluded.xid
+WHERE h.turn = excluded.turn - 1
+
+-- name: health_of_endpoints
+-- How these breakers stand now.
+{health} WHERE endpoint_id = ANY(:ids::text[])
+
+-- name: health
+-- The breakers of a tenant, or all of them.
+{health} WHERE tenant = coalesce(:tenant::text, tenant)
+
+
+-- === leases ===
+
+-- name: clock
+-- The first session that finds the clock set back moves it, and with it all that waits; the others find it moved. No
+-- renewal waits for another's: a worker that is frozen in the middle of its own must not cost the others their leases.
+SELECT value, hooklane.now_ms() FROM hooklane.counter WHERE name = 'clock' FOR UPDATE SKIP LOCKED
+
+-- name: keep_clock
+-- For the next look.
+UPDATE hooklane.counter SET value = :now WHERE name = 'clock'
+
+-- name: move_lanes
+-- A clock that was set back takes along what waits for it.
+UPDATE hooklane.lane SET next_at = next_at - :by::bigint WHERE state = 'retrying' AND next_at > :now::bigint
+
+-- name: move_loose
+-- The same for deliveries without order.
+UPDATE hooklane.loose SET next_at = next_at - :by::bigint WHERE state = 'retrying' AND next_at > :now::bigint
+
+-- name: move_redeliveries
+-- The same for redeliveries.
+UPDATE hooklane.redelivery SET next_at = next_at - :by::bigint WHERE state = 'retrying' AND next_at > :now::bigint
+
+-- name: move_health
+-- The same for open breakers.
+UPDATE hooklane.health SET until = until - :by::bigint WHERE until > :now::bigint
+
+-- name: move_workers
+-- The same for leases.
+UPDATE hooklane.worker SET lease_until = lease_until - :by::bigint WHERE lease_until > :now::bigint
+
+-- name: join
+-- The lease begins by the database's clock.
+INSERT INTO hooklane.worker AS w (id, lease_until) VALUES (:worker, hooklane.now_ms() + :lease_ms::bigint)
+ON CONFLICT (id) DO UPDATE SET lease_until = excluded.lease_until
+RETURNING lease_until - :lease_ms::bigint, lease_until
+
+-- name: let_go
+-- A name that comes back owns nothing: what it held under its old lease is let go, under a new epoch.
+UPDATE hooklane.part SET owner = NULL, epoch = epoch + 1 WHERE owner = :worker
+
+-- name: renew
+-- Judged after any wait for the row: an expired lease is never renewed, however the two clocks stand.
+UPDATE hooklane.worker SET lease_until = hooklane.now_ms() + :lease_ms::bigint
+WHERE id = :worker AND lease_until > hooklane.now_ms()
+RETURNING lease_until - :lease_ms::bigint, lease_until
+
+-- name: roster
+-- Partitions by live worker, and how many belong to none.
+SELECT w.id, count(p.pid), hooklane.now_ms()
+FROM (SELECT id FROM hooklane.worker WHERE lease_until > hooklane.now_ms()) w
+LEFT JOIN hooklane.part p ON p.owner = w.id GROUP BY w.id
+UNION ALL
+SELECT NULL, count(*), hooklane.now_ms() FROM hooklane.part WHERE owner IS NULL
+    OR owner NOT IN (SELECT id FROM hooklane.worker WHERE lease_until > hooklane.now_ms())
+
+-- name: worker_is_alive
+-- A worker whose own lease has expired takes nothing.
+SELECT id FROM hooklane.worker WHERE id = :worker AND lease_until > hooklane.now_ms() FOR SHARE
+
+-- name: expired_workers
+-- The row of the old owner is locked and its expiry judged under the lock: a renewal that is under way is either waited
+-- out by being passed over, or finds the lease taken. Nothing here waits, so two who acquire cannot block each other.
+SELECT id FROM hooklane.worker WHERE lease_until <= hooklane.now_ms() AND id <> :worker ORDER BY id
+FOR UPDATE SKIP LOCKED
+
+-- name: free_partitions
+-- FOR UPDATE against the fence's FOR SHARE: a commit of the old owner that is under way ends first.
+SELECT p.pid, p.owner IS NOT NULL FROM hooklane.part p
+WHERE p.owner IS NULL OR p.owner = ANY(:dead::text[])
+   OR NOT EXISTS (SELECT 1 FROM hooklane.worker w WHERE w.id = p.owner)
+ORDER BY p.owner IS NOT NULL, p.pid LIMIT :most::bigint FOR UPDATE OF p SKIP LOCKED
+
+-- name: take_partitions
+-- Each change of owner bumps the epoch, which fences the writes of the last one.
+UPDATE hooklane.part SET owner = :worker, epoch = epoch + 1 WHERE pid = ANY(:pids::integer[]) RETURNING pid, epoch
+
+-- name: release
+-- Given back by their owner, with nothing in flight.
+UPDATE hooklane.part SET owner = NULL WHERE owner = :worker AND pid = ANY(:pids::integer[])
+
+-- name: release_all
+-- Given back by a worker that leaves.
+UPDATE hooklane.part SET owner = NULL WHERE owner = :worker
+
+-- name: leave
+-- Off the roster.
+DELETE FROM hooklane.worker WHERE id = :worker
+
+
+-- === event reads ===
+
+-- name: event
+-- One event.
+SELECT {event} FROM hooklane.event e WHERE e.tenant = :tenant AND e.id = :id
+
+-- name: event_window
+-- How many events a search looks at next, and down to which.
+SELECT count(*), min(n) FROM
+    (SELECT n FROM hooklane.event WHERE n < :below::bigint ORDER BY n DESC LIMIT :window::bigint) w
+
+-- fragment: fitting_events
+SELECT e.n FROM hooklane.event e
+WHERE e.n < :below::bigint AND e.n >= :floor::bigint AND e.tenant = :tenant
+  AND (:type::text IS NULL OR e.type LIKE :type) AND (:key::text IS NULL OR e.key = :key)
+  AND (:after::bigint IS NULL OR e.created_at >= :after) AND (:before::bigint IS NULL OR e.created_at < :before)
+
+-- name: fitting_events
+-- All that is looked at stays inside PostgreSQL: a row that comes out is work for the event loop.
+{fitting_events} ORDER BY e.n DESC LIMIT :limit::bigint
+
+-- name: fitting_deliveries
+-- The state as `state_at` has it: it follows from where the head of the lane stands.
+{fitting_events} AND EXISTS (
+    SELECT 1 FROM (
+        SELECT s.value ->> 0 AS endpoint_id, (s.value ->> 1)::bigint AS lane_id, (s.value ->> 2)::bigint AS seq
+        FROM json_array_elements(convert_from(e.stamps, 'UTF8')::json) s
+    ) p
+    WHERE (:endpoint::text IS NULL OR p.endpoint_id = :endpoint) AND (:state::text IS NULL OR :state = CASE
+        WHEN p.lane_id < 0
+        THEN coalesce((SELECT l.state FROM hooklane.loose l WHERE l.n = -p.lane_id), 'delivered')
+        ELSE coalesce(
+            (SELECT CASE WHEN k.upto >= p.seq THEN k.kind END FROM hooklane.skipped k
+             WHERE k.lane_id = p.lane_id AND k.seq <= p.seq ORDER BY k.seq DESC LIMIT 1),
+            CASE WHEN (SELECT max(a.head) FROM hooklane.ack a WHERE a.lane_id = p.lane_id) > p.seq THEN 'delivered' END,
+            CASE WHEN (SELECT max(a.head) FROM hooklane.ack a WHERE a.lane_id = p.lane_id)
+                      > (SELECT l.head FROM hooklane.lane l WHERE l.lane_id = p.lane_id) THEN 'queued' END,
+            (SELECT CASE WHEN p.seq < l.head THEN 'delivered' WHEN p.seq > l.head OR l.state = 'active' THEN 'queued'
+                         WHEN l.state = 'blocked' THEN 'dead' ELSE 'retrying' END
+             FROM hooklane.lane l WHERE l.lane_id = p.lane_id),
+            'queued')
+        END)
+) ORDER BY e.n DESC LIMIT :limit::bigint
+
+-- name: events_by_number
+-- Whole events come out only for those that fit.
+SELECT {event} FROM hooklane.event e WHERE e.n = ANY(:ns::bigint[]) ORDER BY e.n DESC
+
+-- name: stamps
+-- Where events stand.
+SELECT id, stamps, created_at FROM hooklane.event WHERE tenant = :tenant AND id = ANY(:ids::text[])
+
+-- name: deliveries_in_lanes
+-- What is said of the head of a lane, of what was passed over, and of the dead letter.
+WITH wanted AS (SELECT * FROM {places}),
+lanes AS (
+    SELECT {lane_columns}, l.reason {lanes} WHERE lane_id = ANY(:lane_id::bigint[]) {and_acks}
+    WHERE t.lane_id = ANY(:lane_id::bigint[])
+)
+SELECT w.lane_id, w.seq, n.key, n.head, n.state, n.attempts, n.next_at, n.reason, s.kind, d.id
+FROM wanted w JOIN lanes n USING (lane_id)
+LEFT JOIN hooklane.skipped s ON s.lane_id = w.lane_id AND w.seq BETWEEN s.seq AND s.upto
+LEFT JOIN hooklane.dead_letter d ON d.lane_id = w.lane_id AND d.seq = w.seq AND d.state = 'open'
+
+-- name: loose_deliveries
+-- The same for deliveries without order.
+SELECT -l.n, 1, NULL, 0, l.state, l.attempts, l.next_at, l.reason, NULL, d.id FROM hooklane.loose l
+LEFT JOIN hooklane.dead_letter d ON d.lane_id = -l.n AND d.state = 'open' WHERE l.n = ANY(:ns::bigint[])
+
+-- name: attempts
+-- The log of deliveries.
+SELECT a.lane_id, a.seq, a.started_at, a.attempt, a.took_ms, a.outcome, a.status, a.failure, a.said, a.detail
+FROM hooklane.attempt a JOIN {places} USING (lane_id, seq) ORDER BY a.started_at, a.attempt
+
+
+-- === lane reads ===
+
+-- fragment: lane_rows
+SELECT {lane_columns}, CASE WHEN a.head > coalesce(l.head, 1) THEN NULL ELSE l.reason END AS reason,
+    coalesce(CASE WHEN a.head > coalesce(l.head, 1) THEN a.at END, l.since) AS since,
+    coalesce({is_paused}, false) AS paused
+{lanes}
+
+-- fragment: lane_rank
+SELECT r.*, CASE WHEN head > tail THEN 4 WHEN state = 'blocked' THEN 0 WHEN paused THEN 2
+    WHEN state = 'retrying' THEN 1 ELSE 3 END AS rank
+
+-- fragment: lane_view
+SELECT v.lane_id, v.endpoint_id, v.key, v.head, v.tail, v.attempts, v.next_at, v.since, v.reason, d.id, e.id, e.type,
+    v.rank
+
+-- fragment: at_head
+LEFT JOIN hooklane.lane_event le ON le.lane_id = v.lane_id AND le.seq = v.head
+LEFT JOIN hooklane.event e ON e.n = le.event_n
+LEFT JOIN hooklane.dead_letter d ON d.lane_id = v.lane_id AND d.seq = v.head AND d.state = 'open'
+
+-- fragment: in_lane_window
+lane_id < :below::bigint AND lane_id >= :floor::bigint
+
+-- fragment: lanes_in_window
+{lane_rows} WHERE {in_lane_window} {and_acks} LEFT JOIN hooklane.endpoint p ON p.id = t.endpoint_id
+    WHERE t.lane_id < :below::bigint AND t.lane_id >= :floor::bigint AND t.tenant = :tenant
+      AND (:endpoint::text IS NULL OR t.endpoint_id = :endpoint)
+      AND (:text::text IS NULL OR strpos(lower(t.key), lower(:text)) > 0)
+
+-- fragment: of_rank
+WHERE rank = :rank::integer ORDER BY lane_id DESC LIMIT :limit::bigint) v {at_head} ORDER BY v.lane_id DESC
+
+-- name: lane
+-- One lane with the event and the dead letter at its head.
+{lane_view} FROM ({lane_rank} FROM ({lane_rows}
+    WHERE lane_id IN (SELECT lane_id FROM hooklane.lane_name WHERE endpoint_id = :endpoint AND key = :key) {and_acks}
+    LEFT JOIN hooklane.endpoint p ON p.id = t.endpoint_id
+    WHERE t.tenant = :tenant AND t.endpoint_id = :endpoint AND t.key = :key) r) v {at_head}
+
+-- name: lanes_of_rank
+-- The lanes of a window that are listed at one place: those that need attention come first.
+{lane_view} FROM (SELECT * FROM ({lane_rank} FROM ({lanes_in_window}) r) x {of_rank}
+
+-- name: lanes_blocked
+-- The same for blocked lanes. The state is written out: only then is the index for lanes that are not well used.
+{lane_view} FROM (SELECT * FROM ({lane_rank} FROM ({lanes_in_window}
+    AND t.lane_id IN (SELECT lane_id FROM hooklane.lane WHERE state = 'blocked' AND {in_lane_window})) r) x {of_rank}
+
+-- name: lanes_retrying
+-- The same for lanes that retry.
+{lane_view} FROM (SELECT * FROM ({lane_rank} FROM ({lanes_in_window}
+    AND t.lane_id IN (SELECT lane_id FROM hooklane.lane WHERE state = 'retrying' AND {in_lane_window})) r) x {of_rank}
+
+-- name: lane_window
+-- How many lanes a search looks at next, and down to which.
+SELECT count(*), min(lane_id) FROM
+    (SELECT lane_id FROM hooklane.lane_name WHERE lane_id < :below::bigint
+     ORDER BY lane_id DESC LIMIT :window::bigint) w
+
+-- name: lane_window_blocked
+-- The same for blocked lanes.
+SELECT count(*), min(lane_id) FROM
+    (SELECT lane_id FROM hooklane.lane WHERE state = 'blocked' AND lane_id < :below::bigint
+     ORDER BY lane_id DESC LIMIT :window::bigint) w
+
+-- name: lane_window_retrying
+-- The same for lanes that retry.
+SELECT count(*), min(lane_id) FROM
+    (SELECT lane_id FROM hooklane.lane WHERE state = 'retrying' AND lane_id < :below::bigint
+     ORDER BY lane_id DESC LIMIT :window::bigint) w
+
+-- name: any_paused_endpoint
+-- Whether a lane can be paused at all.
+SELECT 1 FROM hooklane.endpoint p WHERE {is_paused} LIMIT 1
+
+-- name: events_of_lane
+-- The events of a lane from a seq on.
+SELECT e.id, t.endpoint_id, l.lane_id, l.seq FROM hooklane.lane_event l JOIN hooklane.event e ON e.n = l.event_n
+JOIN hooklane.lane_tail t USING (lane_id) WHERE l.lane_id = :lane_id AND l.seq >= :seq
+ORDER BY l.seq LIMIT :limit::bigint
+
+
+-- === dead letters ===
+
+-- fragment: letters
+SELECT d.id, e.id, e.type, d.endpoint_id, d.lane_id, t.key, d.seq, d.attempts, d.reason, d.died_at,
+    coalesce(t.tail - d.seq, 0), d.note
+FROM hooklane.dead_letter d JOIN hooklane.event e ON e.n = d.event_n LEFT JOIN hooklane.lane_tail t USING (lane_id)
+WHERE d.tenant = :tenant AND d.state = 'open'
+
+-- fragment: in_letter_window
+(d.died_at, d.id) > (:died_at::bigint, :letter::text) AND (d.died_at, d.id) <= (:upto_at::bigint, :upto_letter::text)
+
+-- name: dead_letters
+-- The open dead letters of a window, the oldest first.
+{letters} AND (:endpoint::text IS NULL OR d.endpoint_id = :endpoint) AND {in_letter_window}
+ORDER BY d.died_at, d.id LIMIT :limit::bigint
+
+-- name: dead_letter
+-- One that is still open.
+{letters} AND d.id = :id
+
+-- name: letter_window_open
+-- Up to which open letter a search looks next. The state is written out: each has an index of its own.
+SELECT died_at, id FROM hooklane.dead_letter WHERE tenant = :tenant AND state = 'open'
+    AND (died_at, id) > (:died_at::bigint, :letter::text) ORDER BY died_at, id LIMIT 1 OFFSET :at::bigint
+
+-- name: letter_window_skipped
+-- The same for letters that were skipped.
+SELECT died_at, id FROM hooklane.dead_letter WHERE tenant = :tenant AND state = 'skipped'
+    AND (died_at, id) > (:died_at::bigint, :letter::text) ORDER BY died_at, id LIMIT 1 OFFSET :at::bigint
+
+-- name: set_note
+-- A note is written on a letter that is still open.
+UPDATE hooklane.dead_letter SET note = :note WHERE tenant = :tenant AND id = :id AND state = 'open' RETURNING id
+
+
+-- === recovery ===
+
+-- name: letters_to_recover
+-- Open dead letters, with what a recovery changes.
+SELECT d.id, d.lane_id, d.endpoint_id, t.key, d.seq, coalesce(t.tail - d.seq, 0), coalesce(t.pid, o.pid)
+FROM hooklane.dead_letter d LEFT JOIN hooklane.lane_tail t USING (lane_id)
+LEFT JOIN hooklane.loose o ON o.n = -d.lane_id
+WHERE d.tenant = :tenant AND d.id = ANY(:ids::text[]) AND d.state = 'open' ORDER BY d.lane_id
+
+-- name: replay_heads
+-- A dead head is tried again from its first attempt.
+UPDATE hooklane.lane l SET state = 'active', attempts = 0, next_at = 0, reason = NULL, rev = rev + 1, since = :now
+FROM {places} WHERE l.lane_id = w.lane_id AND l.state = 'blocked' AND l.head = w.seq RETURNING w.lane_id, w.seq
+
+-- name: replay_loose
+-- The same for a delivery without order.
+UPDATE hooklane.loose SET state = 'queued', attempts = 0, next_at = 0, reason = NULL, rev = rev + 1, since = :now
+FROM {places} WHERE n = -w.lane_id AND state = 'dead' RETURNING w.lane_id, w.seq
+
+-- name: skip_heads
+-- A dead head is given up, and its lane goes on.
+UPDATE hooklane.lane l SET head = head + 1, state = 'active', attempts = 0, next_at = 0, reason = NULL, rev = rev + 1,
+    since = :now
+FROM {places} WHERE l.lane_id = w.lane_id AND l.state = 'blocked' AND l.head = w.seq RETURNING w.lane_id, w.seq
+
+-- name: skip_loose
+-- The same for a delivery without order.
+UPDATE hooklane.loose SET state = 'skipped', rev = rev + 1, since = :now
+FROM {places} WHERE n = -w.lane_id AND state = 'dead' RETURNING w.lane_id, w.seq
+
+-- name: add_skipped
+-- What a lane passed over is on record.
+INSERT INTO hooklane.skipped (lane_id, seq, upto, tenant, kind, note, actor, at)
+SELECT w.lane_id, w.seq, w.seq, :tenant, 'skipped', :note, :actor, :now FROM {places}
+
+-- name: close_letters
+-- A letter is closed by what was done about it.
+UPDATE hooklane.dead_letter SET state = :state, note = CASE :note::text WHEN '' THEN note ELSE :note END
+WHERE id = ANY(:id::text[])
+
+-- name: wake
+-- Told to the owner by a row that is polled: a notification could be missed.
+INSERT INTO hooklane.recovered (tenant, lane_id, pid)
+SELECT :tenant, w.lane_id, w.pid FROM unnest(:lane_id::bigint[], :pid::integer[]) AS w (lane_id, pid)
+
+
+-- === redeliveries ===
+
+-- name: redelivered_events
+-- What redelivery lanes send next, with the place that each event had at first.
+SELECT w.lane_id, m.pos, {event}, m.lane_id, m.key, m.seq
+FROM unnest(:lane_id::bigint[], :n::bigint[], :seq::bigint[], :many::bigint[]) AS w (lane_id, n, seq, many)
+CROSS JOIN LATERAL (
+    SELECT * FROM hooklane.member x WHERE x.redelivery = w.n AND x.pos >= w.seq ORDER BY x.pos LIMIT w.many
+) m JOIN hooklane.event e ON e.tenant = m.tenant AND e.id = m.event_id
+
+-- name: passed_over
+-- The first copy named the largest seq below that was not passed over: the end of the run of skips tells it.
+SELECT lane_id, seq, upto FROM hooklane.skipped WHERE lane_id = ANY(:lanes::bigint[])
+
+-- name: redelivery_ack
+-- The head moves on.
+UPDATE hooklane.redelivery SET head = :seq + 1, state = 'active', attempts = 0, next_at = 0, reason = NULL, starts = 0
+WHERE n = :n AND head = :seq AND state IN ('active', 'retrying') RETURNING n
+
+-- name: redelivery_is_behind
+-- Whether the head has passed this one already: the same ack came before.
+SELECT 1 FROM hooklane.redelivery WHERE n = :n AND head > :seq
+
+-- name: redelivery_hold
+-- The head waits, or has failed for good.
+UPDATE hooklane.redelivery SET state = :state, attempts = :attempt, next_at = :next_at, reason = :reason, starts = 0
+WHERE n = :n AND head = :seq AND attempts <= :attempt
+    AND (state IN ('active', 'retrying') OR (state = :state AND attempts = :attempt)) RETURNING n
+
+-- name: redelivery_start
+-- An attempt is announced before it is made; a repeat finds itself.
+UPDATE hooklane.redelivery SET attempts = :attempt, starts = :starts
+WHERE n = :n AND head = :seq AND :attempt - attempts IN (0, 1)
+    AND (starts < :starts OR (starts = :starts AND attempts = :attempt)) AND state IN ('active', 'retrying') RETURNING n
+
+-- name: redelivery_cancel
+-- Its endpoint was deleted.
+UPDATE hooklane.redelivery SET state = 'cancelled' WHERE n = :n
+
+
+-- === plans and jobs ===
+
+-- fragment: member
+n, progress, result, event_id, type, endpoint_id, lane_id, pid, key, seq, place, state, version, letter, reason, waiting
+
+-- name: job_to_save
+-- The plan as it is, to compare with what its writer expects; locked against another writer.
+SELECT doc FROM hooklane.job WHERE id = :id FOR UPDATE
+
+-- name: save_job
+-- The document says everything; the columns are for finding it.
+INSERT INTO hooklane.job (id, tenant, job_id, state, created_at, ended_at, doc)
+VALUES (:id, :tenant, :job_id, :state, :created_at, :ended_at, :doc)
+ON CONFLICT (id) DO UPDATE SET job_id = excluded.job_id, state = excluded.state, ended_at = excluded.ended_at,
+    doc = excluded.doc
+
+-- name: job
+-- By the id of the plan or of the job.
+SELECT doc FROM hooklane.job WHERE tenant = :tenant AND (id = :id OR job_id = :id)
+
+-- name: open_jobs
+-- Those that are running, the oldest first.
+SELECT doc FROM hooklane.job WHERE state = 'running' ORDER BY created_at, id
+
+-- name: add_members
+-- The frozen set of a plan; a page that is added twice is there once.
+INSERT INTO hooklane.member (plan_id, tenant, n, event_id, type, endpoint_id, lane_id, pid, key, seq, place, state,
+    version, letter, reason, waiting)
+SELECT :plan, :tenant, a.* FROM unnest(:n::bigint[], :event_id::text[], :type::text[], :endpoint_id::text[],
+    :lane_id::bigint[], :pid::integer[], :key::text[], :seq::bigint[], :place::bigint[], :state::text[],
+    :version::text[], :letter::text[], :reason::text[], :waiting::bigint[]) AS a
+ON CONFLICT (plan_id, n) DO NOTHING
+
+-- name: members
+-- The members of a plan by how far they have come.
+SELECT {member} FROM hooklane.member
+WHERE plan_id = :plan AND n > :after AND progress = ANY(:words::text[]) ORDER BY n LIMIT :limit::bigint
+
+-- name: planned_members
+-- Those of the named members that were not carried out yet.
+SELECT {member} FROM hooklane.member
+WHERE plan_id = :plan AND n = ANY(:ns::bigint[]) AND progress = 'planned' ORDER BY n FOR UPDATE
+
+-- name: changed_members
+-- The members that are not any more as the plan saw them.
+SELECT m.n FROM hooklane.member m LEFT JOIN hooklane.dead_letter d
+    ON d.id = m.letter AND d.state = 'open' AND d.died_at::text = m.version
+WHERE m.plan_id = :plan AND m.state = 'dead' AND d.id IS NULL
+UNION ALL
+SELECT m.n FROM hooklane.member m LEFT JOIN hooklane.dead_letter d ON d.id = m.letter AND d.state = 'skipped'
+WHERE m.plan_id = :plan AND m.state = 'skipped' AND d.id IS NULL
+UNION ALL
+SELECT m.n FROM hooklane.member m LEFT JOIN hooklane.event e ON e.tenant = m.tenant AND e.id = m.event_id
+WHERE m.plan_id = :plan AND m.state = 'delivered' AND e.n IS NULL
+ORDER BY 1
+
+-- name: kept_events
+-- Those of the named events that retention has left.
+SELECT id FROM hooklane.event WHERE tenant = :tenant AND id = ANY(:ids::text[])
+
+-- name: grow_redeliveries
+-- Lines of events that are sent again are made or grow; one that has stopped does not come back.
+INSERT INTO hooklane.redelivery AS r (tenant, plan_id, line, endpoint_id, pid, tail)
+SELECT :tenant, :plan, a.* FROM unnest(:line::text[], :endpoint_id::text[], :pid::integer[], :many::bigint[]) AS a
+ON CONFLICT (plan_id, line) DO UPDATE SET tail = r.tail + excluded.tail WHERE r.state IN ('active', 'retrying')
+RETURNING line, n, tail, pid
+
+-- name: place_members
+-- Where in its line each member is sent again.
+UPDATE hooklane.member m SET redelivery = a.redelivery, pos = a.pos
+FROM unnest(:n::bigint[], :redelivery::bigint[], :pos::bigint[]) AS a (n, redelivery, pos)
+WHERE m.plan_id = :plan AND m.n = a.n
+
+-- name: job_outcomes
+-- What became of released members. A lane that has passed the event delivered it, unless it is on record as given up;
+-- a loose row that is gone is done.
+WITH out AS (SELECT * FROM hooklane.member WHERE plan_id = :plan AND progress = 'released')
+SELECT * FROM (
+    SELECT m.n, CASE WHEN s.kind IS NOT NULL THEN s.kind WHEN greatest(l.head, a.head, 1) > m.seq THEN 'delivered'
+        WHEN l.state = 'blocked' AND l.head = m.seq THEN 'failed' END AS came, l.reason
+    FROM out m LEFT JOIN hooklane.lane l USING (lane_id)
+    LEFT JOIN (SELECT lane_id, max(head) AS head FROM hooklane.ack GROUP BY lane_id) a USING (lane_id)
+    LEFT JOIN hooklane.skipped s ON s.lane_id = m.lane_id AND m.seq BETWEEN s.seq AND s.upto
+    WHERE m.state = 'dead' AND m.lane_id > 0
+    UNION ALL
+    SELECT m.n, CASE coalesce(l.state, 'delivered') WHEN 'dead' THEN 'failed' WHEN 'queued' THEN NULL
+        WHEN 'retrying' THEN NULL ELSE coalesce(l.state, 'delivered') END, l.reason
+    FROM out m LEFT JOIN hooklane.loose l ON l.n = -m.lane_id WHERE m.state = 'dead' AND m.lane_id < 0
+    UNION ALL
+    SELECT m.n, CASE WHEN r.head > m.pos THEN 'delivered' WHEN r.state = 'cancelled' THEN 'cancelled'
+        WHEN r.state = 'blocked' THEN CASE WHEN r.head = m.pos THEN 'failed' ELSE 'held' END END, r.reason
+    FROM out m JOIN hooklane.redelivery r ON r.n = m.redelivery
+) o WHERE came IS NOT NULL ORDER BY n
+
+-- name: mark_members
+-- How far each member has come.
+UPDATE hooklane.member m SET progress = a.progress, result = a.result
+FROM unnest(:n::bigint[], :progress::text[], :result::text[]) AS a (n, progress, result)
+WHERE m.plan_id = :plan AND m.n = a.n
+
+-- name: close_skipped_letters
+-- A skipped event that was published again is not skipped any more.
+UPDATE hooklane.dead_letter SET state = 'replayed' WHERE state = 'skipped'
+    AND id IN (SELECT letter FROM hooklane.member WHERE plan_id = :plan AND n = ANY(:ns::bigint[]))
+
+
+-- === selection ===
+
+-- fragment: member_letters
+SELECT e.id, e.type, d.endpoint_id, d.lane_id, coalesce(t.pid, l.pid, 0), coalesce(t.key, e.key), d.seq, d.died_at,
+    d.id, d.reason, coalesce(t.tail - d.seq, 0)
+FROM hooklane.dead_letter d JOIN hooklane.event e ON e.n = d.event_n
+LEFT JOIN hooklane.lane_tail t ON t.lane_id = d.lane_id LEFT JOIN hooklane.loose l ON l.n = -d.lane_id
+WHERE d.tenant = :tenant AND (:endpoint::text IS NULL OR d.endpoint_id = :endpoint)
+  AND (:key::text IS NULL OR e.key = :key OR t.key = :key) AND (:type::text IS NULL OR e.type LIKE :type)
+  AND (:reason::text IS NULL OR d.reason LIKE :reason)
+  AND (:after::bigint IS NULL OR d.died_at >= :after) AND (:before::bigint IS NULL OR d.died_at < :before)
+  AND {in_letter_window}
+
+-- fragment: to_select
+e.n, e.id, e.type, e.key, e.created_at, e.stamps
+
+-- name: select_open_letters
+-- Open dead letters that fit. The state is written out: each has an index of its own.
+{member_letters} AND d.state = 'open' ORDER BY d.died_at, d.id LIMIT :limit::bigint
+
+-- name: select_skipped_letters
+-- Skipped ones that fit.
+{member_letters} AND d.state = 'skipped' ORDER BY d.died_at, d.id LIMIT :limit::bigint
+
+-- name: event_window_up
+-- How many events a selection looks at next, the oldest first, and up to which.
+SELECT count(*), max(n) FROM
+    (SELECT n FROM hooklane.event WHERE n > :above::bigint ORDER BY n LIMIT :window::bigint) w
+
+-- name: select_events
+-- Events that fit by themselves; how they stand is looked up for these only.
+SELECT {to_select} FROM hooklane.event e
+WHERE e.tenant = :tenant AND e.n > :above::bigint AND e.n <= :upto::bigint AND (:key::text IS NULL OR e.key = :key)
+  AND (:type::text IS NULL OR e.type LIKE :type)
+  AND (:after::bigint IS NULL OR e.created_at >= :after) AND (:before::bigint IS NULL OR e.created_at < :before)
+ORDER BY e.n LIMIT :limit::bigint
+
+-- name: select_events_by_id
+-- Events that were named.
+SELECT {to_select} FROM hooklane.event e WHERE e.tenant = :tenant AND e.id = ANY(:ids::text[])
+
+-- name: select_events_by_letter
+-- Events whose dead letter was named.
+SELECT d.id, d.endpoint_id, {to_select} FROM hooklane.dead_letter d JOIN hooklane.event e ON e.n = d.event_n
+WHERE d.tenant = :tenant AND d.id = ANY(:ids::text[])
+
+-- name: deaths
+-- When and why letters died: a plan notices when that has changed.
+SELECT id, died_at, reason FROM hooklane.dead_letter WHERE id = ANY(:ids::text[])
+
+-- name: lanes_of_members
+-- To which partitions deliveries belong, and how far their lanes go.
+SELECT lane_id, pid, tail FROM hooklane.lane_tail WHERE lane_id = ANY(:lanes::bigint[])
+UNION ALL SELECT -n, pid, 1 FROM hooklane.loose WHERE n = ANY(:loose::bigint[])
+
+
+-- === retention ===
+
+-- name: prune_lock
+-- One process at a time is enough: no row where another is at it. The number reads "hookprun".
+SELECT 1 WHERE pg_try_advisory_xact_lock(x'686F6F6B7072756E'::bigint)
+
+-- name: oldest_events
+-- What retention looks at next.
+SELECT n, tenant, id, type, key, created_at, stamps FROM hooklane.event WHERE n > :after ORDER BY n LIMIT :limit::bigint
+
+-- name: heads_of_lanes
+-- How far lanes have come. A head that is too old, since its acks were folded meanwhile, only keeps its events longer.
+SELECT t.lane_id, greatest(l.head, a.head, 1) FROM hooklane.lane_name t LEFT JOIN hooklane.lane l USING (lane_id)
+LEFT JOIN (SELECT lane_id, max(head) AS head FROM hooklane.ack WHERE lane_id = ANY(:lanes::bigint[]) GROUP BY lane_id) a
+    USING (lane_id)
+WHERE t.lane_id = ANY(:lanes::bigint[])
+
+-- name: owed_loose
+-- Those of the named deliveries that are not settled.
+SELECT n FROM hooklane.loose WHERE n = ANY(:ns::bigint[]) AND state IN ('queued', 'retrying', 'dead')
+
+-- name: recent_attempts
+-- Deliveries with a try that is not old: what waited long does not go the moment it lands.
+SELECT DISTINCT a.lane_id, a.seq FROM hooklane.attempt a JOIN {places} USING (lane_id, seq)
+WHERE a.started_at >= :before
+
+-- name: sent_again
+-- Events that a job is sending again.
+SELECT m.tenant, m.event_id FROM hooklane.member m JOIN unnest(:tenant::text[], :id::text[]) AS w (tenant, event_id)
+    USING (tenant, event_id) WHERE m.progress = 'released' AND m.redelivery IS NOT NULL
+
+-- name: held_lanes
+-- Lanes whose last event would go, and which another transaction holds; the others are ours from now on. To wait for one
+-- while we hold others would be to wait crosswise for a transaction that comes to those next.
+WITH last AS MATERIALIZED (
+    SELECT w.lane_id FROM {places} WHERE w.lane_id > 0 GROUP BY w.lane_id
+    HAVING NOT EXISTS (SELECT 1 FROM hooklane.lane_event e WHERE e.lane_id = w.lane_id AND e.seq > max(w.seq))
+), free AS MATERIALIZED (
+    SELECT n.lane_id FROM hooklane.lane_name n JOIN last USING (lane_id) FOR NO KEY UPDATE OF n SKIP LOCKED
+)
+SELECT n.lane_id FROM hooklane.lane_name n JOIN last USING (lane_id) EXCEPT SELECT lane_id FROM free
+
+-- name: keep_answers
+-- A name keeps the answer that it gave when its event goes.
+UPDATE hooklane.idempotency i SET answer = w.answer
+FROM unnest(:at::bigint[], :n::bigint[], :answer::bytea[]) AS w (at, n, answer)
+WHERE i.created_at = w.at AND i.event_n = w.n
+
+-- name: drop_attempts
+-- The log of deliveries; how many lines went.
+DELETE FROM hooklane.attempt a USING {places} WHERE a.lane_id = w.lane_id AND a.seq = w.seq RETURNING 1
+
+-- name: drop_letters
+-- A closed letter goes with its event.
+DELETE FROM hooklane.dead_letter d USING {places}
+WHERE d.lane_id = w.lane_id AND d.seq = w.seq AND d.state <> 'open' RETURNING 1
+
+-- name: drop_places
+-- Where the last event of a lane goes, its seq is kept: the next one stands behind it.
+WITH gone AS (
+    DELETE FROM hooklane.lane_event e USING {places} WHERE e.lane_id = w.lane_id AND e.seq = w.seq
+    RETURNING e.lane_id, e.seq
+), emptied AS (
+    SELECT lane_id, max(seq) AS seq FROM gone g GROUP BY lane_id
+    HAVING NOT EXISTS (SELECT 1 FROM hooklane.lane_event e WHERE e.lane_id = g.lane_id AND e.seq > max(g.seq))
+)
+UPDATE hooklane.lane_name n SET tail_min = e.seq FROM emptied e WHERE n.lane_id = e.lane_id AND n.tail_min < e.seq
+
+-- name: drop_loose
+-- Deliveries without order; the ledger goes on counting them.
+DELETE FROM hooklane.loose WHERE n = ANY(:n::bigint[]) RETURNING tenant, endpoint_id, state
+
+-- name: add_past
+-- What pruned rows add to the ledger: it must add up after them as before.
+INSERT INTO hooklane.past AS p (tenant, endpoint_id, kind, state, many)
+SELECT * FROM unnest(:tenant::text[], :endpoint_id::text[], :kind::text[], :state::text[], :many::bigint[])
+ON CONFLICT (tenant, endpoint_id, kind, state) DO UPDATE SET many = p.many + excluded.many
+
+-- name: drop_events
+-- The events themselves.
+DELETE FROM hooklane.event WHERE n = ANY(:ns::bigint[])
+
+-- name: attempts_pruned
+-- Up to which event the attempts were pruned: each event is looked at once.
+SELECT value FROM hooklane.counter WHERE name = 'attempts_pruned' FOR UPDATE
+
+-- name: set_attempts_pruned
+-- For the next step.
+UPDATE hooklane.counter SET value = :n WHERE name = 'attempts_pruned'
+
+-- name: old_skipped
+-- The prev_seq of the event behind it is read off such a row, so it stays as long as that event does.
+SELECT s.lane_id, s.seq, s.upto, s.kind, s.tenant, t.endpoint_id, s.at < :before
+    AND NOT EXISTS (SELECT 1 FROM hooklane.lane_event e WHERE e.lane_id = s.lane_id AND e.seq <= s.upto) AS is_old,
+    l.head > s.upto + 1
+    AND NOT EXISTS (SELECT 1 FROM hooklane.lane_event e WHERE e.lane_id = s.lane_id AND e.seq <= s.upto + 1)
+    AND NOT EXISTS (SELECT 1 FROM hooklane.skipped f WHERE f.lane_id = s.lane_id AND f.seq = s.upto + 1) AS is_over
+FROM hooklane.skipped s JOIN hooklane.lane_tail t USING (lane_id) JOIN hooklane.lane l USING (lane_id)
+WHERE (s.lane_id, s.seq) > (:lane::bigint, :seq::bigint) ORDER BY s.lane_id, s.seq LIMIT :limit::bigint
+
+-- name: drop_skipped
+-- A run of rows that is over, or was joined to its neighbour.
+DELETE FROM hooklane.skipped WHERE lane_id = :lane AND seq BETWEEN :first AND :last
+
+-- name: join_skipped
+-- Old neighbours become one row, so that a lane that skips everything does not grow.
+UPDATE hooklane.skipped SET upto = :upto WHERE lane_id = :lane AND seq = :seq
+
+-- name: old_names
+-- A name lives at least as long as its event: else the same id could be published twice.
+SELECT i.tenant, i.name, i.created_at, NOT EXISTS (SELECT 1 FROM hooklane.event e WHERE e.n = i.event_n)
+FROM hooklane.idempotency i WHERE i.created_at >= :since AND i.created_at < :before
+ORDER BY i.created_at LIMIT :limit::bigint
+
+-- name: drop_names
+-- Names whose event is gone.
+DELETE FROM hooklane.idempotency i USING unnest(:tenant::text[], :name::text[]) AS w (tenant, name)
+WHERE i.tenant = w.tenant AND i.name = w.name
+
+-- name: old_plan
+-- A plan that was never run, a job that ended long ago, or members of a plan that was never finished.
+SELECT p.id FROM (
+    SELECT id, state, ended_at FROM hooklane.job WHERE id < :bound
+    UNION ALL
+    SELECT DISTINCT m.plan_id, 'planned', NULL::bigint FROM hooklane.member m
+    WHERE m.plan_id < :bound AND NOT EXISTS (SELECT 1 FROM hooklane.job j WHERE j.id = m.plan_id)
+) p WHERE p.state <> 'running' AND coalesce(p.ended_at, 0) < :before ORDER BY p.id LIMIT 1
+
+-- name: drop_members
+-- The members of an old plan, a few at a time.
+DELETE FROM hooklane.member WHERE plan_id = :plan
+    AND n IN (SELECT n FROM hooklane.member WHERE plan_id = :plan ORDER BY n LIMIT :limit::bigint) RETURNING 1
+
+-- name: drop_redeliveries
+-- The redelivery lanes of a plan whose members are gone.
+DELETE FROM hooklane.redelivery WHERE plan_id = :plan
+
+-- name: drop_job
+-- The plan itself, last.
+DELETE FROM hooklane.job WHERE id = :plan RETURNING 1
+
+-- name: drop_wakeups
+-- Wake-ups that every owner has long polled.
+DELETE FROM hooklane.recovered WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM hooklane.recovered WHERE at < :before LIMIT :limit::bigint)) RETURNING 1
+
+-- name: drop_workers
+-- Workers that are long gone and own nothing.
+DELETE FROM hooklane.worker w WHERE lease_until < :before
+    AND NOT EXISTS (SELECT 1 FROM hooklane.part p WHERE p.owner = w.id) RETURNING 1
+
+
+-- === counts and ledger ===
+
+-- fragment: of_endpoint
+(:endpoint::text IS NULL OR endpoint_id = :endpoint)
+
+-- name: ledger_of_lanes
+-- What was accepted, what the heads have passed, and what stands at a head.
+SELECT coalesce(sum(tail), 0)::bigint, coalesce(sum(head - 1), 0)::bigint,
+    count(*) FILTER (WHERE state = 'retrying' AND head <= tail), count(*) FILTER (WHERE state = 'blocked')
+FROM ({every_lane} WHERE t.tenant = :tenant AND {of_endpoint}) r
+
+-- name: ledger_of_passed
+-- What the heads passed without delivering it.
+SELECT s.kind, sum(s.upto - s.seq + 1)::bigint FROM hooklane.skipped s JOIN hooklane.lane_tail t USING (lane_id)
+WHERE s.tenant = :tenant AND {of_endpoint} GROUP BY s.kind
+UNION ALL SELECT state, many FROM hooklane.past WHERE kind = 'lane' AND tenant = :tenant AND {of_endpoint}
+
+-- name: ledger_of_loose
+-- Deliveries without order by their own state; those that were delivered left only their number.
+SELECT state, count(*) FROM hooklane.loose WHERE tenant = :tenant AND {of_endpoint} GROUP BY state
+UNION ALL SELECT state, many FROM hooklane.past WHERE kind = 'loose' AND tenant = :tenant AND {of_endpoint}
+UNION ALL SELECT 'delivered', coalesce(sum(many), 0)::bigint FROM hooklane.loose_delivered
+WHERE tenant = :tenant AND {of_endpoint}
+
+-- name: lane_counts
+-- How many lanes are in each state.
+SELECT CASE WHEN head > tail THEN 'idle' WHEN state = 'blocked' THEN 'blocked' WHEN {is_paused} THEN 'paused'
+    ELSE state END, count(*)
+FROM ({every_lane} WHERE :tenant::text IS NULL OR t.tenant = :tenant) r
+LEFT JOIN hooklane.endpoint p ON p.id = r.endpoint_id GROUP BY 1
+
+-- name: oldest_pending_at
+-- Since when the oldest event waits.
+SELECT min(at) FROM (
+    SELECT min(e.created_at) AS at FROM ({every_lane} WHERE :tenant::text IS NULL OR t.tenant = :tenant) r
+    JOIN hooklane.lane_event le ON le.lane_id = r.lane_id AND le.seq = r.head
+    JOIN hooklane.event e ON e.n = le.event_n
+    UNION ALL
+    SELECT min(e.created_at) FROM hooklane.loose t JOIN hooklane.event e ON e.n = t.event_n
+    WHERE t.state IN ('queued', 'retrying') AND (:tenant::text IS NULL OR t.tenant = :tenant)
+) o
+
+-- name: size_bytes
+-- Our tables with their indexes and what stands beside them.
+SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'hooklane' AND c.relkind = 'r'
+
+-- name: check_lanes
+-- What the counters of each endpoint promise.
+SELECT tenant, endpoint_id, sum(tail)::bigint, sum(head - 1)::bigint, count(*) FILTER (WHERE head > tail + 1)
+FROM ({every_lane}) r GROUP BY 1, 2
+
+-- name: check_owed
+-- Counted from the events themselves, not from the counters: what was lost would be missing here.
+SELECT r.tenant, r.endpoint_id, CASE WHEN e.seq > r.head THEN 'queued' WHEN r.state = 'blocked' THEN 'dead'
+    WHEN r.state = 'retrying' THEN 'retrying' ELSE 'queued' END, count(*)
+FROM ({every_lane}) r JOIN hooklane.lane_event e ON e.lane_id = r.lane_id AND e.seq BETWEEN r.head AND r.tail
+JOIN hooklane.event v ON v.n = e.event_n
+WHERE r.head <= r.tail GROUP BY 1, 2, 3
+
+-- name: check_passed
+-- What the heads passed without delivering it, by endpoint.
+SELECT s.tenant, t.endpoint_id, s.kind, sum(s.upto - s.seq + 1)::bigint
+FROM hooklane.skipped s JOIN hooklane.lane_tail t USING (lane_id) GROUP BY 1, 2, 3
+UNION ALL SELECT tenant, endpoint_id, state, many FROM hooklane.past WHERE kind = 'lane'
+
+-- name: check_loose
+-- Deliveries without order that were accepted.
+SELECT tenant, endpoint_id, count(*) FROM hooklane.loose GROUP BY 1, 2
+UNION ALL SELECT tenant, endpoint_id, many FROM hooklane.loose_delivered
+UNION ALL SELECT tenant, endpoint_id, many FROM hooklane.past WHERE kind = 'loose'
+
+-- name: check_loose_by_state
+-- The same by state, and only where the event is there.
+SELECT l.tenant, l.endpoint_id, l.state, count(*) FROM hooklane.loose l JOIN hooklane.event v ON v.n = l.event_n
+GROUP BY 1, 2, 3
+UNION ALL SELECT tenant, endpoint_id, 'delivered', many FROM hooklane.loose_delivered
+UNION ALL SELECT tenant, endpoint_id, state, many FROM hooklane.past WHERE kind = 'loose'
+
+-- name: check_blocked_without_letter
+-- A dead head that no person would be shown.
+SELECT r.tenant, r.endpoint_id, r.key, r.head FROM ({every_lane} WHERE l.state = 'blocked') r
+WHERE r.state = 'blocked' AND NOT EXISTS
+    (SELECT 1 FROM hooklane.dead_letter d WHERE d.lane_id = r.lane_id AND d.seq = r.head AND d.state = 'open')
+
+-- name: check_letter_without_dead
+-- An open letter about which nothing can be done.
+SELECT d.tenant, d.endpoint_id, d.id FROM hooklane.dead_letter d
+LEFT JOIN hooklane.lane l ON l.lane_id = d.lane_id AND l.state = 'blocked' AND l.head = d.seq
+LEFT JOIN hooklane.loose o ON o.n = -d.lane_id AND o.state = 'dead'
+WHERE d.state = 'open' AND l.lane_id IS NULL AND o.n IS NULL

@@ -1,0 +1,63 @@
+"""Endpoints are kept as documents, each write with a new revision, by which polls find it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hooklane.model.audit import Act
+from hooklane.model.endpoint import Endpoint, EndpointState
+from hooklane.store.codec import decode_endpoint, encode_endpoint
+from hooklane.store.revision import step
+from hooklane.store.sql.outbox import audit
+from hooklane.store.sql.outbox.steps import Flow, sql
+
+GRACE_MS = 24 * 3_600_000
+"""How long a deleted endpoint is kept where transactions may run that have seen it alive."""
+
+
+def save_endpoint(endpoint: Endpoint, expect: Endpoint | None, act: Act | None = None) -> Flow[bool]:
+    rev = yield from _next_rev()
+    if (yield from read_endpoint(endpoint.id)) != expect:
+        return False
+    yield from _write(endpoint, rev)
+    if act is not None:
+        yield from audit.append(act)
+    return True
+
+
+def disable_endpoint(endpoint_id: str) -> Flow[None]:
+    """It answered that it is gone. Read under the counter's lock, so that no person's change is undone."""
+    rev = yield from _next_rev()
+    endpoint = yield from read_endpoint(endpoint_id)
+    if endpoint is not None and endpoint.state is EndpointState.ACTIVE:
+        yield from _write(replace(endpoint, state=EndpointState.DISABLED), rev)
+
+
+def _next_rev() -> Flow[int]:
+    ((rev,),) = yield sql("next_endpoint_rev", step=step())
+    return int(rev)
+
+
+def _write(endpoint: Endpoint, rev: int) -> Flow[None]:
+    yield sql("write_endpoint", id=endpoint.id, tenant=endpoint.tenant, doc=encode_endpoint(endpoint), rev=rev)
+
+
+def read_endpoint(endpoint_id: str) -> Flow[Endpoint | None]:
+    rows = yield sql("endpoint", id=endpoint_id)
+    return decode_endpoint(rows[0][0]) if rows else None
+
+
+def read_endpoints(tenant: str | None) -> Flow[Sequence[Endpoint]]:
+    rows = yield sql("endpoints", tenant=tenant)
+    return sorted((decode_endpoint(doc) for (doc,) in rows), key=lambda one: (one.created_at, one.id))
+
+
+def finish_deletions() -> Flow[int]:
+    """Forget deleted endpoints, their secrets included, as soon as nothing is owed to them."""
+    if cancelled := [n for (n,) in (yield sql("cancel_dead_loose"))]:
+        yield sql("cancel_loose_letters", ns=cancelled)
+    removed = yield sql("forget_endpoints", grace_ms=GRACE_MS)
+    if removed:
+        yield sql("endpoints_were_forgotten", step=step())
+    return len(removed)

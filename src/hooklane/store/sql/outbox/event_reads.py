@@ -1,0 +1,120 @@
+"""What became of an event? Its deliveries follow from where the heads of its lanes stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from hooklane.model.event import Event
+from hooklane.model.ids import attempt_id
+from hooklane.model.lane import LaneId
+from hooklane.store.budget import Budget
+from hooklane.store.codec import decode_detail
+from hooklane.store.cursors import number_of
+from hooklane.store.reads import AttemptRow, Delivery, EventFilter, Page
+from hooklane.store.shown import delivery_of, state_at
+from hooklane.store.sql.outbox.steps import N_MAX, Batch, Flow, pattern, sql
+
+Stamped = tuple[str, str, LaneId, int | None]
+"""Event, endpoint, lane, seq."""
+
+
+def event(tenant: str, event_id: str) -> Flow[Event | None]:
+    rows = yield sql("event", tenant=tenant, id=event_id)
+    return Event(*rows[0]) if rows else None
+
+
+def events(tenant: str, wanted: EventFilter, cursor: str | None, limit: int) -> Flow[Page[Event]]:
+    """Newest first; a page that looked at enough ends early, and `next` goes on from there."""
+    params: dict[str, Any] = {
+        "tenant": tenant,
+        "type": pattern(wanted.type),
+        "key": wanted.key,
+        "after": wanted.after,
+        "before": wanted.before,
+        "endpoint": wanted.endpoint_id,
+        "state": wanted.state,
+    }
+    fitting = "fitting_events" if wanted.endpoint_id is None and wanted.state is None else "fitting_deliveries"
+    found: list[int] = []
+    budget, below = Budget(), number_of(cursor) or N_MAX
+    while True:
+        ((looked, floor),) = yield sql("event_window", below=below, window=budget.window)
+        rows = yield sql(fitting, **params, below=below, floor=floor or 0, limit=limit + 1 - len(found))
+        found += [n for (n,) in rows]
+        if len(found) > limit:
+            return Page((yield from _by_number(found[:limit])), str(found[limit - 1]))
+        if looked < budget.window:
+            return Page((yield from _by_number(found)), None)
+        below = floor
+        budget.spend(looked)
+        if budget.is_spent:
+            return Page((yield from _by_number(found)), str(below))
+
+
+def _by_number(numbers: Sequence[int]) -> Flow[list[Event]]:
+    rows = (yield sql("events_by_number", ns=list(numbers))) if numbers else ()
+    return [Event(*row) for row in rows]
+
+
+def deliveries(tenant: str, event_ids: Sequence[str]) -> Flow[Mapping[str, Sequence[Delivery]]]:
+    rows = yield sql("stamps", tenant=tenant, ids=list(event_ids))
+    stamps = {event_id: msgspec.json.decode(stamps) for event_id, stamps, _ in rows}
+    flat = [(event_id, *stamp) for event_id, some in stamps.items() for stamp in some]
+    found: dict[str, list[Delivery]] = {event_id: [] for event_id in event_ids if event_id in stamps}
+    for one in (yield from deliveries_at(flat)):
+        found[one.event_id].append(one)
+    return found
+
+
+def deliveries_at(stamped: Sequence[Stamped]) -> Flow[list[Delivery]]:
+    """How each of these stands now, in the given order."""
+    ordered = [{"lane_id": lane_id, "seq": seq} for _, _, lane_id, seq in stamped if seq is not None]
+    rows = yield Batch("deliveries_in_lanes", ordered)
+    known = {(row[0], row[1]): row for row in rows}
+    if loose := [-lane_id for _, _, lane_id, seq in stamped if seq is None]:
+        known |= {(row[0], 1): row for row in (yield sql("loose_deliveries", ns=loose))}
+    return [_delivery(one, known.get((one[2], one[3] or 1))) for one in stamped]
+
+
+def _delivery(stamped: Stamped, row: Sequence[Any] | None) -> Delivery:
+    event_id, endpoint_id, lane_id, seq = stamped
+    if row is None:  # a loose delivery that is done leaves no row
+        state, key, attempts, next_at, reason, letter = "delivered", None, 0, None, None, None
+    else:
+        _, _, key, head, state, attempts, next_at, reason, kind, letter = row
+        if seq is not None:
+            state = state_at(seq, head, state, kind)
+            if seq != head:
+                attempts, next_at, reason = 0, None, None
+    return delivery_of(event_id, endpoint_id, lane_id, seq, (key, state, attempts, next_at, reason, letter))
+
+
+def attempts(tenant: str, event_id: str) -> Flow[list[AttemptRow]]:
+    found = yield sql("stamps", tenant=tenant, ids=[event_id])
+    if not found:
+        return []
+    ((_, stamps, created_at),) = found
+    at = {(lane_id, seq or 1): (endpoint_id, seq) for endpoint_id, lane_id, seq in msgspec.json.decode(stamps)}
+    rows = yield Batch("attempts", [{"event_at": created_at, "lane_id": lane, "seq": seq} for lane, seq in at])
+    tried = [_attempt(event_id, *at[row[0], row[1]], row) for row in rows]
+    return sorted(tried, key=lambda one: (one.started_at, one.attempt))
+
+
+def _attempt(event_id: str, endpoint_id: str, seq: int | None, row: Sequence[Any]) -> AttemptRow:
+    lane_id, place, started_at, attempt, took_ms, outcome, status, failure, said, detail = row
+    return AttemptRow(
+        id=attempt_id(lane_id, place, attempt, started_at),
+        event_id=event_id,
+        endpoint_id=endpoint_id,
+        seq=seq,
+        attempt=attempt,
+        started_at=started_at,
+        took_ms=took_ms,
+        outcome=outcome,
+        status=status,
+        failure=failure,
+        detail=decode_detail(detail, said),
+    )

@@ -1,0 +1,28 @@
+"""The breakers of the endpoints, turn by turn: the process that writes the next turn first decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hooklane.model.clock import Instant
+from hooklane.model.health import BreakerState, Health
+from hooklane.store.sql.outbox.steps import Batch, Flow, sql
+
+
+def note_health(turns: Sequence[Health]) -> Flow[list[Health]]:
+    yield sql("next_health_rev")
+    columns = ("endpoint_id", "turn", "state", "until", "probes", "by")
+    yield Batch("note_health", [{name: getattr(turn, name) for name in columns} for turn in turns])
+    rows = yield sql("health_of_endpoints", ids=[turn.endpoint_id for turn in turns])
+    return [health_of(row) for row in rows]
+
+
+def read_health(tenant: str | None) -> Flow[Mapping[str, Health]]:
+    rows = yield sql("health", tenant=tenant)
+    return {row[0]: health_of(row) for row in rows}
+
+
+def health_of(row: Sequence[Any]) -> Health:
+    endpoint_id, turn, state, until, probes, by = row
+    return Health(endpoint_id, turn, BreakerState(state), Instant(until), probes, by)

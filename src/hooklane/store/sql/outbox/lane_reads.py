@@ -1,0 +1,88 @@
+"""How do the lanes stand? Those that need attention come first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hooklane.model.lane import LaneId, LaneState
+from hooklane.store.budget import Budget
+from hooklane.store.cursors import rank_and_lane_of
+from hooklane.store.reads import Delivery, LaneView, Page
+from hooklane.store.shown import RANKED, RANKS, ranks_of
+from hooklane.store.sql.outbox.event_reads import deliveries_at
+from hooklane.store.sql.outbox.steps import N_MAX, Flow, sql
+
+_OF_ALL = ("lane_window", "lanes_of_rank")
+_INDEXED = {
+    RANKS[LaneState.BLOCKED]: ("lane_window_blocked", "lanes_blocked"),
+    RANKS[LaneState.RETRYING]: ("lane_window_retrying", "lanes_retrying"),
+}
+"""Lanes that are not well have an index."""
+
+
+def lane(tenant: str, endpoint_id: str, key: str) -> Flow[LaneView | None]:
+    rows = yield sql("lane", tenant=tenant, endpoint=endpoint_id, key=key)
+    return _view(rows[0]) if rows else None
+
+
+def lanes(
+    tenant: str,
+    states: Sequence[LaneState] | None,
+    endpoint_id: str | None,
+    text: str | None,
+    cursor: str | None,
+    limit: int,
+) -> Flow[Page[LaneView]]:
+    """Those that need attention first (blocked, retrying, paused, active), then the idle; in each the newest first.
+
+    A page that looked at enough lanes ends early, and `next` goes on from there.
+    """
+    params = {"tenant": tenant, "endpoint": endpoint_id, "text": text}
+    first, below = rank_and_lane_of(cursor)
+    budget = Budget()
+    found: list[Sequence[Any]] = []
+    for rank in ranks_of(states, first):
+        if rank == RANKS[LaneState.PAUSED] and not (yield sql("any_paused_endpoint")):
+            continue
+        window, fitting = _INDEXED.get(rank, _OF_ALL)
+        at = below if rank == first else N_MAX
+        while True:
+            ((looked, floor),) = yield sql(window, below=at, window=budget.window)
+            span = {"below": at, "floor": floor or 0, "rank": rank, "limit": limit + 1 - len(found)}
+            found += yield sql(fitting, **params, **span)
+            if len(found) > limit:
+                last = found[limit - 1]
+                return Page([_view(row) for row in found[:limit]], f"{last[-1]}.{last[0]}")
+            is_over = looked < budget.window
+            budget.spend(looked)
+            if is_over:
+                break
+            at = floor
+            if budget.is_spent:
+                return Page([_view(row) for row in found], f"{rank}.{at}")
+    return Page([_view(row) for row in found], None)
+
+
+def _view(row: Sequence[Any]) -> LaneView:
+    lane_id, endpoint_id, key, head, tail, attempts, next_at, since, reason, letter, event_id, type_, rank = row
+    return LaneView(
+        lane_id=lane_id,
+        endpoint_id=endpoint_id,
+        key=key,
+        state=RANKED[rank],
+        head=head,
+        tail=tail,
+        attempts=attempts,
+        next_at=next_at or None,
+        since=since or None,
+        reason=reason,
+        dead_letter_id=letter,
+        head_event_id=event_id,
+        head_type=type_,
+    )
+
+
+def lane_deliveries(lane_id: LaneId, from_seq: int, limit: int) -> Flow[list[Delivery]]:
+    rows = yield sql("events_of_lane", lane_id=lane_id, seq=from_seq, limit=limit)
+    return (yield from deliveries_at([(row[0], row[1], row[2], row[3]) for row in rows]))

@@ -1,0 +1,67 @@
+"""Which events are dead, and what waits behind each?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from hooklane.model.audit import Act
+from hooklane.store.budget import Budget
+from hooklane.store.cursors import letter_place_of
+from hooklane.store.reads import DeadLetter, Page
+from hooklane.store.shown import dead_letter_of
+from hooklane.store.sql.outbox import audit
+from hooklane.store.sql.outbox.steps import N_MAX, Flow, sql
+
+
+def dead_letters(tenant: str, endpoint_id: str | None, cursor: str | None, limit: int) -> Flow[Page[DeadLetter]]:
+    """The oldest first: it has waited longest. A page that looked at enough ends early."""
+    params = {"tenant": tenant, "endpoint": endpoint_id}
+    rows, following = yield from letters(
+        "dead_letters", params, "open", cursor, limit, place=lambda row: (row[9], row[0])
+    )
+    return Page([dead_letter_of(row) for row in rows], following)
+
+
+def letters(
+    name: str,
+    params: Mapping[str, Any],
+    state: str,
+    cursor: str | None,
+    limit: int,
+    *,
+    place: Callable[[Sequence[Any]], tuple[int, str]],
+) -> Flow[tuple[list[Sequence[Any]], str | None]]:
+    """The rows of the statement *name* for dead letters in *state*, window by window, and where the next page goes on.
+
+    *place* takes (died_at, id) out of a row.
+    """
+    budget, at = Budget(), letter_place_of(cursor)
+    found: list[Sequence[Any]] = []
+    while True:
+        span = {"tenant": params["tenant"], "died_at": at[0], "letter": at[1]}
+        last = yield sql(f"letter_window_{state}", **span, at=budget.window - 1)
+        upto = (last[0][0], last[0][1]) if last else (N_MAX, "")
+        asked = {**params, **span, "upto_at": upto[0], "upto_letter": upto[1], "limit": limit + 1 - len(found)}
+        found += yield sql(name, **asked)
+        if len(found) > limit:
+            died_at, letter = place(found[limit - 1])
+            return found[:limit], f"{died_at}.{letter}"
+        if not last:
+            return found, None
+        budget.spend(budget.window)
+        at = upto
+        if budget.is_spent:
+            return found, f"{at[0]}.{at[1]}"
+
+
+def dead_letter(tenant: str, letter: str) -> Flow[DeadLetter | None]:
+    rows = yield sql("dead_letter", tenant=tenant, id=letter)
+    return dead_letter_of(rows[0]) if rows else None
+
+
+def set_note(tenant: str, letter: str, note: str, act: Act | None = None) -> Flow[bool]:
+    done = bool((yield sql("set_note", tenant=tenant, id=letter, note=note)))
+    if done and act is not None:
+        yield from audit.append(act)
+    return done

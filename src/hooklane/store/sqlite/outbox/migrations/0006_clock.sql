@@ -1,0 +1,2 @@
+-- The latest time at which a worker looked at the clock: where it says less the next time, it was set back.
+INSERT OR IGNORE INTO hooklane_counter (name, value) VALUES ('clock', 0);

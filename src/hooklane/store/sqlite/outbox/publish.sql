@@ -1,0 +1,60 @@
+-- What publishing runs on SQLite: all at once on our own writer, row by row on a caller's connection (`sqlite/rows.py`).
+
+-- name: last_numbers
+-- Where the numbers of this publish begin, and whether the endpoints are those that the publisher knows.
+SELECT (SELECT value FROM hooklane_counter WHERE name = 'endpoint'),
+    coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_event'), 0),
+    coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_lane_event'), 0),
+    coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_loose'), 0)
+
+-- name: all_endpoints
+-- The endpoints of all tenants.
+SELECT doc FROM hooklane_endpoint ORDER BY id
+
+-- name: grow_lanes
+-- Each lane's tail moves once, by as many events as it gets.
+INSERT INTO hooklane_lane_tail (tenant, endpoint_id, key, pid, tail) VALUES (:tenant, :endpoint_id, :key, :pid, :tail)
+ON CONFLICT (endpoint_id, key) DO UPDATE SET tail = tail + excluded.tail RETURNING lane_id, tail
+
+-- name: add_events
+-- A body is written once and never updated.
+INSERT INTO hooklane_event (n, tenant, id, type, key, data, created_at, stamps)
+VALUES (:n, :tenant, :id, :type, :key, :data, :created_at, :stamps)
+
+-- name: add_replays
+-- The same for events that repeat a skipped one.
+INSERT INTO hooklane_event (n, tenant, id, type, key, data, created_at, stamps, replay_of)
+VALUES (:n, :tenant, :id, :type, :key, :data, :created_at, :stamps, :replay_of)
+
+-- name: add_lane_events
+-- The place of an event in a lane.
+INSERT INTO hooklane_lane_event (n, tenant, lane_id, seq, event_n) VALUES (:n, :tenant, :lane_id, :seq, :event_n)
+
+-- name: add_loose
+-- A delivery without order.
+INSERT INTO hooklane_loose (n, tenant, endpoint_id, pid, event_n) VALUES (:n, :tenant, :endpoint_id, :pid, :event_n)
+
+-- name: claim_names
+-- A name is used once: a row that is there already is passed over.
+INSERT INTO hooklane_idempotency (tenant, name, digest, event_n, created_at)
+VALUES (:tenant, :name, :digest, :event_n, :created_at) ON CONFLICT DO NOTHING RETURNING 1
+
+-- name: free_name
+-- A draft that is refused leaves its other names free.
+DELETE FROM hooklane_idempotency WHERE tenant = :tenant AND name = :name
+
+-- name: free_claimed_name
+-- The same where the name may be another event's.
+DELETE FROM hooklane_idempotency WHERE tenant = :tenant AND name = :name AND event_n = :n
+
+-- name: holder_of_name
+-- Which event has a name, and with which content.
+SELECT digest, event_n FROM hooklane_idempotency WHERE tenant = :tenant AND name = :name
+
+-- name: published_event
+-- What the first publish under a name was answered.
+SELECT id, type, key, created_at, stamps FROM hooklane_event WHERE n = :n
+
+-- name: kept_answer
+-- The same where the event was pruned: its answer was kept with its name.
+SELECT answer FROM hooklane_idempotency WHERE event_n = :n AND answer IS NOT NULL LIMIT 1

@@ -1,0 +1,63 @@
+"""`make test` is quick and leaves out no kind of proof: what is long has a smaller case there, and soaks in full."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.pace import scaled_s
+
+ROOT = Path(__file__).resolve().parents[2]
+MARK = "mark." + "soak"
+MAKEFILE = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+
+
+def cases(files: list[Path], wanted: str) -> set[str]:
+    """The tests that `pytest -m` *wanted* selects, without their parameters; of a suite that is a class, its file."""
+    command = [sys.executable, "-m", "pytest", "-n", "0", "--collect-only", "-m", wanted, *map(str, files)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=scaled_s(60), check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    names = {line.partition("[")[0] for line in done.stdout.splitlines() if "::" in line}
+    return {name if name.count("::") == 1 else name.partition("::")[0] for name in names}
+
+
+def words(name: str) -> set[str]:
+    (line,) = re.findall(rf"^{name} := (.*)$", MAKEFILE, re.MULTILINE)
+    return set(line.split())
+
+
+def recipe(target: str) -> str:
+    (found,) = re.findall(rf"^{target}:(?! MINUTES).*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
+    return str(found)
+
+
+def test_every_test_that_soaks_has_a_smaller_case_in_make_test() -> None:
+    files = [file for file in (ROOT / "tests").rglob("test_*.py") if MARK in file.read_text()]
+
+    soaking = cases(files, "soak")
+
+    assert {name.rpartition("/")[2].partition("::")[0] for name in soaking} == {file.name for file in files}
+    assert soaking - cases(files, "not soak") == set()
+
+
+def test_kill_loops_and_the_hunt_for_planted_bugs_soak() -> None:
+    soaking = [file.stem for file in (ROOT / "tests").rglob("test_*.py") if MARK in file.read_text()]
+
+    assert {"test_kill_loop", "test_many_workers", "test_planted_bugs", "test_simulator"} <= set(soaking)
+
+
+def test_make_test_and_make_soak_select_by_the_mark_and_together_leave_out_nothing() -> None:
+    assert '-m "not soak"' in recipe("test")
+    assert "-m soak" in recipe("soak")
+    assert "AGAIN_SHARE" in recipe("test-compiled")
+    assert "$(AGAIN)" in recipe("soak")
+
+
+def test_what_make_test_runs_on_the_compiled_tree_is_a_share_of_what_soaks_there() -> None:
+    whole, share = words("AGAIN"), words("AGAIN_SHARE")
+
+    assert share
+    for one in share:
+        path = one.partition("::")[0]
+        assert (ROOT / path).exists(), path
+        assert any(path == at or path.startswith(f"{at}/") for at in whole), f"{one} is not run by make soak"

@@ -1,0 +1,156 @@
+"""What people ask costs a bounded amount of work, is complete all the same, and never waits before what delivers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.many_events import ENDPOINT, fill, fill_postgres
+from tests.support.pace import scaled_s
+
+from hooklane.core.fanout import places
+from hooklane.errors import SearchTooLong
+from hooklane.model.clock import wall_now
+from hooklane.model.lane import DeliveryState, LaneState
+from hooklane.store.open import Outbox, outbox_store
+from hooklane.store.outbox import StoreOptions
+from hooklane.store.reads import EventFilter, Page
+from hooklane.store.recovery import Wanted
+
+EVENTS = 60_000
+LANES = 500
+Ask = Callable[[Outbox, str | None], Awaitable[Page[Any]]]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Outbox]:
+    """A store with more events than one search may look at."""
+    is_sqlite = request.param == "sqlite"
+    url = f"sqlite:///{tmp_path}/outbox.db" if is_sqlite else request.getfixturevalue("postgres_url")
+    store = outbox_store(url, StoreOptions(placer=places))
+    await store.open()
+    if is_sqlite:
+        await asyncio.to_thread(fill, url, EVENTS, LANES, wall_now())
+    else:
+        await fill_postgres(url, EVENTS, LANES, wall_now())
+    yield store
+    await store.close()
+
+
+def events(**wanted: Any) -> Ask:
+    return lambda store, cursor: store.events("default", EventFilter(**wanted), cursor, 50)
+
+
+SEARCHES: dict[str, Ask] = {
+    "state": events(state=DeliveryState.DEAD),
+    "endpoint": events(endpoint_id="ep_other"),
+    "type": events(type="nothing.of.this"),
+    "key": events(key="old:none"),
+    "before": events(before=1),
+    "all filters": events(
+        type="order.*", key="old:7", endpoint_id=ENDPOINT, state=DeliveryState.RETRYING, after=1, before=2**52
+    ),
+    "plan": lambda store, cursor: store.select(  # type: ignore[attr-defined]
+        "default", Wanted(state=DeliveryState.DELIVERED, type="nothing.of.this"), cursor, 1_000
+    ),
+}
+
+
+FINDING = (
+    (EventFilter(key="old:7"), 120),
+    (EventFilter(state=DeliveryState.DELIVERED, type="order.3", key="old:499"), 17),
+    (EventFilter(endpoint_id=ENDPOINT, key="old:0", type="order.*"), 120),
+)
+
+
+async def test_a_search_that_finds_nothing_stops_early_and_says_where_to_go_on(store: Outbox):
+    for name, ask in SEARCHES.items():
+        page = await ask(store, None)
+        assert (list(page.items), page.next is not None) == ([], True), name
+
+        pages = 1
+        while page.next is not None:
+            page = await ask(store, page.next)
+            pages += 1
+            assert not page.items, name
+        assert pages <= EVENTS / 1_000 + 1, name
+
+
+async def test_the_pages_of_a_search_hold_all_that_fits_once(store: Outbox):
+    for wanted, many in FINDING:
+        found: list[str] = []
+        cursor: str | None = None
+        while True:
+            page = await store.events("default", wanted, cursor, 50)
+            found += [event.id for event in page.items]
+            cursor = page.next
+            if cursor is None:
+                break
+        places = [int(one.removeprefix("old-")) for one in found]
+
+        assert places == sorted(set(places), reverse=True), wanted
+        assert len(places) == many, wanted
+
+
+async def test_lanes_that_need_attention_are_found_whatever_stands_behind_them(store: Outbox):
+    page = await store.lanes("default", states=None, endpoint_id=None, text=None, cursor=None, limit=50)
+    assert [lane.state for lane in page.items] == [LaneState.IDLE] * 50
+
+    seen = {lane.key for lane in page.items}
+    while page.next is not None:
+        page = await store.lanes("default", states=None, endpoint_id=None, text=None, cursor=page.next, limit=200)
+        seen |= {lane.key for lane in page.items}
+    assert len(seen) == LANES
+
+
+async def test_what_delivers_does_not_wait_for_what_people_ask(store: Outbox):
+    lease = await store.join("w", 60_000)
+    epochs = {one.pid: one.epoch for one in await store.acquire("w", 256)}
+    load = await store.load("w", epochs)
+    searches = [asyncio.create_task(SEARCHES["state"](store, None)) for _ in range(24)]
+    await asyncio.sleep(0)
+
+    await store.poll("w", list(epochs), load.mark)
+    await store.fetch([])
+    assert lease is not None
+    assert await store.renew("w", 60_000) is not None
+
+    assert sum(search.done() for search in searches) < len(searches)
+    await asyncio.gather(*searches)
+
+
+async def test_a_search_that_nobody_waits_for_any_more_is_ended(store: Outbox):
+    """All who read for people are taken by questions without end; when the askers leave, others are served."""
+    questions = [asyncio.create_task(_endless(store)) for _ in range(3)]
+    await asyncio.sleep(0.3)
+    for question in questions:
+        question.cancel()
+    await asyncio.gather(*questions, return_exceptions=True)
+
+    began = time.monotonic()
+    await store.event("default", "old-1")
+    assert time.monotonic() - began < scaled_s(20)
+
+
+async def test_a_question_that_takes_too_long_is_told_to_be_narrowed(store: Outbox):
+    with pytest.raises(SearchTooLong, match="narrow"):
+        await _endless(store, s_max=0.5)
+
+    assert await store.event("default", "old-1") is not None
+
+
+async def _endless(store: Any, s_max: float = 60.0) -> None:
+    if hasattr(store, "readers"):
+        endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+        await store.readers.ask(lambda conn: conn.execute(endless).fetchall(), s_max=s_max)
+        return
+    from hooklane.store.caller.flow import Flow, Rows, Statement
+
+    def flow() -> Flow[Rows]:
+        return (yield Statement("SELECT pg_sleep(60)"))
+
+    await store.db.ask(flow, s_max=s_max)
