@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+import uvloop
 from tests.cli.conftest import SOURCE, Ended
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, until
@@ -211,6 +212,28 @@ async def test_when_no_worker_can_start_the_server_says_so():
     [error] = caught.value.exceptions
     assert isinstance(error, UsageError)
     assert "none of the 2 workers could start" in str(error)
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_workers_that_die_before_they_are_told_anything_are_told_of_as_such(
+    monkeypatch: pytest.MonkeyPatch, new_loop: Callable[[], asyncio.AbstractEventLoop]
+):
+    start = asyncio.create_subprocess_exec
+
+    async def start_and_see_it_die(*command: str, **pipes: Any) -> asyncio.subprocess.Process:
+        process = await start(*command, **pipes)
+        await process.wait()
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_and_see_it_die)
+
+    async def run() -> None:
+        await WorkerProcesses(Settings(workers=2), ("false",), restart_s=0.01).run(Tally().absorb)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner, pytest.raises(ExceptionGroup) as caught:
+        runner.run(run())
+
+    assert [type(error) for error in caught.value.exceptions] == [UsageError]
 
 
 READY_AND_GONE = "import sys; sys.stdin.readline(); print('{\"ready\":true}', flush=True)"

@@ -117,7 +117,8 @@ class WorkerProcesses:
         assert process.stdout is not None
         self._processes[number] = process
         try:
-            process.stdin.write(self._letter)
+            if not process.stdin.is_closing():  # one that died at once has closed it: its exit status tells
+                process.stdin.write(self._letter)
             if self._stopping.is_set():
                 self._dismiss(process)
             async for line in process.stdout:
