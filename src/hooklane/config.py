@@ -57,6 +57,12 @@ class Settings:
     """How many deliveries a tenant may have undelivered before publishes over HTTP are refused."""
     disk_free_min: int = 256 * 2**20
     """Publishes over HTTP are refused while fewer bytes are free where the database file is."""
+    public_url: str | None = None
+    """Where browsers find this server, if a proxy stands before it: portal links begin with it."""
+    page_accent: str | None = None
+    page_logo: str | None = None
+    portal_frames: tuple[str, ...] = ()
+    """The sites that may show the customer portal in a frame."""
 
     @property
     def is_loopback(self) -> bool:
@@ -189,6 +195,34 @@ def _quota(value: Any) -> int | None:
     return quota
 
 
+def _public_url(value: Any) -> str:
+    text = str(value).strip().rstrip("/")
+    if not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]_-]{1,255}(/[A-Za-z0-9._~/-]{0,255})?", text):
+        raise ValueError
+    return text
+
+
+def _accent(value: Any) -> str:
+    text = str(value).strip()
+    if not re.fullmatch(r"#[0-9A-Fa-f]{6}", text):
+        raise ValueError
+    return text.lower()
+
+
+def _logo(value: Any) -> str:
+    text = str(value).strip()
+    if not re.fullmatch(r"https://[!-~]{1,2000}", text) or re.search(r"[\s;,\"'<>]", text):
+        raise ValueError
+    return text
+
+
+def _sites(value: Any) -> tuple[str, ...]:
+    sites = tuple(_words(value))
+    if not all(re.fullmatch(r"https://(\*\.)?[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?", site) for site in sites):
+        raise ValueError
+    return sites
+
+
 _DURATION = "a duration such as 30d, 12h, 90m"
 
 SETTINGS = (
@@ -212,6 +246,10 @@ SETTINGS = (
     _Setting("retention_audit", _duration, _DURATION),
     _Setting("quota", _quota, "a number of deliveries, or none"),
     _Setting("disk_free_min", _size, "a size such as 256MB, or 0"),
+    _Setting("public_url", _public_url, "the address of this server for browsers, such as https://hooks.example.com"),
+    _Setting("page_accent", _accent, "a colour such as #0055aa"),
+    _Setting("page_logo", _logo, "the https URL of an image"),
+    _Setting("portal_frames", _sites, "sites with commas, such as https://app.example.com,https://*.example.com"),
 )
 
 

@@ -12,6 +12,7 @@ from hooklane.config import Settings
 from hooklane.server.api import ROUTES
 from hooklane.server.app import problem_response
 from hooklane.server.call import Call, parse_query
+from hooklane.server.caller import COMMAND_LINE
 from hooklane.server.router import Router
 from hooklane.server.services import Services
 
@@ -40,7 +41,8 @@ class DirectClient:
         try:
             route, params = self._router.find(method, urlsplit(path).path)
             asked = parse_query(query.encode(), route.query)
-            response = await route.run(Call(self._services, params, asked, headers, body, actor="cli"))
+            call = Call(self._services, params, asked, headers, body, actor="cli", caller=COMMAND_LINE)
+            response = await route.run(call)
         except Exception as error:
             response = problem_response(error)
         if response.stream is not None:

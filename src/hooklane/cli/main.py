@@ -10,7 +10,22 @@ from typing import Annotated
 import typer
 
 from hooklane import __version__
-from hooklane.cli import audit, config, dev, dlq, doctor, endpoints, events, inbox, lanes, migrate, send, serve, verify
+from hooklane.cli import (
+    audit,
+    config,
+    dev,
+    dlq,
+    doctor,
+    endpoints,
+    events,
+    inbox,
+    keys,
+    lanes,
+    migrate,
+    send,
+    serve,
+    verify,
+)
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Json
 from hooklane.cli.output import show, talk
@@ -34,6 +49,7 @@ app.add_typer(lanes.app, name="lanes", help="Which keys wait, and for what.")
 app.add_typer(dlq.app, name="dlq", help="Dead letters: look, note, replay, skip.")
 app.add_typer(inbox.app, name="inbox", help="What was received: look, replay, skip, prune, work.")
 app.add_typer(audit.app, name="audit", help="Who did what, and whether that record is whole.")
+app.add_typer(keys.app, name="keys", help="Who may call the API, and for what.")
 app.add_typer(migrate.app, name="migrate", help="The schema of the database.")
 app.add_typer(config.app, name="config", help="Which settings hold, and where from.")
 

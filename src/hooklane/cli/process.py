@@ -32,10 +32,13 @@ from hooklane.server.auth import Authenticator
 from hooklane.server.call import Route
 from hooklane.server.cursor import Cursors
 from hooklane.server.ingest import IngestProtocol, protocol_for
+from hooklane.server.key_ring import KeyRing
 from hooklane.server.listener import Listener
 from hooklane.server.live_stream import LiveStream
+from hooklane.server.look import PageLook
 from hooklane.server.metrics import Meter
 from hooklane.server.services import Services
+from hooklane.server.sessions import Sessions
 from hooklane.server.totals import Totals
 from hooklane.store.open import Outbox, outbox_store
 from hooklane.store.outbox import StoreOptions
@@ -159,6 +162,14 @@ def open_services(
         workers=workers,
         jobs=jobs_for(store, relay),
         publish_limits=limits,
+        keys=KeyRing(store),
+        sessions=Sessions(store, os.urandom),
+        look=PageLook(
+            accent=settings.page_accent,
+            logo=settings.page_logo,
+            frame_ancestors=settings.portal_frames,
+            public_url=settings.public_url,
+        ),
     )
     live_stream.breakers = services.breakers
     live_stream.hears_all = relay is not None
@@ -209,6 +220,7 @@ async def running(
             watching = group.create_task(services.live_stream.run(), name="live_stream")
             maintenance = Maintenance(settings, store, services.jobs, services.publish_limits)
             keeping = group.create_task(maintenance.run(), name="maintenance")
+            ringing = group.create_task(services.keys.run(), name="keys")
             server = _server(settings, services, routes, mounts(services))
             serving = group.create_task(server.serve(sockets=[sock]), name="http")
             sweeping = group.create_task(_sweep(server), name="sweep connections")
@@ -223,6 +235,8 @@ async def running(
                 one.stop()
                 await serving
                 sweeping.cancel()
+                services.keys.stop()
+                await ringing
                 maintenance.stop()
                 await keeping
                 await services.publisher.close()
@@ -247,7 +261,13 @@ async def _joined(relay: Relay | None) -> None:
 
 
 def _server(settings: Settings, services: Services, routes: Sequence[Route], mounts: Mapping[str, ASGIApp]) -> Server:
-    auth = Authenticator(None if settings.no_auth else settings.api_key, on_loopback=settings.is_loopback)
+    auth = Authenticator(
+        None if settings.no_auth else settings.api_key,
+        on_loopback=settings.is_loopback,
+        ring=services.keys,
+        sessions=services.sessions,
+        public_url=services.look.public_url,
+    )
     app = build_app(services, auth, routes=routes, mounts=mounts, ui=settings.ui)
     config = uvicorn.Config(
         app,

@@ -35,7 +35,7 @@ def forwarding_app(services: Services, auth: Authenticator, endpoint_id: str) ->
     async def take(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         try:
-            auth.admit(request.method, dict(request.headers), peer=request.client.host if request.client else "")
+            await auth.admit(request.method, dict(request.headers), peer=request.client.host if request.client else "")
             if request.method != "POST":
                 raise Problem("method_not_allowed", "webhooks are sent here with POST", headers=[("allow", "POST")])
             body = b""

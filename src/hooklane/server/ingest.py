@@ -112,11 +112,11 @@ class IngestProtocol(HttpToolsProtocol):
     def _enter_again(self, known: KnownHead, data: bytes) -> bool:
         """A publish whose head is known: straight to its body. False where it must be looked at like any other."""
         before = self.cycle
-        if not self._is_between or not self.auth.knows_bytes(known.authorization):
+        if not self._is_between or (caller := self.auth.publisher(known.authorization)) is None:
             return False
         if before is not None and not before.response_complete and not is_publish_request(before):
             return False
-        request = PublishRequest(keep_alive=True)
+        request = PublishRequest(keep_alive=True, caller=caller)
         request.chunks.append(data[len(known.head) :])
         self.cycle = request  # type: ignore[assignment]
         self._requests.append(request)
@@ -189,10 +189,10 @@ class IngestProtocol(HttpToolsProtocol):
             return False  # pipelined behind something else: it must wait for its turn there
         if len(headers) != len(self.headers) or b"expect" in headers or b"host" not in headers:
             return False  # a header twice, a client that asks first, or nothing that is HTTP/1.1
-        if not self.auth.knows_bytes(headers.get(b"authorization")):
-            return False  # the application counts wrong keys
+        if (caller := self.auth.publisher(headers.get(b"authorization"))) is None:
+            return False  # the application counts wrong keys, and says what a key does not permit
         request = self._request = PublishRequest(
-            self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive()
+            self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive(), caller
         )
         self.cycle = request  # type: ignore[assignment]
         self._requests.append(request)
@@ -210,12 +210,14 @@ class IngestProtocol(HttpToolsProtocol):
         return True
 
     def _admit(self, headers: dict[bytes, bytes]) -> None:
-        authorization = headers.get(b"authorization")
+        """The rest of what the application would look at, for a key that is known."""
         about = tuple([headers.get(name) for name in (b"host", b"origin", b"sec-fetch-site", b"content-type")])
         # What a kept connection sends the same every time is judged once; the key itself every time.
-        if about == self._admitted and self.auth.knows_bytes(authorization):
+        if about == self._admitted:
             return
-        self.auth.admit("POST", {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()})
+        self.auth.check_known(
+            "POST", {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
+        )
         self._admitted = about
 
     def on_body(self, body: bytes) -> None:
@@ -256,7 +258,7 @@ class IngestProtocol(HttpToolsProtocol):
         services = self.services
         try:
             body = read_event(chunks[0] if len(chunks) == 1 else b"".join(chunks))
-            draft = draft_from(body, DEFAULT_TENANT, services.now(), request.idempotency_key)
+            draft = draft_from(body, request.caller.tenant or DEFAULT_TENANT, services.now(), request.idempotency_key)
         except Exception as error:
             request.reply = self._problem(request, problem_of(error))
             if request.reply.startswith(b"HTTP/1.1 500"):

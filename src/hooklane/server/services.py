@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hooklane.model.clock import Instant, wall_now
@@ -21,8 +21,11 @@ from hooklane.sender.relay import Relay
 from hooklane.sender.transport import Transport
 from hooklane.server.call import Call
 from hooklane.server.cursor import Cursors
+from hooklane.server.key_ring import KeyRing
 from hooklane.server.live_stream import LiveStream
+from hooklane.server.look import PageLook
 from hooklane.server.metrics import Meter
+from hooklane.server.sessions import Sessions
 from hooklane.server.totals import Totals
 from hooklane.store.open import Outbox
 from hooklane.store.reads import Page
@@ -52,8 +55,11 @@ class Services:
     cursors: Cursors
     jobs: Jobs
     publish_limits: PublishLimits
+    keys: KeyRing
+    sessions: Sessions
     relay: Relay | None = None
     workers: Workers | None = None
+    look: PageLook = field(default_factory=PageLook)
     features: tuple[str, ...] = ()
     """What this server can do besides: the page shows controls only for these."""
     now: Callable[[], Instant] = wall_now

@@ -7,13 +7,14 @@ from urllib.parse import urlsplit
 
 from hooklane.errors import UsageError, needing
 from hooklane.model.database_url import shown
+from hooklane.store.access import AccessStore
 from hooklane.store.colocated_inbox import ColocatedInbox
 from hooklane.store.outbox import OutboxStore, StoreOptions
 from hooklane.store.reads import OutboxReads
 from hooklane.store.recovery import RecoveryStore
 
 
-class Outbox(OutboxStore, OutboxReads, RecoveryStore, ColocatedInbox, Protocol):
+class Outbox(OutboxStore, OutboxReads, RecoveryStore, AccessStore, ColocatedInbox, Protocol):
     """Everything that a sender's store can do."""
 
 

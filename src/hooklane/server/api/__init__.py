@@ -12,9 +12,11 @@ from hooklane.server.api import (
     health,
     inbox,
     jobs,
+    keys,
     lanes,
     overview,
     plans,
+    session,
     stream,
 )
 from hooklane.server.call import Route
@@ -31,6 +33,8 @@ ROUTES: tuple[Route, ...] = (
     *audit.ROUTES,
     *overview.ROUTES,
     *stream.ROUTES,
+    *keys.ROUTES,
+    *session.ROUTES,
     *health.ROUTES,
     *documents.ROUTES,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from hooklane.core.audit import ChainCheck
+from hooklane.model.api_key import Scope
 from hooklane.model.audit import AuditLine, Link
 from hooklane.model.clock import rfc3339
 from hooklane.server import views
@@ -123,6 +124,7 @@ ROUTES = (
         "/api/v1/endpoints/{id}/reveal",
         reveal,
         "Show the endpoint's secrets once more; this is on record.",
+        scope=Scope.ADMIN,
         tag="endpoints",
         answers=Revealed,
     ),

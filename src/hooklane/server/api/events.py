@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from hooklane.errors import InvalidEvent
+from hooklane.model.api_key import Scope
 from hooklane.model.clock import Instant
 from hooklane.model.event import Event
 from hooklane.model.lane import DeliveryState
@@ -170,6 +171,7 @@ ROUTES = (
         status=202,
         takes=EventBody,
         body_max=EVENT_BODY_BYTES_MAX,
+        scope=Scope.PUBLISH,
         tag="events",
         answers=PublishedEvent,
     ),
@@ -181,6 +183,7 @@ ROUTES = (
         status=202,
         takes=BatchBody,
         body_max=BATCH_BYTES_MAX,
+        scope=Scope.PUBLISH,
         tag="events",
         answers=PublishedBatch,
     ),

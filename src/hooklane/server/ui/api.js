@@ -1,6 +1,4 @@
-// Calls of the API. The key, where the server asks for one, stays in this tab.
-
-const KEY = "hooklane-key";
+// Calls of the API. Who calls is in a cookie that no script can read: a key is exchanged for it and then forgotten.
 
 export class Refused extends Error {
   constructor(status, problem) {
@@ -10,20 +8,16 @@ export class Refused extends Error {
   }
 }
 
-export function setKey(key) {
-  sessionStorage.setItem(KEY, key);
-}
-
-export function headers(more = {}) {
-  const key = sessionStorage.getItem(KEY);
-  return key ? { authorization: `Bearer ${key}`, ...more } : more;
+/** Log in with an API key, or with what stands behind the `#` of a portal link. Answers who that is. */
+export function logIn(key) {
+  return call("POST", "session", { key });
 }
 
 /** The JSON that the server answers; a problem is thrown. */
 export async function call(method, path, body) {
   const response = await fetch(`api/v1/${path}`, {
     method,
-    headers: headers(body === undefined ? {} : { "content-type": "application/json" }),
+    headers: body === undefined ? {} : { "content-type": "application/json" },
     body: body === undefined ? undefined : JSON.stringify(body),
     cache: "no-store",
   });

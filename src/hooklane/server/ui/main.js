@@ -1,6 +1,6 @@
 // The first page: the lanes, live.
 
-import { call, setKey } from "./api.js";
+import { call, logIn } from "./api.js";
 import { askNote, tell } from "./ask.js";
 import { Board } from "./board.js";
 import { WORDS } from "./cells.js";
@@ -182,8 +182,10 @@ $("live").addEventListener("click", toggle);
 $("search").addEventListener("input", (event) => board.filter(event.target.value));
 $("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  setKey($("key-input").value);
-  location.reload();
+  logIn($("key-input").value).then(
+    () => location.reload(),
+    (error) => write($("verdict"), error.message),
+  );
 });
 document.addEventListener("keydown", (event) => {
   if (event.target.closest("input, textarea, button, a, dialog") || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -1,6 +1,4 @@
-// The live stream: server-sent events over fetch, because EventSource cannot send a key.
-
-import { headers } from "./api.js";
+// The live stream: server-sent events over fetch, because EventSource cannot say where to go on after a reload.
 
 const WAIT_MS = [500, 1000, 2000, 5000];
 
@@ -16,7 +14,7 @@ export function follow(tell, status) {
     controller = new AbortController();
     try {
       const response = await fetch("api/v1/stream", {
-        headers: headers(lastId ? { "last-event-id": lastId } : {}),
+        headers: lastId ? { "last-event-id": lastId } : {},
         signal: controller.signal,
         cache: "no-store",
       });

@@ -14,6 +14,7 @@ from hooklane.model.event import Event
 from hooklane.model.health import Health
 from hooklane.model.lane import DeliveryState, LaneId, LaneRow, LaneState
 from hooklane.store.memory.outbox import health, owning, publishing, reading, recovering, settling
+from hooklane.store.memory.outbox.access import MemoryAccess
 from hooklane.store.memory.outbox.recovery import MemoryRecovery
 from hooklane.store.memory.outbox.tables import Tables
 from hooklane.store.outbox import (
@@ -34,7 +35,7 @@ from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, 
 _DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 
 
-class MemoryOutbox(MemoryRecovery):
+class MemoryOutbox(MemoryRecovery, MemoryAccess):
     """`OutboxStore` and `OutboxReads` over plain dictionaries; *clock* judges the leases."""
 
     capabilities = Capabilities(durable=False, many_workers=True, foreign_publish=False)

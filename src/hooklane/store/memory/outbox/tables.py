@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from hooklane.model.api_key import ApiKey, Session
 from hooklane.model.attempt import Settlement
 from hooklane.model.audit import GENESIS, Act, AuditLine, Link, seal_of
 from hooklane.model.clock import START, Instant
@@ -124,6 +125,9 @@ class Tables:
     """Endpoints in the order in which their breakers turned."""
     changes: list[str] = field(default_factory=list)
     """Endpoints in the order in which they were changed."""
+    api_keys: dict[str, ApiKey] = field(default_factory=dict)
+    key_rev: int = 0
+    sessions: dict[str, Session] = field(default_factory=dict)
 
     def record(self, act: Act) -> Link:
         """Append to the audit log, sealed to what stands there."""
