@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import re
 import tomllib
@@ -46,6 +47,8 @@ class Settings:
     """How many processes deliver: 1 is this process itself."""
     api_key: Secret | None = field(default=None, repr=False)
     no_auth: bool = False
+    seal_key: tuple[str, ...] = field(default=(), repr=False)
+    """Keys that seal the secrets of endpoints in the database: the first seals, all open."""
     egress_allow: tuple[str, ...] = ()
     ui: bool = True
     log_level: str = "info"
@@ -152,6 +155,22 @@ def _key(value: Any) -> Secret:
     return Secret(text)
 
 
+def _seal_keys(value: Any) -> tuple[Secret, ...]:
+    """32 bytes each, as base64 or hexadecimal digits, with commas, spaces or line ends between them; newest first."""
+    words = value if isinstance(value, list | tuple) else re.split(r"[\s,]+", str(value).strip())
+    for word in words:
+        seal_key_bytes(str(word))
+    return tuple(Secret(word) for word in words)
+
+
+def seal_key_bytes(text: str) -> bytes:
+    """The 32 bytes that *text* spells; ValueError where it spells something else."""
+    raw = bytes.fromhex(text) if re.fullmatch(r"[0-9A-Fa-f]{64}", text) else base64.b64decode(text, validate=True)
+    if len(raw) != 32:
+        raise ValueError
+    return raw
+
+
 def _switch(value: Any) -> bool:
     match str(value).strip().lower():
         case "1" | "true" | "yes" | "on":
@@ -235,6 +254,12 @@ SETTINGS = (
         "api_key",
         _key,
         "16 to 512 printable characters without spaces, made by chance: openssl rand -hex 32",
+        is_secret=True,
+    ),
+    _Setting(
+        "seal_key",
+        _seal_keys,
+        "one or more keys of 32 bytes in base64 or hex, newest first: openssl rand -base64 32",
         is_secret=True,
     ),
     _Setting("no_auth", _switch, "true or false"),

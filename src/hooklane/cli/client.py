@@ -93,6 +93,13 @@ class Caller:
             raise failure_of(reply)
         return reply
 
+    def scrub(self) -> None:
+        """Rewrite the database file; only a command that opened it itself can."""
+        work = getattr(self._client, "scrub", None)
+        if work is None:
+            raise CallFailed("--scrub needs --db: a server does not rewrite the file that it works on", Exit.USAGE)
+        work()
+
     def endpoint_id(self, name: str) -> str:
         """The id of the endpoint that *name* means: an id, or the name of exactly one."""
         if not name:

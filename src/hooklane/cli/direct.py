@@ -49,6 +49,10 @@ class DirectClient:
             return Reply(response.status, b"".join([chunk async for chunk in response.stream]))
         return Reply(response.status, response.body)
 
+    def scrub(self) -> None:
+        """Leave no page behind that holds what was overwritten or deleted."""
+        self._runner.run(self._store.scrub())
+
     def close(self) -> None:
         self._runner.run(self._close())
         self._runner.close()

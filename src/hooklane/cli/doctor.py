@@ -54,6 +54,7 @@ def findings(caller: Caller) -> Iterator[Finding]:
     yield _versions()
     yield from _ledger(caller)
     yield _audit(caller)
+    yield _seals(caller)
     yield _room(caller)
     yield _waiting(caller)
 
@@ -86,6 +87,18 @@ def _audit(caller: Caller) -> Finding:
     if found["whole"]:
         return Finding("audit", "ok", f"{counted(found['lines'], 'line')}, last {found['last'] or 'none'}")
     return Finding("audit", "wrong", found["broken"]["why"])
+
+
+def _seals(caller: Caller) -> Finding:
+    """Whether a thief of the database would have the secrets too."""
+    found = caller.get("/api/v1/secrets")
+    if found["key"] is None:
+        return Finding("secrets", "look", "kept as plain text: set HOOKLANE_SEAL_KEY, then run hooklane secrets rotate")
+    if left := found["plain"] + sum(many for id, many in found["endpoints"].items() if id != found["key"]):
+        return Finding(
+            "secrets", "look", f"{counted(left, 'endpoint')} not sealed with the newest key: hooklane secrets rotate"
+        )
+    return Finding("secrets", "ok", f"sealed with {found['key']}")
 
 
 def _room(caller: Caller) -> Finding:

@@ -22,6 +22,7 @@ from hooklane.cli import (
     keys,
     lanes,
     migrate,
+    secrets,
     send,
     serve,
     verify,
@@ -50,6 +51,7 @@ app.add_typer(dlq.app, name="dlq", help="Dead letters: look, note, replay, skip.
 app.add_typer(inbox.app, name="inbox", help="What was received: look, replay, skip, prune, work.")
 app.add_typer(audit.app, name="audit", help="Who did what, and whether that record is whole.")
 app.add_typer(keys.app, name="keys", help="Who may call the API, and for what.")
+app.add_typer(secrets.app, name="secrets", help="How secrets of endpoints are kept.")
 app.add_typer(migrate.app, name="migrate", help="The schema of the database.")
 app.add_typer(config.app, name="config", help="Which settings hold, and where from.")
 

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from hooklane.cli import writer_process
 from hooklane.cli.maintenance import Maintenance, jobs_for, publish_limits_for
 from hooklane.cli.worker_processes import WorkerProcesses
-from hooklane.config import Settings
+from hooklane.config import Settings, seal_key_bytes
 from hooklane.core.fanout import Fanout
 from hooklane.errors import UsageError
 from hooklane.sender.egress import EgressGuard
@@ -42,6 +42,8 @@ from hooklane.server.sessions import Sessions
 from hooklane.server.totals import Totals
 from hooklane.store.open import Outbox, outbox_store
 from hooklane.store.outbox import StoreOptions
+from hooklane.store.sealed_outbox import SealedOutbox
+from hooklane.store.sealing import SealKeys
 from hooklane.telemetry.deliveries import Happening
 
 DRAIN_MS = 10_000
@@ -179,7 +181,8 @@ def open_services(
 def open_store(settings: Settings, *, busy: bool = False) -> Outbox:
     """*busy*: for a server, whose SQLite gets a process that writes, where there is a second core to run it."""
     extra = {"writer_process": writer_process.COMMAND} if busy and _cores() > 1 else {}
-    return outbox_store(settings.db, StoreOptions(placer=Fanout(), extra=extra))
+    store = outbox_store(settings.db, StoreOptions(placer=Fanout(), extra=extra))
+    return cast(Outbox, SealedOutbox(store, SealKeys([seal_key_bytes(key) for key in settings.seal_key])))
 
 
 def _cores() -> int:

@@ -113,6 +113,8 @@ async def _serve(settings: Settings, ready: Callable[[Stoppable], None]) -> None
     async with running(mine, workers=workers) as server:
         with_ = f" with {settings.workers} workers" if workers is not None else ""
         talk(f"serving {', '.join(settings.role)} on {server.address}, data in {shown(settings.db)}{with_}")
+        if not settings.seal_key:
+            talk("secrets of endpoints are kept as plain text in the database: set HOOKLANE_SEAL_KEY to seal them")
         ready(server)
         await server.ended()
 

@@ -38,7 +38,8 @@ class WorkerProcesses:
 
     def __init__(self, settings: Settings, command: Sequence[str] = COMMAND, *, restart_s: float = RESTART_S) -> None:
         # A worker answers no calls, so it does not need the API key.
-        self._letter = msgspec.json.encode(replace(settings, api_key=None)) + b"\n"
+        plain = replace(settings, api_key=None, seal_key=tuple(map(str, settings.seal_key)))  # no Secret in JSON
+        self._letter = msgspec.json.encode(plain) + b"\n"
         self._size = settings.workers
         self._command = command
         self._restart_s = restart_s

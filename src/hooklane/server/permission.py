@@ -10,12 +10,12 @@ from hooklane.server.call import Route
 from hooklane.server.caller import Caller
 from hooklane.server.problem import Problem
 
-_ADMIN = ("/api/v1/keys", "/api/v1/tenants")
+_ADMIN = ("/api/v1/keys", "/api/v1/tenants", "/api/v1/secrets")
 """Whatever lies below these paths is for admins, and of the second only what is about its own tenant is for a key
 with a tenant."""
 _ANY = ("/api/v1/session",)
 """Every caller may ask who it is, and leave."""
-_OF_ALL_TENANTS = ("/metrics", "/api/v1/audit/verify", "/api/v1/inbox", "/api/v1/stream")
+_OF_ALL_TENANTS = ("/metrics", "/api/v1/audit/verify", "/api/v1/inbox", "/api/v1/stream", "/api/v1/secrets")
 """What these answer is about all tenants together."""
 
 PORTAL = frozenset(

@@ -11,6 +11,7 @@ from hooklane.errors import (
     DiskSpaceLow,
     InvalidEvent,
     SearchTooLong,
+    SecretsSealed,
     StoreBusy,
     StoreError,
     StoreFull,
@@ -63,6 +64,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "too_many_requests": (429, "Too many requests at once"),
     "headers_too_large": (431, "The headers are too large"),
     "internal": (500, "Something unexpected happened"),
+    "secrets_sealed": (503, "A secret in the database does not open with the keys of this server"),
     "inbox_refused": (503, "This server cannot read the inbox in its database"),
     "busy": (503, "Another transaction, which is still open, holds the key"),
     "search_too_long": (503, "The search took too long and was ended"),
@@ -119,6 +121,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem(code, str(error))
         case InvalidEvent():
             return Problem("invalid_body", str(error))
+        case SecretsSealed():
+            return Problem("secrets_sealed", f"{error}; nothing was changed by this call.")
         case SearchTooLong():
             return Problem("search_too_long", str(error))
         case StoreBusy():

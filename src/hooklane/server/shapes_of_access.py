@@ -46,3 +46,17 @@ class SessionShape(Shape, kw_only=True):
 class PortalLink(Shape, kw_only=True):
     url: str
     expires_at: Time
+
+
+class Seals(Shape, kw_only=True):
+    """Endpoints by the key that seals their secrets; `plain` are not sealed."""
+
+    key: str | None
+    endpoints: dict[str, int]
+    plain: int
+
+
+class Resealed(Shape, kw_only=True):
+    key: str
+    sealed: int
+    left: int

@@ -41,7 +41,7 @@ def endpoint(one: Endpoint, health: Health | None = None) -> View:
     """An endpoint without its secrets; of its headers only the names, since a value may be a credential."""
     return {
         "id": one.id,
-        "url": one.url,
+        "url": masked_url(one.url),
         "name": one.name,
         "state": one.state,
         "types": list(one.types),
@@ -60,6 +60,12 @@ def endpoint(one: Endpoint, health: Health | None = None) -> View:
         "breaker": breaker(health),
         "created_at": rfc3339(one.created_at),
     }
+
+
+def masked_url(url: str) -> str:
+    """*url* without its query, which is where people put tokens."""
+    base, mark, _ = url.partition("?")
+    return f"{base}?{HIDDEN}" if mark else base
 
 
 def half_to_show(secret: str) -> str | None:

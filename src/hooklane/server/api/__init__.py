@@ -16,6 +16,7 @@ from hooklane.server.api import (
     lanes,
     overview,
     plans,
+    secrets,
     session,
     stream,
 )
@@ -35,6 +36,7 @@ ROUTES: tuple[Route, ...] = (
     *stream.ROUTES,
     *keys.ROUTES,
     *session.ROUTES,
+    *secrets.ROUTES,
     *health.ROUTES,
     *documents.ROUTES,
 )

@@ -49,10 +49,17 @@ async def verify(call: Call) -> Response:
 
 
 async def reveal(call: Call) -> Response:
-    """Show the secret of an endpoint once more; the call is on record before it is answered."""
+    """Show the secrets of an endpoint, its URL and headers whole; on record before it is answered."""
     endpoint = await find(call)
     await call.services.store.record(act_of(call, "secret.shown", endpoint.id))
-    return answer({"id": endpoint.id, "secrets": [key.secret for key in endpoint.keys]})
+    return answer(
+        {
+            "id": endpoint.id,
+            "secrets": [key.secret for key in endpoint.keys],
+            "url": endpoint.url,
+            "headers": dict(endpoint.headers),
+        }
+    )
 
 
 async def books(call: Call) -> Response:

@@ -60,6 +60,15 @@ class MemoryOutbox(MemoryRecovery, MemoryAccess):
     async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None, act: Act | None = None) -> bool:
         return publishing.save_endpoint(self.tables, endpoint, expect, act)
 
+    async def save_endpoints(self, changes: Sequence[tuple[Endpoint, Endpoint]], *, act: Act) -> int:
+        many = sum(publishing.save_endpoint(self.tables, new, old) for old, new in changes)
+        if many:
+            self.tables.record(act)
+        return many
+
+    async def scrub(self) -> None:
+        """Nothing is left behind in memory."""
+
     async def endpoints(self, tenant: str | None = None) -> Sequence[Endpoint]:
         mine = [one for one in self.tables.endpoints.values() if tenant in (None, one.tenant)]
         return sorted(mine, key=lambda endpoint: (endpoint.created_at, endpoint.id))

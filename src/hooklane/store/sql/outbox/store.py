@@ -53,6 +53,9 @@ class SqlOutbox(SqlAccess):
     async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None, act: Act | None = None) -> bool:
         return await self._write(lambda: endpoints.save_endpoint(endpoint, expect, act))
 
+    async def save_endpoints(self, changes: Sequence[tuple[Endpoint, Endpoint]], *, act: Act) -> int:
+        return await self._write(lambda: endpoints.save_endpoints(changes, act))
+
     async def endpoints(self, tenant: str | None = None) -> Sequence[Endpoint]:
         return await self._ask(lambda: endpoints.read_endpoints(tenant))
 

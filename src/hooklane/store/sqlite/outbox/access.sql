@@ -49,3 +49,11 @@ WHERE digest = :digest
 -- name: remove_session
 -- Logged out.
 DELETE FROM hooklane_session WHERE id = :id RETURNING id
+
+-- name: rewrite_file
+-- What was overwritten or deleted stays in no page.
+VACUUM
+
+-- name: empty_log
+-- Nor in the log.
+PRAGMA wal_checkpoint(TRUNCATE)
