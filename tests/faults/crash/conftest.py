@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.crash.serving import Nursery, Site
-from tests.crash.traffic import Client, Receiver
+from tests.faults.crash.serving import Nursery, Site
+from tests.faults.crash.traffic import Client, Receiver
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Failovers of a PostgreSQL with a synchronous standby, under load: what was acknowledged arrives, in order.
 
-`python -m tests.crash.failover --rounds 20` runs them by hand and prints figures; a few are in test_failover.py.
+`python -m tests.faults.crash.failover --rounds 20` runs them by hand and prints figures; a few are in test_failover.py.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.crash.serving import Nursery, Site
-from tests.crash.traffic import Client, Load, Receiver
+from tests.faults.crash.serving import Nursery, Site
+from tests.faults.crash.traffic import Client, Load, Receiver
 from tests.support.failover import Pair, ask, synchronous_pair
 from tests.support.pace import scaled_s
 from tests.support.processes import free_port

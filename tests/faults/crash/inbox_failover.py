@@ -1,6 +1,7 @@
 """Failovers of a PostgreSQL with a synchronous standby under an inbox: what was answered 2xx takes effect, once.
 
-`python -m tests.crash.inbox_failover --rounds 20` runs them by hand and prints figures; a few are in test_failover.py.
+`python -m tests.faults.crash.inbox_failover --rounds 20` runs them by hand and prints figures; a few are in
+test_failover.py.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import psycopg
-from tests.inbox.kit import own_source, signed
+from tests.promises.receiving.kit import own_source, signed
 from tests.support.failover import Pair, ask, synchronous_pair
 from tests.support.pace import scaled_s
 from tests.support.processes import until

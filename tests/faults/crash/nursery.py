@@ -1,8 +1,8 @@
 """Starts `hooklane serve` again and again without paying for its imports each time: a process that forks ready ones.
 
-`python -m tests.crash.nursery` reads one JSON line per child from stdin, `{"options": {...}, "env": {...}, "log": path,
-"lease_ms": N, "commit_wait_s": N}`, and answers with the pid of the child. That does what `hooklane serve` does, in a
-process of its own; only the reading of modules and of the command line lies behind it. Ends when stdin does.
+`python -m tests.faults.crash.nursery` reads one JSON line per child from stdin, `{"options": {...}, "env": {...},
+"log": path, "lease_ms": N, "commit_wait_s": N}`, and answers with the pid of the child. That does what `hooklane serve`
+does, in a process of its own; only the reading of modules and of the command line lies behind it. Ends when stdin does.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Nursery:
     @classmethod
     async def open(cls) -> Nursery:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.crash.nursery"),
+            *(sys.executable, "-m", "tests.faults.crash.nursery"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )

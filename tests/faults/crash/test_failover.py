@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.crash import inbox_failover
-from tests.crash.failover import run
+from tests.faults.crash import inbox_failover
+from tests.faults.crash.failover import run
 
 rounds = pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.soak)])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.crash.traffic import Client
+from tests.faults.crash.traffic import Client
 from tests.support.pace import scaled_s
 
 POINTS = {"before_send": 0, "after_2xx": 1, "before_commit": 1, "after_commit": 0}

@@ -8,7 +8,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from tests.crash.traffic import Load
+from tests.faults.crash.traffic import Load
 
 from hooklane.testing.arrivals import tally
 

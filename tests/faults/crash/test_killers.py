@@ -7,8 +7,8 @@ import contextlib
 from typing import Any
 
 import pytest
-from tests.crash.serving import Server, Site
-from tests.crash.traffic import Client, Receiver
+from tests.faults.crash.serving import Server, Site
+from tests.faults.crash.traffic import Client, Receiver
 from tests.support.eventually import eventually
 
 KEYS, EACH = 300, 2

@@ -7,8 +7,8 @@ import random
 
 import psycopg
 import pytest
-from tests.crash.serving import Server, Site
-from tests.crash.traffic import Client, Load, Receiver
+from tests.faults.crash.serving import Server, Site
+from tests.faults.crash.traffic import Client, Load, Receiver
 from tests.support.postgres import PostgresServer
 from tests.support.processes import free_port
 

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 from tests.support.processes import Child, free_port, until
+from tests.support.tree import SOURCE
 
-import hooklane
 from hooklane.core.signing import new_secret
 
-SOURCE = str(Path(hooklane.__file__).resolve().parents[1])
 SECRET = new_secret(bytes(range(32)))
 
 

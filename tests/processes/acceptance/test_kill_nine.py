@@ -8,7 +8,7 @@ import urllib.error
 from collections import defaultdict
 from collections.abc import Callable
 
-from tests.acceptance.conftest import Client
+from tests.processes.acceptance.conftest import Client
 from tests.support.processes import Child, until
 from tests.support.receiver import Answer, Request, Sink
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import standardwebhooks
-from tests.acceptance.conftest import SECRET, Client, Shop, blocked
+from tests.processes.acceptance.conftest import SECRET, Client, Shop, blocked
 from tests.support.pace import scaled_s
 from tests.support.processes import Child
 from tests.support.receiver import Request, Sink

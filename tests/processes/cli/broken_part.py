@@ -1,4 +1,4 @@
-"""`hooklane` with a part that fails, as a process: `python -m tests.cli.broken_part PART serve …`."""
+"""`hooklane` with a part that fails, as a process: `python -m tests.processes.cli.broken_part PART serve …`."""
 
 import sys
 from typing import Any, NoReturn

@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 from tests.support.processes import Child, free_port
+from tests.support.tree import SOURCE
 
-import hooklane
 from hooklane.cli.main import run
-
-SOURCE = str(Path(hooklane.__file__).resolve().parents[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from hooklane.cli import process, worker, worker_processes
 from hooklane.cli.main import run
 
 LEASE_MS = 1_500
-COMMAND = (sys.executable, "-m", "tests.cli.quick_leases", "worker")
+COMMAND = (sys.executable, "-m", "tests.processes.cli.quick_leases", "worker")
 
 if __name__ == "__main__":
     if sys.argv[1] == "worker":

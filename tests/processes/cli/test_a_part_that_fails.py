@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.broken_part import PARTS
+from tests.processes.cli.broken_part import PARTS
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, free_port, until
 from tests.support.receiver import Sink
+from tests.support.tree import ROOT
 
 WITHIN_S = 60
-HERE = Path(__file__).resolve().parents[2]
+HERE = ROOT
 
 
 def call(url: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
@@ -32,7 +33,7 @@ def call(url: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
 def test_a_part_that_fails_ends_the_server_with_one_clear_line(part: str, sink: Sink, tmp_path: Path):
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    command = (sys.executable, "-m", "tests.cli.broken_part", part, "serve", "--no-auth", "--port", str(port))
+    command = (sys.executable, "-m", "tests.processes.cli.broken_part", part, "serve", "--no-auth", "--port", str(port))
     options = ("--db", f"sqlite:///{tmp_path}/h.db", "--egress-allow", "127.0.0.0/8")
     with Child([*command, *options], log=tmp_path / "log", cwd=HERE) as child:
 

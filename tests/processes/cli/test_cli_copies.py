@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Ended
-from tests.inbox.kit import SECRET
+from tests.processes.cli.conftest import Ended
+from tests.promises.receiving.kit import SECRET
 from tests.support.inline_shop import Shop
 from tests.support.processes import free_port
 from tests.support.receiver import Answer, Drop, Sink

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Ended
+from tests.processes.cli.conftest import Ended
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, until
 from tests.support.receiver import Sink

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Ended
+from tests.processes.cli.conftest import Ended
 
 Cli = Callable[..., Ended]
 URL = "http://127.0.0.1:9/hook"

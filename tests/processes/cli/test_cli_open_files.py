@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.conftest import SOURCE
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, free_port, until
 from tests.support.receiver import Sink
+from tests.support.tree import SOURCE
 
 from hooklane.sender.transport.open_files import open_files_of
 

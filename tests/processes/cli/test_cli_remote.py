@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Ended
+from tests.processes.cli.conftest import Ended
 from tests.support.processes import until
 from tests.support.receiver import Answer, Sink
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 
 import pytest
-from tests.cli.conftest import Ended
+from tests.processes.cli.conftest import Ended
 
 from hooklane.config import load
 

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Ended
+from tests.processes.cli.conftest import Ended
 from tests.support.processes import Child, free_port, http_status
 from tests.support.receiver import Answer, Sink
+from tests.support.tree import SOURCE
 
 Process = Callable[..., Ended]
 NO_AUTH = ("serve", "--no-auth", "--port", "0")
@@ -102,17 +103,11 @@ def test_a_missing_extra_is_named_with_the_command_that_installs_it(process: Pro
     for name in ("uvicorn", "typer"):
         (tmp_path / name).mkdir()
         (tmp_path / name / f"{name}.py").write_text(f"raise ImportError('No module named {name}', name='{name}')\n")
-        path = os.pathsep.join([str(tmp_path / name), process_source()])
+        path = os.pathsep.join([str(tmp_path / name), SOURCE])
 
         line = only_line(process(*NO_AUTH, env={"PYTHONPATH": path}))
 
         assert "pip install 'hooklane[server]'" in line
-
-
-def process_source() -> str:
-    import hooklane
-
-    return str(Path(hooklane.__file__).resolve().parents[1])
 
 
 def test_a_server_cannot_be_an_inbox_alone(process: Process):
@@ -200,7 +195,7 @@ def test_output_into_a_closed_pipe_is_no_traceback(tmp_path: Path):
 
     command = f"{sys.executable} -m hooklane config show --origin | head -1 >/dev/null"
     ended = subprocess.run(
-        ["bash", "-c", command], capture_output=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": process_source()}
+        ["bash", "-c", command], capture_output=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": SOURCE}
     )
 
     assert b"Traceback" not in ended.stderr

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Ended
+from tests.processes.cli.conftest import Ended
 from tests.support.pace import scaled_s
 
 Process = Callable[..., Ended]
@@ -36,7 +36,7 @@ def without(tmp_path: Path) -> Callable[..., Ended]:
     import os
     import subprocess
 
-    from tests.cli.conftest import SOURCE
+    from tests.support.tree import SOURCE
 
     def call(packages: tuple[str, ...], *arguments: str) -> Ended:
         ended = subprocess.run(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.cli.conftest import Ended
+from tests.processes.cli.conftest import Ended
 
 from hooklane.core.signing import Signer, new_secret
 from hooklane.model.clock import wall_now

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import Ended
+from tests.processes.cli.conftest import Ended
 
 from hooklane.config import DEFAULT_DB, load
 from hooklane.errors import ConfigError

@@ -14,20 +14,18 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, start_listening, until
+from tests.support.tree import ROOT, SOURCE
 
-import hooklane
 from hooklane.core.profiles import find_profile
 from hooklane.core.signing import new_secret
 from hooklane.model.clock import Instant, rfc3339, wall_now
 from hooklane.testing.build_request import Draft, build_batch, build_request
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-SOURCE = str(Path(hooklane.__file__).parents[1])
+EXAMPLES = ROOT / "examples"
 SECRET = "a token that is long enough to be one"
 
 

@@ -6,14 +6,14 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from tests.support.pace import scaled_s
+from tests.support.tree import ROOT, SOURCE
 
 import hooklane
 
-DOCS = Path(__file__).parents[2] / "docs" / "how-to"
+DOCS = ROOT / "docs" / "how-to"
 PAGES = sorted(page.stem for page in DOCS.glob("*.md"))
 
 
@@ -61,11 +61,10 @@ def test_the_tests_of_the_page_about_pytest_pass(tmp_path):
     conftest, tests, *_ = blocks("test-with-pytest")
     (tmp_path / "conftest.py").write_text(conftest)
     (tmp_path / "test_payments.py").write_text(tests)
-    source = str(Path(hooklane.__file__).parents[1])
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "hooklane.testing.plugin"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": source, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        env={**os.environ, "PYTHONPATH": SOURCE, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         timeout=scaled_s(60),

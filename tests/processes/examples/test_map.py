@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.support.tree import ROOT
 
 from hooklane.core.machine import NEXT
 from hooklane.model.message import Status
 
-ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "hooklane"
 DOCS = ROOT / "docs"
 ADRS = DOCS / "adr"

@@ -25,8 +25,8 @@ from pathlib import Path
 import pytest
 from tests.support.pace import scaled_ms, scaled_s
 from tests.support.processes import Child, free_port, http_status, until
+from tests.support.tree import ROOT
 
-ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 RECEIVER_PORT, SERVER_PORT = 8000, 8787
 START_S = 60.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.interop.kit import Consumer, Sender
+from tests.processes.interop.kit import Consumer, Sender
 from tests.support.postgres import Postgres
 
 

@@ -19,11 +19,9 @@ from standardwebhooks import Webhook
 from tests.support.node import CONSUMER, CONSUMER_PACKAGES, ROOT, node
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, start_listening, until
-
-import hooklane
+from tests.support.tree import SOURCE
 
 PRODUCER = ROOT / "examples" / "node_producer"
-SOURCE = str(Path(hooklane.__file__).resolve().parents[1])
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 PATH = "/webhooks/hooklane"
 QUICK = {"backoff_ms": 20, "backoff_cap_ms": 200, "attempts_max": 1_000, "secret": SECRET}

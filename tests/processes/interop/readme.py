@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.interop.kit import SOURCE
 from tests.support.node import CONSUMER_CACHE, node, npm
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, until
+from tests.support.tree import SOURCE
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.interop.bad_network import BadNetwork
-from tests.interop.kit import Consumer, Sender, call, credit_line, publish_file, signed, signed_body
+from tests.processes.interop.bad_network import BadNetwork
+from tests.processes.interop.kit import Consumer, Sender, call, credit_line, publish_file, signed, signed_body
 from tests.support.processes import Child, until
 from tests.support.proxy import Clear, DuplicateRequest, FaultProxy, LoseReply, Refuse
 

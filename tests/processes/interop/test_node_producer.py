@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.interop.kit import Sender, credit_line, publish_file
+from tests.processes.interop.kit import Sender, credit_line, publish_file
 from tests.support.processes import Child, until
 from tests.support.proxy import BlackHole, Clear, FaultProxy, LoseReply, Refuse
 from tests.support.receiver import Answer, Sink

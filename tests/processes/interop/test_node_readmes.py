@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.interop.kit import PRODUCER
-from tests.interop.readme import Shell, steps
+from tests.processes.interop.kit import PRODUCER
+from tests.processes.interop.readme import Shell, steps
 from tests.support.node import CONSUMER
 from tests.support.postgres import Postgres
 from tests.support.processes import free_port

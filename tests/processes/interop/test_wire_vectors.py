@@ -44,7 +44,7 @@ def test_the_file_is_what_the_code_that_sends_makes() -> None:
 
 
 def test_node_agrees_with_every_vector() -> None:
-    program = ROOT / "tests" / "interop" / "check_vectors.mjs"
+    program = ROOT / "tests" / "processes" / "interop" / "check_vectors.mjs"
     done = subprocess.run(
         [*node(), program, wire_vectors.FILE], capture_output=True, text=True, check=True, timeout=scaled_s(60)
     )
@@ -56,7 +56,7 @@ def test_node_notices_a_vector_that_is_wrong(tmp_path: Path) -> None:
     forged = {**VECTORS, "deliveries": VECTORS["refused"], "refused": VECTORS["deliveries"]}
     forged["turns"] = [{**turn, "applied": turn["applied"] + 1} for turn in VECTORS["turns"]]
     (tmp_path / "vectors.json").write_text(json.dumps(forged))
-    program = ROOT / "tests" / "interop" / "check_vectors.mjs"
+    program = ROOT / "tests" / "processes" / "interop" / "check_vectors.mjs"
     command = [*node(), str(program), str(tmp_path / "vectors.json")]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=scaled_s(60))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.inbox.kit import HandClock
+from tests.promises.receiving.kit import HandClock
 
 from hooklane.receiver import Event, Inbox
 from hooklane.store.memory.inbox import MemoryInbox

@@ -1,6 +1,7 @@
 """A receiver in a process of its own, that dies where it is told to.
 
-Usage: python -m tests.inbox.crashing URL MODE POINT|none COPIES EVENTS [GO]  (events are evt_0 … evt_{EVENTS-1})
+Usage: python -m tests.promises.receiving.crashing URL MODE POINT|none COPIES EVENTS [GO]
+(events are evt_0 … evt_{EVENTS-1})
 """
 
 import os
@@ -10,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tests.inbox.kit import own_source, signed
+from tests.promises.receiving.kit import own_source, signed
 from tests.support.processes import until
 
 from hooklane.receiver import Event, Inbox
@@ -27,7 +28,7 @@ def die(point: str) -> None:
 
 def effect(event: Event, tx: Any) -> None:
     if URL.startswith(("redis:", "dynamodb:")):
-        from tests.stores.worlds import write_effect
+        from tests.stores.inbox.worlds import write_effect
 
         write_effect(URL, event, tx)
         return

@@ -1,6 +1,6 @@
 """A receiver with a crowd at its door, that says what it has answered until it is killed.
 
-Usage: python -m tests.inbox.crowding URL threads|loop
+Usage: python -m tests.promises.receiving.crowding URL threads|loop
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import Any
 
-from tests.inbox.kit import own_source, signed
+from tests.promises.receiving.kit import own_source, signed
 
 from hooklane.receiver import Event, Inbox
 

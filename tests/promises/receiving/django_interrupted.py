@@ -1,14 +1,14 @@
 """A small Django program whose handlers meet errors of PostgreSQL: one `ok` for each promise that holds.
 
-Usage: python -m tests.inbox.django_interrupted NAME HOST PORT USER psycopg|psycopg2
+Usage: python -m tests.promises.receiving.django_interrupted NAME HOST PORT USER psycopg|psycopg2
 """
 
 import sys
 from contextlib import nullcontext
 from typing import Any
 
-from tests.inbox.kit import HandClock, own_source, signed
-from tests.inbox.rivals import FIRST, QUICK_TO_SEE, SECOND, Rival
+from tests.promises.receiving.kit import HandClock, own_source, signed
+from tests.promises.receiving.rivals import FIRST, QUICK_TO_SEE, SECOND, Rival
 
 NAME, HOST, PORT, USER, DRIVER = sys.argv[1:]
 if DRIVER == "psycopg2":

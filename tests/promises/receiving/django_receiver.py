@@ -15,7 +15,7 @@ settings.configure(DATABASES={"default": DATABASE}, INSTALLED_APPS=[], DEFAULT_A
 django.setup()
 
 from django.db import connection, models, transaction  # noqa: E402
-from tests.inbox.kit import outcome, own_source, signed  # noqa: E402
+from tests.promises.receiving.kit import outcome, own_source, signed  # noqa: E402
 
 from hooklane.errors import UsageError  # noqa: E402
 from hooklane.receiver import Event, Inbox  # noqa: E402

@@ -1,10 +1,13 @@
-"""A receiver that forks after it was used, as gunicorn's preload does. Usage: python -m tests.inbox.forking URL"""
+"""A receiver that forks after it was used, as gunicorn's preload does.
+
+Usage: python -m tests.promises.receiving.forking URL
+"""
 
 import os
 import sys
 from typing import Any
 
-from tests.inbox.kit import own_source, signed
+from tests.promises.receiving.kit import own_source, signed
 
 from hooklane.receiver import Event, Inbox
 

@@ -1,4 +1,4 @@
-"""A receiver that forks while its threads receive. Usage: python -m tests.inbox.forking_in_a_crowd URL"""
+"""A receiver that forks while its threads receive. Usage: python -m tests.promises.receiving.forking_in_a_crowd URL"""
 
 import faulthandler
 import itertools
@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import Any
 
-from tests.inbox.kit import own_source, signed
+from tests.promises.receiving.kit import own_source, signed
 from tests.support.pace import scaled_s
 
 from hooklane.receiver import Event, Inbox

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import uvicorn
-from tests.inbox.kit import SECRET, signed
+from tests.promises.receiving.kit import SECRET, signed
 from tests.support.pace import scaled_s
 
 from hooklane import asgi

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.inbox.kit import outcome, own_source, signed
-from tests.inbox.orders import ids, made_in
+from tests.promises.receiving.kit import outcome, own_source, signed
+from tests.promises.receiving.orders import ids, made_in
 from tests.support.pace import scaled_s
 
 from hooklane.model.message import Reply

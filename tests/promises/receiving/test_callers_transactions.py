@@ -6,7 +6,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,17 +13,16 @@ import psycopg
 import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import create_async_engine
-from tests.inbox.conftest import PostgresWorld, SqliteWorld, World
-from tests.inbox.kit import outcome, own_source, signed, statuses
+from tests.promises.receiving.conftest import PostgresWorld, SqliteWorld, World
+from tests.promises.receiving.kit import outcome, own_source, signed, statuses
 from tests.support.inboxes import ASYNC, SYNC
 from tests.support.pace import scaled_s
+from tests.support.tree import ROOT
 
 from hooklane.errors import ConfigError
 from hooklane.model.clock import wall_now
 from hooklane.model.message import Status
 from hooklane.receiver import Event, Inbox, latest
-
-ROOT = Path(__file__).parents[2]
 
 
 def world_of(kind: str, request: pytest.FixtureRequest) -> SqliteWorld | PostgresWorld:
@@ -189,7 +187,7 @@ def test_djangos_orm_and_on_commit_work_in_handlers(driver: str, request: pytest
         url = urlsplit(request.getfixturevalue("postgres_url"))
         arguments = ["postgresql", url.path.strip("/"), str(url.hostname), str(url.port), str(url.username)]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.inbox.django_receiver", *arguments],
+        [sys.executable, "-m", "tests.promises.receiving.django_receiver", *arguments],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
         capture_output=True,

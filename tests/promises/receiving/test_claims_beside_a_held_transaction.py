@@ -6,8 +6,8 @@ import re
 
 import psycopg
 import pytest
-from tests.inbox.conftest import World
-from tests.inbox.kit import own_source, signed
+from tests.promises.receiving.conftest import World
+from tests.promises.receiving.kit import own_source, signed
 
 from hooklane.store.postgres.inbox import front
 from hooklane.store.postgres.inbox.store import _QUERIES

@@ -10,10 +10,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.inbox.conftest import World
-from tests.inbox.kit import outcome, own_source, signed, statuses
+from tests.promises.receiving.conftest import World
+from tests.promises.receiving.kit import outcome, own_source, signed, statuses
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, until
+from tests.support.tree import ROOT
 
 from hooklane.errors import StoreUnavailable
 from hooklane.model.clock import wall_now
@@ -21,7 +22,6 @@ from hooklane.receiver import Event
 from hooklane.telemetry.events import FenceRejected, LeaseTakenOver
 from hooklane.testing.conformance_inbox import together
 
-ROOT = Path(__file__).parents[2]
 EVENTS, COPIES = 20, 4
 POINTS = ["after_claim", "after_handler", "before_commit", "after_commit"]
 
@@ -29,7 +29,7 @@ POINTS = ["after_claim", "after_handler", "before_commit", "after_commit"]
 def receiver(world: World, log: Path, mode: str, point: str, *options: Any, lease_ms: int = 1) -> Child:
     """A receiver in a process of its own: *options* are copies, events, and the file whose coming starts it."""
     words = [str(option) for option in options or (1, 1)]
-    command = [sys.executable, "-m", "tests.inbox.crashing", world.where(), mode, point, *words]
+    command = [sys.executable, "-m", "tests.promises.receiving.crashing", world.where(), mode, point, *words]
     env = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "LEASE_MS": str(lease_ms)}
     return Child(command, log=log, cwd=ROOT, env=env)
 

@@ -9,17 +9,17 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
 import pytest
-from tests.inbox.conftest import PostgresWorld
-from tests.inbox.kit import HandClock, header, own_source, signed
-from tests.inbox.rivals import FIRST, QUICK_TO_SEE, SECOND, Rival, raising
+from tests.promises.receiving.conftest import PostgresWorld
+from tests.promises.receiving.kit import HandClock, header, own_source, signed
+from tests.promises.receiving.rivals import FIRST, QUICK_TO_SEE, SECOND, Rival, raising
 from tests.support.inboxes import ASYNC, SYNC, execute
 from tests.support.pace import scaled_s
+from tests.support.tree import ROOT
 
 from hooklane import insert_once, latest, ledger_entry, transition
 from hooklane.model.inbox import Handling, Row, Search
@@ -28,7 +28,6 @@ from hooklane.receiver import Event, Inbox
 from hooklane.receiver.runner import Run
 from hooklane.receiver.steps import transaction
 
-ROOT = Path(__file__).parents[2]
 HOUR_MS = 3_600_000
 
 KINDS = [("sync", kind) for kind in SYNC if "sqlite" not in kind]
@@ -332,7 +331,7 @@ def test_djangos_handlers_are_retried_after_an_error_of_the_database(driver: str
     url = urlsplit(world.url)
     arguments = [url.path.strip("/"), str(url.hostname), str(url.port), str(url.username), driver]
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.inbox.django_interrupted", *arguments],
+        [sys.executable, "-m", "tests.promises.receiving.django_interrupted", *arguments],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
         capture_output=True,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.inbox.conftest import World
-from tests.inbox.kit import DAY_MS, outcome, own_source, signed, through_lambda
+from tests.promises.receiving.conftest import World
+from tests.promises.receiving.kit import DAY_MS, outcome, own_source, signed, through_lambda
 
 from hooklane.core.admission.retention import STILL_MS, beat, cutoff
 from hooklane.errors import StoreUnavailable

@@ -9,8 +9,8 @@ import json
 from typing import Any
 
 import pytest
-from tests.inbox.conftest import World
-from tests.inbox.kit import beat_through, github, outcome, statuses
+from tests.promises.receiving.conftest import World
+from tests.promises.receiving.kit import beat_through, github, outcome, statuses
 
 from hooklane import Request
 from hooklane.telemetry.events import Conflicted

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.inbox.conftest import World
-from tests.inbox.kit import SECRET, own_source, signed, signed_bytes
+from tests.promises.receiving.conftest import World
+from tests.promises.receiving.kit import SECRET, own_source, signed, signed_bytes
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, start_listening, until
+from tests.support.tree import SOURCE
 
 from hooklane.core.admission.failures import RetryPolicy
 from hooklane.errors import Reject, StoreUnavailable
@@ -302,7 +303,7 @@ def test_a_newcomer_who_has_set_up_no_logging_sees_why_nothing_happens(
     app = APPS[kind].format(async_=async_)
     (tmp_path / "newcomer.py").write_text(app)
     log = tmp_path / "server.log"
-    env = {"MODE": mode, "SECRET": SECRET, "PYTHONPATH": src()}
+    env = {"MODE": mode, "SECRET": SECRET, "PYTHONPATH": SOURCE}
 
     def spawn(port: int) -> Child:
         command = [sys.executable, "-m", *(word.format(port=port) for word in words)]
@@ -327,9 +328,3 @@ def test_a_newcomer_who_has_set_up_no_logging_sees_why_nothing_happens(
     assert f"newcomer.py:{raised}" in line
     assert all(word in line for word in ("source=hooklane", "type=order.paid", "attempt=1", "retry_in_ms="))
     assert CANARY not in log.read_text()
-
-
-def src() -> str:
-    import hooklane
-
-    return str(Path(hooklane.__file__).parents[1])

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
-from tests.inbox.conftest import PostgresWorld, SqliteWorld, World
-from tests.inbox.kit import own_source, signed
-from tests.inbox.test_database_errors_of_handlers import done, effect, run_here
+from tests.promises.receiving.conftest import PostgresWorld, SqliteWorld, World
+from tests.promises.receiving.kit import own_source, signed
+from tests.promises.receiving.test_database_errors_of_handlers import done, effect, run_here
 from tests.support.inboxes import ASYNC, SYNC, execute
 
 from hooklane.errors import TransactionMisused

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.inbox.kit import SECRET, outcome, signed, signed_bytes
+from tests.promises.receiving.kit import SECRET, outcome, signed, signed_bytes
 
 from hooklane.receiver import Inbox
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.inbox.conftest import PostgresWorld, SqliteWorld, World
-from tests.inbox.kit import own_source, signed, statuses
+from tests.promises.receiving.conftest import PostgresWorld, SqliteWorld, World
+from tests.promises.receiving.kit import own_source, signed, statuses
 
 from hooklane import Outbox
 from hooklane.errors import ConfigError, Reject, UsageError

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
-from tests.inbox.conftest import World
-from tests.inbox.kit import own_source, signed
+from tests.promises.receiving.conftest import World
+from tests.promises.receiving.kit import own_source, signed
 
 from hooklane.errors import Reject
 from hooklane.model.message import Request

@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from tests.inbox.conftest import World
-from tests.inbox.kit import header, outcome, own_source, signed, through_lambda
+from tests.promises.receiving.conftest import World
+from tests.promises.receiving.kit import header, outcome, own_source, signed, through_lambda
 from tests.support.pace import scaled_s
 
 from hooklane.core.admission.breaker import Breaker, BreakerPolicy, BreakerState

@@ -11,18 +11,17 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.inbox.conftest import World
-from tests.inbox.kit import own_source, signed, statuses
+from tests.promises.receiving.conftest import World
+from tests.promises.receiving.kit import own_source, signed, statuses
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, until
+from tests.support.tree import ROOT
 
 from hooklane.model.clock import wall_now
 from hooklane.model.inbox import Track
 from hooklane.model.message import Request, Status
 from hooklane.receiver import Event
 from hooklane.testing.conformance_inbox import perform, together
-
-ROOT = Path(__file__).parents[2]
 
 
 def in_thread(work: Any) -> tuple[threading.Thread, list[Any]]:
@@ -143,7 +142,7 @@ def test_a_fork_has_connections_and_workers_of_its_own(
     store: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     world = request.getfixturevalue(f"{store}_world")
-    command = [sys.executable, "-m", "tests.inbox.forking", world.where()]
+    command = [sys.executable, "-m", "tests.promises.receiving.forking", world.where()]
     with Child(
         command, log=tmp_path / "log", cwd=ROOT, env={"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     ) as child:
@@ -154,7 +153,7 @@ def test_a_fork_has_connections_and_workers_of_its_own(
 def test_a_fork_while_threads_receive_leaves_neither_side_waiting_for_the_other(
     sqlite_world: World, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-m", "tests.inbox.forking_in_a_crowd", sqlite_world.where()]
+    command = [sys.executable, "-m", "tests.promises.receiving.forking_in_a_crowd", sqlite_world.where()]
     with Child(
         command, log=tmp_path / "log", cwd=ROOT, env={"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     ) as child:

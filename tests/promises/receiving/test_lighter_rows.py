@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import create_engine
-from tests.inbox.conftest import World
-from tests.inbox.kit import DAY_MS, beat_through, outcome, own_source, signed
+from tests.promises.receiving.conftest import World
+from tests.promises.receiving.kit import DAY_MS, beat_through, outcome, own_source, signed
 
 from hooklane.model.clock import Instant
 from hooklane.model.message import Status

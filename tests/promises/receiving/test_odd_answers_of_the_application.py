@@ -8,8 +8,8 @@ import json
 from typing import Any
 
 import pytest
-from tests.inbox.conftest import World
-from tests.inbox.kit import outcome, own_source, signed, statuses
+from tests.promises.receiving.conftest import World
+from tests.promises.receiving.kit import outcome, own_source, signed, statuses
 
 from hooklane import latest, refetch, sequence
 from hooklane.errors import ConfigError

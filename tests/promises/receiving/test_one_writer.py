@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.inbox.orders import ids, made_in
+from tests.promises.receiving.orders import ids, made_in
 from tests.support.pace import scaled_s
 from tests.support.processes import until
 

@@ -8,8 +8,8 @@ import random
 from typing import Any
 
 import pytest
-from tests.inbox.conftest import World
-from tests.inbox.kit import SECRET, beat_through, header, outcome, own_source, signed, statuses
+from tests.promises.receiving.conftest import World
+from tests.promises.receiving.kit import SECRET, beat_through, header, outcome, own_source, signed, statuses
 
 from hooklane.core.admission.failures import RetryPolicy
 from hooklane.errors import ConfigError, Reject, Retry

@@ -1,6 +1,6 @@
 """What a receiver promises (R1-R25 of the mission), one test or more for each row, on memory, SQLite and PostgreSQL.
 
-R2 in full is tests/inbox/test_inbox_conformance.py, R12 is tests/verify, R19 is tests/plugin, R21 is tests/adapters.
+R2 in full is tests/stores/inbox/test_inbox_conformance.py, R12 is tests/units/verify, R19 is plugin/, R21 is adapters/.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.inbox.conftest import PostgresWorld, SqliteWorld, World
-from tests.inbox.kit import DAY_MS, SECRET, beat_through, github, outcome, own_source, signed, statuses
+from tests.promises.receiving.conftest import PostgresWorld, SqliteWorld, World
+from tests.promises.receiving.kit import DAY_MS, SECRET, beat_through, github, outcome, own_source, signed, statuses
 from tests.support.processes import until
 
 from hooklane import Inbox, Outbox, Reject, Request, Retry, insert_once, latest, ledger_entry, refetch, transition
@@ -553,7 +553,7 @@ def test_r20_hits_stale_failures_lag_dead_letters_and_breakers_can_be_watched(wo
 
 
 def test_r21_every_front_door_gives_the_same_answers() -> None:
-    """Plain function, ASGI, Flask, Lambda; Django has tests/adapters/test_django.py, and real servers are there too."""
+    """Plain function, ASGI, Flask, Lambda; Django and real servers are in adapters/."""
     import asyncio
 
     from flask import Flask

@@ -8,8 +8,18 @@ import json
 from typing import Any
 
 import pytest
-from tests.inbox.conftest import World
-from tests.inbox.kit import SECRET, beat_through, github, header, outcome, own_source, signed, signed_bytes, statuses
+from tests.promises.receiving.conftest import World
+from tests.promises.receiving.kit import (
+    SECRET,
+    beat_through,
+    github,
+    header,
+    outcome,
+    own_source,
+    signed,
+    signed_bytes,
+    statuses,
+)
 
 from hooklane.core.admission.breaker import BreakerPolicy
 from hooklane.core.admission.failures import RetryPolicy

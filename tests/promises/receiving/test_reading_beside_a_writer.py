@@ -10,8 +10,8 @@ import time
 from typing import Any
 
 import pytest
-from tests.inbox.conftest import SqliteWorld
-from tests.inbox.kit import own_source, signed
+from tests.promises.receiving.conftest import SqliteWorld
+from tests.promises.receiving.kit import own_source, signed
 from tests.support.pace import scaled_s
 
 from hooklane import Inbox

@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.inbox.conftest import World
-from tests.inbox.kit import outcome, own_source, signed, statuses
-from tests.inbox.orders import ids, made_in
+from tests.promises.receiving.conftest import World
+from tests.promises.receiving.kit import outcome, own_source, signed, statuses
+from tests.promises.receiving.orders import ids, made_in
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, until
+from tests.support.tree import ROOT
 
 from hooklane.errors import StoreBusy
 from hooklane.model.message import Reply
 from hooklane.receiver import Event, Inbox
 from hooklane.receiver.shared_commit import transaction as sharing
 
-ROOT = Path(__file__).parents[2]
 WAIT_MS = 10_000
 
 Handler = Callable[[Event, Any], None]
@@ -455,7 +455,7 @@ def test_killed_with_many_in_one_commit_nothing_that_was_answered_is_lost(
     sqlite_world: World, whence: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    command = [sys.executable, "-m", "tests.inbox.crowding", sqlite_world.where(), whence]
+    command = [sys.executable, "-m", "tests.promises.receiving.crowding", sqlite_world.where(), whence]
     with Child(command, log=log, cwd=ROOT, env={"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}) as child:
         until(lambda: log.read_text().count("answered") > 500, what="many answers")
         child.kill()

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.inbox.kit import outcome, own_source, signed, statuses
-from tests.inbox.orders import ids, made_in
+from tests.promises.receiving.kit import outcome, own_source, signed, statuses
+from tests.promises.receiving.orders import ids, made_in
 from tests.support.pace import scaled_s
 from tests.support.processes import until
 

@@ -6,8 +6,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tests.inbox.conftest import World
-from tests.inbox.kit import own_source, signed
+from tests.promises.receiving.conftest import World
+from tests.promises.receiving.kit import own_source, signed
 from tests.support.pace import scaled_s
 
 from hooklane import Reject

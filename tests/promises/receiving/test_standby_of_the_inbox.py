@@ -6,9 +6,9 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from tests.inbox.kit import SECRET, signed
-from tests.inbox.test_callers_transactions import ASYNC, SYNC
-from tests.postgres.standby import a_commit_waits, only_on_the_primary, waits_for_the_standby
+from tests.promises.receiving.kit import SECRET, signed
+from tests.promises.receiving.test_callers_transactions import ASYNC, SYNC
+from tests.stores.postgres.standby import a_commit_waits, only_on_the_primary, waits_for_the_standby
 from tests.support.failover import Pair, ask, synchronous_pair
 from tests.support.pace import scaled_s
 

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from tests.inbox.kit import own_source, signed
+from tests.promises.receiving.kit import own_source, signed
 
 from hooklane import Inbox, Reject, Request
 from hooklane.core.admission.breaker import BreakerPolicy

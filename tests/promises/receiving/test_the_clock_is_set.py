@@ -7,8 +7,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.inbox.conftest import MemoryWorld, PostgresWorld, SqliteWorld, World
-from tests.inbox.kit import DAY_MS, own_source, signed
+from tests.promises.receiving.conftest import MemoryWorld, PostgresWorld, SqliteWorld, World
+from tests.promises.receiving.kit import DAY_MS, own_source, signed
 
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.inbox import Search

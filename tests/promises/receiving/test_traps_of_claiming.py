@@ -13,8 +13,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.inbox.conftest import PostgresWorld, World
-from tests.inbox.kit import outcome, own_source, signed, signed_bytes, statuses
+from tests.promises.receiving.conftest import PostgresWorld, World
+from tests.promises.receiving.kit import outcome, own_source, signed, signed_bytes, statuses
 from tests.support.pace import scaled_s
 
 from hooklane.model.clock import wall_now

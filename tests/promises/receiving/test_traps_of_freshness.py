@@ -9,8 +9,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.inbox.conftest import PostgresWorld, SqliteWorld, World
-from tests.inbox.kit import own_source, signed
+from tests.promises.receiving.conftest import PostgresWorld, SqliteWorld, World
+from tests.promises.receiving.kit import own_source, signed
 
 from hooklane.errors import Reject, UsageError
 from hooklane.model.clock import wall_now

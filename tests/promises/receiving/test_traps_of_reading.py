@@ -8,8 +8,8 @@ import json
 from typing import Any
 
 import pytest
-from tests.inbox.conftest import World
-from tests.inbox.kit import outcome, own_source, signed, signed_bytes
+from tests.promises.receiving.conftest import World
+from tests.promises.receiving.kit import outcome, own_source, signed, signed_bytes
 
 from hooklane.model.clock import wall_now
 from hooklane.model.message import Request

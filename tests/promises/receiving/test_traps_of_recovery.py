@@ -9,8 +9,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.inbox.conftest import World
-from tests.inbox.kit import github, header, outcome, own_source, signed
+from tests.promises.receiving.conftest import World
+from tests.promises.receiving.kit import github, header, outcome, own_source, signed
 
 from hooklane.core.admission.breaker import Breaker, BreakerPolicy, BreakerState
 from hooklane.core.admission.failures import RetryPolicy

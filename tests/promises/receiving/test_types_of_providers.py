@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.tree import ROOT
 
 from hooklane import Inbox
 from hooklane.core.profiles import find_profile, profile_names
@@ -14,7 +14,7 @@ from hooklane.model.clock import wall_now
 from hooklane.testing.build_request import build_request
 from hooklane.testing.credentials import credentials
 
-HOW_TO = Path(__file__).resolve().parents[2] / "docs/how-to/verify-a-signature.md"
+HOW_TO = ROOT / "docs/how-to/verify-a-signature.md"
 TYPES = {
     "adyen": "AUTHORISATION",
     "airtable": None,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.inbox.kit import SECRET, outcome, signed
+from tests.promises.receiving.kit import SECRET, outcome, signed
 
 from hooklane import Inbox, Outbox, Request, latest, sequence
 from hooklane.errors import ConfigError, StoreRefused, UsageError

@@ -11,9 +11,9 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.kit import endpoint as an_endpoint
 from tests.support.eventually import eventually
 from tests.support.running_sender import SECRET
+from tests.units.core.kit import endpoint as an_endpoint
 
 from hooklane.core.endpoint import faults_of, sound
 from hooklane.core.engine import (

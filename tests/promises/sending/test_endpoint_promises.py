@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from standardwebhooks import Webhook, WebhookVerificationError
-from tests.delivery.town import peak
+from tests.promises.sending.town import peak
 from tests.support.pace import scaled_s
 from tests.support.receiver import Answer, Sink
 from tests.support.running_sender import SECRET, running_sender

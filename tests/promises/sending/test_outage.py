@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from tests.delivery.town import BROKEN, OK, Town, peak, per_lane, slow_clockwork
+from tests.promises.sending.town import BROKEN, OK, Town, peak, per_lane, slow_clockwork
 
 from hooklane.model.exchange import Answer, Failure, NoAnswer, Timings
 from hooklane.model.health import BreakerState

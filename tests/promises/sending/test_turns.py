@@ -8,7 +8,7 @@ from math import ceil
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.delivery.town import peak
+from tests.promises.sending.town import peak
 
 from hooklane.core.engine import (
     Committed,

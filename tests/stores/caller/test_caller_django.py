@@ -3,14 +3,12 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 import pytest
 from tests.support.pace import scaled_s
-
-ROOT = Path(__file__).parents[2]
+from tests.support.tree import ROOT
 
 
 def outcomes(*arguments: str) -> dict[str, str]:

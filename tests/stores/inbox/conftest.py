@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from tests.inbox.conftest import World
-from tests.stores.worlds import EFFECTS, DynamoWorld, RedisWorld
+from tests.promises.receiving.conftest import World
+from tests.stores.inbox.worlds import EFFECTS, DynamoWorld, RedisWorld
 from tests.support.dynamodb import DynamoDB
 from tests.support.shared import shared
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
-from tests.inbox.kit import SECRET, header, outcome, own_source, signed, statuses
-from tests.stores.worlds import DynamoWorld
+from tests.promises.receiving.kit import SECRET, header, outcome, own_source, signed, statuses
+from tests.stores.inbox.worlds import DynamoWorld
 from tests.support.processes import free_port
 
 from hooklane.errors import ConfigError, LeaseLost, StoreRefused, StoreUnavailable, UsageError

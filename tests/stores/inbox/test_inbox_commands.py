@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.inbox.kit import SECRET, own_source, signed
+from tests.promises.receiving.kit import SECRET, own_source, signed
 from tests.support.pace import scaled_s
 from tests.support.processes import Child
+from tests.support.tree import SOURCE
 
-import hooklane
 from hooklane.cli.main import run
 from hooklane.errors import Reject
 from hooklane.receiver import Inbox
@@ -124,12 +124,11 @@ def test_a_file_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_a_store_that_is_not_there_ends_with_one_clear_line(tmp_path: Path) -> None:
-    source = str(Path(hooklane.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "-m", "hooklane", "inbox", "stats", "--store", "redis://127.0.0.1:1/0"],
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": source},
+        env=os.environ | {"PYTHONPATH": SOURCE},
         timeout=scaled_s(60),
         check=False,
     )

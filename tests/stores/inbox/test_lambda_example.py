@@ -7,10 +7,10 @@ import importlib.util
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.tree import ROOT
 
 from hooklane.core.profiles import find_profile
 from hooklane.model.clock import Instant, wall_now
@@ -18,7 +18,7 @@ from hooklane.store.dynamodb.store import by_url
 from hooklane.testing.build_request import build_request
 from hooklane.testing.conformance_inbox import together
 
-APP = Path(__file__).parents[2] / "examples" / "lambda_dynamodb" / "app.py"
+APP = ROOT / "examples" / "lambda_dynamodb" / "app.py"
 SECRET = "whsec_" + "a secret of an example that is long enough"
 
 

@@ -1,6 +1,6 @@
 """What promise.md says about receiving, on Redis and DynamoDB: the same tests as on the SQL stores."""
 
-from tests.inbox import (
+from tests.promises.receiving import (
     test_crashes_and_crowds,
     test_downtime,
     test_equal_bodies,

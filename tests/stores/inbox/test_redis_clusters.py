@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import redis
-from tests.inbox.kit import SECRET, outcome, own_source, signed
-from tests.stores.many_servers import cluster, sentinel
+from tests.promises.receiving.kit import SECRET, outcome, own_source, signed
+from tests.stores.inbox.many_servers import cluster, sentinel
 
 from hooklane.errors import ConfigError
 from hooklane.receiver import Inbox

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 import redis
-from tests.inbox.kit import SECRET, header, outcome, own_source, signed, statuses
-from tests.stores.worlds import RedisWorld
+from tests.promises.receiving.kit import SECRET, header, outcome, own_source, signed, statuses
+from tests.stores.inbox.worlds import RedisWorld
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, until
 from tests.support.proxy import Clear, FaultProxy, LoseReply
+from tests.support.tree import ROOT
 from tests.support.valkey import ValkeyServer, valkey_server
 
 from hooklane.errors import ConfigError, LeaseLost, StoreRefused, UsageError
@@ -34,7 +35,6 @@ from hooklane.store.redis.store import RedisInbox, by_url
 from hooklane.telemetry.events import FenceRejected
 from hooklane.testing.conformance_inbox import HANDLER, SOURCE, WORK, owed, perform, row, together
 
-ROOT = Path(__file__).parents[2]
 EVENTS, COPIES = 20, 4
 DAY_MS = 86_400_000
 
@@ -59,7 +59,7 @@ def run(store: RedisInbox, flow: Any) -> Any:
 
 def receiver(world: RedisWorld, log: Path, mode: str, point: str, *options: Any, lease_ms: int = 1) -> Child:
     words = [str(option) for option in options or (1, 1)]
-    command = [sys.executable, "-m", "tests.inbox.crashing", world.url, mode, point, *words]
+    command = [sys.executable, "-m", "tests.promises.receiving.crashing", world.url, mode, point, *words]
     env = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "LEASE_MS": str(lease_ms)}
     return Child(command, log=log, cwd=ROOT, env=env)
 

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import redis
-from tests.inbox.conftest import World
+from tests.promises.receiving.conftest import World
 
 from hooklane.receiver import Event
 from hooklane.store.dynamodb.store import by_url

@@ -7,7 +7,7 @@ from importlib import resources
 
 import asyncpg
 import pytest
-from tests.postgres.test_interleaving_owners import RIGHT_AND_BROKEN, take_out
+from tests.stores.postgres.test_interleaving_owners import RIGHT_AND_BROKEN, take_out
 from tests.support.pace import scaled_ms
 from tests.support.steps import Steps
 

@@ -5,7 +5,7 @@ import asyncio
 import asyncpg
 import psycopg
 import pytest
-from tests.outbox.test_upgrade import COUNTED_TAILS
+from tests.stores.outbox.test_upgrade import COUNTED_TAILS
 from tests.support.pace import scaled_s
 
 from hooklane.core.fanout import places

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.postgres.standby import a_commit_waits, only_on_the_primary, waits_for_the_standby
+from tests.stores.postgres.standby import a_commit_waits, only_on_the_primary, waits_for_the_standby
 from tests.support.eventually import eventually
 from tests.support.failover import Pair, ask, synchronous_pair
 from tests.support.processes import until

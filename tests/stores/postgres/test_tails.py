@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import asyncpg
 import pytest
-from tests.postgres.test_interleaving_owners import RIGHT_AND_BROKEN, take_out
-from tests.postgres.test_interleaving_publish import hold_lanes, seqs
+from tests.stores.postgres.test_interleaving_owners import RIGHT_AND_BROKEN, take_out
+from tests.stores.postgres.test_interleaving_publish import hold_lanes, seqs
 from tests.support.pace import scaled_s
 from tests.support.steps import Steps
 

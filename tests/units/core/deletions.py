@@ -1,7 +1,7 @@
 """Which rule of `core/worker/` could be deleted without any test turning red? Each is deleted here, one by one.
 
-`python -m tests.core.deletions` prints the table of docs/explain/proof.md; with a number it makes that one deletion in
-its own process and prints the first test that turns red.
+`python -m tests.units.core.deletions` prints the table of docs/explain/proof.md; with a number it makes that one
+deletion in its own process and prints the first test that turns red.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 from tests.support.pace import scaled_s
+from tests.support.tree import ROOT
 
-ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "src/hooklane/core/worker"
 CPU_S_MAX = 10.0
 TESTS = ("test_worker_ownership", "test_worker_news", "test_worker_writing")
@@ -248,7 +247,7 @@ def first_red(deletion: Deletion) -> str:
     sys.meta_path.insert(0, Patched(deletion))
     signal.signal(signal.SIGVTALRM, _too_long)
     for name in TESTS:
-        module = importlib.import_module(f"tests.core.{name}")
+        module = importlib.import_module(f"tests.units.core.{name}")
         for test in [one for one in vars(module).values() if getattr(one, "__name__", "").startswith("test_")]:
             signal.setitimer(signal.ITIMER_VIRTUAL, CPU_S_MAX)
             try:
@@ -260,7 +259,7 @@ def first_red(deletion: Deletion) -> str:
 
 def caught_by(number: int) -> str:
     """The same in a process of its own."""
-    command = [sys.executable, "-m", "tests.core.deletions", str(number)]
+    command = [sys.executable, "-m", "tests.units.core.deletions", str(number)]
     plain = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     done = subprocess.run(command, cwd=ROOT, env=plain, capture_output=True, text=True, timeout=scaled_s(300))
     return done.stdout.strip() if done.returncode == 0 else f"!!! {done.stderr[-300:]}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.kit import Bench, answer, row
+from tests.units.core.kit import Bench, answer, row
 
 from hooklane.core.engine import Jumped, Settled
 from hooklane.model.clock import FOREVER, Instant

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from tests.core.kit import T0, TIMINGS, Bench, endpoint, event, grown, row
+from tests.units.core.kit import T0, TIMINGS, Bench, endpoint, event, grown, row
 
 from hooklane.core.engine import Dropped, EndpointChanged, Fetched, HealthSeen, LeaseSet, Loaded
 from hooklane.core.engine.heads import FETCH_MAX

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.core.kit import T0, Bench, endpoint, grown, row
+from tests.units.core.kit import T0, Bench, endpoint, grown, row
 
 from hooklane.core.engine import Committed, Draining, Dropped, EndpointChanged, Leaving, Loaded, Reloaded
 from hooklane.model.attempt import Dead, Gone, Settlement, Start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.core.kit import T0, TIMEOUT, Bench, answer, endpoint, grown, row
+from tests.units.core.kit import T0, TIMEOUT, Bench, answer, endpoint, grown, row
 
 from hooklane.core.engine import Dropped, EndpointChanged, LeaseSet, Loaded, Reloaded, Settled
 from hooklane.model.attempt import Cancel, Dead, Delivered, Retry, Settlement

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.core.kit import T0, TIMINGS, Bench, answer, endpoint, event, grown, row
+from tests.units.core.kit import T0, TIMINGS, Bench, answer, endpoint, event, grown, row
 
 from hooklane.core.engine import (
     Committed,

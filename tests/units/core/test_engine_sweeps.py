@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.core.kit import T0, Bench, row
+from tests.units.core.kit import T0, Bench, row
 
 from hooklane.core.engine import Dropped, Loaded, Reloaded, StartedAnew, Swept
 from hooklane.core.engine.inputs import HealthSeen

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.kit import endpoint, event
+from tests.units.core.kit import endpoint, event
 
 from hooklane.core.fanout import LISTS_MAX, TYPES_MAX, Fanout, is_pattern, matches, partition_of, places
 from hooklane.errors import InvalidEvent

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.core.deletions import DELETIONS, ROOT, caught_by
+from tests.units.core.deletions import DELETIONS, ROOT, caught_by
 
 PROOF = ROOT / "docs/explain/proof.md"
 SHARE = (1, 34)

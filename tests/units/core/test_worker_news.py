@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.core.kit import T0, endpoint, row
-from tests.core.test_worker_ownership import THIRD, lose_the_mark, told
-from tests.core.worker_kit import POLL_MS, WorkerBench
+from tests.units.core.kit import T0, endpoint, row
+from tests.units.core.test_worker_ownership import THIRD, lose_the_mark, told
+from tests.units.core.worker_kit import POLL_MS, WorkerBench
 
 from hooklane.core.engine import EndpointChanged, HealthSeen, Reloaded, Swept
 from hooklane.core.worker import Missed

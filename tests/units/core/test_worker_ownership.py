@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.core.kit import T0, row
-from tests.core.worker_kit import LEASE_MS, WorkerBench
+from tests.units.core.kit import T0, row
+from tests.units.core.worker_kit import LEASE_MS, WorkerBench
 
 from hooklane.core.engine import Committed, Dropped, Jumped, LeaseSet, Leaving, Loaded, StartedAnew
 from hooklane.core.worker import ClockSet, LeaseLost, MarkLost

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.core.kit import T0, endpoint, event
-from tests.core.test_worker_ownership import ALL, THIRD, told
-from tests.core.worker_kit import GRACE_MS, LEASE_MS, WorkerBench
+from tests.units.core.kit import T0, endpoint, event
+from tests.units.core.test_worker_ownership import ALL, THIRD, told
+from tests.units.core.worker_kit import GRACE_MS, LEASE_MS, WorkerBench
 
 from hooklane.core.engine import Committed, Settled
 from hooklane.core.worker.sending import SENDS_AT_ONCE

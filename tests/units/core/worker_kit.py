@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from tests.core.kit import T0, endpoint
+from tests.units.core.kit import T0, endpoint
 
 from hooklane.core.engine import Engine, Input, Settled
 from hooklane.core.worker import Call, Effects, Worker

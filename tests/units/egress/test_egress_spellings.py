@@ -9,9 +9,9 @@ import socket
 from collections.abc import Sequence
 
 import pytest
-from tests.egress.spellings import INSIDE_4, INSIDE_6, hostile, ordinary
 from tests.support.processes import free_port
-from tests.transport.peers import posted
+from tests.units.egress.spellings import INSIDE_4, INSIDE_6, hostile, ordinary
+from tests.units.transport.peers import posted
 
 from hooklane.model.exchange import Failure, NoAnswer, Result, Target
 from hooklane.sender.egress import EgressGuard, UrlNotAllowed

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from tests.support.pace import scaled_ms, scaled_s
-from tests.transport.peers import OK, answering, closed_port, post, serving, silent, transporting
+from tests.units.transport.peers import OK, answering, closed_port, post, serving, silent, transporting
 
 from hooklane.model.exchange import Answer, Failure, NoAnswer
 

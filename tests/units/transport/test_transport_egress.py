@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.support.pace import scaled_ms, scaled_s
 from tests.support.processes import free_port
-from tests.transport.peers import (
+from tests.units.transport.peers import (
     CANARY,
     HERE,
     OK,

@@ -11,7 +11,7 @@ import time
 
 import pytest
 from tests.support.pace import scaled_ms, scaled_s
-from tests.transport.peers import (
+from tests.units.transport.peers import (
     CANARY,
     OK,
     Behaviour,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from tests.support.pace import scaled_ms, scaled_s
-from tests.transport.certificates import Authority, self_signed
-from tests.transport.peers import (
+from tests.units.transport.certificates import Authority, self_signed
+from tests.units.transport.peers import (
     HERE,
     OK,
     Script,

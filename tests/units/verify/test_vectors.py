@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.tree import ROOT
 
 from hooklane.core.profiles import find_profile
 from hooklane.core.verify import Handshake, Keyring, Messages, Profile, keyring, open_request
@@ -18,7 +18,7 @@ from hooklane.model.message import Request
 from hooklane.testing.credentials import credentials
 from hooklane.testing.sign_request import sign_request
 
-KNOWN = json.loads((Path(__file__).parents[1] / "data" / "signature-vectors.json").read_text())
+KNOWN = json.loads((ROOT / "tests" / "data" / "signature-vectors.json").read_text())
 VECTORS = {vector["id"]: vector for vector in KNOWN["vectors"]}
 LINEAR_NOW_MS = 1_676_056_940_508  # its timestamp is inside the body
 

@@ -3,7 +3,7 @@
 import os
 
 from flask import Flask, jsonify
-from tests.inbox.kit import own_source, signed
+from tests.promises.receiving.kit import own_source, signed
 
 import hooklane.flask
 from hooklane import Inbox

@@ -15,13 +15,14 @@ from pathlib import Path
 import pytest
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, start_listening, until
+from tests.support.tree import ROOT
 
 from hooklane.core.profiles import find_profile
 from hooklane.model.clock import wall_now
 from hooklane.testing.build_request import build_request
 
 PROJECT = Path(__file__).parent / "django_project"
-SOURCE = Path(__file__).parents[2] / "src"
+SOURCE = ROOT / "src"
 SECRET = "whsec_of_the_shop"
 
 

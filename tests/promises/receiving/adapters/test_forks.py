@@ -8,15 +8,13 @@ import os
 import sqlite3
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import psycopg
 import pytest
-from tests.inbox.kit import signed
+from tests.promises.receiving.kit import signed
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, start_listening, until
-
-ROOT = Path(__file__).parents[2]
+from tests.support.tree import ROOT
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -60,7 +58,7 @@ def test_children_of_a_preloaded_server_share_nothing_and_an_event_counts_once(d
     url, ask = database
 
     def spawn(port):
-        words = ["tests.adapters.preloaded:app", "--preload", "--workers", "3", "--threads", "3"]
+        words = ["tests.promises.receiving.adapters.preloaded:app", "--preload", "--workers", "3", "--threads", "3"]
         env = {"APP_DB": url, "APP_WARM": "1", "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
         command = [sys.executable, "-m", "gunicorn", *words, "--bind", f"127.0.0.1:{port}"]
         return Child(command, log=tmp_path / "gunicorn.log", env=env, cwd=ROOT)

@@ -8,18 +8,18 @@ import json
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, start_listening, until
+from tests.support.tree import ROOT
 
 from hooklane.core.profiles import find_profile
 from hooklane.model.clock import wall_now
 from hooklane.testing.build_request import build_request
 
 SECRET = "whsec_" + "a secret of an example, long enough"
-EXAMPLES = Path(__file__).parents[2] / "examples" / "receiver"
+EXAMPLES = ROOT / "examples" / "receiver"
 SERVERS = {
     "fastapi_app": ["uvicorn", "fastapi_app:app", "--host", "127.0.0.1", "--log-level", "warning", "--port"],
     "django_app": ["gunicorn", "django_app:app", "--workers", "2", "--threads", "4", "--bind", "127.0.0.1:{port}"],

@@ -8,10 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.support.pace import scaled_s
-
-import hooklane
-
-SOURCE = str(Path(hooklane.__file__).parents[1])
+from tests.support.tree import SOURCE
 
 TESTS = """
 import pytest

@@ -143,7 +143,7 @@ def shared_db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 async def site(shared_db: str, start: Start) -> Any:
     """A server on a database that an application may share, SQLite and PostgreSQL in turn."""
-    from tests.api.inbox_site import Site  # which needs the names above
+    from tests.promises.sending.api.inbox_site import Site  # which needs the names above
 
     return Site(shared_db, await start(db=shared_db))
 
@@ -151,7 +151,7 @@ async def site(shared_db: str, start: Start) -> Any:
 @pytest.fixture
 def shop(site: Any) -> Iterator[Any]:
     """An application whose inbox is in the database of `site`."""
-    from tests.api.inbox_site import Shop
+    from tests.promises.sending.api.inbox_site import Shop
 
     made = Shop(site.db)
     yield made

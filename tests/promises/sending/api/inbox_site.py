@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tests.api.conftest import Api
-from tests.inbox.kit import own_source, signed
+from tests.promises.receiving.kit import own_source, signed
+from tests.promises.sending.api.conftest import Api
 from tests.support.http_client import Answer
 
 from hooklane.errors import Reject

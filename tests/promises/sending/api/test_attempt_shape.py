@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.api.conftest import Api
-from tests.api.test_stream_api import watching
+from tests.promises.sending.api.conftest import Api
+from tests.promises.sending.api.test_stream_api import watching
 from tests.support.receiver import Answer, Sink
 
 CONTRACT = [

@@ -6,8 +6,8 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from tests.api.conftest import Api
-from tests.api.test_publish_api import stored
+from tests.promises.sending.api.conftest import Api
+from tests.promises.sending.api.test_publish_api import stored
 
 PATH = "/api/v1/events/batch"
 LINES = {"content-type": "application/x-ndjson"}

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from tests.api.conftest import Api
+from tests.promises.sending.api.conftest import Api
 from tests.support.pace import scaled_s
 from tests.support.receiver import Answer, Request, Sink
-from tests.transport.certificates import Authority
+from tests.units.transport.certificates import Authority
 
 BASE = "/api/v1/endpoints"
 

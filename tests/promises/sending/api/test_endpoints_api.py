@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import standardwebhooks
-from tests.api.conftest import Api
+from tests.promises.sending.api.conftest import Api
 from tests.support.eventually import eventually
 from tests.support.receiver import Answer, Sink
 

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.api.conftest import KEY, Api
+from tests.promises.sending.api.conftest import KEY, Api
 from tests.support.http_client import Connection
 from tests.support.pace import scaled_s
 

@@ -7,8 +7,8 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from tests.api.inbox_site import Shop, Site, insert
-from tests.inbox.kit import signed_bytes
+from tests.promises.receiving.kit import signed_bytes
+from tests.promises.sending.api.inbox_site import Shop, Site, insert
 from tests.support.http_client import Connection
 
 from hooklane.model.message import Status

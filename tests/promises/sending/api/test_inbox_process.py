@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.inbox.kit import SECRET, signed
+from tests.promises.receiving.kit import SECRET, signed
 from tests.support.http_client import Connection
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, start_listening, until

@@ -5,8 +5,8 @@ import json
 from typing import Any
 
 import pytest
-from tests.api.inbox_site import Shop, Site, insert, run
-from tests.inbox.kit import SECRET
+from tests.promises.receiving.kit import SECRET
+from tests.promises.sending.api.inbox_site import Shop, Site, insert, run
 
 from hooklane.errors import Reject
 from hooklane.model.inbox import NewHandling

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from tests.api.conftest import SEEN, Api, Start
-from tests.api.inbox_site import Shop, Site
+from tests.promises.sending.api.conftest import SEEN, Api, Start
+from tests.promises.sending.api.inbox_site import Shop, Site
 from tests.support.eventually import eventually
 from tests.support.http_client import Connection
 from tests.support.receiver import Answer, Sink

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.api.conftest import Api
+from tests.promises.sending.api.conftest import Api
 from tests.support.eventually import eventually
 from tests.support.receiver import Answer, Sink
 

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.api.test_recovery_api import blocked, seqs
+from tests.promises.sending.api.test_recovery_api import blocked, seqs
 from tests.support.pace import scaled_s
 from tests.support.receiver import Sink
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.api.conftest import Api
+from tests.promises.sending.api.conftest import Api
 
 V1 = "/api/v1"
 

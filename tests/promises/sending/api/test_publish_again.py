@@ -1,7 +1,7 @@
 """The same head again and again on one connection, as clients do: the short way means what the long way means."""
 
 import pytest
-from tests.api.conftest import Api
+from tests.promises.sending.api.conftest import Api
 from tests.support.http_client import Connection
 
 PATH = "/api/v1/events"

@@ -6,7 +6,7 @@ import sqlite3
 from typing import Any
 
 import pytest
-from tests.api.conftest import Api
+from tests.promises.sending.api.conftest import Api
 from tests.support.receiver import Sink
 
 from hooklane.cli.process import Running

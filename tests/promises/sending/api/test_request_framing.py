@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-from tests.api.conftest import KEY, Api
+from tests.promises.sending.api.conftest import KEY, Api
 from tests.support.eventually import eventually
 from tests.support.http_client import Answer, Connection
 

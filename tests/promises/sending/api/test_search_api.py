@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from tests.api.conftest import Api
+from tests.promises.sending.api.conftest import Api
 from tests.support.eventually import eventually
 from tests.support.receiver import Sink
 

@@ -7,7 +7,7 @@ import hmac
 from typing import Any
 
 import pytest
-from tests.api.conftest import KEY, Api
+from tests.promises.sending.api.conftest import KEY, Api
 from tests.support.http_client import Answer, Connection
 
 from hooklane.server import wrong_keys

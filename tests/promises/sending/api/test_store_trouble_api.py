@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.api.conftest import Api, Start
+from tests.promises.sending.api.conftest import Api, Start
 from tests.support.eventually import eventually
 from tests.support.pace import scaled_s
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.api.conftest import Api
+from tests.promises.sending.api.conftest import Api
 from tests.support.http_client import Connection
 from tests.support.pace import scaled_s
 from tests.support.receiver import Answer, Sink

@@ -95,13 +95,6 @@ def _long_ago() -> Instant:
     return Instant(wall_now() - 20_000)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Any) -> Any:
-    if request.param == "postgres":
-        return request.getfixturevalue("postgres_url")
-    return f"sqlite:///{tmp_path}/hooklane.db"
-
-
 @pytest.fixture
 async def operator(store_url: str) -> AsyncIterator[Operator]:
     async with operated(store_url) as one:

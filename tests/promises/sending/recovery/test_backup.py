@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
-from tests.recovery.wire import OK, Sent, Wire
+from tests.promises.sending.recovery.wire import OK, Sent, Wire
 from tests.support.pace import scaled_s
 from tests.support.postgres import installation
 from tests.support.running_sender import SECRET

@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections import defaultdict
 
-from tests.recovery.wire import Sent, Wire
+from tests.promises.sending.recovery.wire import Sent, Wire
 from tests.support.pace import scaled_s
 from tests.support.running_sender import SECRET
 

@@ -7,8 +7,8 @@ import contextlib
 import random
 from collections import Counter, defaultdict
 
-from tests.recovery import wire as wires
-from tests.recovery.wire import BAD, OK, Sent
+from tests.promises.sending.recovery import wire as wires
+from tests.promises.sending.recovery.wire import BAD, OK, Sent
 from tests.support.pace import scaled_s
 from tests.support.running_sender import SECRET
 

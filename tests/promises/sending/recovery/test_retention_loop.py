@@ -7,9 +7,10 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.recovery.wire import BAD, OK, Wire
+from tests.promises.sending.recovery.wire import BAD, OK, Wire
 from tests.support.pace import scaled_s
 from tests.support.running_sender import SECRET
+from tests.support.tree import ROOT
 
 from hooklane.core.fanout import places
 from hooklane.errors import ConfigError, StoreUnavailable
@@ -135,7 +136,7 @@ async def test_on_postgres_a_deleted_endpoint_stays_for_the_day_that_the_how_to_
         return len(await store.endpoints())
 
     assert [await left_after(hours) for hours in (0, 23.9, 24.1)] == [1, 1, 0]
-    how_to = Path(__file__).parents[2] / "docs" / "how-to" / "retention.md"
+    how_to = ROOT / "docs" / "how-to" / "retention.md"
     assert "stay for 24 hours after the deletion" in how_to.read_text()
     await connection.close()
     await store.close()
