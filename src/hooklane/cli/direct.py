@@ -32,7 +32,9 @@ class DirectClient:
 
     async def _open(self, settings: Settings) -> Services:
         await self._store.open()
-        return open_services(settings, self._store, deliver=False)
+        services = open_services(settings, self._store, deliver=False)
+        await services.types.look()
+        return services
 
     def send(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Reply:
         return self._runner.run(self._perform(method, path, query, headers, body))

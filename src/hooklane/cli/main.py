@@ -25,6 +25,7 @@ from hooklane.cli import (
     secrets,
     send,
     serve,
+    types,
     verify,
 )
 from hooklane.cli.exits import CallFailed, Exit
@@ -52,6 +53,7 @@ app.add_typer(inbox.app, name="inbox", help="What was received: look, replay, sk
 app.add_typer(audit.app, name="audit", help="Who did what, and whether that record is whole.")
 app.add_typer(keys.app, name="keys", help="Who may call the API, and for what.")
 app.add_typer(secrets.app, name="secrets", help="How secrets of endpoints are kept.")
+app.add_typer(types.app, name="types", help="Which events there are, and their schemas.")
 app.add_typer(migrate.app, name="migrate", help="The schema of the database.")
 app.add_typer(config.app, name="config", help="Which settings hold, and where from.")
 

@@ -31,6 +31,7 @@ from hooklane.server.app import build_app
 from hooklane.server.auth import Authenticator
 from hooklane.server.call import Route
 from hooklane.server.cursor import Cursors
+from hooklane.server.event_types import TypeRules
 from hooklane.server.ingest import IngestProtocol, protocol_for
 from hooklane.server.key_ring import KeyRing
 from hooklane.server.listener import Listener
@@ -166,6 +167,7 @@ def open_services(
         publish_limits=limits,
         keys=KeyRing(store),
         sessions=Sessions(store, os.urandom),
+        types=TypeRules(store),
         look=PageLook(
             accent=settings.page_accent,
             logo=settings.page_logo,
@@ -213,6 +215,7 @@ async def running(
             settings, store, listener=listener, deliver="deliver" in settings.role, workers=workers
         )
         await asyncio.to_thread(lambda: services.cursors.key)  # which takes its time
+        await services.types.look()
         async with asyncio.TaskGroup() as group:
             relaying = group.create_task(services.relay.run(), name="relay") if services.relay is not None else None
             manning = (
@@ -224,6 +227,7 @@ async def running(
             maintenance = Maintenance(settings, store, services.jobs, services.publish_limits)
             keeping = group.create_task(maintenance.run(), name="maintenance")
             ringing = group.create_task(services.keys.run(), name="keys")
+            ruling = group.create_task(services.types.run(), name="event types")
             server = _server(settings, services, routes, mounts(services))
             serving = group.create_task(server.serve(sockets=[sock]), name="http")
             sweeping = group.create_task(_sweep(server), name="sweep connections")
@@ -239,7 +243,9 @@ async def running(
                 await serving
                 sweeping.cancel()
                 services.keys.stop()
+                services.types.stop()
                 await ringing
+                await ruling
                 maintenance.stop()
                 await keeping
                 await services.publisher.close()

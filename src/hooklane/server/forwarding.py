@@ -47,6 +47,7 @@ def forwarding_app(services: Services, auth: Authenticator, endpoint_id: str) ->
                     )
             hints = _hints(body)
             draft = draft_of(hints.type or TYPE, body, now=services.now(), key=hints.key, endpoints=[endpoint_id])
+            await services.types.check(draft.event)
             result = await services.publisher.publish(draft)
             if isinstance(result, Refused):
                 raise refused(result.code, result.detail)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
 
@@ -27,7 +27,7 @@ from hooklane.server.problem import Problem, problem_of, refused
 from hooklane.server.publish_request import KnownHead, PublishRequest, is_publish_request
 from hooklane.server.reply import accepted, common_lines, problem_reply
 from hooklane.server.services import Services
-from hooklane.store.outbox import Published, Refused
+from hooklane.store.outbox import Draft, Published, Refused
 
 PATH = b"/api/v1/events"
 HEADERS_MAX = 100
@@ -66,6 +66,7 @@ class IngestProtocol(HttpToolsProtocol):
         self._request: PublishRequest | None = None
         self._known: dict[int, KnownHead] = {}
         """By their size, since events differ by a few bytes and their heads by that count."""
+        self._checking: set[asyncio.Future[None]] = set()
         self._messages = 0
         self._is_between = True
         self._was_admitted = False
@@ -266,7 +267,37 @@ class IngestProtocol(HttpToolsProtocol):
             self._flush()
             return
         request.chunks = []
+        if services.types.enforced and not self._keeps_schema(request, draft):
+            return
         services.publisher.submit(draft, partial(self._done, request))
+
+    def _keeps_schema(self, request: PublishRequest, draft: Draft) -> bool:
+        """Whether the event may go on at once; where not, it is answered here, or by a task that checks it aside."""
+        verdict = self.services.types.judge(draft.event)
+        if verdict is None:
+            return True
+        if isinstance(verdict, Problem):
+            self._refuse_event(request, verdict)
+        else:
+            checking = asyncio.ensure_future(self._submit_checked(request, draft, verdict))
+            self._checking.add(checking)
+            checking.add_done_callback(self._checking.discard)
+        return False
+
+    async def _submit_checked(self, request: PublishRequest, draft: Draft, verdict: Awaitable[Problem | None]) -> None:
+        try:
+            problem = await verdict
+        except Exception as error:
+            problem = problem_of(error)
+        if problem is None:
+            self.services.publisher.submit(draft, partial(self._done, request))
+        else:
+            self._refuse_event(request, problem)
+
+    def _refuse_event(self, request: PublishRequest, problem: Problem) -> None:
+        request.reply = self._problem(request, problem)
+        if self._requests and self._requests[0] is request:
+            self._flush()
 
     def _done(self, request: PublishRequest, result: Published | Refused | StoreError) -> None:
         """The commit is over: only now is there anything to say."""

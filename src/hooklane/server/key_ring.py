@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
@@ -19,9 +18,8 @@ from hooklane.errors import StoreError, StoreUnavailable
 from hooklane.model.api_key import ApiKey, Scope
 from hooklane.model.clock import Instant, wall_now
 from hooklane.server.caller import Caller
+from hooklane.server.repeating import repeat
 from hooklane.store.access import AccessStore
-
-log = logging.getLogger("hooklane.api")
 
 LOOK_S = 0.25
 """How often the revision is read while there are keys: a key that another process revoked works so long at most."""
@@ -53,6 +51,7 @@ class KeyRing:
         self._trusted_until = 0.0
         self._looking: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
+        self._flushed = 0.0
 
     def expiry_of(self, key_id: str | None) -> Instant | None:
         """When the key with this id ends; None where that is never, or there is no such key."""
@@ -119,26 +118,17 @@ class KeyRing:
         self._known, self._rev = known, rev
 
     async def run(self) -> None:
-        """Look again and again until `stop`. Without keys there is nothing to revoke, and nothing to look at."""
-        flushed, is_told = monotonic(), False
-        while not self._stopping.is_set():
-            try:
-                if self._known or self._rev is None:
-                    await self.look()
-                if monotonic() - flushed >= FLUSH_S:
-                    flushed = monotonic()
-                    await self.flush()
-                is_told = False
-            except StoreError as error:
-                if not is_told:
-                    log.warning("API keys cannot be compared with the database: %s", error)
-                is_told = True
-            try:
-                async with asyncio.timeout(LOOK_S):
-                    await self._stopping.wait()
-            except TimeoutError:
-                pass  # time for the next look
+        """Look again and again until `stop`."""
+        self._flushed = monotonic()
+        await repeat(self._round, LOOK_S, self._stopping, "API keys cannot be compared with the database")
         with contextlib.suppress(StoreError):  # when a key was last used is not worth more
+            await self.flush()
+
+    async def _round(self) -> None:
+        if self._known or self._rev is None:  # without keys there is nothing to revoke
+            await self.look()
+        if monotonic() - self._flushed >= FLUSH_S:
+            self._flushed = monotonic()
             await self.flush()
 
     def stop(self) -> None:

@@ -47,6 +47,8 @@ CODES: Mapping[str, tuple[int, str]] = {
     "invalid_endpoints": (422, "The list of endpoints is not valid"),
     "invalid_idempotency_key": (422, "The idempotency key is not valid"),
     "idempotency_conflict": (422, "The idempotency key or id was used for other content"),
+    "schema_violation": (422, "The data breaks the schema of its type"),
+    "invalid_schema": (422, "The schema is not one that can be checked"),
     "unknown_endpoint": (422, "There is no such endpoint"),
     "too_deep": (422, "The JSON is nested too deeply"),
     "too_many_keys": (422, "The JSON has too many object keys"),

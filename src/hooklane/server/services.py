@@ -21,6 +21,7 @@ from hooklane.sender.relay import Relay
 from hooklane.sender.transport import Transport
 from hooklane.server.call import Call
 from hooklane.server.cursor import Cursors
+from hooklane.server.event_types import TypeRules
 from hooklane.server.key_ring import KeyRing
 from hooklane.server.live_stream import LiveStream
 from hooklane.server.look import PageLook
@@ -57,6 +58,7 @@ class Services:
     publish_limits: PublishLimits
     keys: KeyRing
     sessions: Sessions
+    types: TypeRules
     relay: Relay | None = None
     workers: Workers | None = None
     look: PageLook = field(default_factory=PageLook)

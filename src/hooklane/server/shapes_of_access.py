@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from hooklane.model.api_key import Scope
 from hooklane.server.shapes import Shape, Time
@@ -60,3 +60,14 @@ class Resealed(Shape, kw_only=True):
     key: str
     sealed: int
     left: int
+
+
+class EventTypeShape(Shape, kw_only=True):
+    """A type of events; `schema` is JSON Schema 2020-12."""
+
+    type: str
+    description: str
+    schema: dict[str, Any] | bool | None
+    enforce: bool
+    created_at: Time
+    changed_at: Time

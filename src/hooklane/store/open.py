@@ -12,9 +12,10 @@ from hooklane.store.colocated_inbox import ColocatedInbox
 from hooklane.store.outbox import OutboxStore, StoreOptions
 from hooklane.store.reads import OutboxReads
 from hooklane.store.recovery import RecoveryStore
+from hooklane.store.types import TypeStore
 
 
-class Outbox(OutboxStore, OutboxReads, RecoveryStore, AccessStore, ColocatedInbox, Protocol):
+class Outbox(OutboxStore, OutboxReads, RecoveryStore, AccessStore, TypeStore, ColocatedInbox, Protocol):
     """Everything that a sender's store can do."""
 
 

@@ -19,6 +19,7 @@ from hooklane.server.api import (
     secrets,
     session,
     stream,
+    types,
 )
 from hooklane.server.call import Route
 
@@ -37,6 +38,7 @@ ROUTES: tuple[Route, ...] = (
     *keys.ROUTES,
     *session.ROUTES,
     *secrets.ROUTES,
+    *types.ROUTES,
     *health.ROUTES,
     *documents.ROUTES,
 )

@@ -16,6 +16,7 @@ from hooklane.sender.draft import draft_of
 from hooklane.server import views
 from hooklane.server.attempt_views import logged_attempt
 from hooklane.server.call import NDJSON, PAGING, Call, Param, Response, Route, answer, pattern_of
+from hooklane.server.event_types import TypeRules
 from hooklane.server.json_body import (
     BATCH_BYTES_MAX,
     EVENT_BODY_BYTES_MAX,
@@ -58,6 +59,7 @@ async def publish(call: Call) -> Response:
     """Publish one event, as ingest.py does on its faster way: for the command line and for pipelined requests."""
     services = call.services
     draft = draft_from(read_event(call.body), call.tenant, services.now(), call.headers.get("idempotency-key"))
+    await services.types.check(draft.event)
     result = await services.publisher.publish(draft)
     if isinstance(result, Refused):
         raise refused(result.code, result.detail)
@@ -65,6 +67,7 @@ async def publish(call: Call) -> Response:
 
 
 LONG_BYTES = 64 * 1024
+CHECKS_A_TURN = 10
 _long_batches = ThreadPoolExecutor(1, "hooklane batch reader")
 
 
@@ -88,12 +91,24 @@ async def publish_batch(call: Call) -> Response:
     # What is long to read is read beside the event loop, one at a time.
     long = len(call.body) > LONG_BYTES
     drafts = await asyncio.get_running_loop().run_in_executor(_long_batches, drafts_of) if long else drafts_of()
+    if services.types.enforced:
+        await _check_types(services.types, drafts)
     results = await services.publisher.publish_batch(drafts)
     for position, result in enumerate(results):
         # The others were refused only because this one was.
         if isinstance(result, Refused) and result.code != "batch_refused":
             raise at(refused(result.code, result.detail), position)
     return answer({"events": [views.published(result) for result in results if not isinstance(result, Refused)]}, 202)
+
+
+async def _check_types(rules: TypeRules, drafts: list[Draft]) -> None:
+    for position, draft in enumerate(drafts):
+        try:
+            await rules.check(draft.event)
+        except Problem as problem:
+            raise at(problem, position) from None
+        if position % CHECKS_A_TURN == CHECKS_A_TURN - 1:
+            await asyncio.sleep(0)  # others are served in between
 
 
 async def search(call: Call) -> Response:

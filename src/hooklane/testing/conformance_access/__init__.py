@@ -2,10 +2,11 @@
 
 from hooklane.testing.conformance_access.keys import Keys
 from hooklane.testing.conformance_access.kit import Store
+from hooklane.testing.conformance_access.types import Types
 
 
-class AccessConformance(Keys):
-    """All promises of an outbox store about who may call."""
+class AccessConformance(Keys, Types):
+    """All promises of an outbox store about who may call, and about kinds of events."""
 
 
 __all__ = ["AccessConformance", "Store"]

@@ -9,12 +9,13 @@ from hooklane.model.api_key import ApiKey, Scope, Session, SessionKind
 from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.store.access import AccessStore
+from hooklane.store.types import TypeStore
 from hooklane.testing.conformance_recovery import kit as recovery_kit
 
 NOW = recovery_kit.NOW
 
 
-class Store(recovery_kit.Store, AccessStore, Protocol):
+class Store(recovery_kit.Store, AccessStore, TypeStore, Protocol):
     """What a store for the sender offers, with what it keeps about callers."""
 
 

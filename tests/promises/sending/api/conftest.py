@@ -145,7 +145,7 @@ async def site(shared_db: str, start: Start) -> Any:
     """A server on a database that an application may share, SQLite and PostgreSQL in turn."""
     from tests.promises.sending.api.inbox_site import Site  # which needs the names above
 
-    return Site(shared_db, await start(db=shared_db))
+    return Site(shared_db, await start(db=shared_db, seal_key=("00" * 32,)))
 
 
 @pytest.fixture

@@ -61,6 +61,11 @@ async def test_every_route_answers_in_the_shape_that_its_description_gives(
     await api.get(f"{V1}/keys")
     assert (await api.call("DELETE", f"{V1}/keys/{key['id']}")).status == 204
     await api.get(f"{V1}/secrets")
+    await api.call("POST", f"{V1}/secrets/rotate")
+    await api.call("PUT", f"{V1}/types/order.paid", {"description": "paid", "schema": {"type": "object"}})
+    await api.get(f"{V1}/types")
+    await api.get(f"{V1}/types/order.paid")
+    assert (await api.call("DELETE", f"{V1}/types/order.paid")).status == 204
     await api.call("POST", f"{V1}/session", {"key": KEY})
     await api.get(f"{V1}/session")
 

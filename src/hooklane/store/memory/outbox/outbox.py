@@ -17,6 +17,7 @@ from hooklane.store.memory.outbox import health, owning, publishing, reading, re
 from hooklane.store.memory.outbox.access import MemoryAccess
 from hooklane.store.memory.outbox.recovery import MemoryRecovery
 from hooklane.store.memory.outbox.tables import Tables
+from hooklane.store.memory.outbox.types import MemoryTypes
 from hooklane.store.outbox import (
     Capabilities,
     CommitReport,
@@ -35,7 +36,7 @@ from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, 
 _DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 
 
-class MemoryOutbox(MemoryRecovery, MemoryAccess):
+class MemoryOutbox(MemoryRecovery, MemoryAccess, MemoryTypes):
     """`OutboxStore` and `OutboxReads` over plain dictionaries; *clock* judges the leases."""
 
     capabilities = Capabilities(durable=False, many_workers=True, foreign_publish=False)

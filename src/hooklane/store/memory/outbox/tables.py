@@ -12,6 +12,7 @@ from hooklane.model.audit import GENESIS, Act, AuditLine, Link, seal_of
 from hooklane.model.clock import START, Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
+from hooklane.model.event_type import EventType
 from hooklane.model.health import Health
 from hooklane.model.lane import PARTITIONS, LaneId, LaneRow, LaneState
 from hooklane.model.plan import Job, JobMember
@@ -128,6 +129,9 @@ class Tables:
     api_keys: dict[str, ApiKey] = field(default_factory=dict)
     key_rev: int = 0
     sessions: dict[str, Session] = field(default_factory=dict)
+    types: dict[tuple[str, str], EventType] = field(default_factory=dict)
+    """Kinds of events, by (tenant, type)."""
+    type_rev: int = 0
 
     def record(self, act: Act) -> Link:
         """Append to the audit log, sealed to what stands there."""

@@ -39,12 +39,13 @@ from hooklane.store.sql.outbox import (
 )
 from hooklane.store.sql.outbox.access import SqlAccess
 from hooklane.store.sql.outbox.colocated_inbox import InboxFlows
+from hooklane.store.sql.outbox.types import SqlTypes
 
 T = TypeVar("T")
 
 
-class SqlOutbox(SqlAccess):
-    """`OutboxReads`, `RecoveryStore`, `ColocatedInbox`, `AccessStore` and the rarer verbs of `OutboxStore`."""
+class SqlOutbox(SqlAccess, SqlTypes):
+    """`OutboxReads`, `RecoveryStore`, `ColocatedInbox`, `AccessStore`, `TypeStore`, rarer verbs of `OutboxStore`."""
 
     _inbox: InboxFlows
 
