@@ -174,6 +174,22 @@ def test_a_lease_is_renewed_while_much_is_loaded() -> None:
     assert (bench.worker.name, set(bench.worker.epochs)) == ("a1", ALL)
 
 
+def test_what_was_sent_while_much_is_loaded_is_not_forgotten_when_a_later_load_fails() -> None:
+    bench = WorkerBench(start=False, lanes=600)
+    bench.turn()
+    bench.settle("join", "roster", "acquire")
+    bench.answer("load")
+    bench.settle("fetch")
+
+    bench.fail("load")
+
+    assert (bench.worker.name, set(bench.worker.epochs)) == ("a1", set(range(LOADED_FIRST)))
+    bench.later(AGAIN_MS + PART)
+    bench.settle()
+    renew(bench)
+    assert (bench.worker.name, set(bench.worker.epochs)) == ("a1", ALL)
+
+
 # --- the fair share ---
 
 

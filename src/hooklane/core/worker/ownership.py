@@ -252,6 +252,7 @@ class Ownership:
             state.inputs.append(Loaded(one.pid, one.epoch, rows, one.unclean))
         if self._taken:
             self._set_lease(boot)  # our share has grown: what is loaded is sent now
+            self._is_lost = False
             self.is_ready = True
             self.go_on(boot)
         else:
