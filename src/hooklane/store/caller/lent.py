@@ -64,7 +64,7 @@ class Lent:
 
     def _watch_asyncpg(self, conn: Any) -> None:
         self._in_transaction = conn.is_in_transaction
-        kind = type(conn)
+        kind: Any = type(conn)
         conn.__class__ = _asking_asyncpg(kind)
         _asks[id(conn)] = self._ask
         self._undo.callback(setattr, conn, "__class__", kind)
