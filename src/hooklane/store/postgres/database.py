@@ -15,7 +15,7 @@ from hooklane.store.caller.flow import Flow, Rows, Statement, T, drive_async
 from hooklane.store.postgres.commits import left_to_itself
 from hooklane.store.postgres.driver_errors import RACES, named
 from hooklane.store.postgres.pool import Pool
-from hooklane.store.postgres.schema import check_version, migrate_once, version_of
+from hooklane.store.postgres.schema import migrate_once, version_of
 from hooklane.store.postgres.transactions import (
     ASK,
     COMMAND_WAIT_S,
@@ -26,6 +26,7 @@ from hooklane.store.postgres.transactions import (
     execute,
     transaction,
 )
+from hooklane.store.sql.migration_files import check_version
 from hooklane.store.sql.queries import queries_of
 
 try:

@@ -21,7 +21,7 @@ from hooklane.store.postgres.outbox.ack_vacuum import AckVacuum
 from hooklane.store.postgres.outbox.group import Group
 from hooklane.store.postgres.outbox.statements import statement_of
 from hooklane.store.postgres.runs import OtherRun
-from hooklane.store.postgres.schema import migrations_of
+from hooklane.store.sql.migration_files import migrations_of
 from hooklane.store.sql.outbox.colocated_inbox import InboxFlows
 from hooklane.store.sql.outbox.steps import Flow
 from hooklane.store.sql.outbox.store import SqlOutbox
