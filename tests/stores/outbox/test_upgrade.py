@@ -105,31 +105,35 @@ async def test_a_sqlite_file_whose_attempts_stood_by_lane_keeps_every_one(tmp_pa
     await store.close()
 
 
-async def test_a_postgres_schema_from_before_announcements_were_on_record_keeps_its_events(postgres_url: str) -> None:
-    store = PostgresOutbox(postgres_url, OPTIONS)
+async def test_a_postgres_schema_from_before_announcements_were_on_record_keeps_its_events(
+    empty_postgres_url: str,
+) -> None:
+    store = PostgresOutbox(empty_postgres_url, OPTIONS)
     owner = await fill(store)
     before = dict(await owner.loaded())
     await store.close()
-    with psycopg.connect(postgres_url) as connection:
+    with psycopg.connect(empty_postgres_url) as connection:
         connection.execute(COUNTED_TAILS)
         for table in TABLES:
             connection.execute(f"ALTER TABLE hooklane.{table} DROP COLUMN starts")
         connection.execute("UPDATE hooklane.schema SET version = 3 WHERE component = 'outbox'")
 
-    await check(PostgresOutbox(postgres_url, OPTIONS), owner, before)
+    await check(PostgresOutbox(empty_postgres_url, OPTIONS), owner, before)
 
 
-async def test_a_postgres_schema_whose_lanes_were_counted_goes_on_behind_their_last_event(postgres_url: str) -> None:
-    store = PostgresOutbox(postgres_url, OPTIONS)
+async def test_a_postgres_schema_whose_lanes_were_counted_goes_on_behind_their_last_event(
+    empty_postgres_url: str,
+) -> None:
+    store = PostgresOutbox(empty_postgres_url, OPTIONS)
     owner = await fill(store)
     before = dict(await owner.loaded())
     await store.close()
-    with psycopg.connect(postgres_url) as connection:
+    with psycopg.connect(empty_postgres_url) as connection:
         connection.execute(COUNTED_TAILS)
         connection.execute("DELETE FROM hooklane.lane_event WHERE seq < 3", prepare=False)  # as pruning does
         connection.execute("UPDATE hooklane.schema SET version = 4 WHERE component = 'outbox'")
 
-    store = PostgresOutbox(postgres_url, OPTIONS)
+    store = PostgresOutbox(empty_postgres_url, OPTIONS)
     await store.open()
     assert await replace(owner, store=store).loaded() == before
     report = await published(store, event("e20", "k0"), event("e21", "k3"), event("e22", "new"))

@@ -47,7 +47,7 @@ class Faults:
     """The part of all events on which every endpoint chokes."""
     # the people
     operate_every_ms: int = 150
-    """Replays, skips, pauses, resumptions and deletions; 0 from the start: nobody is there."""
+    """Replays, skips, pauses, resumptions and deletions; 0 from the start: no operator is there."""
 
 
 ROUGH = Faults(

@@ -4,10 +4,12 @@ import asyncio
 import base64
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.promises.receiving.kit import signed_bytes
+from tests.promises.sending.api.conftest import Start
 from tests.promises.sending.api.inbox_site import Shop, Site, insert
 from tests.support.http_client import Connection
 
@@ -16,7 +18,17 @@ from hooklane.model.message import Status
 # Without an inbox
 
 
-async def test_without_an_inbox_lists_are_empty_ids_unknown_and_no_table_is_made(site: Site):
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def site_alone(request: pytest.FixtureRequest, tmp_path: Path, start: Start) -> Site:
+    """A server on a database in which no application has an inbox."""
+    at = (
+        f"sqlite:///{tmp_path}/alone.db" if request.param == "sqlite" else request.getfixturevalue("empty_postgres_url")
+    )
+    return Site(at, await start(db=at))
+
+
+async def test_without_an_inbox_lists_are_empty_ids_unknown_and_no_table_is_made(site_alone: Site):
+    site = site_alone
     listed = await site.get("inbox")
     letters = await site.get("dead-letters?side=inbox")
     stats = await site.get("inbox/stats")
