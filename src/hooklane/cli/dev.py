@@ -83,7 +83,7 @@ async def _dev(
         await setup.set(server, forward_to)
         _banner(server, settings, setup)
         if opens and _has_screen():
-            webbrowser.open(server.address)
+            webbrowser.open(f"{server.address}/lanes" if demo else server.address)
         try:
             await server.ended()
         finally:
