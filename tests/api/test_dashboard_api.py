@@ -1,11 +1,10 @@
 """What the dashboard's screens ask: is anything stuck, what do I do, and how is it going?"""
 
-import asyncio
 from typing import Any
 
 import pytest
 from tests.api.conftest import Api, Start
-from tests.support.pace import scaled_s
+from tests.support.eventually import eventually
 from tests.support.receiver import Answer, Sink
 
 
@@ -17,10 +16,11 @@ async def api(shared_db: str, start: Start) -> Api:
 
 
 async def until(api: Api, path: str, is_so: Any) -> Any:
-    async with asyncio.timeout(scaled_s(10)):
-        while not is_so(found := await api.get(path)):
-            await asyncio.sleep(0.02)
-    return found
+    async def asked() -> Any:
+        found = await api.get(path)
+        return found if is_so(found) else None
+
+    return await eventually(asked)
 
 
 async def blocked(api: Api, sink: Sink, *keys: str, behind: int = 0) -> list[dict[str, Any]]:
@@ -92,16 +92,19 @@ async def test_the_board_is_read_page_by_page_and_holds_each_lane_once(api: Api,
         await api.publish(key=f"held-{number}")
 
     seen: list[str] = []
+    since: list[str] = []
     path = "/api/v1/lanes?order=attention&limit=2"
     cursor = ""
     for _ in range(20):
         page = await api.get(f"{path}{cursor}")
         seen += [one["key"] for one in page["items"]]
+        since += [one["since"] for one in page["items"] if one["state"] == "blocked"]
         if page["next"] is None:
             break
         cursor = f"&cursor={page['next']}"
 
-    assert seen[:7] == keys
+    assert sorted(seen[:7]) == keys
+    assert since == sorted(since)
     assert sorted(seen[7:]) == [f"held-{number}" for number in range(5)]
 
 
@@ -140,3 +143,172 @@ async def test_a_lane_tells_what_its_consumer_says(api: Api, sink: Sink, endpoin
     assert lane["consumer"] == {"last_applied": 2, "duplicates": 1, "outcome": "duplicate"}
     overview = await api.get("/api/v1/overview")
     assert overview["duplicates"] == 1
+
+
+async def test_the_attempts_of_late_are_there_for_a_page_that_has_just_opened(
+    api: Api, sink: Sink, endpoint: Any, start: Start, shared_db: str
+) -> None:
+    event = await api.publish("order.created", key="A")
+    await sink.arrived(1)
+    [lane] = await blocked(api, sink, "B")
+
+    page = await until(api, "/api/v1/attempts", lambda page: len(page["items"]) == 4)
+
+    assert [one["outcome"] for one in page["items"]] == ["dead", "retry", "retry", "delivered"]
+    assert page["items"][-1]["event"] == event["id"]
+    [dead] = (await api.get("/api/v1/attempts?outcome=dead&limit=1"))["items"]
+    assert (dead["key"], dead["status"], dead["attempt"]) == ("B", 422, 3)
+    assert (await api.get("/api/v1/attempts?after=2100-01-01T00:00:00Z"))["items"] == []
+    fresh: Api = await start(db=shared_db, role=("api",))  # it has seen nothing, and knows what still matters
+    [stored] = (await fresh.get(f"/api/v1/attempts?endpoint={endpoint['id']}"))["items"]
+    assert stored == dead
+    assert lane["head_event"] == dead["event"]
+
+
+async def test_an_attempt_tells_the_body_that_was_sent(api: Api, sink: Sink, endpoint: Any) -> None:
+    [lane] = await blocked(api, sink, "A", behind=1)
+    await api.call("POST", f"/api/v1/dead-letters/{lane['dead_letter']}/skip", {"note": "cancelled"})
+    await sink.arrived(4)
+    body = sink.requests[-1].body
+
+    [attempt] = (
+        await until(api, f"/api/v1/events/{sink.requests[-1].headers['webhook-id']}/attempts", lambda one: one["items"])
+    )["items"]
+
+    assert attempt["sent"] == body.decode()
+    assert attempt["sent_bytes"] == len(body)
+
+
+async def test_the_story_of_an_event_tells_for_whom_it_waited_and_what_people_did(
+    api: Api, sink: Sink, endpoint: Any
+) -> None:
+    [lane] = await blocked(api, sink, "A", behind=1)
+    letter = f"/api/v1/dead-letters/{lane['dead_letter']}"
+    await api.call("PATCH", letter, {"note": "asked the shop", "assignee": "kim"})
+    first = lane["head_event"]
+    behind = (await api.get("/api/v1/events?key=A"))["items"][0]["id"]
+    waiting = (await api.get(f"/api/v1/events/{behind}/story"))["items"]
+    await api.call("POST", f"{letter}/replay")
+    await until(api, f"/api/v1/events/{behind}", lambda one: one["deliveries"][0]["state"] == "delivered")
+
+    story = (await api.get(f"/api/v1/events/{first}/story"))["items"]
+    told = [(one["kind"], one["attempt"], one["actor"]) for one in story]
+    assert told == [
+        ("published", None, None),
+        ("try", 1, None),
+        ("try", 2, None),
+        ("try", 3, None),
+        ("dead", 3, None),
+        ("noted", None, "api"),
+        ("noted", None, "api"),
+        ("replayed", None, "api"),
+        ("delivered", 1, None),
+    ]
+    assert [(one["kind"], one["for_seq"]) for one in waiting] == [("published", None), ("waited", 1)]
+    [_, waited, landed] = (await api.get(f"/api/v1/events/{behind}/story"))["items"]
+    assert (waited["kind"], waited["for_seq"], landed["kind"]) == ("waited", 1, "delivered")
+    assert waited["ms"] > 0
+
+
+async def test_a_skip_is_in_the_story_with_its_note(api: Api, sink: Sink, endpoint: Any) -> None:
+    [lane] = await blocked(api, sink, "A")
+    await api.call("POST", f"/api/v1/dead-letters/{lane['dead_letter']}/skip", {"note": "OPS-412"})
+
+    story = (await api.get(f"/api/v1/events/{lane['head_event']}/story"))["items"]
+
+    assert (story[-1]["kind"], story[-1]["note"], story[-1]["actor"]) == ("skipped", "OPS-412", "api")
+
+
+async def test_dead_letters_are_searched_and_grouped_by_what_they_died_of(api: Api, sink: Sink, endpoint: Any) -> None:
+    await blocked(api, sink, "A", "B", behind=2)
+
+    async def found(query: str) -> list[str]:
+        return [one["key"] for one in (await api.get(f"/api/v1/dead-letters?{query}"))["items"]]
+
+    for query in ("", "http=422", "http=4xx", "reason=4*", "type=order.*", "after=2020-01-01T00:00:00Z"):
+        assert await found(query) == ["A", "B"], query
+    for query in ("http=5xx", "reason=timeout", "type=payment.*", "key=C", "before=2020-01-01T00:00:00Z"):
+        assert await found(query) == [], query
+    assert await found("key=B") == ["B"]
+    assert (await api.call("GET", "/api/v1/dead-letters?http=teapot")).code == "invalid_parameter"
+    letter = (await api.get("/api/v1/dead-letters?key=A"))["items"][0]
+    assert (letter["said"], letter["endpoint_name"], letter["assignee"]) == ('{"error": "unknown sku"}', "", "")
+    causes = await until(api, "/api/v1/dead-letters/causes", lambda page: page["items"])
+    [cause] = causes["items"]
+    assert (cause["endpoint"], cause["reason"], cause["letters"], cause["keys"], cause["holds_back"]) == (
+        endpoint["id"],
+        "422",
+        2,
+        2,
+        4,
+    )
+
+
+async def test_a_dead_letter_has_a_person_who_looks_after_it(api: Api, sink: Sink, endpoint: Any) -> None:
+    [lane] = await blocked(api, sink, "A")
+    path = f"/api/v1/dead-letters/{lane['dead_letter']}"
+
+    changed = (await api.call("PATCH", path, {"assignee": "kim"})).json
+
+    assert (changed["assignee"], changed["note"]) == ("kim", "")
+    assert (await api.call("PATCH", path, {})).code == "invalid_body"
+    assert (await api.call("PATCH", path, {"assignee": "two\nlines"})).code == "invalid_body"
+    assert (await api.call("PATCH", "/api/v1/dead-letters/dlv_none", {"assignee": "kim"})).status == 404
+
+
+async def test_a_plan_to_skip_one_letter_names_every_event_that_follows(api: Api, sink: Sink, endpoint: Any) -> None:
+    [lane] = await blocked(api, sink, "order:1017", behind=2)
+
+    plan = (await api.call("POST", "/api/v1/plans", {"op": "skip", "ids": [lane["dead_letter"]]})).json
+
+    [release] = plan["releases"]
+    assert (release["url"], release["order"], release["sees"]) == (endpoint["url"], "key", "seq 0 → 2")
+    assert (release["skipped"]["seq"], release["skipped"]["data_excerpt"]) == (1, '{"sku": "X-9"}')
+    assert [(one["seq"], one["type"], one["data_excerpt"]) for one in release["released"]] == [
+        (2, "order.paid", '{"n": 0}'),
+        (3, "order.paid", '{"n": 1}'),
+    ]
+
+
+async def test_a_job_can_be_called_off_while_its_grace_lasts(api: Api, sink: Sink, endpoint: Any) -> None:
+    [lane] = await blocked(api, sink, "A", behind=1)
+    plan = (await api.call("POST", "/api/v1/plans", {"op": "skip", "ids": [lane["dead_letter"]]})).json
+    run = await api.call("POST", f"/api/v1/plans/{plan['id']}/run", {"note": "typo", "grace_s": 300})
+    assert (run.status, run.json["state"]) == (202, "running")
+    assert run.json["starts_at"] > run.json["started_at"]
+    listed = await api.get("/api/v1/jobs?state=running")
+    assert [one["id"] for one in listed["items"]] == [run.json["id"]]
+
+    stopped = await api.call("DELETE", f"/api/v1/jobs/{run.json['id']}")
+
+    assert (stopped.json["state"], stopped.json["counts"]["cancelled"]) == ("stopped", 1)
+    assert (await api.get(f"/api/v1/lanes/{endpoint['id']}/A"))["state"] == "blocked"
+    assert (await api.get("/api/v1/jobs?state=running"))["items"] == []
+    assert [one["id"] for one in (await api.get("/api/v1/plans"))["items"]] == [plan["id"]]
+    assert (await api.call("GET", "/api/v1/jobs?state=lost")).code == "invalid_parameter"
+
+
+async def test_a_job_acts_when_its_grace_is_over(api: Api, sink: Sink, endpoint: Any) -> None:
+    [lane] = await blocked(api, sink, "A", behind=1)
+    plan = (await api.call("POST", "/api/v1/plans", {"op": "skip", "ids": [lane["dead_letter"]]})).json
+    await api.call("POST", f"/api/v1/plans/{plan['id']}/run", {"note": "cancelled", "grace_s": 0.3})
+
+    lane = await until(api, f"/api/v1/lanes/{endpoint['id']}/A", lambda one: one["state"] == "idle")
+
+    assert lane["settled"] == [[1, "skipped"], [2, "delivered"]]
+
+
+async def test_a_job_that_stops_at_its_first_failure_leaves_the_rest_as_it_was(
+    api: Api, sink: Sink, endpoint: Any
+) -> None:
+    await blocked(api, sink, *(f"key-{number}" for number in range(4)))
+    sink.react = lambda _: Answer(status=422)
+    plan = (await api.call("POST", "/api/v1/plans", {"op": "replay", "filter": {"state": "dead"}})).json
+    how = {"rate": 1.0, "stop_at_first_failure": True}
+    job = (await api.call("POST", f"/api/v1/plans/{plan['id']}/run", how)).json
+
+    ended = await until(api, f"/api/v1/jobs/{job['id']}", lambda one: one["state"] == "done")
+
+    assert ended["counts"]["failed"] >= 1
+    assert ended["counts"]["cancelled"] >= 1
+    assert ended["counts"]["failed"] + ended["counts"]["cancelled"] == 4

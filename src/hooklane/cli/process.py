@@ -31,12 +31,16 @@ from hooklane.server.app import build_app
 from hooklane.server.auth import Authenticator
 from hooklane.server.call import Route
 from hooklane.server.cursor import Cursors
+from hooklane.server.endpoint_facts import FactsOfEndpoints
 from hooklane.server.ingest import IngestProtocol, protocol_for
+from hooklane.server.kept import Kept
 from hooklane.server.listener import Listener
 from hooklane.server.live_stream import LiveStream
 from hooklane.server.metrics import Meter
+from hooklane.server.recent_attempts import RecentAttempts
 from hooklane.server.series import Series
 from hooklane.server.services import Services
+from hooklane.server.topics import Topics
 from hooklane.server.totals import Totals
 from hooklane.store.open import Outbox, outbox_store
 from hooklane.store.outbox import StoreOptions
@@ -137,14 +141,18 @@ def open_services(
     totals = Totals(store)
     live_stream = LiveStream(store, totals)
 
+    recent = RecentAttempts(live_stream.attempted)
+
     def tell(happening: Happening) -> None:
         live_stream.listen(happening)
+        recent.listen(happening)
         meter.listen(happening)
         if listener is not None:
             listener(happening)
 
     relay = Relay(store, transport, listener=tell, grace_ms=DRAIN_MS) if deliver else None
 
+    series = Series(store, meter, totals)
     feed = feed_of(relay, workers.nudge if workers is not None else None)
     limits = publish_limits_for(settings, store)
     services = Services(
@@ -155,7 +163,10 @@ def open_services(
         live_stream=live_stream,
         meter=meter,
         totals=totals,
-        series=Series(store, meter, totals),
+        series=series,
+        facts=FactsOfEndpoints(store, series, totals, transport.certificates),
+        recent=recent,
+        causes=Kept(store.causes, "causes of death"),
         cursors=Cursors(settings.api_key or settings.db),
         relay=relay,
         workers=workers,
@@ -163,6 +174,12 @@ def open_services(
         publish_limits=limits,
     )
     live_stream.breakers = services.breakers
+    topics = Topics(services)
+    live_stream.asked = {
+        "endpoints": topics.endpoints,
+        "jobs": topics.jobs,
+        "dead_letters": topics.dead_letters,
+    }
     live_stream.hears_all = relay is not None
     return services
 
@@ -203,9 +220,7 @@ async def running(
         await asyncio.to_thread(lambda: services.cursors.key)  # which takes its time
         async with asyncio.TaskGroup() as group:
             relaying = group.create_task(services.relay.run(), name="relay") if services.relay is not None else None
-            manning = (
-                group.create_task(workers.run(services.meter.absorb), name="workers") if workers is not None else None
-            )
+            manning = group.create_task(workers.run(services.absorb), name="workers") if workers is not None else None
             watching = group.create_task(services.live_stream.run(), name="live_stream")
             recording = group.create_task(services.series.run(), name="figures over time")
             maintenance = Maintenance(settings, store, services.jobs, services.publish_limits)

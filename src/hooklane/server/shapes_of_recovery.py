@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from hooklane.model.endpoint import EndpointState
+from hooklane.model.endpoint import EndpointState, Order
 from hooklane.server.shapes import Shape, Time
 
 
@@ -43,9 +43,31 @@ class DeadLetterShape(Shape, kw_only=True):
     died_at: Time
     waiting: int | None
     note: str
+    assignee: str | UnsetType = UNSET
+    endpoint_name: str | UnsetType = UNSET
+    said: str | UnsetType | None = UNSET
     source: str | UnsetType = UNSET
     tenant: str | UnsetType = UNSET
     handlers: list[HandlingShape] | UnsetType = UNSET
+
+
+class CauseShape(Shape, kw_only=True):
+    """Dead letters of one endpoint that died for one reason: how many events they hold back, on how many keys."""
+
+    endpoint: str
+    endpoint_name: str
+    reason: str
+    letters: int
+    keys: int
+    holds_back: int
+    first_at: Time
+    last_at: Time
+
+
+class Causes(Shape, kw_only=True):
+    items: list[CauseShape]
+    next: None
+    as_of: Time
 
 
 class NamedValue(Shape, kw_only=True):
@@ -173,12 +195,19 @@ class ReleasedEvent(Shape, kw_only=True):
     seq: int
     event: str
     type: str
+    data_excerpt: str
 
 
 class Release(Shape, kw_only=True):
+    """What is never delivered, and what will be sent instead: where to, in which order, and what the receiver sees."""
+
     endpoint: str
+    endpoint_name: str
+    url: str
+    order: Order | None
     key: str | None
     skips: int
+    skipped: ReleasedEvent | None
     sees: str
     released: list[ReleasedEvent]
     more: int
@@ -202,6 +231,8 @@ class JobShape(Shape, kw_only=True):
     rate: float | None
     note: str | None
     actor: str | None
+    stop_at_first_failure: bool
+    starts_at: Time | None
     started_at: Time | None
     ended_at: Time | None
     filter: dict[str, Any]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from hooklane.core.wire import body_of
 from hooklane.errors import InvalidEvent
 from hooklane.model.clock import Instant
 from hooklane.model.event import Event
@@ -31,9 +32,11 @@ from hooklane.server.shapes import (
     ListShape,
     PublishedBatch,
     PublishedEvent,
+    Story,
     WholeEvent,
     WhyEvent,
 )
+from hooklane.server.story import story_of
 from hooklane.server.why import delivery_sentence
 from hooklane.store.outbox import Draft, Refused
 from hooklane.store.reads import Delivery, EventFilter
@@ -123,12 +126,26 @@ async def show(call: Call) -> Response:
 async def attempts(call: Call) -> Response:
     event, deliveries = await _find(call)
     keys = {delivery.endpoint_id: delivery.key for delivery in deliveries}
-    bounds = {one.id: one.attempts_max for one in await call.services.store.endpoints(call.tenant)}
-    items = [
-        logged_attempt(row, event, keys.get(row.endpoint_id), bounds.get(row.endpoint_id))
-        for row in await call.services.store.attempts(call.tenant, event.id)
-    ]
+    store = call.services.store
+    endpoints = {one.id: one for one in await store.endpoints(call.tenant)}
+    history = await store.history([(one.lane_id, one.seq) for one in deliveries if one.seq is not None])
+    bodies: dict[str, bytes] = {}
+    for one in deliveries:
+        endpoint = endpoints.get(one.endpoint_id)
+        if endpoint is not None:
+            prev_seq = history[one.lane_id].prev_seq if one.lane_id in history else 0
+            bodies[endpoint.id] = body_of(event, endpoint.payload, key=one.key, seq=one.seq, prev_seq=prev_seq)
+    items = []
+    for row in await store.attempts(call.tenant, event.id):
+        bound = endpoints[row.endpoint_id].attempts_max if row.endpoint_id in endpoints else None
+        sent = bodies.get(row.endpoint_id, b"")
+        items.append(logged_attempt(row, event, keys.get(row.endpoint_id), bound, sent))
     return answer({"items": items, "next": None})
+
+
+async def story(call: Call) -> Response:
+    event, deliveries = await _find(call)
+    return answer({"event": event.id, "items": await story_of(call, event, deliveries)})
 
 
 async def why(call: Call) -> Response:
@@ -201,6 +218,14 @@ ROUTES = (
         "Every attempt, oldest first.",
         tag="events",
         answers=ListShape[AttemptShape],
+    ),
+    Route(
+        "GET",
+        "/api/v1/events/{id}/story",
+        story,
+        "What happened to it, oldest first: published, waited for which seq, tries, and what people did.",
+        tag="events",
+        answers=Story,
     ),
     Route("GET", "/api/v1/events/{id}/why", why, "One sentence: why it waits.", tag="events", answers=WhyEvent),
 )

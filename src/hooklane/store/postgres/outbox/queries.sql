@@ -412,7 +412,7 @@ ORDER BY l.seq LIMIT :limit::bigint
 
 -- fragment: letters
 SELECT d.id, e.id, e.type, d.endpoint_id, d.lane_id, t.key, d.seq, d.attempts, d.reason, d.died_at,
-    coalesce(t.tail - d.seq, 0), d.note
+    coalesce(t.tail - d.seq, 0), d.note, d.assignee, e.created_at
 FROM hooklane.dead_letter d JOIN hooklane.event e ON e.n = d.event_n LEFT JOIN hooklane.lane_tail t USING (lane_id)
 WHERE d.tenant = :tenant AND d.state = 'open'
 
@@ -420,8 +420,12 @@ WHERE d.tenant = :tenant AND d.state = 'open'
 (d.died_at, d.id) > (:died_at::bigint, :letter::text) AND (d.died_at, d.id) <= (:upto_at::bigint, :upto_letter::text)
 
 -- name: dead_letters
--- The open dead letters of a window, the oldest first.
-{letters} AND (:endpoint::text IS NULL OR d.endpoint_id = :endpoint) AND {in_letter_window}
+-- The open dead letters of a window that fit, the oldest first.
+{letters} AND (:endpoint::text IS NULL OR d.endpoint_id = :endpoint)
+    AND (:key::text IS NULL OR e.key = :key OR t.key = :key)
+    AND (:type::text IS NULL OR e.type LIKE :type) AND (:reason::text IS NULL OR d.reason LIKE :reason)
+    AND (:after::bigint IS NULL OR d.died_at >= :after) AND (:before::bigint IS NULL OR d.died_at < :before)
+    AND {in_letter_window}
 ORDER BY d.died_at, d.id LIMIT :limit::bigint
 
 -- name: dead_letter

@@ -16,7 +16,7 @@ from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.health import Health
 from hooklane.model.lane import DeliveryState, LaneId, LaneState
-from hooklane.model.plan import Job, JobMember, Member, Op, Progress
+from hooklane.model.plan import Job, JobMember, Member, Op, PlacedEvent, Progress
 from hooklane.store.budget import LEDGER_S_MAX
 from hooklane.store.colocated_inbox import Change, Question
 from hooklane.store.cursors import number_of
@@ -159,6 +159,9 @@ class SqlOutbox(SqlDashboard):
 
     async def select(self, tenant: str, wanted: Wanted, cursor: str | None, limit: int) -> Page[Member]:
         return await self._ask(lambda: selection.select(tenant, wanted, cursor, limit))
+
+    async def lane_events(self, places: Sequence[tuple[LaneId, int]], limit: int) -> Sequence[PlacedEvent]:
+        return await self._ask(lambda: lane_reads.lane_events(places, limit))
 
     async def add_members(self, plan_id: str, tenant: str, first: int, members: Sequence[Member]) -> None:
         await self._write(lambda: jobs.add_members(plan_id, tenant, first, members))

@@ -380,7 +380,7 @@ JOIN hooklane_lane_tail t USING (lane_id) WHERE l.lane_id = :lane_id AND l.seq >
 
 -- fragment: letters
 SELECT d.id, e.id, e.type, d.endpoint_id, d.lane_id, t.key, d.seq, d.attempts, d.reason, d.died_at,
-    coalesce(t.tail - d.seq, 0), d.note
+    coalesce(t.tail - d.seq, 0), d.note, d.assignee, e.created_at
 FROM hooklane_dead_letter d JOIN hooklane_event e ON e.n = d.event_n LEFT JOIN hooklane_lane_tail t USING (lane_id)
 WHERE d.tenant = :tenant AND d.state = 'open'
 
@@ -388,8 +388,12 @@ WHERE d.tenant = :tenant AND d.state = 'open'
 (d.died_at, d.id) > (:died_at, :letter) AND (d.died_at, d.id) <= (:upto_at, :upto_letter)
 
 -- name: dead_letters
--- The open dead letters of a window, the oldest first.
-{letters} AND (:endpoint IS NULL OR d.endpoint_id = :endpoint) AND {in_letter_window}
+-- The open dead letters of a window that fit, the oldest first.
+{letters} AND (:endpoint IS NULL OR d.endpoint_id = :endpoint)
+    AND (:key IS NULL OR e.key = :key OR t.key = :key)
+    AND (:type IS NULL OR e.type GLOB :type) AND (:reason IS NULL OR d.reason GLOB :reason)
+    AND (:after IS NULL OR d.died_at >= :after) AND (:before IS NULL OR d.died_at < :before)
+    AND {in_letter_window}
 ORDER BY d.died_at, d.id LIMIT :limit
 
 -- name: dead_letter
