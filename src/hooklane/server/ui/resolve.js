@@ -108,9 +108,9 @@ export function SkipDialog({ letter, lane, close }) {
   }
   const left = job?.starts_at ? Math.max(0, Math.ceil((Date.parse(job.starts_at) - clock.value) / 1000)) : 0;
   const foot = html`${plan && html`<${Frozen} plan=${plan} />`}<span class="grow"></span>
-    ${job ? html`<span class="num" role="status">${left ? `Skips in ${left} s` : "Skipping"}</span>${left > 0 && html`<${Act} run=${() => stopJob(job)}>Stop it</${Act}>`}`
+    ${job ? html`<span class="num" role="status">${left ? `Skips in ${left} s` : "Skipping"}</span>${left > 0 && html`<${Act} key="stop" run=${() => stopJob(job)}>Stop it</${Act}>`}`
       : html`<button class="btn" type="button" onClick=${close}>Cancel</button>
-        <${Act} class="danger" disabled=${!isReady || Boolean(error)} title=${isReady ? undefined : "Write a note and type the key first"} run=${run}>Skip 1, release ${number(many)}</${Act}>`}`;
+        <${Act} key="skip" class="danger" disabled=${!isReady || Boolean(error)} title=${isReady ? undefined : "Write a note and type the key first"} run=${run}>Skip 1, release ${number(many)}</${Act}>`}`;
   return html`<${Dialog} title=${html`Skip <span class="mono">${lane.key} #${lane.head}</span> and release the key?`} onClose=${close} foot=${foot}
     label=${html`<p>Replaying is safer: it sends #${lane.head} again and keeps the order. Skip only what must never arrive.</p>`}>
     ${error && html`<${Refusal} error=${error} make=${make} />`}
