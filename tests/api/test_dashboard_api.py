@@ -312,3 +312,38 @@ async def test_a_job_that_stops_at_its_first_failure_leaves_the_rest_as_it_was(
     assert ended["counts"]["failed"] >= 1
     assert ended["counts"]["cancelled"] >= 1
     assert ended["counts"]["failed"] + ended["counts"]["cancelled"] == 4
+
+
+async def test_events_are_found_by_text_place_tries_and_answers(api: Api, sink: Sink, endpoint: Any) -> None:
+    good = await api.publish("order.created", key="order:1001")
+    loose = await api.publish("note.added")
+    await sink.arrived(2)
+    [lane] = await blocked(api, sink, "order:1017")
+    dead = lane["head_event"]
+
+    async def found(query: str) -> set[str]:
+        return {one["id"] for one in (await api.get(f"/api/v1/events?{query}"))["items"]}
+
+    await until(api, f"/api/v1/events/{good['id']}/attempts", lambda page: page["items"])
+    for query, ids in {
+        "q=1017": {dead},
+        "q=ORDER": {good["id"], dead},
+        "q=note": {loose["id"]},
+        f"q={good['id'][:16]}": await found(f"id={good['id']}") | await found(f"q={good['id'][:16]}"),
+        f"id={loose['id']}": {loose["id"]},
+        f"id={loose['id'][:-1]}": set(),
+        "seq=1&key=order:1001": {good["id"]},
+        "seq=2": set(),
+        "attempts_min=2": {dead},
+        "attempts_min=4": set(),
+        "http=422": {dead},
+        "http=2xx&type=order.*": {good["id"]},
+        "http=5xx": set(),
+        "reason=4*": {dead},
+        "type=*.added": {loose["id"]},
+        "state=dead&http=4xx": {dead},
+    }.items():
+        assert await found(query) == ids, query
+    assert good["id"] in await found(f"q={good['id'][:16]}")
+    for wrong in ("seq=0", "attempts_min=x", "http=9"):
+        assert (await api.call("GET", f"/api/v1/events?{wrong}")).code == "invalid_parameter"

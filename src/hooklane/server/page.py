@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 from hooklane import __version__
+from hooklane.server.compress import file_as, zipped
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
@@ -38,6 +39,9 @@ class _Exact(Route):
 
 
 def page_routes() -> list[BaseRoute]:
+    for entry in _FILES.iterdir():  # once, before the first page is asked for
+        if entry.is_file() and (content := _file(entry.name)) is not None:
+            zipped(content)
     return [
         _Exact("/", _page("index.html")),
         _Exact("/api/docs", _page("docs.html")),
@@ -58,7 +62,9 @@ def _page(name: str):  # type: ignore[no-untyped-def]
         text = _file(name) or b""
         # Relative addresses, so that the page works under any prefix; the version makes old files unreachable.
         text = text.replace(b"{version}", __version__.encode())
-        return Response(text, media_type="text/html", headers={**HEADERS, "cache-control": "no-cache"})
+        content, encoded = file_as(text, "text/html", request.headers.get("accept-encoding", ""))
+        headers = {**HEADERS, "cache-control": "no-cache", **encoded}
+        return Response(content, media_type="text/html", headers=headers)
 
     return show
 
@@ -78,4 +84,5 @@ async def _static(request: Request) -> Response:
     media = _TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
     fresh = request.path_params["version"] == __version__
     cache = "public, max-age=31536000, immutable" if fresh else "no-cache"
-    return Response(content, media_type=media, headers={**HEADERS, "cache-control": cache})
+    content, encoded = file_as(content, media, request.headers.get("accept-encoding", ""))
+    return Response(content, media_type=media, headers={**HEADERS, "cache-control": cache, **encoded})

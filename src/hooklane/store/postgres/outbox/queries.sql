@@ -271,9 +271,7 @@ WHERE e.n < :below::bigint AND e.n >= :floor::bigint AND e.tenant = :tenant
 -- All that is looked at stays inside PostgreSQL: a row that comes out is work for the event loop.
 {fitting_events} ORDER BY e.n DESC LIMIT :limit::bigint
 
--- name: fitting_deliveries
--- The state as `state_at` has it: it follows from where the head of the lane stands.
-{fitting_events} AND EXISTS (
+-- fragment: fitting_delivery
     SELECT 1 FROM (
         SELECT s.value ->> 0 AS endpoint_id, (s.value ->> 1)::bigint AS lane_id, (s.value ->> 2)::bigint AS seq
         FROM json_array_elements(convert_from(e.stamps, 'UTF8')::json) s
@@ -292,6 +290,11 @@ WHERE e.n < :below::bigint AND e.n >= :floor::bigint AND e.tenant = :tenant
              FROM hooklane.lane l WHERE l.lane_id = p.lane_id),
             'queued')
         END)
+
+-- name: fitting_deliveries
+-- The state as `state_at` has it: it follows from where the head of the lane stands.
+{fitting_events} AND EXISTS (
+{fitting_delivery}
 ) ORDER BY e.n DESC LIMIT :limit::bigint
 
 -- name: events_by_number

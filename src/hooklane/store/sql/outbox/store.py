@@ -216,6 +216,9 @@ class SqlOutbox(SqlDashboard):
     async def ask_inbox(self, question: Question[T]) -> T | None:
         return await self._ask(lambda: self._inbox.asked(question))
 
+    async def inbox_of_late(self, since: Instant) -> Mapping[str, tuple[int, int]]:
+        return await self._ask(lambda: self._inbox.of_late(since))
+
     async def change_inbox(self, change: Change[T]) -> T | None:
         return await self._write(lambda: self._inbox.changed(change))
 

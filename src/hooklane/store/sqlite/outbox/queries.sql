@@ -245,9 +245,7 @@ WHERE e.n < :below AND e.n >= :floor AND e.tenant = :tenant
 -- All that is looked at stays inside SQLite: a row that comes out costs the event loop its turn with the interpreter.
 {fitting_events} ORDER BY e.n DESC LIMIT :limit
 
--- name: fitting_deliveries
--- The state as `state_at` has it: it follows from where the head of the lane stands.
-{fitting_events} AND EXISTS (
+-- fragment: fitting_delivery
     SELECT 1 FROM (
         SELECT json_extract(value, '$[0]') AS endpoint_id, json_extract(value, '$[1]') AS lane_id,
                json_extract(value, '$[2]') AS seq
@@ -263,6 +261,11 @@ WHERE e.n < :below AND e.n >= :floor AND e.tenant = :tenant
              FROM hooklane_lane l WHERE l.lane_id = s.lane_id),
             'queued')
         END)
+
+-- name: fitting_deliveries
+-- The state as `state_at` has it: it follows from where the head of the lane stands.
+{fitting_events} AND EXISTS (
+{fitting_delivery}
 ) ORDER BY e.n DESC LIMIT :limit
 
 -- name: events_by_number
