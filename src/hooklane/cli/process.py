@@ -152,7 +152,7 @@ def open_services(
         if listener is not None:
             listener(happening)
 
-    relay = Relay(store, transport, listener=tell, grace_ms=DRAIN_MS) if deliver else None
+    relay = Relay(store, transport, listener=tell, name=settings.worker_name, grace_ms=DRAIN_MS) if deliver else None
 
     series = Series(store, meter, totals)
     tally = InboxTally()
