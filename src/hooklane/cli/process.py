@@ -32,6 +32,8 @@ from hooklane.server.auth import Authenticator
 from hooklane.server.call import Route
 from hooklane.server.cursor import Cursors
 from hooklane.server.endpoint_facts import FactsOfEndpoints
+from hooklane.server.inbox_sources import sources_of
+from hooklane.server.inbox_tally import InboxTally
 from hooklane.server.ingest import IngestProtocol, protocol_for
 from hooklane.server.kept import Kept
 from hooklane.server.listener import Listener
@@ -150,9 +152,10 @@ def open_services(
         if listener is not None:
             listener(happening)
 
-    relay = Relay(store, transport, listener=tell, grace_ms=DRAIN_MS) if deliver else None
+    relay = Relay(store, transport, listener=tell, name=settings.worker_name, grace_ms=DRAIN_MS) if deliver else None
 
     series = Series(store, meter, totals)
+    tally = InboxTally()
     feed = feed_of(relay, workers.nudge if workers is not None else None)
     limits = publish_limits_for(settings, store)
     services = Services(
@@ -167,6 +170,8 @@ def open_services(
         facts=FactsOfEndpoints(store, series, totals, transport.certificates),
         recent=recent,
         causes=Kept(store.causes, "causes of death"),
+        inbox_sources=Kept(lambda _: sources_of(store, tally), "sources of the inbox"),
+        inbox_tally=tally,
         cursors=Cursors(settings.api_key or settings.db),
         relay=relay,
         workers=workers,
@@ -179,6 +184,7 @@ def open_services(
         "endpoints": topics.endpoints,
         "jobs": topics.jobs,
         "dead_letters": topics.dead_letters,
+        "inbox": topics.inbox,
     }
     live_stream.hears_all = relay is not None
     return services

@@ -22,6 +22,7 @@ from hooklane.sender.draft import draft_of
 from hooklane.server.call import Call, Response, Route, answer
 from hooklane.server.problem import Problem
 from hooklane.server.services import Services
+from hooklane.telemetry.events import Emit
 
 MODES = ("ok", "down", "lost_ack")
 KEYS = tuple(f"order:{number}" for number in range(1001, 1009))
@@ -134,9 +135,9 @@ class Demo:
         )
 
 
-def receiver(where: str, secret: str) -> Inbox:
+def receiver(where: str, secret: str, emit: Emit) -> Inbox:
     """The demo's receiver is our own: it verifies, counts once and applies in order."""
-    inbox = Inbox(where, mode="inline")
+    inbox = Inbox(where, mode="inline", emit=emit)
     for name in (SHOP, BILLING):
         source = inbox.source(name, secrets=[secret], profile="hooklane")
         source.on("*")(_apply)

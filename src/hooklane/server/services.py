@@ -22,6 +22,7 @@ from hooklane.sender.transport import Transport
 from hooklane.server.call import Call
 from hooklane.server.cursor import Cursors
 from hooklane.server.endpoint_facts import FactsOfEndpoints
+from hooklane.server.inbox_tally import InboxTally
 from hooklane.server.kept import Kept
 from hooklane.server.live_stream import LiveStream
 from hooklane.server.metrics import Meter
@@ -29,6 +30,7 @@ from hooklane.server.recent_attempts import RecentAttempts, Told
 from hooklane.server.series import Series
 from hooklane.server.tally import Tally
 from hooklane.server.totals import Totals
+from hooklane.server.views import View
 from hooklane.store.dashboard import Cause
 from hooklane.store.open import Outbox
 from hooklane.store.reads import Page
@@ -59,6 +61,8 @@ class Services:
     recent: RecentAttempts
     facts: FactsOfEndpoints
     causes: Kept[Sequence[Cause]]
+    inbox_sources: Kept[list[View]]
+    inbox_tally: InboxTally
     cursors: Cursors
     jobs: Jobs
     publish_limits: PublishLimits

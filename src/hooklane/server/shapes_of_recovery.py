@@ -92,6 +92,45 @@ class RowShape(Shape, kw_only=True):
     handlers: list[HandlingShape]
 
 
+class HandlerBreaker(Shape, kw_only=True):
+    handler: str
+    state: str
+
+
+class SourceShape(Shape, kw_only=True):
+    """A source. What only the process of the inbox knows is null where that is another one (`live` false)."""
+
+    source: str
+    live: bool
+    received_per_s: float
+    received: int
+    applied: int
+    duplicate: int
+    stale: int
+    failed: int
+    dead: int
+    owed: int
+    rejected: dict[str, int] | None
+    handler_p95_ms: float | None
+    breakers: list[HandlerBreaker] | None
+    retention_s: int | None
+    sender_retries_s: int | None
+    warning: str | None
+    oldest_at: Time | None
+
+
+class Sources(Shape, kw_only=True):
+    items: list[SourceShape]
+    next: None
+    as_of: Time
+
+
+class Receipt(Shape, kw_only=True):
+    id: str
+    received_at: Time
+    status: str
+
+
 class WholeRow(RowShape, kw_only=True):
     handlers: list[WholeHandling]  # type: ignore[assignment]
     variant: str
@@ -103,6 +142,9 @@ class WholeRow(RowShape, kw_only=True):
     purged: bool
     payload: Any
     payload_encoding: str | None
+    first_receipt: Receipt | None
+    stored_seq: int | None
+    incoming_seq: int | None
 
 
 class WholeDeadLetter(DeadLetterShape, kw_only=True):
@@ -139,6 +181,7 @@ class RecoveryShape(Shape, kw_only=True):
     source: str | UnsetType = UNSET
     event_id: str | UnsetType = UNSET
     replayed: int | UnsetType = UNSET
+    dry_run: bool | UnsetType = UNSET
     skipped: int | UnsetType = UNSET
 
 

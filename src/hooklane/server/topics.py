@@ -36,6 +36,11 @@ class Topics:
         page = await self._services.store.jobs(DEFAULT_TENANT, run=True, states=None, cursor=None, limit=JOBS_SHOWN)
         return self._changed("jobs", [job_view(job) for job in page.items])
 
+    async def inbox(self) -> Value | None:
+        """The sources of the inbox that changed."""
+        made = await self._services.inbox_sources.of("")
+        return self._changed("inbox", [{"id": one["source"], **one} for one in made.value])
+
     async def dead_letters(self) -> Value | None:
         """Letters that died since the last look, and how many are open: where that shrinks, some were settled."""
         store = self._services.store

@@ -11,10 +11,11 @@ from typing import Protocol
 
 from hooklane.model.audit import Act, AuditLine
 from hooklane.model.clock import Instant
+from hooklane.model.event import Event
 from hooklane.model.health import BreakerState
 from hooklane.model.lane import DeliveryState, LaneId, LaneState
 from hooklane.model.plan import Job, JobState
-from hooklane.store.reads import AttemptRow, DeadLetter, LaneView, Page
+from hooklane.store.reads import AttemptRow, DeadLetter, EventFilter, LaneView, Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,29 @@ class PlaceHistory:
     """When the event before it was settled."""
     prev_seq: int = 0
     """The largest seq below that was not passed over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventSearch(EventFilter):
+    """Which events: all that fit, by themselves, by one of their deliveries, or by one of its attempts."""
+
+    text: str | None = None
+    """In the key or the type, or at the beginning of the id."""
+    id: str | None = None
+    seq: int | None = None
+    attempts_min: int | None = None
+    http: str | None = None
+    """A status, with `?` for any one digit."""
+    reason: str | None = None
+    """A status or a failure, with `*` and `?`."""
+
+    @property
+    def by_attempt(self) -> bool:
+        return (self.attempts_min, self.http, self.reason) != (None, None, None)
+
+    @property
+    def by_delivery(self) -> bool:
+        return self.by_attempt or (self.endpoint_id, self.state, self.seq) != (None, None, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +206,12 @@ class DashboardReads(Protocol):
 
     async def history(self, places: Sequence[tuple[LaneId, int]]) -> Mapping[LaneId, PlaceHistory]:
         """What is on record of each place (lane, seq)."""
+
+    async def search_events(self, tenant: str, wanted: EventSearch, cursor: str | None, limit: int) -> Page[Event]:
+        """Events that fit, the newest first."""
+
+    async def inbox_of_late(self, since: Instant) -> Mapping[str, tuple[int, int]]:
+        """By source: rows of the inbox in the same database that came since then, and copies of them besides."""
 
     async def search_letters(
         self, tenant: str, wanted: LetterFilter, cursor: str | None, limit: int

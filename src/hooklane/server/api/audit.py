@@ -141,6 +141,7 @@ ROUTES = (
         "Show the endpoint's secrets once more; this is on record.",
         tag="endpoints",
         answers=Revealed,
+        tells_secret=True,
     ),
     Route(
         "GET",

@@ -15,6 +15,7 @@ from hooklane.core.signing import SECRET_BYTES, Scheme, new_key
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint, EndpointState, OnDead, Order, Payload, SigningKey
 from hooklane.model.ids import new_id
+from hooklane.model.lane import DeliveryState
 from hooklane.sender.egress import UrlNotAllowed
 from hooklane.sender.transport.tls import own_context
 from hooklane.server import views
@@ -97,8 +98,10 @@ async def listing(call: Call) -> Response:
 
 async def show(call: Call) -> Response:
     endpoint = await find(call)
-    ledger = await call.services.store.ledger(call.tenant, endpoint.id)
-    return answer({**await _view(call, endpoint), "ledger": {str(state): count for state, count in ledger.items()}})
+    standing = (await call.services.totals.of(call.tenant)).standing.get(endpoint.id)
+    ledger = {str(state): standing.ledger.get(state, 0) if standing else 0 for state in DeliveryState}
+    ledger["accepted"] = standing.accepted if standing else 0
+    return answer({**await _view(call, endpoint), "ledger": ledger})
 
 
 async def change(call: Call) -> Response:
@@ -298,6 +301,7 @@ ROUTES = (
         takes=NewEndpoint,
         tag="endpoints",
         answers=EndpointWithSecret,
+        tells_secret=True,
     ),
     Route(
         "GET",
@@ -358,5 +362,6 @@ ROUTES = (
         tag="endpoints",
         takes=Rotation,
         answers=EndpointWithSecret,
+        tells_secret=True,
     ),
 )

@@ -14,6 +14,7 @@ from hooklane.model.event import Event
 from hooklane.model.lane import DeliveryState
 from hooklane.sender.draft import draft_of
 from hooklane.server import views
+from hooklane.server.api.dead_letters import HTTP
 from hooklane.server.attempt_views import logged_attempt
 from hooklane.server.call import NDJSON, PAGING, Call, Param, Response, Route, answer, pattern_of
 from hooklane.server.json_body import (
@@ -38,8 +39,9 @@ from hooklane.server.shapes import (
 )
 from hooklane.server.story import story_of
 from hooklane.server.why import delivery_sentence
+from hooklane.store.dashboard import EventSearch
 from hooklane.store.outbox import Draft, Refused
-from hooklane.store.reads import Delivery, EventFilter
+from hooklane.store.reads import Delivery
 
 
 def draft_from(body: EventBody, tenant: str, now: Instant, idempotency_key: str | None) -> Draft:
@@ -103,7 +105,16 @@ async def search(call: Call) -> Response:
     state = query.get("state")
     if state is not None and state not in tuple(DeliveryState):
         raise Problem("invalid_parameter", f"state must be one of {', '.join(DeliveryState)}, got {state[:40]!r}")
-    wanted = EventFilter(
+    http = query.get("http")
+    if http is not None and not HTTP.match(http):
+        raise Problem("invalid_parameter", f"http must be a status such as 422 or 5xx, got {http[:40]!r}")
+    wanted = EventSearch(
+        text=query.get("q"),
+        id=query.get("id"),
+        seq=call.number("seq"),
+        attempts_min=call.number("attempts_min"),
+        http=None if http is None else http.replace("x", "?"),
+        reason=pattern_of(query.get("reason"), "reason"),
         type=pattern_of(query.get("type"), "type"),
         key=query.get("key"),
         endpoint_id=query.get("endpoint"),
@@ -112,7 +123,7 @@ async def search(call: Call) -> Response:
         before=call.instant("before"),
     )
     cursor = services.cursors.open("events", query)
-    page = await services.store.events(call.tenant, wanted, cursor, call.limit())
+    page = await services.store.search_events(call.tenant, wanted, cursor, call.limit())
     deliveries = await services.store.deliveries(call.tenant, [event.id for event in page.items])
     items = [views.event(event, deliveries.get(event.id, ()), with_data=False) for event in page.items]
     return answer(services.sealed(call, "events", page, items))
@@ -169,10 +180,16 @@ async def _find(call: Call) -> tuple[Event, list[Delivery]]:
 
 
 _FILTER = (
-    Param("type", "exact type"),
+    Param("q", "text in the key or the type, or the beginning of the id"),
+    Param("id", "exact id"),
+    Param("type", "a type, with `*` for anything"),
     Param("key", "exact key"),
     Param("endpoint", "id of an endpoint"),
     Param("state", f"one of {', '.join(DeliveryState)}"),
+    Param("seq", "its place in a lane"),
+    Param("attempts_min", "tried at least so often at one endpoint"),
+    Param("http", "answered so at least once, such as 422 or 5xx"),
+    Param("reason", "failed so at least once, such as timeout, with `*` for anything"),
     Param("after", "published at or after this time"),
     Param("before", "published before this time"),
 )

@@ -219,3 +219,36 @@ ORDER BY w.lane_id, e.seq
 -- Plans, or with `run` those that became jobs, the newest first.
 SELECT doc FROM hooklane.job WHERE tenant = :tenant AND id < :below AND (NOT :run::boolean OR job_id IS NOT NULL)
   AND (:states::text[] IS NULL OR state = ANY(:states::text[])) ORDER BY id DESC LIMIT :limit::bigint
+
+
+-- === events ===
+
+-- name: searched_events
+-- Events of a window that fit a search by text, by their deliveries or by their attempts.
+{fitting_events}
+  AND (:q::text IS NULL OR strpos(lower(e.key), lower(:q)) > 0 OR strpos(lower(e.type), lower(:q)) > 0
+       OR starts_with(e.id, :q))
+  AND (NOT :by_delivery::boolean OR EXISTS (
+    {fitting_delivery}
+    AND (:seq::bigint IS NULL OR p.seq = :seq)
+    AND (NOT :by_attempt::boolean OR EXISTS (
+        SELECT 1 FROM hooklane.attempt a WHERE a.lane_id = p.lane_id
+        AND a.seq = coalesce(p.seq, 1) AND (:attempts_min::integer IS NULL OR a.attempt >= :attempts_min)
+        AND (:http::text IS NULL OR a.status::text LIKE :http)
+        AND (:reason::text IS NULL OR coalesce(a.failure, a.status::text) LIKE :reason)))))
+ORDER BY e.n DESC LIMIT :limit::bigint
+
+-- name: event_numbers
+-- Events whose id lies between two, the newest first; ids are in the order of time.
+SELECT n FROM hooklane.event WHERE tenant = :tenant AND id >= :first AND id <= :last
+ORDER BY id DESC LIMIT :limit::bigint
+
+
+-- === the inbox in the same database ===
+
+-- name: inbox_of_late
+-- By source: rows that came since a time, and how many copies of them came besides. The newest ones at most.
+SELECT source, count(*), sum(copies - 1)::bigint FROM (
+    SELECT source, copies FROM hooklane.inbox_row WHERE received_at >= :since::bigint
+    ORDER BY received_at DESC LIMIT :window::bigint) r
+GROUP BY source

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from hooklane.model.audit import Act, AuditLine
 from hooklane.model.clock import Instant
+from hooklane.model.event import Event
 from hooklane.model.lane import LaneId, LaneState
 from hooklane.model.plan import Job, JobState
 from hooklane.store.budget import SEARCH_S_MAX
@@ -16,6 +17,7 @@ from hooklane.store.dashboard import (
     BreakerTurn,
     Cause,
     Cells,
+    EventSearch,
     Failure,
     LetterFilter,
     PlaceHistory,
@@ -23,7 +25,18 @@ from hooklane.store.dashboard import (
     Survey,
 )
 from hooklane.store.reads import DeadLetter, LaneView, Page
-from hooklane.store.sql.outbox import audit, board, health, jobs, leases, letter_reads, series, stories, survey
+from hooklane.store.sql.outbox import (
+    audit,
+    board,
+    event_reads,
+    health,
+    jobs,
+    leases,
+    letter_reads,
+    series,
+    stories,
+    survey,
+)
 from hooklane.store.sql.outbox.steps import Flow
 
 T = TypeVar("T")
@@ -73,6 +86,13 @@ class SqlDashboard(ABC):
 
     async def history(self, places: Sequence[tuple[LaneId, int]]) -> Mapping[LaneId, PlaceHistory]:
         return await self._ask(lambda: stories.history(places))
+
+    async def search_events(self, tenant: str, wanted: EventSearch, cursor: str | None, limit: int) -> Page[Event]:
+        return await self._ask(lambda: event_reads.search(tenant, wanted, cursor, limit))
+
+    @abstractmethod
+    async def inbox_of_late(self, since: Instant) -> Mapping[str, tuple[int, int]]:
+        """As `DashboardReads` says."""
 
     async def search_letters(
         self, tenant: str, wanted: LetterFilter, cursor: str | None, limit: int

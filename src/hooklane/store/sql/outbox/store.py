@@ -92,6 +92,9 @@ class SqlOutbox(SqlDashboard):
     async def leave(self, worker: str) -> None:
         await self._write(lambda: leases.leave(worker))
 
+    async def expire(self, workers: Sequence[str]) -> None:
+        await self._write(lambda: leases.expire(workers))
+
     # recovering
 
     async def replay(self, tenant: str, dead_letter_id: str, *, actor: str, now: Instant) -> Recovery | None:
@@ -215,6 +218,9 @@ class SqlOutbox(SqlDashboard):
 
     async def ask_inbox(self, question: Question[T]) -> T | None:
         return await self._ask(lambda: self._inbox.asked(question))
+
+    async def inbox_of_late(self, since: Instant) -> Mapping[str, tuple[int, int]]:
+        return await self._ask(lambda: self._inbox.of_late(since))
 
     async def change_inbox(self, change: Change[T]) -> T | None:
         return await self._write(lambda: self._inbox.changed(change))

@@ -208,3 +208,34 @@ JOIN hooklane_event e ON e.n = l.event_n WHERE l.lane_id = :lane_id AND l.seq >=
 -- Plans, or with `run` those that became jobs, the newest first.
 SELECT doc FROM hooklane_job WHERE tenant = :tenant AND id < :below AND (NOT :run OR job_id IS NOT NULL)
   AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states))) ORDER BY id DESC LIMIT :limit
+
+
+-- === events ===
+
+-- name: searched_events
+-- Events of a window that fit a search by text, by their deliveries or by their attempts.
+{fitting_events}
+  AND (:q IS NULL OR instr(lower(e.key), lower(:q)) > 0 OR instr(lower(e.type), lower(:q)) > 0
+       OR substr(e.id, 1, length(:q)) = :q)
+  AND (NOT :by_delivery OR EXISTS (
+    {fitting_delivery}
+    AND (:seq IS NULL OR s.seq = :seq)
+    AND (NOT :by_attempt OR EXISTS (
+        SELECT 1 FROM hooklane_attempt a WHERE a.event_at = e.created_at AND a.lane_id = s.lane_id
+        AND a.seq = coalesce(s.seq, 1) AND (:attempts_min IS NULL OR a.attempt >= :attempts_min)
+        AND (:http IS NULL OR CAST(a.status AS TEXT) GLOB :http)
+        AND (:reason IS NULL OR coalesce(a.failure, CAST(a.status AS TEXT)) GLOB :reason)))))
+ORDER BY e.n DESC LIMIT :limit
+
+-- name: event_numbers
+-- Events whose id lies between two, the newest first; ids are in the order of time.
+SELECT n FROM hooklane_event WHERE tenant = :tenant AND id >= :first AND id <= :last ORDER BY id DESC LIMIT :limit
+
+
+-- === the inbox in the same database ===
+
+-- name: inbox_of_late
+-- By source: rows that came since a time, and how many copies of them came besides. The newest ones at most.
+SELECT source, count(*), sum(copies - 1) FROM (
+    SELECT source, copies FROM hooklane_inbox_row WHERE received_at >= :since ORDER BY received_at DESC LIMIT :window)
+GROUP BY source

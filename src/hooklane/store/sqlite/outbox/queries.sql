@@ -182,6 +182,10 @@ UPDATE hooklane_part SET owner = NULL, epoch = epoch + 1 WHERE owner = :worker
 UPDATE hooklane_worker SET lease_until = {now} + :lease_ms WHERE id = :worker AND lease_until > {now}
 RETURNING lease_until - :lease_ms, lease_until
 
+-- name: expire
+-- These workers are certainly gone: their leases need not be waited for.
+UPDATE hooklane_worker SET lease_until = 0 WHERE id IN (SELECT value FROM json_each(:workers))
+
 -- name: expire_all
 -- The process that holds the file's delivery lock knows that every earlier worker is gone.
 UPDATE hooklane_worker SET lease_until = 0
@@ -245,9 +249,7 @@ WHERE e.n < :below AND e.n >= :floor AND e.tenant = :tenant
 -- All that is looked at stays inside SQLite: a row that comes out costs the event loop its turn with the interpreter.
 {fitting_events} ORDER BY e.n DESC LIMIT :limit
 
--- name: fitting_deliveries
--- The state as `state_at` has it: it follows from where the head of the lane stands.
-{fitting_events} AND EXISTS (
+-- fragment: fitting_delivery
     SELECT 1 FROM (
         SELECT json_extract(value, '$[0]') AS endpoint_id, json_extract(value, '$[1]') AS lane_id,
                json_extract(value, '$[2]') AS seq
@@ -263,6 +265,11 @@ WHERE e.n < :below AND e.n >= :floor AND e.tenant = :tenant
              FROM hooklane_lane l WHERE l.lane_id = s.lane_id),
             'queued')
         END)
+
+-- name: fitting_deliveries
+-- The state as `state_at` has it: it follows from where the head of the lane stands.
+{fitting_events} AND EXISTS (
+{fitting_delivery}
 ) ORDER BY e.n DESC LIMIT :limit
 
 -- name: events_by_number
