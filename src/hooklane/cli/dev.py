@@ -83,7 +83,7 @@ async def _dev(
         await setup.set(server, forward_to)
         _banner(server, settings, setup)
         if opens and _has_screen():
-            webbrowser.open(server.address)
+            webbrowser.open(f"{server.address}/lanes" if demo else server.address)
         try:
             await server.ended()
         finally:
@@ -127,7 +127,10 @@ class _DevSetup:
             from hooklane.server.demo import BILLING, SHOP, ensure_endpoints, kept_secret, receiver
 
             secret = await kept_secret(services)
-            self._inbox = receiver(_beside(self._settings.db), secret)
+            self._inbox = receiver(_beside(self._settings.db), secret, services.inbox_tally)
+            services.inbox_tally.rules.update(
+                {name: (source.rules.retention_ms, None) for name, source in self._inbox.sources.items()}
+            )
             for name in (SHOP, BILLING):
                 self._apps[name] = self.demo.gate(name, app(self._inbox))
             await ensure_endpoints(services, server.address, secret)

@@ -14,7 +14,7 @@ from typing import Any
 
 from hooklane.errors import SecretsSealed
 from hooklane.model.audit import Act
-from hooklane.model.endpoint import Endpoint, EndpointState, SigningKey
+from hooklane.model.endpoint import Endpoint, EndpointState
 from hooklane.store.open import Outbox
 from hooklane.store.outbox import Load, News
 from hooklane.store.sealing import SealKeys, sealed_with
@@ -127,7 +127,7 @@ def _with_secrets(endpoint: Endpoint, turned: Callable[[str, str], str]) -> Endp
         endpoint,
         # Bound to the rest of the URL: a token goes to the host that it was given for.
         url=f"{base}?{turned(query, f'{place}url {base}')}" if mark else base,
-        keys=tuple(SigningKey(turned(key.secret, f"{place}secret"), key.expires_at) for key in endpoint.keys),
+        keys=tuple(replace(key, secret=turned(key.secret, f"{place}secret")) for key in endpoint.keys),
         headers=tuple((name, turned(value, f"{place}header {name}")) for name, value in endpoint.headers),
     )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from hooklane.server.api import (
+    attempts,
     audit,
+    breakers,
     dead_letters,
     documents,
     endpoint_check,
@@ -17,6 +19,7 @@ from hooklane.server.api import (
     overview,
     plans,
     secrets,
+    series,
     session,
     stream,
     types,
@@ -25,8 +28,10 @@ from hooklane.server.call import Route
 
 ROUTES: tuple[Route, ...] = (
     *events.ROUTES,
+    *attempts.ROUTES,
     *endpoints.ROUTES,
     *endpoint_check.ROUTES,
+    *breakers.ROUTES,
     *lanes.ROUTES,
     *dead_letters.ROUTES,
     *inbox.ROUTES,
@@ -34,6 +39,7 @@ ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
     *audit.ROUTES,
     *overview.ROUTES,
+    *series.ROUTES,
     *stream.ROUTES,
     *keys.ROUTES,
     *session.ROUTES,

@@ -15,7 +15,7 @@ from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.health import Health
 from hooklane.model.lane import DeliveryState, LaneId, LaneState
-from hooklane.model.plan import Job, JobMember, Member, Op, Progress
+from hooklane.model.plan import Job, JobMember, Member, Op, PlacedEvent, Progress
 from hooklane.store.budget import LEDGER_S_MAX
 from hooklane.store.colocated_inbox import Change, Question
 from hooklane.store.cursors import number_of
@@ -39,13 +39,14 @@ from hooklane.store.sql.outbox import (
 )
 from hooklane.store.sql.outbox.access import SqlAccess
 from hooklane.store.sql.outbox.colocated_inbox import InboxFlows
+from hooklane.store.sql.outbox.dashboard import SqlDashboard
 from hooklane.store.sql.outbox.types import SqlTypes
 
 T = TypeVar("T")
 
 
-class SqlOutbox(SqlAccess, SqlTypes):
-    """`OutboxReads`, `RecoveryStore`, `ColocatedInbox`, `AccessStore`, `TypeStore`, rarer verbs of `OutboxStore`."""
+class SqlOutbox(SqlDashboard, SqlAccess, SqlTypes):
+    """`OutboxReads`, `RecoveryStore`, `ColocatedInbox` and the rarer verbs of `OutboxStore`, and what it inherits."""
 
     _inbox: InboxFlows
 
@@ -89,6 +90,9 @@ class SqlOutbox(SqlAccess, SqlTypes):
 
     async def leave(self, worker: str) -> None:
         await self._write(lambda: leases.leave(worker))
+
+    async def expire(self, workers: Sequence[str]) -> None:
+        await self._write(lambda: leases.expire(workers))
 
     # recovering
 
@@ -158,6 +162,9 @@ class SqlOutbox(SqlAccess, SqlTypes):
     async def select(self, tenant: str, wanted: Wanted, cursor: str | None, limit: int) -> Page[Member]:
         return await self._ask(lambda: selection.select(tenant, wanted, cursor, limit))
 
+    async def lane_events(self, places: Sequence[tuple[LaneId, int]], limit: int) -> Sequence[PlacedEvent]:
+        return await self._ask(lambda: lane_reads.lane_events(places, limit))
+
     async def add_members(self, plan_id: str, tenant: str, first: int, members: Sequence[Member]) -> None:
         await self._write(lambda: jobs.add_members(plan_id, tenant, first, members))
 
@@ -210,6 +217,9 @@ class SqlOutbox(SqlAccess, SqlTypes):
 
     async def ask_inbox(self, question: Question[T]) -> T | None:
         return await self._ask(lambda: self._inbox.asked(question))
+
+    async def inbox_of_late(self, since: Instant) -> Mapping[str, tuple[int, int]]:
+        return await self._ask(lambda: self._inbox.of_late(since))
 
     async def change_inbox(self, change: Change[T]) -> T | None:
         return await self._write(lambda: self._inbox.changed(change))
