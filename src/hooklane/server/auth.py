@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from hooklane.config import is_loopback
 from hooklane.core.api_key import digest_of, is_well_formed
-from hooklane.model.api_key import SessionKind
+from hooklane.model.api_key import Session, SessionKind
 from hooklane.server.call import Access, Route
 from hooklane.server.caller import ADMIN, NOBODY, Caller, of_session
 from hooklane.server.key_ring import KeyRing
@@ -101,11 +101,15 @@ class Authenticator:
         token = None if self.sessions is None else token_of(headers, secure=_is_https(self.public_url))
         if token is None:
             return None
-        assert self.sessions is not None
-        session = await self.sessions.find(token, SessionKind.PAGE, SessionKind.PORTAL)
+        session = await self.session_of(token, SessionKind.PAGE, SessionKind.PORTAL)
+        return None if session is None else of_session(session)
+
+    async def session_of(self, token: str, *kinds: SessionKind) -> Session | None:
+        """The session or link that *token* names, unless `HOOKLANE_API_KEY` is not the one that it was made with."""
+        session = None if self.sessions is None else await self.sessions.find(token, *kinds)
         if session is None or (session.made_with.startswith(STATIC) and session.made_with != self.static_id):
             return None
-        return of_session(session)
+        return session
 
     async def holder_of(self, key: str) -> Caller | None:
         """The caller with this API key; None where it is not known, expired or revoked."""

@@ -14,3 +14,6 @@ class PageLook:
     frame_ancestors: tuple[str, ...] = ()
     public_url: str | None = None
     """Where browsers find this server: portal links begin with it."""
+
+
+DEFAULT_LOOK = PageLook()

@@ -18,6 +18,7 @@ from hooklane.server.api import (
     lanes,
     overview,
     plans,
+    portal,
     secrets,
     series,
     session,
@@ -45,6 +46,7 @@ ROUTES: tuple[Route, ...] = (
     *session.ROUTES,
     *secrets.ROUTES,
     *types.ROUTES,
+    *portal.ROUTES,
     *health.ROUTES,
     *documents.ROUTES,
 )

@@ -28,7 +28,7 @@ async def open_session(call: Call) -> Response:
         raise Problem("wrong_state", "a session needs a server; this call was made on the database itself")
     if auth.is_open or auth.sessions is None:
         return answer(_view(call, call.caller))  # nobody is asked for a key here
-    link = await auth.sessions.find(text, SessionKind.LINK)
+    link = await auth.session_of(text, SessionKind.LINK)
     caller = of_session(link) if link is not None else await auth.holder_of(text)
     if caller is None:
         raise auth.wrong_key(call.peer)

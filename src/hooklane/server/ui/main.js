@@ -2,6 +2,7 @@
 
 import { html, start } from "./kit.js";
 import { open } from "./live.js";
+import { enter } from "./portal.js";
 import { listenToKeys, Overlay } from "./palette.js";
 import { register } from "./route.js";
 import { Shell } from "./shell.js";
@@ -19,6 +20,7 @@ register(
   { path: "/audit", name: "Audit and keys", icon: "n-audit", letter: "a", group: "Record", load: () => import("./audit.js") },
 );
 
+await enter();
 listenToKeys();
 open();
 start(() => html`<${Shell} Overlay=${Overlay} />`, document.getElementById("app"));
