@@ -20,6 +20,7 @@ from hooklane.cli.worker_processes import WorkerProcesses
 from hooklane.config import Settings
 from hooklane.core.fanout import Fanout
 from hooklane.errors import UsageError
+from hooklane.sender.courier import Courier
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.feeding import feed_of
 from hooklane.sender.publisher import Publisher
@@ -128,8 +129,12 @@ def open_services(
     listener: Callable[[Happening], None] | None = None,
     deliver: bool = True,
     workers: WorkerProcesses | None = None,
+    courier: Callable[[Courier], Courier] = lambda transport: transport,
 ) -> Services:
-    """Everything that answers calls, on a store that is open. Needs a running loop."""
+    """Everything that answers calls, on a store that is open. Needs a running loop.
+
+    *courier*: what stands between the relay and the transport.
+    """
     guard = EgressGuard(allow=settings.egress_allow)
     transport = Transport(guard)
     meter = Meter()
@@ -142,7 +147,7 @@ def open_services(
         if listener is not None:
             listener(happening)
 
-    relay = Relay(store, transport, listener=tell, grace_ms=DRAIN_MS) if deliver else None
+    relay = Relay(store, courier(transport), listener=tell, grace_ms=DRAIN_MS) if deliver else None
 
     feed = feed_of(relay, workers.nudge if workers is not None else None)
     limits = publish_limits_for(settings, store)
@@ -185,6 +190,7 @@ async def running(
     mounts: Callable[[Services], Mapping[str, ASGIApp]] = lambda _: {},
     listener: Callable[[Happening], None] | None = None,
     workers: WorkerProcesses | None = None,
+    courier: Callable[[Courier], Courier] = lambda transport: transport,
 ) -> AsyncIterator[Running]:
     """A server that answers, and delivers itself or by its *workers*.
 
@@ -196,7 +202,12 @@ async def running(
     await store.open()
     try:
         services = open_services(
-            settings, store, listener=listener, deliver="deliver" in settings.role, workers=workers
+            settings,
+            store,
+            listener=listener,
+            deliver="deliver" in settings.role,
+            workers=workers,
+            courier=courier,
         )
         await asyncio.to_thread(lambda: services.cursors.key)  # which takes its time
         async with asyncio.TaskGroup() as group:

@@ -81,6 +81,8 @@ class Release:
 
     endpoint_id: str
     key: str
+    type: str
+    """Of the event that is given up."""
     skipped: int
     acked: int
     released: Sequence[tuple[int, str, str]]

@@ -148,7 +148,7 @@ async def _releases(store: Store, job: Job, frozen: Frozen) -> list[Release]:
             event = await store.event(job.tenant, one.event_id)
             events.append((one.seq or 0, one.event_id, event.type if event else ""))
         left = max(0, row.tail - seq - len(events))
-        found.append(Release(member.endpoint_id, member.key or "", seq, row.acked, events, left))
+        found.append(Release(member.endpoint_id, member.key or "", member.type, seq, row.acked, events, left))
     return found
 
 

@@ -177,6 +177,7 @@ class ReleasedEvent(Shape, kw_only=True):
 class Release(Shape, kw_only=True):
     endpoint: str
     key: str | None
+    type: str
     skips: int
     sees: str
     released: list[ReleasedEvent]

@@ -119,6 +119,7 @@ def plan_view(plan: Plan) -> views.View:
             {
                 "endpoint": one.endpoint_id,
                 "key": one.key,
+                "type": one.type,
                 "skips": one.skipped,
                 "sees": one.sees,
                 "released": [{"seq": seq, "event": event, "type": type_} for seq, event, type_ in one.released],
