@@ -20,8 +20,7 @@ from tests.support.processes import Child
 from tests.support.receiver import Sink
 from tests.support.running import Running, tell_stacks_on_quit
 from tests.support.shared import SharedServers, shared
-
-import hooklane
+from tests.support.tree import SOURCE
 
 SHARED = pytest.StashKey[SharedServers]()
 
@@ -130,9 +129,7 @@ def start_hooklane(tmp_path: Path) -> Iterator[Callable[..., Child]]:
     with ExitStack() as running:
 
         def start(*arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> Child:
-            source = os.pathsep.join(
-                [str(Path(hooklane.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
-            )
+            source = os.pathsep.join([SOURCE, os.environ.get("PYTHONPATH", "")])
             log = tmp_path / f"hooklane-{next(numbers)}.log"
             child = Child(
                 [sys.executable, "-m", "hooklane", *arguments],

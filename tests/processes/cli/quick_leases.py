@@ -1,0 +1,23 @@
+"""`hooklane …` whose workers hold leases of a second and a half: nobody waits half a minute for what a dead one held.
+
+All else is the command line as it is: processes, pipes, signals. With `FAILING_WORKERS` no worker can start.
+"""
+
+import functools
+import os
+import sys
+
+from hooklane.cli import process, worker, worker_processes
+from hooklane.cli.main import run
+
+LEASE_MS = 1_500
+COMMAND = (sys.executable, "-m", "tests.processes.cli.quick_leases", "worker")
+
+if __name__ == "__main__":
+    if sys.argv[1] == "worker":
+        process.Relay = functools.partial(process.Relay, lease_ms=LEASE_MS)  # type: ignore[misc,assignment]
+        sys.exit(worker.main())
+    if "FAILING_WORKERS" in os.environ:
+        COMMAND = (sys.executable, "-c", "raise SystemExit('no room on this host')")
+    worker_processes.WorkerProcesses = functools.partial(worker_processes.WorkerProcesses, command=COMMAND)  # type: ignore[misc,assignment]
+    sys.exit(run(sys.argv[1:]))
