@@ -23,8 +23,9 @@ def completion(
     shell: Annotated[str, typer.Argument(metavar=f"[{'|'.join(SHELLS)}]", help="Which shell it is for.")] = "bash",
     as_json: Json = False,
 ) -> None:
-    """Print the script that makes a shell complete commands, ids, keys and endpoints.
+    """Completion of commands, ids, keys and endpoints in your shell.
 
+    It prints a script.
     For instance in ~/.bashrc: eval "$(hooklane completion bash)". `hooklane --install-completion` does it for you.
     """
     if shell not in SHELLS:

@@ -225,7 +225,7 @@ def worker(
     as_json: Json = False,
 ) -> None:
     """Run the handlers of your inbox, until told to stop (SIGTERM): what is in hand is finished."""
-    inbox = _imported(where)
+    inbox = imported(where)
     if once:
         done = inbox.run_once(1_000_000)
         show({"handled": done}, as_json, lambda: [f"handled {counted(done, 'event')}"])
@@ -331,7 +331,8 @@ def _words(search: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in search.items())
 
 
-def _imported(where: str) -> Inbox:
+def imported(where: str) -> Inbox:
+    """The inbox that *where* names, as `shop.hooks:inbox`."""
     from hooklane.receiver.inbox import Inbox
 
     module, _, name = where.partition(":")

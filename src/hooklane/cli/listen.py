@@ -48,7 +48,11 @@ def listen(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Receive webhooks on this machine, verify them, and show, record or forward them, until interrupted."""
+    """Receive webhooks here, verify them, and show or forward them.
+
+    Without --forward-to each event is answered as our receiver would: applied once, then duplicate. It listens on this
+    machine alone, until interrupted.
+    """
     from hooklane.cli.client import address_of
     from hooklane.cli.listener import Listener
     from hooklane.cli.secret import secrets_or_none

@@ -53,7 +53,10 @@ def tail(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Show attempts as they happen, one a line, until interrupted."""
+    """Show attempts as they happen.
+
+    One a line, until interrupted. What other processes deliver is found in the log, about a second later.
+    """
     states = _states(state, LANE_STATES if lanes else OUTCOMES)
     begin = rfc3339_of(since, "--since")
     with calling(server, db) as caller:
