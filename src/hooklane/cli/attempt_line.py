@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hooklane.cli.output import counted, plain, sign
-from hooklane.cli.times import clock_of, until
+from hooklane.cli.times import clock_of, wait_of
 
 
 def attempt_line(one: Mapping[str, Any], endpoint: str | None = None) -> str:
@@ -36,6 +36,8 @@ def _after(one: Mapping[str, Any]) -> str:
             return f"dead after {counted(one['attempt'], 'try', 'tries')}"
         case _:
             # After a 410 it is tried again only when the endpoint is resumed.
-            due = f"next {until(one['next_at'])}" if one["next_at"] else "held: the endpoint is disabled"
+            due = "held: the endpoint is disabled"
+            if one["next_at"]:
+                due = f"next in {wait_of(one['started_at'], one['took_ms'] or 0.0, one['next_at'])}"
             bound = f"/{one['attempts_max']}" if one["attempts_max"] else ""
             return f"try {one['attempt']}{bound}, {due}"

@@ -25,8 +25,8 @@ def completion(
 ) -> None:
     """Completion of commands, ids, keys and endpoints in your shell.
 
-    It prints a script.
-    For instance in ~/.bashrc: eval "$(hooklane completion bash)". `hooklane --install-completion` does it for you.
+    It prints a script, for instance for ~/.bashrc: eval "$(hooklane completion bash)".
+    `hooklane --install-completion` puts it there for you.
     """
     if shell not in SHELLS:
         raise CallFailed(f"the shell is one of {', '.join(SHELLS)}, got {shell!r}", Exit.USAGE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -52,9 +53,10 @@ def answering(url: str) -> str:
     connection = connection_to(address, PROBE_S)
     try:
         connection.request("HEAD", address.path or "/")
-        return f"{sign('ok')} answering ({connection.getresponse().status} on HEAD)"
+        return f"{sign('ok', sys.stderr)} answering ({connection.getresponse().status} on HEAD)"
     except (OSError, http.client.HTTPException) as error:
-        return f"{sign('look')} nobody answers yet ({plain(why_unreachable(error))}): what is sent is kept and retried"
+        why = plain(why_unreachable(error))
+        return f"{sign('look', sys.stderr)} nobody answers yet ({why}): what is sent is kept and retried"
     finally:
         connection.close()
 

@@ -18,7 +18,7 @@ from hooklane.cli.client import Caller, calling, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import keep, rfc3339_of
 from hooklane.cli.options import Db, EndpointFilter, Json, KeyFilter, Server
-from hooklane.cli.output import plain, say, say_json
+from hooklane.cli.output import plain, say, say_json, talk
 from hooklane.cli.times import since as time_since
 
 POLL_S = 1.0
@@ -68,6 +68,7 @@ def tail(
         source = _Lanes(server, db, caller) if lanes else _Attempts(server, db, caller, begin)
         word = "state" if lanes else "outcome"
         deadline = None if for_s is None else time.monotonic() + for_s
+        talk(f"following, until {'Ctrl-C' if for_s is None else f'{for_s:g} s are over'}")
         with suppress(KeyboardInterrupt):  # which is how one ends it
             for one in source.follow(deadline):
                 if not fits(one) or (states and one[word] not in states):

@@ -15,10 +15,11 @@ def since(at: str | None) -> str:
     return "" if at is None else span((datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds())
 
 
-def until(at: str) -> str:
-    """`in 1.1 s`, `in 12m04s`: when something is due."""
-    left = (datetime.fromisoformat(at) - datetime.now(UTC)).total_seconds()
-    return "now" if left <= 0 else f"in {left:.1f} s" if left < 60 else f"in {span(left)}"
+def wait_of(began_at: str, took_ms: float, due_at: str) -> str:
+    """`1.1 s`, `12m04s`: how long after its end an attempt is followed by the next."""
+    between = datetime.fromisoformat(due_at) - datetime.fromisoformat(began_at)
+    left = max(0.0, between.total_seconds() - took_ms / 1000)
+    return f"{left:.1f} s" if left < 60 else span(left)
 
 
 def span(seconds: float) -> str:

@@ -57,7 +57,9 @@ def with_arguments(name: str) -> list[str]:
     for param in EVERY[name].params:
         if param.param_type_name == "argument" and (param.required or param.name in ("events", "letters")):
             words.append(GIVEN[param.name])
-    return words + (["--yes"] if "--yes" in options(name) else []) + (["--note", "x"] if "--note" in options(name) else [])
+    return (
+        words + (["--yes"] if "--yes" in options(name) else []) + (["--note", "x"] if "--note" in options(name) else [])
+    )
 
 
 REMOTE = [name for name in EVERY if "--server" in options(name)]
