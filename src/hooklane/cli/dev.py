@@ -98,7 +98,7 @@ async def _dev(
         lines = await asyncio.to_thread(banner, server.address, settings.db, setup.forward, is_demo=demo, keys=has_keys)
         print_banner(lines)
         if opens and _has_screen():
-            webbrowser.open(server.address)
+            webbrowser.open(f"{server.address}/lanes" if demo else server.address)
         stoppable.keys.start()
         try:
             await server.ended()
@@ -158,7 +158,10 @@ class _DevSetup:
             from hooklane.server.demo import BILLING, SHOP, ensure_endpoints, kept_secret, receiver
 
             secret = await kept_secret(services)
-            self._inbox = receiver(_beside(self._settings.db), secret)
+            self._inbox = receiver(_beside(self._settings.db), secret, services.inbox_tally)
+            services.inbox_tally.rules.update(
+                {name: (source.rules.retention_ms, None) for name, source in self._inbox.sources.items()}
+            )
             for name in (SHOP, BILLING):
                 self._apps[name] = self.demo.gate(name, app(self._inbox))
             await ensure_endpoints(services, server.address, secret)

@@ -9,7 +9,7 @@ import typer
 from hooklane.cli import plans
 from hooklane.cli.client import Caller, calling, segment
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.filters import Filter, keep, parse_filter
+from hooklane.cli.filters import Filter, parse_filter, rfc3339_of
 from hooklane.cli.options import Cursor, Db, EndpointFilter, Json, LetterId, LetterIds, Limit, Server, Yes
 from hooklane.cli.output import complain, counted, pairs, plain, say, say_json, show, table
 from hooklane.cli.plans import PlanOnly, Rate
@@ -30,11 +30,12 @@ def ls(
     as_json: Json = False,
 ) -> None:
     """List dead letters."""
-    wanted = parse_filter(filter_, WORDS)
-    named = endpoint or wanted.pop("endpoint", None)
+    wanted: dict[str, Any] = parse_filter(filter_, WORDS)
+    named = endpoint or wanted.get("endpoint")
+    times = {word: rfc3339_of(wanted.get(word), f"{word}:") for word in ("after", "before")}
     with calling(server, db) as caller:
-        query = {"endpoint": caller.endpoint_id(named) if named else None, "limit": limit, "cursor": cursor}
-        page = caller.page(BASE, query, keep(wanted, at="died_at"))
+        place = caller.endpoint_id(named) if named else None
+        page = caller.page(BASE, {**wanted, **times, "endpoint": place, "limit": limit, "cursor": cursor})
     rows = [
         (one["id"], one["key"], one["seq"], one["type"], one["attempts"], one["waiting"], one["died_at"], one["reason"])
         for one in page["items"]

@@ -13,13 +13,13 @@ from hooklane.cli.client import Caller, calling, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, parse_filter, rfc3339_of
 from hooklane.cli.options import Cursor, Db, EndpointFilter, EventId, Json, KeyFilter, Limit, Server, Yes
-from hooklane.cli.output import aside, counted, pairs, plain, say_json, show, table, talk
+from hooklane.cli.output import aside, counted, one_line, pairs, plain, say_json, show, table, talk
 from hooklane.cli.plans import PlanOnly, Rate
 from hooklane.cli.times import clock_of
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/events"
-WORDS = ("type", "key", "endpoint", "state", "after", "before")
+WORDS = ("q", "id", "type", "key", "endpoint", "state", "seq", "attempts_min", "http", "reason", "after", "before")
 PAGE = 50
 
 Type = Annotated[str | None, typer.Option("--type", help="Exact type; `*` stands for anything.")]
@@ -171,14 +171,14 @@ def _why_lines(caller: Caller, event_id: str, told: Mapping[str, Any]) -> list[s
         if is_open and delivery["key"] is not None and delivery["seq"] is not None:
             lane = caller.get(f"/api/v1/lanes/{segment(delivery['endpoint'])}/{segment(delivery['key'])}")
             if lane["state"] == "blocked" and lane["dead_letter"]:
-                lines += _blocked(caller, event, delivery["seq"], lane)
+                lines += _blocked(event, delivery["seq"], lane)
     return lines or [plain(told["why"])]
 
 
-def _blocked(caller: Caller, event: Mapping[str, Any], seq: int, lane: Mapping[str, Any]) -> list[str]:
+def _blocked(event: Mapping[str, Any], seq: int, lane: Mapping[str, Any]) -> list[str]:
     reason = plain(lane["reason"])
-    if said := said_of(caller, lane["head_event"], lane["endpoint"]):
-        reason += f' "{said}"'
+    if lane["head_said"]:
+        reason += f' "{one_line(lane["head_said"])}"'
     dead = f"dead since {clock_of(lane['since'])[:5]}, {reason}" if lane["since"] else f"dead, {reason}"
     first = (
         f"#{seq} {plain(event['type'])} is {dead}."
@@ -190,15 +190,6 @@ def _blocked(caller: Caller, event: Mapping[str, Any], seq: int, lane: Mapping[s
         first,
         f"Nothing moves on {plain(lane['key'])} until:  hooklane dlq replay {letter}   or   hooklane dlq skip {letter}",
     ]
-
-
-def said_of(caller: Caller, event_id: str | None, endpoint_id: str) -> str:
-    """What the endpoint answered last to an event, in its own words, on one line."""
-    if event_id is None:
-        return ""
-    tries = caller.get(f"{BASE}/{segment(event_id)}/attempts")["items"]
-    bodies = [one["detail"].get("response_body") for one in tries if one["endpoint"] == endpoint_id]
-    return plain(" ".join(str(bodies[-1]).split())[:60]) if bodies and bodies[-1] else ""
 
 
 @app.command("replay")

@@ -7,18 +7,15 @@ from typing import Annotated, Any
 import typer
 
 from hooklane.cli.client import Caller, calling, segment
-from hooklane.cli.events import said_of
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, parse_filter
 from hooklane.cli.options import Cursor, Db, EndpointFilter, Json, Key, Limit, Server
-from hooklane.cli.output import pairs, plain, show, table
+from hooklane.cli.output import one_line, pairs, plain, show, table
 from hooklane.cli.times import clock_of, since
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/lanes"
 WORDS = ("state", "endpoint", "key")
-SAID_MAX = 20
-"""For so many lanes it is looked up what their endpoints answered, in words."""
 
 
 @app.command("ls")
@@ -45,22 +42,20 @@ def ls(
             "cursor": cursor,
         }
         page = caller.page(BASE, query)
-        rows = [] if as_json else [_row(caller, one, place) for place, one in enumerate(page["items"])]
+    rows = [_row(one) for one in page["items"]]
     head = ("KEY", "ENDPOINT", "HEAD", "WAITING", "FOR", "REASON")
     show(page, as_json, lambda: table(head, rows, right=("WAITING", "FOR")))
 
 
-def _row(caller: Caller, lane: dict[str, Any], place: int) -> tuple[object, ...]:
+def _row(lane: dict[str, Any]) -> tuple[object, ...]:
     is_dead = lane["state"] == "blocked"
-    failed = is_dead or lane["state"] == "retrying"
-    said = said_of(caller, lane["head_event"], lane["endpoint"]) if failed and place < SAID_MAX else ""
     return (
         lane["key"],
         lane["endpoint_name"] or lane["endpoint"],
         f"#{lane['head']} {'dead' if is_dead else lane['state']}",
         lane["waiting"],
         since(lane["since"]) if lane["state"] != "idle" else "",
-        _reason(lane, said),
+        _reason(lane),
     )
 
 
@@ -96,8 +91,8 @@ def _path(caller: Caller, key: str, endpoint: str | None) -> str:
     return f"{BASE}/{segment(found[0])}/{segment(key)}"
 
 
-def _reason(lane: dict[str, Any], said: str) -> str:
-    parts = [" ".join(part for part in (lane["reason"], said) if part)]
+def _reason(lane: dict[str, Any]) -> str:
+    parts = [" ".join(part for part in (lane["reason"], one_line(lane["head_said"])) if part)]
     if lane["breaker"] not in (None, "closed"):
         parts.append(f"breaker {lane['breaker']}")
     if lane["state"] == "retrying" and lane["next_at"]:

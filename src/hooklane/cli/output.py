@@ -32,6 +32,11 @@ def plain(value: object) -> str:
     return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
+def one_line(text: str | None, chars_max: int = 60) -> str:
+    """What somebody else wrote, as an excerpt on one line."""
+    return plain(" ".join(text.split())[:chars_max]) if text else ""
+
+
 def counted(many: int, one: str, more: str | None = None) -> str:
     """*many* with its noun: `1 event`, `2 events`."""
     return f"{many:,} {one if many == 1 else more or f'{one}s'}"

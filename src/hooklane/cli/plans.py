@@ -75,7 +75,7 @@ def plan_and_run(
     """Ends with 0 when all went well, 4 when the plan did not hold, 6 when only some went well."""
     pace = rate_of(rate)
     plan = caller.post("/api/v1/plans", {"op": op, **wanted})
-    lines = plan_lines(plan, _urls(caller) if plan["releases"] else {})
+    lines = plan_lines(plan)
     if plan_only:
         show(plan, as_json, lambda: lines)
         return
@@ -112,18 +112,15 @@ def _size(plan: dict[str, Any]) -> str:
     return f"{counted(plan['counts']['members'], 'event')} on {counted(plan['counts']['keys'], 'key')}"
 
 
-def _urls(caller: Caller) -> dict[str, str]:
-    return {one["id"]: one["url"] for one in caller.get("/api/v1/endpoints")["items"]}
-
-
-def plan_lines(plan: dict[str, Any], urls: dict[str, str]) -> list[str]:
+def plan_lines(plan: dict[str, Any]) -> list[str]:
     counts = plan["counts"]
     lines = [f"Plan {plan['id']}: {plan['op']} {_size(plan)} (expires in 5 min)"]
     for one in plan["releases"]:
         released = "  ".join(f"#{each['seq']} {plain(each['type'])}" for each in one["released"])
         more = f"  and {one['more']} more" if one["more"] else ""
-        to = f"  → {plain(urls[one['endpoint']])}" if released and one["endpoint"] in urls else ""
-        lines.append(f"  skip     {plain(one['key'])} #{one['skips']} {plain(one['type'])}   never delivered")
+        to = f"  → {plain(one['url'])}" if released and one["url"] else ""
+        type_ = f" {plain(one['skipped']['type'])}" if one["skipped"] else ""
+        lines.append(f"  skip     {plain(one['key'])} #{one['skips']}{type_}   never delivered")
         lines.append(f"  release  {released or 'nothing waits behind it'}{more}{to}")
         lines.append(f"  consumer sees {one['sees']}")
     lines += [f"  refused  {plain(one['id'])}: {plain(one['why'])}" for one in plan["refused"][:20]]

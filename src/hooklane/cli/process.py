@@ -32,11 +32,18 @@ from hooklane.server.app import build_app
 from hooklane.server.auth import Authenticator
 from hooklane.server.call import Route
 from hooklane.server.cursor import Cursors
+from hooklane.server.endpoint_facts import FactsOfEndpoints
+from hooklane.server.inbox_sources import sources_of
+from hooklane.server.inbox_tally import InboxTally
 from hooklane.server.ingest import IngestProtocol, protocol_for
+from hooklane.server.kept import Kept
 from hooklane.server.listener import Listener
 from hooklane.server.live_stream import LiveStream
 from hooklane.server.metrics import Meter
+from hooklane.server.recent_attempts import RecentAttempts
+from hooklane.server.series import Series
 from hooklane.server.services import Services
+from hooklane.server.topics import Topics
 from hooklane.server.totals import Totals
 from hooklane.store.open import Outbox, outbox_store
 from hooklane.store.outbox import StoreOptions
@@ -139,16 +146,25 @@ def open_services(
     transport = Transport(guard)
     meter = Meter()
     totals = Totals(store)
-    live_stream = LiveStream(store, totals, store.endpoints)
+    live_stream = LiveStream(store, totals)
+
+    recent = RecentAttempts(live_stream.attempted)
 
     def tell(happening: Happening) -> None:
         live_stream.listen(happening)
+        recent.listen(happening)
         meter.listen(happening)
         if listener is not None:
             listener(happening)
 
-    relay = Relay(store, courier(transport), listener=tell, grace_ms=DRAIN_MS) if deliver else None
+    relay = (
+        Relay(store, courier(transport), listener=tell, name=settings.worker_name, grace_ms=DRAIN_MS)
+        if deliver
+        else None
+    )
 
+    series = Series(store, meter, totals)
+    tally = InboxTally()
     feed = feed_of(relay, workers.nudge if workers is not None else None)
     limits = publish_limits_for(settings, store)
     services = Services(
@@ -159,6 +175,12 @@ def open_services(
         live_stream=live_stream,
         meter=meter,
         totals=totals,
+        series=series,
+        facts=FactsOfEndpoints(store, series, totals, transport.certificates),
+        recent=recent,
+        causes=Kept(store.causes, "causes of death"),
+        inbox_sources=Kept(lambda _: sources_of(store, tally), "sources of the inbox"),
+        inbox_tally=tally,
         cursors=Cursors(settings.api_key or settings.db),
         relay=relay,
         workers=workers,
@@ -166,6 +188,13 @@ def open_services(
         publish_limits=limits,
     )
     live_stream.breakers = services.breakers
+    topics = Topics(services)
+    live_stream.asked = {
+        "endpoints": topics.endpoints,
+        "jobs": topics.jobs,
+        "dead_letters": topics.dead_letters,
+        "inbox": topics.inbox,
+    }
     live_stream.hears_all = relay is not None
     return services
 
@@ -212,12 +241,9 @@ async def running(
         await asyncio.to_thread(lambda: services.cursors.key)  # which takes its time
         async with asyncio.TaskGroup() as group:
             relaying = group.create_task(services.relay.run(), name="relay") if services.relay is not None else None
-            manning = (
-                group.create_task(workers.run(services.meter.tally.absorb), name="workers")
-                if workers is not None
-                else None
-            )
+            manning = group.create_task(workers.run(services.absorb), name="workers") if workers is not None else None
             watching = group.create_task(services.live_stream.run(), name="live_stream")
+            recording = group.create_task(services.series.run(), name="figures over time")
             maintenance = Maintenance(settings, store, services.jobs, services.publish_limits)
             keeping = group.create_task(maintenance.run(), name="maintenance")
             server = _server(settings, services, routes, mounts(services))
@@ -243,6 +269,8 @@ async def running(
                 if manning is not None:
                     await manning
                 await watching
+                services.series.stop()
+                await recording
                 await services.transport.close(DRAIN_MS)
     finally:
         await store.close()

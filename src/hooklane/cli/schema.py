@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hooklane.errors import StoreRefused, needing
+from hooklane.store.sql.migration_files import migrations_of, statements_of
 from hooklane.store.sqlite import database
 
 
@@ -20,12 +21,10 @@ def versions(db: str) -> tuple[int, int]:
 def pending(db: str, found: int) -> list[dict[str, Any]]:
     """The migrations that would follow after schema *found*: name, what it is about, how many statements."""
     if db.startswith("sqlite:"):
-        from hooklane.store.sqlite.database import statements_of
         from hooklane.store.sqlite.outbox.store import MIGRATIONS
     else:
         with needing("postgres"):
             from hooklane.store.postgres.outbox.publish_port import MIGRATIONS
-            from hooklane.store.postgres.schema import statements_of
     files = sorted(
         (entry for entry in resources.files(MIGRATIONS).iterdir() if entry.name.endswith(".sql")),
         key=lambda entry: entry.name,
@@ -54,7 +53,7 @@ def _about(script: str) -> str:
 def _of_sqlite(path: str) -> tuple[int, int]:
     from hooklane.store.sqlite.outbox.store import COMPONENT, MIGRATIONS
 
-    wanted = len(database.migrations_of(MIGRATIONS))
+    wanted = len(migrations_of(MIGRATIONS))
     if not Path(path).exists():
         return 0, wanted
     conn = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
@@ -70,7 +69,7 @@ async def _of_postgres(url: str) -> tuple[int, int]:
     with needing("postgres"):
         from hooklane.store.postgres.database import Database
         from hooklane.store.postgres.outbox.publish_port import COMPONENT, MIGRATIONS
-        from hooklane.store.postgres.schema import migrations_of, version_of
+        from hooklane.store.postgres.schema import version_of
 
     connected = Database(url, size=1)
     await connected.open()

@@ -22,7 +22,7 @@ from hooklane.cli.output import plain, say, say_json, talk
 from hooklane.cli.times import since as time_since
 
 POLL_S = 1.0
-"""What other processes deliver is not in the stream of the one that is asked: it is read from the log, this often."""
+"""What worker processes deliver is not in the stream: it is asked for, this often."""
 PAGE = 200
 SEEN_MAX = 20_000
 OUTCOMES = ("delivered", "retry", "dead")
@@ -55,7 +55,7 @@ def tail(
 ) -> None:
     """Show attempts as they happen.
 
-    One a line, until interrupted. What other processes deliver is found in the log, about a second later.
+    One a line, until interrupted. What worker processes deliver is shown about a second later.
     """
     states = _states(state, LANE_STATES if lanes else OUTCOMES)
     begin = rfc3339_of(since, "--since")
@@ -156,7 +156,7 @@ class _Attempts:
         poll_at = 0.0 if self._begins_in_the_past else time.monotonic() + POLL_S
         while deadline is None or time.monotonic() < deadline:
             if time.monotonic() >= poll_at:
-                yield from filter(self._is_new, self._logged())
+                yield from filter(self._is_new, self._missed())
                 poll_at = time.monotonic() + POLL_S
             left = min(poll_at, deadline or poll_at) - time.monotonic()
             if self._stream is None:
@@ -164,8 +164,18 @@ class _Attempts:
             elif (one := self._stream.next(left)) is not None and self._is_new(one):
                 yield one
 
+    def _missed(self) -> list[Mapping[str, Any]]:
+        """What the stream has not told, oldest first: a server knows what its workers tried of late."""
+        found: list[Mapping[str, Any]] = []
+        if self._stream is None or self._begins_in_the_past:
+            found += self._logged()
+            self._begins_in_the_past = False
+        if self._stream is not None:
+            found += self._caller.get("/api/v1/attempts", {"after": self._begin, "limit": PAGE})["items"]
+        return sorted(found, key=lambda one: str(one["started_at"]))
+
     def _logged(self) -> list[Mapping[str, Any]]:
-        """What the log has of events published since the beginning, oldest first."""
+        """What the log has of events published since the beginning."""
         found: list[Mapping[str, Any]] = []
         page = self._caller.get("/api/v1/events", {"after": self._begin, "limit": PAGE})
         listed: set[tuple[str, str]] = set()
@@ -177,7 +187,7 @@ class _Attempts:
             tries = self._caller.get(f"/api/v1/events/{segment(event['id'])}/attempts")["items"]
             found += [{name: value for name, value in one.items() if name != "detail"} for one in tries]
         self._ended &= listed  # what is not listed any more is not asked about again
-        return sorted(found, key=lambda one: str(one["started_at"]))
+        return found
 
     def _is_new(self, one: Mapping[str, Any]) -> bool:
         if one["outcome"] != "retry":

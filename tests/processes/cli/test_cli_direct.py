@@ -208,13 +208,13 @@ def test_version_is_printed(cli: Cli):
     assert json.loads(cli("version", "--json").out) == {"v": 1, "version": __version__}
 
 
-def test_the_schema_of_postgresql_is_told_and_brought_up(cli: Cli, postgres_url: str):
-    before = cli("migrate", "status", "--db", postgres_url, "--json")
-    up = cli("migrate", "up", "--db", postgres_url)
+def test_the_schema_of_postgresql_is_told_and_brought_up(cli: Cli, empty_postgres_url: str):
+    before = cli("migrate", "status", "--db", empty_postgres_url, "--json")
+    up = cli("migrate", "up", "--db", empty_postgres_url)
 
     assert (before.code, before.json["found"]) == (7, 0)
     assert up.code == 0
-    assert cli("migrate", "status", "--db", postgres_url).code == 0
+    assert cli("migrate", "status", "--db", empty_postgres_url).code == 0
 
 
 def test_commands_work_on_postgresql_directly(cli: Cli, postgres_url: str):

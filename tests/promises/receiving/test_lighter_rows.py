@@ -15,7 +15,8 @@ from tests.promises.receiving.kit import DAY_MS, beat_through, outcome, own_sour
 from hooklane.model.clock import Instant
 from hooklane.model.message import Status
 from hooklane.receiver import Event, Inbox
-from hooklane.store.sqlite.database import connect, migrate, migrations_of
+from hooklane.store.sql.migration_files import migrations_of
+from hooklane.store.sqlite.database import connect, migrate
 
 MIGRATIONS = migrations_of("hooklane.store.sqlite.inbox.migrations")
 OLD_ROW = """

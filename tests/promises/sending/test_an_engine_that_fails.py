@@ -43,7 +43,7 @@ from hooklane.model.endpoint import Endpoint, SigningKey
 from hooklane.model.event import Event
 from hooklane.model.exchange import Answer, Result, Timings
 from hooklane.model.health import BreakerState, Health
-from hooklane.model.lane import Grown
+from hooklane.model.lane import DeliveryState, Grown
 from hooklane.sender.publisher import Publisher
 from hooklane.sender.relay import Relay
 from hooklane.store.memory.outbox import MemoryOutbox
@@ -309,7 +309,13 @@ async def test_an_old_row_with_nonsense_numbers_is_delivered_to_and_stops_nobody
     running = asyncio.create_task(relay.run())
     await relay.ready()
 
-    relay.feed(await store.publish([a_draft()]))
+    relay.feed(await store.publish([draft := a_draft()]))
     await eventually(lambda: here(post.sent >= 2), within_s=WITHIN_S)
     relay.stop()
     await running
+
+    found = await store.deliveries("default", [draft.event.id])
+    assert {one.endpoint_id: one.state for one in found[draft.event.id]} == {
+        "ep_0": DeliveryState.DELIVERED,
+        "ep_1": DeliveryState.DELIVERED,
+    }

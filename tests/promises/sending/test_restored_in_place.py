@@ -32,3 +32,8 @@ async def test_a_worker_joins_anew_when_a_backup_is_restored_under_it(tmp_path, 
             ids = [outbox.publish("order.created", n, key="k").event_id for n in range(5)]
             ids += [outbox.publish("order.created", n).event_id for n in range(2)]
         await sender.delivered(*ids)
+
+        arrived = [request.headers["webhook-id"] for request in sink.requests]
+        assert [id for id in arrived if id in ids[:5]] == ids[:5], "once each, in the order of their key"
+        assert {*ids[5:]} <= {*arrived}
+        assert not any((await sender.store.deliveries("default", lost)).values()), "the backup does not know them"

@@ -56,6 +56,7 @@ def dynamodb_inbox_url(dynamodb_account: DynamoDB, monkeypatch: pytest.MonkeyPat
 
 # What these promise needs a handler whose writes are part of the commit, and Redis has none.
 NEEDS_ATOMIC = {
+    "test_r2_the_same_receiver_runs_on_every_store",
     "test_each_handler_has_its_own_status",
     "test_a_failing_handler_is_retried_with_growing_full_jitter_and_dies_with_its_story",
     "test_a_shadow_replay_runs_new_code_and_leaves_no_trace",

@@ -1,13 +1,18 @@
 """What promise.md says about receiving, on Redis and DynamoDB: the same tests as on the SQL stores."""
 
 from tests.promises.receiving import (
+    test_claims_by_hand,
     test_crashes_and_crowds,
     test_downtime,
     test_equal_bodies,
+    test_handlers_and_their_effects,
     test_inline_breaker,
+    test_keeping_and_replay,
     test_order_at_the_receiver,
-    test_promises_of_receiving,
+    test_promises,
+    test_retries_and_dead_letters,
     test_skip_and_replay,
+    test_which_event_is_it,
 )
 
 # Those that speak of a SQL connection are about the SQL stores.
@@ -24,7 +29,11 @@ SQL_ONLY = {
 }
 
 MODULES = (
-    test_promises_of_receiving,
+    test_handlers_and_their_effects,
+    test_retries_and_dead_letters,
+    test_which_event_is_it,
+    test_keeping_and_replay,
+    test_claims_by_hand,
     test_order_at_the_receiver,
     test_crashes_and_crowds,
     test_equal_bodies,
@@ -32,6 +41,9 @@ MODULES = (
     test_downtime,
     test_skip_and_replay,
 )
+# Of the rows R1-R25, those that no test above shows in another way.
+ROWS = ("test_r1_", "test_r2_", "test_r5_", "test_r8_", "test_r13_", "test_r14_")
+globals().update({name: test for name, test in vars(test_promises).items() if name.startswith(ROWS)})
 for module in MODULES:
     tests = {name: test for name, test in vars(module).items() if name.startswith("test_") and name not in SQL_ONLY}
     globals().update(tests)

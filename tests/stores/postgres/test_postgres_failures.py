@@ -182,7 +182,7 @@ async def test_it_works_behind_a_pooler_in_transaction_mode(postgres_url: str) -
     async with pooler(postgres_url) as (url, pool):
         store = PostgresOutbox(url, StoreOptions(placer=places))
         await store.open()
-        assert store.db.is_pooled
+        assert store.db.pool.is_pooled
         await store.save_endpoint(endpoint(), expect=None)
         await asyncio.gather(*(published(store, event(f"e{n}", f"k{n % 5}")) for n in range(30)))
         owner = await Owner.of(store)
@@ -213,5 +213,5 @@ async def test_a_direct_connection_is_not_taken_for_a_pooler(far: PostgresOutbox
     lane_id = (await published(far, event("e1", "k"))).grown[0].lane_id
     owner = await Owner.of(far)
 
-    assert not far.db.is_pooled
+    assert not far.db.pool.is_pooled
     assert not (await owner.commit(await owner.settlement(lane_id, DELIVERED))).stale

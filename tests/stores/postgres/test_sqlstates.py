@@ -11,7 +11,7 @@ from hooklane.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from hooklane.store.postgres import database
+from hooklane.store.postgres import driver_errors
 from hooklane.store.postgres.outbox import publish_port
 from hooklane.store.sql.faults import faults_named
 
@@ -38,7 +38,7 @@ def of_asyncpg(code: str) -> Exception:
 
 @pytest.mark.parametrize(("code", "meaning"), MEANINGS.items())
 def test_a_code_means_the_same_everywhere(code: str, meaning: type[StoreError]) -> None:
-    with pytest.raises(StoreError) as in_the_pool, database.named():
+    with pytest.raises(StoreError) as in_the_pool, driver_errors.named():
         raise of_asyncpg(code)
     with pytest.raises(StoreError) as at_the_port, publish_port._named():
         raise psycopg.errors.lookup(code)("words")
@@ -50,7 +50,7 @@ def test_a_code_means_the_same_everywhere(code: str, meaning: type[StoreError]) 
 
 
 def test_a_lock_that_is_not_given_in_time_is_left_to_the_pools_caller_and_busy_elsewhere() -> None:
-    with pytest.raises(asyncpg.LockNotAvailableError), database.named():
+    with pytest.raises(asyncpg.LockNotAvailableError), driver_errors.named():
         raise of_asyncpg("55P03")
     with pytest.raises(StoreBusy), publish_port._named():
         raise psycopg.errors.lookup("55P03")("words")
@@ -58,7 +58,7 @@ def test_a_lock_that_is_not_given_in_time_is_left_to_the_pools_caller_and_busy_e
 
 @pytest.mark.parametrize("code", ["57P01", "08006"])
 def test_a_session_that_ends_during_a_commit_leaves_its_outcome_open(code: str) -> None:
-    with pytest.raises(database.Unknown), database.named(unknown=True):
+    with pytest.raises(driver_errors.Unknown), driver_errors.named(unknown=True):
         raise of_asyncpg(code)
     with pytest.raises(StoreError, match="during a commit") as at_the_port, publish_port._named(unknown=True):
         raise psycopg.errors.lookup(code)("words")
@@ -67,5 +67,5 @@ def test_a_session_that_ends_during_a_commit_leaves_its_outcome_open(code: str) 
 
 
 def test_a_standby_has_committed_nothing() -> None:
-    with pytest.raises(StoreUnavailable), database.named(unknown=True):
+    with pytest.raises(StoreUnavailable), driver_errors.named(unknown=True):
         raise of_asyncpg("25006")

@@ -14,8 +14,8 @@ from tests.support.steps import Steps
 from hooklane.core.fanout import places
 from hooklane.model.clock import Instant
 from hooklane.store.caller import Flow, Rows
-from hooklane.store.postgres.database import execute
 from hooklane.store.postgres.outbox import PostgresOutbox, publish
+from hooklane.store.postgres.transactions import execute
 from hooklane.store.sql.outbox import retention
 from hooklane.testing.conformance_outbox.kit import T0, Owner, draft, endpoint, event, published
 from hooklane.testing.conformance_recovery.kit import ALL, DAY_MS, pruned

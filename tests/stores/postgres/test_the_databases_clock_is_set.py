@@ -38,14 +38,15 @@ async def test_a_database_clock_that_is_set_does_not_stop_retries(postgres_url, 
     sink.follow([Answer(status=503), Answer(status=503), Answer(status=200)])
     async with running_sender(postgres_url, lease_ms=LEASE_MS) as sender:
         await sender.endpoint(sink.url(), backoff_ms=2_000, backoff_cap_ms=2_000)
-        await sender.publish("a.b", key="k")
+        published = await sender.publish("a.b", key="k")
         await arrived(sink, 1)
 
         set_clock(postgres_url, seconds)
         await arrived(sink, 2)
         set_clock(postgres_url, 0)
 
-        await arrived(sink, 3)
+        await sender.delivered(published.event_id)
+    assert [request.headers["webhook-id"] for request in sink.requests] == [published.event_id] * 3
 
 
 async def test_a_database_clock_that_is_set_back_while_nobody_works_does_not_stop_retries(postgres_url, sink):
@@ -66,7 +67,7 @@ async def test_the_lease_of_a_dead_worker_is_waited_for_once_though_the_clock_wa
     store = outbox_store(postgres_url, StoreOptions(placer=places))
     await store.open()
     await store.join("dead", LEASE_MS)
-    await store.acquire("dead", PARTITIONS)
+    lost = {one.pid: one.epoch for one in await store.acquire("dead", PARTITIONS)}
 
     set_clock(postgres_url, -DAY_S)
 
@@ -76,7 +77,10 @@ async def test_the_lease_of_a_dead_worker_is_waited_for_once_though_the_clock_wa
             return len(sender.relay.engine.epochs) == PARTITIONS
 
         await eventually(all_taken, within_s=WITHIN_S)
+        taken = dict(sender.relay.engine.epochs)
     await store.close()
+    assert len(lost) == PARTITIONS
+    assert all(taken[pid] > epoch for pid, epoch in lost.items()), "what the dead worker still writes is refused"
 
 
 async def test_a_worker_that_is_frozen_in_its_renewal_keeps_nobody_else_from_theirs(postgres_url):
