@@ -19,7 +19,7 @@ AGAIN := tests/compiled tests/core tests/sim tests/outbox tests/postgres tests/t
 AGAIN_SHARE := tests/compiled tests/core tests/sim/test_planted_bugs.py tests/outbox/test_sqlite.py \
          tests/sending/test_promises.py tests/transport/test_transport_answers.py tests/api/test_batch_api.py \
          tests/crash/test_failpoints.py::test_f17_a_kill_before_the_answer_sends_again
-ON_COMPILED = test ! -d $(COMPILED) || HOOKLANE_TREE=$(COMPILED) PYTHONPATH=$(COMPILED) \
+ON_COMPILED = test ! -d $(COMPILED) || HOOKLANE_TEST_TREE=$(COMPILED) PYTHONPATH=$(COMPILED) \
 		$(PYTEST) -o pythonpath="$(COMPILED) ."
 
 .PHONY: run setup test test-compiled check compiled bench soak lock clean

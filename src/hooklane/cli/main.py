@@ -14,6 +14,7 @@ from hooklane.cli import audit, config, dev, dlq, doctor, endpoints, events, inb
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Json
 from hooklane.cli.output import show, talk
+from hooklane.config import unknown_variables
 from hooklane.errors import Broken, ConfigError, HooklaneError
 
 app = typer.Typer(
@@ -84,6 +85,8 @@ def run(arguments: Sequence[str]) -> int:
     if (empty := _empty(arguments)) is not None:
         talk(f"{empty} is empty: give a value")
         return Exit.USAGE
+    for line in unknown_variables(os.environ):
+        talk(line)
     try:
         code = command.main(list(arguments), prog_name="hooklane", standalone_mode=False)
         return code if isinstance(code, int) else Exit.OK
