@@ -14,6 +14,7 @@ from hooklane.cli import output
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.lazy import LazyGroup, help_of
 from hooklane.cli.output import complain, say
+from hooklane.config import unknown_variables
 from hooklane.errors import Broken, ConfigError, HooklaneError, StoreUnavailable
 
 # One line for each: the name, which is that of its module in this folder, and what `--help` says of it. The module is
@@ -93,6 +94,8 @@ def run(arguments: Sequence[str]) -> int:
     if (empty := _empty(arguments)) is not None:
         complain(f"{empty} is empty: give a value")
         return Exit.USAGE
+    for line in unknown_variables(os.environ):
+        complain(line)
     try:
         if (told := help_of(command, arguments)) is not None:
             say(told)
