@@ -16,7 +16,7 @@ import typer
 from hooklane import __version__
 from hooklane.cli.options import Json
 from hooklane.cli.output import counted, json_line, plain, say
-from hooklane.cli.serve import Stoppable, run_until_signalled
+from hooklane.cli.serve import Stoppable, routes_for, run_until_signalled
 from hooklane.config import Origin, Settings, load
 from hooklane.errors import UsageError
 
@@ -46,7 +46,7 @@ def dev(
     as_json: Json = False,
 ) -> None:
     """Run everything on this machine, for development."""
-    flags = {"db": db, "port": port, "host": "127.0.0.1", "no_auth": True, "role": "api,deliver"}
+    flags = {"db": db, "port": port, "host": "127.0.0.1", "no_auth": True, "role": "api,deliver", "playground": True}
     settings, origins = load(flags, os.environ)
     if _is_default(origins, "db"):
         settings, origins = load({**flags, "db": DB}, os.environ)
@@ -69,14 +69,13 @@ async def _dev(
     as_json: bool,
 ) -> None:
     from hooklane.cli.process import listen, running
-    from hooklane.server.api import ROUTES
     from hooklane.server.demo import Demo
 
     sock = listen(settings)  # first of all: a busy port must not cost the data of earlier runs
     if fresh:
         _forget(settings.db)
     setup = _DevSetup(Demo() if demo else None, settings)
-    routes = (*ROUTES, *(setup.demo.routes() if setup.demo else ()))
+    routes = (*routes_for(settings), *(setup.demo.routes() if setup.demo else ()))
     printer = _printer(as_json)
     async with running(settings, sock=sock, routes=routes, mounts=setup.mounts, listener=printer) as server:
         ready(server)
@@ -131,7 +130,7 @@ class _DevSetup:
             for name in (SHOP, BILLING):
                 self._apps[name] = self.demo.gate(name, app(self._inbox))
             await ensure_endpoints(services, server.address, secret)
-            services.features = ("demo",)
+            services.features += ("demo",)
             self._producer = asyncio.create_task(self.demo.produce(services), name="demo producer")
 
     async def clear(self) -> None:

@@ -10,7 +10,22 @@ from typing import Annotated
 import typer
 
 from hooklane import __version__
-from hooklane.cli import audit, config, dev, dlq, doctor, endpoints, events, inbox, lanes, migrate, send, serve, verify
+from hooklane.cli import (
+    audit,
+    config,
+    dev,
+    dlq,
+    doctor,
+    endpoints,
+    events,
+    inbox,
+    lanes,
+    migrate,
+    send,
+    serve,
+    simulate,
+    verify,
+)
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Json
 from hooklane.cli.output import show, talk
@@ -27,6 +42,7 @@ serve.add_to(app)
 dev.add_to(app)
 send.add_to(app)
 verify.add_to(app)
+simulate.add_to(app)
 doctor.add_to(app)
 app.add_typer(endpoints.app, name="endpoints", help="Where deliveries go.")
 app.add_typer(events.app, name="events", help="What was published, and why it waits.")

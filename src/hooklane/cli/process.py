@@ -159,6 +159,7 @@ def open_services(
         workers=workers,
         jobs=jobs_for(store, relay),
         publish_limits=limits,
+        features=("playground",) if settings.playground else (),
     )
     live_stream.breakers = services.breakers
     live_stream.hears_all = relay is not None
