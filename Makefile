@@ -22,12 +22,16 @@ AGAIN_SHARE := tests/compiled tests/core tests/sim/test_planted_bugs.py tests/ou
 ON_COMPILED = test ! -d $(COMPILED) || HOOKLANE_TREE=$(COMPILED) PYTHONPATH=$(COMPILED) \
 		$(PYTEST) -o pythonpath="$(COMPILED) ."
 
-.PHONY: run setup test test-compiled check compiled bench soak lock clean
+.PHONY: run vendor setup test test-compiled check compiled bench soak lock clean
 
 # For instance `make run ARGS="--port 8790"`.
-run: $(RUN)
+run: $(RUN) vendor
 	@echo "hooklane: starting the demo; Ctrl-C ends it; another port: make run ARGS=\"--port 8790\""
 	@$(BIN)/hooklane dev --demo $(ARGS)
+
+# What the dashboard imports, from npm; where there is none, from the wheel of it. What is there costs nothing.
+vendor: $(RUN)
+	@$(BIN)/python -m tools.vendor
 
 setup: $(TEST)
 
@@ -73,7 +77,7 @@ lock: $(TEST)
 COMPILE := --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 
 clean:
-	rm -rf $(VENV) build .servers .hooklane
+	rm -rf $(VENV) build .servers .hooklane src/hooklane/server/ui/vendor
 
 $(VENV)/bin/python:
 	@echo "hooklane: making a Python environment in $(VENV)"

@@ -35,6 +35,7 @@ from hooklane.server.ingest import IngestProtocol, protocol_for
 from hooklane.server.listener import Listener
 from hooklane.server.live_stream import LiveStream
 from hooklane.server.metrics import Meter
+from hooklane.server.series import Series
 from hooklane.server.services import Services
 from hooklane.server.totals import Totals
 from hooklane.store.open import Outbox, outbox_store
@@ -134,7 +135,7 @@ def open_services(
     transport = Transport(guard)
     meter = Meter()
     totals = Totals(store)
-    live_stream = LiveStream(store, totals, store.endpoints)
+    live_stream = LiveStream(store, totals)
 
     def tell(happening: Happening) -> None:
         live_stream.listen(happening)
@@ -154,6 +155,7 @@ def open_services(
         live_stream=live_stream,
         meter=meter,
         totals=totals,
+        series=Series(store, meter, totals),
         cursors=Cursors(settings.api_key or settings.db),
         relay=relay,
         workers=workers,
@@ -203,11 +205,10 @@ async def running(
         async with asyncio.TaskGroup() as group:
             relaying = group.create_task(services.relay.run(), name="relay") if services.relay is not None else None
             manning = (
-                group.create_task(workers.run(services.meter.tally.absorb), name="workers")
-                if workers is not None
-                else None
+                group.create_task(workers.run(services.meter.absorb), name="workers") if workers is not None else None
             )
             watching = group.create_task(services.live_stream.run(), name="live_stream")
+            recording = group.create_task(services.series.run(), name="figures over time")
             maintenance = Maintenance(settings, store, services.jobs, services.publish_limits)
             keeping = group.create_task(maintenance.run(), name="maintenance")
             server = _server(settings, services, routes, mounts(services))
@@ -233,6 +234,8 @@ async def running(
                 if manning is not None:
                     await manning
                 await watching
+                services.series.stop()
+                await recording
                 await services.transport.close(DRAIN_MS)
     finally:
         await store.close()

@@ -23,6 +23,7 @@ from hooklane.server.call import Call
 from hooklane.server.cursor import Cursors
 from hooklane.server.live_stream import LiveStream
 from hooklane.server.metrics import Meter
+from hooklane.server.series import Series
 from hooklane.server.totals import Totals
 from hooklane.store.open import Outbox
 from hooklane.store.reads import Page
@@ -49,6 +50,7 @@ class Services:
     live_stream: LiveStream
     meter: Meter
     totals: Totals
+    series: Series
     cursors: Cursors
     jobs: Jobs
     publish_limits: PublishLimits

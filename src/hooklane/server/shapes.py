@@ -186,8 +186,42 @@ class LaneShape(Shape, kw_only=True):
     attempts_max: int | None
     breaker: BreakerState | None
     in_flight: bool
+    settled: list[tuple[int, DeliveryState]]
+    head_said: str | None
     deliveries: list[DeliveryShape] | UnsetType = UNSET
+
+
+class Board(ListShape[LaneShape], kw_only=True):
+    """Lanes, and how many there are in each state (of the endpoint, where one is named; whatever `q` says)."""
+
+    counts: dict[str, int]
+    quiet: int
+    as_of: Time
+
+
+class ForecastTry(Shape, kw_only=True):
+    """A coming attempt, and between which times it will be made."""
+
+    try_: int = msgspec.field(name="try")
+    from_: Time = msgspec.field(name="from")
+    to: Time
+
+
+class Between(Shape, kw_only=True):
+    from_: Time = msgspec.field(name="from")
+    to: Time
+
+
+class Consumer(Shape, kw_only=True):
+    """What the receiver has said about the newest events of the lane."""
+
+    last_applied: int | None
+    duplicates: int
+    outcome: str | None
 
 
 class WholeLane(LaneShape, kw_only=True):
     why: str
+    forecast: list[ForecastTry]
+    dies_between: Between | None
+    consumer: Consumer

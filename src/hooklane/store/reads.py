@@ -51,6 +51,7 @@ class LaneView:
     dead_letter_id: str | None = None
     head_event_id: str | None = None
     head_type: str | None = None
+    head_created_at: Instant | None = None
 
     @property
     def waiting(self) -> int:

@@ -339,7 +339,7 @@ SELECT r.*, CASE WHEN head > tail THEN 4 WHEN state = 'blocked' THEN 0 WHEN paus
 
 -- fragment: lane_view
 SELECT v.lane_id, v.endpoint_id, v.key, v.head, v.tail, v.attempts, v.next_at, v.since, v.reason, d.id, e.id, e.type,
-    v.rank
+    e.created_at, v.rank
 
 -- fragment: at_head
 LEFT JOIN hooklane.lane_event le ON le.lane_id = v.lane_id AND le.seq = v.head

@@ -23,7 +23,7 @@ _INDEXED = {
 
 def lane(tenant: str, endpoint_id: str, key: str) -> Flow[LaneView | None]:
     rows = yield sql("lane", tenant=tenant, endpoint=endpoint_id, key=key)
-    return _view(rows[0]) if rows else None
+    return view(rows[0]) if rows else None
 
 
 def lanes(
@@ -33,6 +33,7 @@ def lanes(
     text: str | None,
     cursor: str | None,
     limit: int,
+    budget: Budget | None = None,
 ) -> Flow[Page[LaneView]]:
     """Those that need attention first (blocked, retrying, paused, active), then the idle; in each the newest first.
 
@@ -40,7 +41,7 @@ def lanes(
     """
     params = {"tenant": tenant, "endpoint": endpoint_id, "text": text}
     first, below = rank_and_lane_of(cursor)
-    budget = Budget()
+    budget = budget or Budget()
     found: list[Sequence[Any]] = []
     for rank in ranks_of(states, first):
         if rank == RANKS[LaneState.PAUSED] and not (yield sql("any_paused_endpoint")):
@@ -53,19 +54,20 @@ def lanes(
             found += yield sql(fitting, **params, **span)
             if len(found) > limit:
                 last = found[limit - 1]
-                return Page([_view(row) for row in found[:limit]], f"{last[-1]}.{last[0]}")
+                return Page([view(row) for row in found[:limit]], f"{last[-1]}.{last[0]}")
             is_over = looked < budget.window
             budget.spend(looked)
             if is_over:
                 break
             at = floor
             if budget.is_spent:
-                return Page([_view(row) for row in found], f"{rank}.{at}")
-    return Page([_view(row) for row in found], None)
+                return Page([view(row) for row in found], f"{rank}.{at}")
+    return Page([view(row) for row in found], None)
 
 
-def _view(row: Sequence[Any]) -> LaneView:
-    lane_id, endpoint_id, key, head, tail, attempts, next_at, since, reason, letter, event_id, type_, rank = row
+def view(row: Sequence[Any]) -> LaneView:
+    lane_id, endpoint_id, key, head, tail, attempts, next_at, since, reason, letter, *of_head, rank = row
+    event_id, type_, created_at = of_head
     return LaneView(
         lane_id=lane_id,
         endpoint_id=endpoint_id,
@@ -80,6 +82,7 @@ def _view(row: Sequence[Any]) -> LaneView:
         dead_letter_id=letter,
         head_event_id=event_id,
         head_type=type_,
+        head_created_at=created_at,
     )
 
 

@@ -306,7 +306,7 @@ LEFT JOIN hooklane_endpoint p ON p.id = t.endpoint_id
 
 -- fragment: lane_view
 SELECT v.lane_id, v.endpoint_id, v.key, v.head, v.tail, v.attempts, v.next_at, v.since, v.reason, d.id, e.id, e.type,
-    v.rank
+    e.created_at, v.rank
 
 -- fragment: lane_rank
 SELECT *, CASE WHEN head > tail THEN 4 WHEN state = 'blocked' THEN 0 WHEN paused THEN 2 WHEN state = 'retrying' THEN 1
