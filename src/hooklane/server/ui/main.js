@@ -9,6 +9,7 @@ import { Shell } from "./shell.js";
 register(
   { path: "/", load: () => import("./lanes.js") },
   { path: "/lanes", name: "Lanes", icon: "n-lanes", letter: "l", tab: true, load: () => import("./lanes.js") },
+  { path: "/play", name: "Playground", icon: "n-play", letter: "p", group: "Learn", load: () => import("./play.js") },
 );
 
 listenToKeys();

@@ -10,10 +10,10 @@ from hooklane.model.attempt import Send
 from hooklane.testing.play.scenarios import Mishap, Scenario
 from hooklane.testing.play.trace import Faults
 
-WAY_MS = 120.0
+WAY_MS = 300.0
 """One way through the network, so that an eye can follow it."""
 RIGHT_BEHIND_MS = 1.0
-LATE_MS = 900.0
+LATE_MS = 1_300.0
 STALL_MS = 3_500.0
 """Three and a half leases."""
 
