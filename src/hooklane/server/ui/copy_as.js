@@ -5,7 +5,6 @@ import { html, useRef, useState } from "./kit.js";
 import { Icon, said } from "./parts.js";
 
 const quoted = (text) => `'${String(text).replaceAll("'", `'\\''`)}'`;
-const python = (value) => JSON.stringify(value).replace(/\btrue\b/g, "True").replace(/\bfalse\b/g, "False").replace(/\bnull\b/g, "None");
 
 export function asCurl(event, origin) {
   const body = { type: event.type, ...(event.key === null ? {} : { key: event.key }), data: event.data };
@@ -15,16 +14,16 @@ export function asCurl(event, origin) {
 export const asCommand = (event, letter) =>
   letter ? `hooklane dlq replay ${letter}` : `hooklane send ${quoted(event.type)} ${quoted(JSON.stringify(event.data))}${event.key === null ? "" : ` --key ${quoted(event.key)}`}`;
 
-/** A test that gives the event to the receiver of an application twice, and expects one effect. */
+/** A test that gives the event to the inbox of an application five times at once, and expects one effect. */
 export const asTest = (event) => `import json
 
 
-def test_${event.type.replace(/\W+/g, "_")}_counts_once(hooklane):
-    """${event.id}, as the dashboard showed it."""
-    data = json.loads(${python(JSON.stringify(event.data))})
-    event = hooklane.event(${python(event.type)}, data, id=${python(event.id)}, key=${python(event.key)})
-    assert hooklane.deliver(event).outcome == "applied"
-    assert hooklane.deliver(event).outcome == "duplicate"
+def test_${event.type.replace(/\W+/g, "_")}_counts_once(webhooks):
+    """${event.id}, copied from the dashboard; "hooklane" is the name of your source."""
+    data = json.loads(${JSON.stringify(JSON.stringify(event.data))})
+    event = webhooks.event("hooklane", ${JSON.stringify(event.type)}, data, id=${JSON.stringify(event.id)}${event.key === null ? "" : `, key=${JSON.stringify(event.key)}`})
+    webhooks.deliver(event, copies=5, concurrent=True)
+    assert webhooks.applied(event) == 1
 `;
 
 export function CopyAs({ event, letter }) {

@@ -5,7 +5,7 @@ import { CopyAs } from "./copy_as.js";
 import { html, useEffect, useState } from "./kit.js";
 import { headState } from "./lane_row.js";
 import { clock, hear, useLoad } from "./live.js";
-import { Act, Ago, Cell, Chip, Failed, Icon, Skeleton } from "./parts.js";
+import { Act, Cell, Chip, Failed, Icon, Skeleton } from "./parts.js";
 import { replayOne, SkipDialog } from "./resolve.js";
 import { href } from "./route.js";
 import { TriesAxis } from "./tries.js";
@@ -13,6 +13,8 @@ import { atTime, counted, LANE_STATES, number, resultOf, since, span, tries, unt
 
 const LINE_BEFORE = 5;
 const LINE_BEHIND = 8;
+/** So many of the newest events are asked for their types. */
+const TYPES = 50;
 const CHIPS = { blocked: ["blocked", "dead"], retrying: ["retrying", "retrying"], paused: ["waiting", "paused"], active: ["in_flight", "in_flight"], idle: ["delivered", "delivered"] };
 
 const laneOf = (name) => ({ endpoint: name.slice(0, name.indexOf("/")), key: name.slice(name.indexOf("/") + 1) });
@@ -20,8 +22,12 @@ const laneOf = (name) => ({ endpoint: name.slice(0, name.indexOf("/")), key: nam
 async function fetchLane(name) {
   const lane = await get(lanePath(laneOf(name)));
   const shown = lane.head_event ?? lane.deliveries?.at(-1)?.event;
-  const attempts = shown ? (await get(`events/${shown}/attempts`)).items.filter((one) => one.endpoint === lane.endpoint) : [];
-  return { lane, attempts };
+  const [attempts, near] = await Promise.all([
+    shown ? get(`events/${shown}/attempts`).catch(() => ({ items: [] })) : { items: [] },
+    get("events", { key: lane.key, endpoint: lane.endpoint, limit: TYPES }).catch(() => ({ items: [] })),
+  ]);
+  const types = new Map(near.items.map((event) => [event.id, event.type]));
+  return { lane, types, attempts: attempts.items.filter((one) => one.endpoint === lane.endpoint) };
 }
 
 export function LanePanel({ name, row, close }) {
@@ -36,7 +42,7 @@ export function LanePanel({ name, row, close }) {
       ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="This lane" />`}
       ${!lane && !load.error && html`<${Skeleton} rows=${3} />`}
       ${lane && html`<${Head} lane=${lane} skip=${() => setSkip(true)} again=${load.again} />`}</section>
-    ${lane && html`<${Line} lane=${lane} /><${Tries} lane=${lane} attempts=${load.value.attempts} /><${Forecast} lane=${lane} /><${Consumer} lane=${lane} attempts=${load.value.attempts} />`}
+    ${lane && html`<${Line} lane=${lane} types=${load.value.types} /><${Tries} lane=${lane} attempts=${load.value.attempts} /><${Forecast} lane=${lane} /><${Consumer} lane=${lane} />`}
     ${skip && lane?.dead_letter && html`<${SkipDialog} letter=${lane.dead_letter} lane=${lane} close=${() => (setSkip(false), load.again())} />`}
   </aside>`;
 }
@@ -58,7 +64,7 @@ function Head({ lane, skip, again }) {
       ${lane.head_event && html`<${CopyAs} event=${lane.head_event} endpoint=${lane.endpoint} letter=${isDead ? lane.dead_letter : null} />`}</div>`;
 }
 
-function Line({ lane }) {
+function Line({ lane, types }) {
   const known = new Map((lane.deliveries ?? []).map((one) => [one.seq, one]));
   const isStuck = lane.state === "blocked" || lane.state === "retrying";
   const last = Math.min(lane.tail, lane.head + LINE_BEHIND);
@@ -68,7 +74,7 @@ function Line({ lane }) {
     const one = known.get(seq);
     const state = seq > lane.head ? (isStuck ? "waiting" : "queued") : seq === lane.head ? headState(lane) : (one?.state ?? "delivered");
     const says = seq > lane.head ? `waits for #${lane.head}` : seq === lane.head ? (lane.attempts ? tries(lane.attempts) : "next") : state;
-    rows.push(html`<li key=${seq}><${Cell} seq=${seq} state=${state} />${one ? html`<a class="ell link" href=${href(`/events/${one.event}`)}>${one.type ?? (seq === lane.head ? lane.head_type : null) ?? one.event}</a>` : html`<span class="ell">${seq === lane.head ? lane.head_type : ""}</span>`}<span class="faint">${says}</span></li>`);
+    rows.push(html`<li key=${seq}><${Cell} seq=${seq} state=${state} />${one ? html`<a class="ell link" href=${href(`/events/${one.event}`)}>${types.get(one.event) ?? (seq === lane.head ? lane.head_type : null) ?? one.event}</a>` : html`<span class="ell">${seq === lane.head ? lane.head_type : ""}</span>`}<span class="faint">${says}</span></li>`);
     if (seq === lane.head + 1 || (seq === lane.head && lane.tail === lane.head)) {
       const gate = { blocked: `gate shut since ${atTime(lane.since)}`, retrying: "gate held until it lands", paused: "paused" }[lane.state];
       if (gate && seq > lane.head) rows.push(html`<li class="gate" data-state=${lane.state}><span>${gate}</span></li>`);
@@ -91,14 +97,12 @@ function Forecast({ lane }) {
   if (!coming.length || lane.state !== "retrying") return null;
   return html`<section><h3>What comes next <span class="faint">${counted(coming.length, "try", "tries")} left</span></h3><dl class="kv">
     ${coming.slice(0, 4).map((one) => html`<dt>Try ${one.try}</dt><dd class="num">${until(one.from, clock.value)} – ${until(one.to, clock.value)}</dd>`)}
-    ${lane.dies_between && html`<dt>Would die</dt><dd class="num">${until(lane.dies_between[0] ?? lane.dies_between.from, clock.value)} at the earliest</dd>`}</dl></section>`;
+    ${lane.dies_between && html`<dt>Would die</dt><dd class="num">${until(lane.dies_between.from, clock.value)} at the earliest</dd>`}</dl></section>`;
 }
 
-function Consumer({ lane, attempts }) {
+function Consumer({ lane }) {
   const said = lane.consumer;
-  const last = attempts.findLast((one) => one.said);
-  if (!said && !last) return html`<section><h3>What the consumer says</h3><p class="faint">Nothing yet: a receiver that runs hooklane answers with what it did (applied, duplicate, stale).</p></section>`;
+  if (!said?.outcome && !said?.last_applied) return html`<section><h3>What the consumer says</h3><p class="faint">Nothing yet: a receiver that runs hooklane answers with what it did (applied, duplicate, stale).</p></section>`;
   return html`<section><h3>What the consumer says</h3><dl class="kv">
-    ${said && html`<dt>Last applied</dt><dd class="num">${said.last_applied ? `#${said.last_applied}` : "–"}</dd><dt>Duplicates suppressed</dt><dd class="num">${number(said.duplicates ?? null)}</dd><dt>Last outcome</dt><dd>${said.outcome ?? "–"}</dd>`}
-    ${!said && last && html`<dt>Last outcome</dt><dd>${last.said} (#${last.seq}), <${Ago} time=${last.started_at} /></dd>`}</dl></section>`;
+    <dt>Last applied</dt><dd class="num">${said.last_applied ? `#${said.last_applied}` : "–"}</dd><dt>Duplicates suppressed</dt><dd class="num">${number(said.duplicates)}</dd><dt>Last outcome</dt><dd>${said.outcome ?? "–"}</dd></dl></section>`;
 }

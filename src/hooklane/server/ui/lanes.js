@@ -30,7 +30,7 @@ const CHIPS = { blocked: "blocked", retrying: "retrying", paused: "waiting", act
 async function fetchLanes(filter) {
   const lanes = [];
   for (let cursor, pages = 0; cursor !== null && lanes.length < DRAWN_MAX && pages < PAGES_MAX; pages++) {
-    const page = await get("lanes", { state: filter.states?.join(","), endpoint: filter.endpoint, q: filter.q, cells: 8, limit: PAGE, cursor });
+    const page = await get("lanes", { state: filter.states?.join(","), endpoint: filter.endpoint, q: filter.q, order: "attention", limit: PAGE, cursor });
     lanes.push(...page.items);
     cursor = page.next;
   }

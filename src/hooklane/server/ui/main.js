@@ -1,15 +1,23 @@
 // Start: the table of screens, the keyboard, the stream. A screen is one line here and one module beside.
 
-import { start, html } from "./kit.js";
+import { html, start } from "./kit.js";
 import { open } from "./live.js";
 import { listenToKeys, Overlay } from "./palette.js";
 import { register } from "./route.js";
 import { Shell } from "./shell.js";
 
 register(
-  { path: "/", load: () => import("./lanes.js") },
+  { path: "/", name: "Overview", icon: "n-overview", letter: "o", tab: true, load: () => import("./overview.js") },
   { path: "/lanes", name: "Lanes", icon: "n-lanes", letter: "l", tab: true, load: () => import("./lanes.js") },
-  { path: "/play", name: "Playground", icon: "n-play", letter: "p", group: "Learn", load: () => import("./play.js") },
+  { path: "/events", name: "Events", icon: "n-events", letter: "e", load: () => import("./events.js") },
+  { path: "/events/:id", under: "/events", load: () => import("./story.js") },
+  { path: "/dead", name: "Dead letters", short: "Dead", icon: "n-dead", letter: "d", tab: true, load: () => import("./dead.js") },
+  { path: "/endpoints", name: "Endpoints", icon: "n-endpoints", letter: "p", tab: true, load: () => import("./endpoints.js") },
+  { path: "/endpoints/:id", under: "/endpoints", load: () => import("./endpoint.js") },
+  { path: "/inbox", name: "Inbox", icon: "n-inbox", letter: "i", load: () => import("./inbox.js") },
+  { path: "/inbox/:id", under: "/inbox", load: () => import("./receipt.js") },
+  { path: "/play", name: "Playground", icon: "n-play", letter: "y", group: "Learn", load: () => import("./play.js") },
+  { path: "/audit", name: "Audit and keys", icon: "n-audit", letter: "a", group: "Record", load: () => import("./audit.js") },
 );
 
 listenToKeys();
