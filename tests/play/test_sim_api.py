@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from tests.support.http_client import Connection
 from tests.support.inline_shop import Shop
+from tests.support.pace import scaled_s
 from tests.support.receiver import Sink
 
 from hooklane.cli import playground, process
@@ -102,6 +103,16 @@ async def test_runs_take_turns_while_the_server_answers_and_too_many_are_told_to
     assert (await served.call("GET", "/healthz")).status == 200
     assert sorted(await asyncio.gather(*runs)) == [200] * playground.WAITING_MAX + [429] * 2
     assert (await served.call("POST", SIM, {})).status == 200, "it plays on afterwards"
+
+
+async def test_a_run_whose_client_left_ends_and_makes_room(served: Connection) -> None:
+    long = {"events": 200, "faults": {"drop_ack": 0.9, "drop_request": 0.5}}
+    async with Connection(served.port, {"authorization": f"Bearer {KEY}"}) as leaving:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await leaving.call("POST", SIM, long)
+    async with asyncio.timeout(scaled_s(4)):
+        assert (await served.call("POST", SIM, {})).status == 200
 
 
 async def test_a_run_that_takes_too_long_is_ended(served: Connection, monkeypatch: pytest.MonkeyPatch) -> None:

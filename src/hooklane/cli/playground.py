@@ -6,6 +6,7 @@ Composed here because the engine that plays is shipped under `testing`, which th
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from hooklane.testing.play.run import TooLong, play
 from hooklane.testing.play.scenarios import SCENARIOS
 from hooklane.testing.play.trace import EVENTS_MAX, KEYS_MAX, RECEIVERS, Faults, Play, Trace
 
-TOOK_S_MAX = 5.0
+TOOK_S_MAX = 10.0
 WAITING_MAX = 4
 """More than so many wait for no one: they are told to come back."""
 
@@ -85,6 +86,7 @@ class Playground:
                 takes=Play,
                 answers=Trace,
                 tag="playground",
+                searches=True,
             ),
             Route(
                 "POST",
@@ -94,6 +96,7 @@ class Playground:
                 takes=Play,
                 answers=Exported,
                 tag="playground",
+                searches=True,
             ),
             Route(
                 "POST",
@@ -132,12 +135,24 @@ class Playground:
         self._waiting += 1
         try:
             async with self._turn:
-                # A thread cannot be cancelled: the lock is held until it ends, which it does within a few seconds.
-                return await asyncio.shield(asyncio.to_thread(play, asked, took_s_max=TOOK_S_MAX))
+                return await _in_thread(asked)
         except TooLong as error:
             raise Problem("invalid_body", str(error)) from None
         finally:
             self._waiting -= 1
+
+
+async def _in_thread(asked: Play) -> Trace:
+    """A thread cannot be cancelled: where the client leaves, the run is told so, and its turn lasts until it ends."""
+    gone = threading.Event()
+    running = asyncio.ensure_future(asyncio.to_thread(play, asked, took_s_max=TOOK_S_MAX, is_unwanted=gone.is_set))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        gone.set()
+        await asyncio.wait([running])
+        running.exception()  # nobody else asks for it
+        raise
 
 
 def scenarios() -> Scenarios:

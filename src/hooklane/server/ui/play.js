@@ -101,7 +101,7 @@ function useRun(asked) {
 function Slider({ label, name, value, most, step, least = 0, text, set }) {
   const [now, setNow] = useState(value);
   useEffect(() => setNow(value), [value]);
-  return html`<label class="slide"><span>${label}</span><output class="num mute">${text(now)}</output>
+  return html`<label class="slide"><span>${label}</span><span class="num mute" aria-hidden="true">${text(now)}</span>
     <input type="range" name=${name} min=${least} max=${most} step=${step} value=${now} aria-valuetext=${text(now)} onInput=${(event) => setNow(Number(event.target.value))} onChange=${(event) => set(Number(event.target.value))} /></label>`;
 }
 

@@ -157,7 +157,9 @@ function theatre(model) {
       flying.delete(id);
     }
   }
-  return { element: node("div", { class: "theatre" }, svg), draw };
+  // On a narrow screen the picture scrolls sideways, and the keyboard must be able to do that too.
+  const scrolls = matchMedia("(max-width: 720px)").matches ? { tabindex: "0", role: "group", "aria-label": "Picture, scrolls sideways" } : {};
+  return { element: node("div", { class: "theatre", ...scrolls }, svg), draw };
 }
 
 function lane(svg, key, top, row) {

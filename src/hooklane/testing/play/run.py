@@ -164,8 +164,14 @@ class _Run:
         )
 
 
-def play(asked: Play, *, store: Literal["memory", "sqlite"] = "memory", took_s_max: float = TOOK_S_MAX) -> Trace:
-    """Run what is *asked*. *store*: where our own receiver keeps its inbox."""
+def play(
+    asked: Play,
+    *,
+    store: Literal["memory", "sqlite"] = "memory",
+    took_s_max: float = TOOK_S_MAX,
+    is_unwanted: Callable[[], bool] = lambda: False,
+) -> Trace:
+    """Run what is *asked*. *store*: where our own receiver keeps its inbox; TooLong when it *is_unwanted* meanwhile."""
     scenario = BY_NAME.get(asked.scenario)
     if scenario is None:
         raise UsageError(f"there is no scenario {asked.scenario[:40]!r}; there are: {', '.join(BY_NAME)}")
@@ -176,7 +182,7 @@ def play(asked: Play, *, store: Literal["memory", "sqlite"] = "memory", took_s_m
         run = _Run(asked, scenario, where)
         try:
             deadline = monotonic() + took_s_max
-            run.world.run(partial(_is_over, run, deadline), SIMULATED_MS_MAX)
+            run.world.run(partial(_is_over, run, deadline, is_unwanted), SIMULATED_MS_MAX)
         finally:
             run.consumer.close()
     assert not run.checker.violations, f"seed {asked.seed}: {run.checker.violations[:3]}"
@@ -193,8 +199,8 @@ def play(asked: Play, *, store: Literal["memory", "sqlite"] = "memory", took_s_m
     )
 
 
-def _is_over(run: _Run, deadline: float) -> bool:
-    if monotonic() > deadline:
+def _is_over(run: _Run, deadline: float, is_unwanted: Callable[[], bool]) -> bool:
+    if monotonic() > deadline or is_unwanted():
         raise TooLong("this run takes too long: ask for fewer events, or for smaller faults")
     return run.is_over
 
