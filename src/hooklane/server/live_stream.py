@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,8 +20,8 @@ from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.health import BreakerState
 from hooklane.model.lane import LaneState
 from hooklane.server import views
-from hooklane.server.attempt_views import settled_attempt
 from hooklane.server.overview import overview_of
+from hooklane.server.recent_attempts import Told
 from hooklane.server.stream_client import StreamClient, frame
 from hooklane.server.totals import Totals
 from hooklane.store.dashboard import Cells
@@ -41,7 +41,7 @@ MOVED_MAX = 2_000
 RESET_S = 2.0
 ATTEMPTS_MAX = 50
 FRAMES_MAX = 256
-TOPICS = ("lanes", "attempts", "overview")
+TOPICS = ("lanes", "attempts", "overview", "dead_letters", "jobs", "endpoints", "inbox")
 
 Lane = tuple[str, str]
 """Endpoint and key."""
@@ -76,6 +76,8 @@ class LiveStream:
         self.breakers: Callable[[], Mapping[str, BreakerState]] = dict
         """The breakers of the endpoints that this process delivers to."""
         self._overview: Mapping[str, Any] = {}
+        self.asked: Mapping[str, Callable[[], Awaitable[Mapping[str, Any] | None]]] = {}
+        """Topics that are asked for at each look, while a client wants them: what is new of them."""
 
     @property
     def client_count(self) -> int:
@@ -102,8 +104,6 @@ class LiveStream:
                     if send.key is not None:
                         self._in_flight.pop((send.endpoint.id, send.key), None)
                         self.touch(send.endpoint.id, send.key)
-                    if self._watched.is_set():
-                        self._attempts.append(settled_attempt(settlement))
             case Fenced():
                 self._in_flight.clear()
         self._missed = self._missed or not self._watched.is_set()
@@ -116,6 +116,11 @@ class LiveStream:
             self._moved[endpoint_id, key] = None
         else:
             self._untold = True
+
+    def attempted(self, told: Sequence[Told]) -> None:
+        """Attempts were made."""
+        if self._watched.is_set():
+            self._attempts.extend(view for tenant, view in told if tenant == DEFAULT_TENANT)
 
     def endpoints_changed(self) -> None:
         self._endpoints = None
@@ -186,6 +191,9 @@ class LiveStream:
                 self._untold = self._untold or overview["ledger"] != self._overview["ledger"]
             self._overview = overview
             self._tell("overview", overview)
+        for topic, ask in self.asked.items():
+            if any(client.wants(topic) for client in self._clients) and (news := await ask()) is not None:
+                self._tell(topic, news)
 
     async def _find_unsettled(self) -> tuple[dict[Lane, LaneView], bool]:
         """The lanes that are not at rest, the most pressing first, and whether these are all of them."""

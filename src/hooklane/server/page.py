@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
@@ -14,6 +13,7 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 from hooklane import __version__
+from hooklane.server.compress import file_as, zipped
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
@@ -49,7 +49,6 @@ MISSING = (
 
 _UI = resources.files("hooklane.server") / "ui"
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".txt": "text/plain"}
-_COMPRESSED_BYTES_MIN = 1_000
 
 
 class _Exact(Route):
@@ -60,6 +59,8 @@ class _Exact(Route):
 
 
 def page_routes() -> list[BaseRoute]:
+    for content in _files().values():  # once, before the first page is asked for
+        zipped(content)
     return [
         *(_Exact(path, _page("index.html", "../" * (path.count("/") - 1))) for path in SCREENS),
         _Exact("/api/docs", _page("docs.html", "../")),
@@ -85,11 +86,6 @@ def version() -> str:
     for name, content in _files().items():
         digest.update(f"{name}\n{len(content)}\n".encode() + content)
     return f"{__version__}-{digest.hexdigest()[:10]}"
-
-
-@lru_cache(maxsize=128)
-def _compressed(content: bytes) -> bytes:
-    return gzip.compress(content, 9, mtime=0)
 
 
 def _media(name: str) -> str | None:
@@ -122,7 +118,5 @@ async def _static(request: Request) -> Response:
 
 
 def _reply(request: Request, content: bytes, media: str, cache: str) -> Response:
-    headers = {**HEADERS, "cache-control": cache, "vary": "accept-encoding"}
-    if len(content) >= _COMPRESSED_BYTES_MIN and "gzip" in request.headers.get("accept-encoding", ""):
-        content, headers["content-encoding"] = _compressed(content), "gzip"
-    return Response(content, media_type=media, headers=headers)
+    content, encoded = file_as(content, media, request.headers.get("accept-encoding", ""))
+    return Response(content, media_type=media, headers={**HEADERS, "cache-control": cache, **encoded})

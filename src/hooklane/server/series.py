@@ -58,7 +58,7 @@ class Series:
         self._store = store
         self._meter = meter
         self._totals = totals
-        self._now = now
+        self.now = now
         self._process = os.urandom(6).hex()
         self._collected_at = now()
         self._slots = {step_s: _Slot(slot_of(self._collected_at, step_s)) for step_s in STEPS}
@@ -68,7 +68,7 @@ class Series:
     async def run(self) -> None:
         """Write at the end of each slot, until `stop`; what is counted then is written as well."""
         while not self._stopping.is_set():
-            wait_ms = slot_of(self._now(), 10) + 10_000 - self._now()
+            wait_ms = slot_of(self.now(), 10) + 10_000 - self.now()
             try:
                 async with asyncio.timeout(wait_ms / 1000 + 0.01):
                     await self._stopping.wait()
@@ -101,7 +101,7 @@ class Series:
 
     def collect(self) -> None:
         """Take what was counted since the last time into the slots that last."""
-        now = self._now()
+        now = self.now()
         taken, published = self._meter.take(), self._meter.take_published()
         counted: dict[_Place, Figures] = {}
         for endpoint_id, one in taken.endpoints.items():
@@ -125,7 +125,7 @@ class Series:
             lanes = counted.lanes
             gauges[tenant, ""] = Figures(
                 backlog=counted.backlog,
-                oldest_s=0 if oldest is None else max(0, (self._now() - oldest) // 1000),
+                oldest_s=0 if oldest is None else max(0, (self.now() - oldest) // 1000),
                 blocked=lanes["blocked"],  # type: ignore[index]
                 dead=counted.ledger["dead"],
             )
@@ -182,7 +182,7 @@ class Series:
     async def total(self, tenant: str, range_s: int, by: Sequence[str] = ("",)) -> dict[str, Figures]:
         """What was counted of each of *by* in the last *range_s* seconds."""
         step_s = step_for(range_s, least_s=60 if any(by) else 10)
-        found = await self.read(tenant, by, step_s, since_for(self._now(), range_s, step_s))
+        found = await self.read(tenant, by, step_s, since_for(self.now(), range_s, step_s))
         return {one: merged(figures for _, figures in sorted(slots.items())) for one, slots in found.items()}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from hooklane.model.endpoint import EndpointState
+from hooklane.model.endpoint import EndpointState, Order
 from hooklane.server.shapes import Shape, Time
 
 
@@ -43,9 +43,31 @@ class DeadLetterShape(Shape, kw_only=True):
     died_at: Time
     waiting: int | None
     note: str
+    assignee: str | UnsetType = UNSET
+    endpoint_name: str | UnsetType = UNSET
+    said: str | UnsetType | None = UNSET
     source: str | UnsetType = UNSET
     tenant: str | UnsetType = UNSET
     handlers: list[HandlingShape] | UnsetType = UNSET
+
+
+class CauseShape(Shape, kw_only=True):
+    """Dead letters of one endpoint that died for one reason: how many events they hold back, on how many keys."""
+
+    endpoint: str
+    endpoint_name: str
+    reason: str
+    letters: int
+    keys: int
+    holds_back: int
+    first_at: Time
+    last_at: Time
+
+
+class Causes(Shape, kw_only=True):
+    items: list[CauseShape]
+    next: None
+    as_of: Time
 
 
 class NamedValue(Shape, kw_only=True):
@@ -70,6 +92,45 @@ class RowShape(Shape, kw_only=True):
     handlers: list[HandlingShape]
 
 
+class HandlerBreaker(Shape, kw_only=True):
+    handler: str
+    state: str
+
+
+class SourceShape(Shape, kw_only=True):
+    """A source. What only the process of the inbox knows is null where that is another one (`live` false)."""
+
+    source: str
+    live: bool
+    received_per_s: float
+    received: int
+    applied: int
+    duplicate: int
+    stale: int
+    failed: int
+    dead: int
+    owed: int
+    rejected: dict[str, int] | None
+    handler_p95_ms: float | None
+    breakers: list[HandlerBreaker] | None
+    retention_s: int | None
+    sender_retries_s: int | None
+    warning: str | None
+    oldest_at: Time | None
+
+
+class Sources(Shape, kw_only=True):
+    items: list[SourceShape]
+    next: None
+    as_of: Time
+
+
+class Receipt(Shape, kw_only=True):
+    id: str
+    received_at: Time
+    status: str
+
+
 class WholeRow(RowShape, kw_only=True):
     handlers: list[WholeHandling]  # type: ignore[assignment]
     variant: str
@@ -81,6 +142,9 @@ class WholeRow(RowShape, kw_only=True):
     purged: bool
     payload: Any
     payload_encoding: str | None
+    first_receipt: Receipt | None
+    stored_seq: int | None
+    incoming_seq: int | None
 
 
 class WholeDeadLetter(DeadLetterShape, kw_only=True):
@@ -117,6 +181,7 @@ class RecoveryShape(Shape, kw_only=True):
     source: str | UnsetType = UNSET
     event_id: str | UnsetType = UNSET
     replayed: int | UnsetType = UNSET
+    dry_run: bool | UnsetType = UNSET
     skipped: int | UnsetType = UNSET
 
 
@@ -173,12 +238,19 @@ class ReleasedEvent(Shape, kw_only=True):
     seq: int
     event: str
     type: str
+    data_excerpt: str
 
 
 class Release(Shape, kw_only=True):
+    """What is never delivered, and what will be sent instead: where to, in which order, and what the receiver sees."""
+
     endpoint: str
+    endpoint_name: str
+    url: str
+    order: Order | None
     key: str | None
     skips: int
+    skipped: ReleasedEvent | None
     sees: str
     released: list[ReleasedEvent]
     more: int
@@ -202,6 +274,8 @@ class JobShape(Shape, kw_only=True):
     rate: float | None
     note: str | None
     actor: str | None
+    stop_at_first_failure: bool
+    starts_at: Time | None
     started_at: Time | None
     ended_at: Time | None
     filter: dict[str, Any]

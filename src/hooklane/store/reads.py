@@ -74,6 +74,9 @@ class DeadLetter:
     died_at: Instant
     waiting: int
     note: str = ""
+    assignee: str = ""
+    event_at: Instant | None = None
+    """When its event was published."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

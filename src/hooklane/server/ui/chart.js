@@ -2,6 +2,7 @@
 
 import { files } from "./api.js";
 import { html, signal, useEffect, useRef, useState } from "./kit.js";
+import { Icon } from "./parts.js";
 import { number } from "./words.js";
 
 const HEIGHT = 220;
@@ -87,7 +88,7 @@ export function Chart({ title, times, lines, marks = [], stacked, say = number, 
           legend: { show: false },
           cursor: { sync: { key: sync }, points: { size: 6 }, y: false },
           scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.15, 1)] } },
-          axes: [{ ...axis, values: clockText, grid: { show: false }, space: 70 }, { ...axis, size: 52, space: 44, values: (_, splits) => splits.map((value) => say(value)) }],
+          axes: [{ ...axis, values: clockText, grid: { show: false }, space: 70 }, { ...axis, size: 52, space: 44, values: (_, splits) => splits.map((value) => (value ? say(value) : "0")) }],
           series: [{}, ...drawn(lines, stacked).map((line) => ({ label: line.name, stroke: colour(line.tone), width: 2, fill: line.area ? faded(colour(line.tone), 0.28) : undefined, points: { show: false }, spanGaps: false }))],
           hooks: { draw: [marksOf(marks, faint)] },
         },
@@ -106,7 +107,7 @@ export function Chart({ title, times, lines, marks = [], stacked, say = number, 
   }, [turn, asTable, lines.length, JSON.stringify(marks)]);
   useEffect(() => plot.current?.setData(data), [times.at(-1), times.length, JSON.stringify(lines.map((line) => line.values.at(-1)))]);
   return html`<section class="card chart-card"><div class="title"><h2>${title}</h2><span class="legend">${lines.map((line) => html`<span><i class=${`i-${line.tone}`}></i>${line.name}${line.now ? ` ${line.now}` : ""}</span>`)}</span>
-      <button class="btn small quiet" type="button" aria-pressed=${String(asTable)} onClick=${() => setAsTable(!asTable)}>${asTable ? "As a chart" : "As a table"}</button></div>
+      <button class="btn small quiet" type="button" title="As a table" aria-label=${`${title} as a table`} aria-pressed=${String(asTable)} onClick=${() => setAsTable(!asTable)}><${Icon} name=${asTable ? "n-overview" : "table"} /></button></div>
     ${asTable ? html`<${Figures} title=${title} times=${times} lines=${lines} say=${say} />` : html`<div class="plot" ref=${box} role="img" aria-label=${`${title}: ${lines.map((line) => `${line.name} ${say(line.values.findLast((value) => value !== null) ?? null)}`).join(", ")} now`}></div>`}</section>`;
 }
 

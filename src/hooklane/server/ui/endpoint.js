@@ -2,6 +2,7 @@
 
 import { call, get } from "./api.js";
 import { EndpointState, SecretDialog, secretAge } from "./endpoints.js";
+import { Charts, fetchSeries } from "./figures.js";
 import { html, useState } from "./kit.js";
 import { clock, useLoad } from "./live.js";
 import { Act, Ago, Chip, Dialog, Exactly, Failed, Icon, said, Skeleton } from "./parts.js";
@@ -13,13 +14,14 @@ import { atTime, counted, millisText, number, percent, rate, tries, until } from
 const OVERLAPS = [[3600, "1 hour"], [86_400, "1 day"], [604_800, "7 days"]];
 
 async function fetchEndpoint(id) {
-  const [one, all, breaker] = await Promise.all([get(`endpoints/${id}`), get("endpoints"), get(`endpoints/${id}/breaker`).catch(() => null)]);
+  const [one, all, breaker] = await Promise.all([get(`endpoints/${id}`), get("endpoints"), get(`endpoints/${id}/breaker`)]);
   return { one: { ...all.items.find((each) => each.id === id), ...one }, breaker };
 }
 
 export default function Endpoint({ params, query }) {
   const load = useLoad(() => fetchEndpoint(params.id), [params.id], { everyMs: 3000, on: ["endpoints"] });
   const [dialog, setDialog] = useState(query.do ?? null);
+  const series = useLoad(() => fetchSeries("1h", params.id, "attempts,delivery_ms"), [params.id], { everyMs: 20_000 });
   const { one, breaker } = load.value ?? {};
   const close = () => (setDialog(null), load.again());
   const act = async (verb, line) => (await call("POST", `endpoints/${one.id}/${verb}`), said(line), load.again());
@@ -31,6 +33,7 @@ export default function Endpoint({ params, query }) {
     ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="This endpoint" />`}
     ${!one && !load.error && html`<${Skeleton} rows=${6} />`}
     ${one && html`<${Health} one=${one} /><${BreakerStrip} one=${one} breaker=${breaker} act=${act} />
+      ${series.value && one.ledger.accepted > 0 && html`<${Charts} series=${series.value} />`}
       <section class="card"><div class="title"><h2>Retry schedule</h2><span class="grow"></span><span class="faint">${tries(one.attempts_max)}, then ${one.on_dead === "skip" ? "skipped by policy" : "the key stops"}</span></div><div class="pad"><${Schedule} endpoint=${one} /></div></section>
       <div class="cols2"><${Settings} one=${one} /><${Secrets} one=${one} /></div>`}
     ${dialog === "pause" && one && html`<${PauseDialog} one=${one} close=${close} />`}${dialog === "resume" && one && html`<${ResumeDialog} one=${one} close=${close} />`}
@@ -58,14 +61,14 @@ function Health({ one }) {
 
 /** The breaker over the last hour: closed, open, probing, each for as long as it was so. */
 function BreakerStrip({ one, breaker, act }) {
-  const changes = (breaker?.items ?? breaker?.changes ?? []).map((each) => ({ ...each, time: Date.parse(each.at) }));
+  const changes = breaker.changes.map((each) => ({ ...each, time: Date.parse(each.at) }));
   const now = clock.value;
   const from = now - 3_600_000;
   const inside = changes.filter((each) => each.time >= from).sort((a, b) => a.time - b.time);
   const before = changes.filter((each) => each.time < from).sort((a, b) => b.time - a.time)[0];
   const parts = [];
   let at = from;
-  let state = before?.state ?? inside[0]?.was ?? "closed";
+  let state = before?.state ?? "closed";
   for (const each of [...inside, { time: now, state: null }]) {
     parts.push({ from: at, to: each.time, state });
     [at, state] = [each.time, each.state];
@@ -77,7 +80,7 @@ function BreakerStrip({ one, breaker, act }) {
     <div class="pad"><svg class="strip-svg" viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" aria-label=${`Breaker in the last hour: ${counted(inside.length, "change")}, ${one.breaker.state} now`}>
       ${parts.map((part) => html`<rect x=${x(part.from)} y="0" width=${Math.max(1, x(part.to) - x(part.from))} height="20" class=${paint[part.state] ?? "f-retry"} />`)}</svg>
       <p class="axis-line faint num"><span>${atTime(new Date(from).toISOString())}</span><span>now</span></p>
-      ${inside.length > 0 && html`<ol class="changes">${inside.slice(-4).reverse().map((each) => html`<li><${Exactly} time=${each.at} /><${Chip} state=${each.state}>${each.state}</${Chip}><span class="mute ell">${each.reason ?? each.text ?? ""}</span></li>`)}</ol>`}</div></section>`;
+      ${inside.length > 0 && html`<ol class="changes">${inside.slice(-4).reverse().map((each) => html`<li><${Exactly} time=${each.at} /><${Chip} state=${each.state}>${each.state}</${Chip}><span class="mute ell">by ${each.by}${each.until ? `, until ${atTime(each.until)}` : ""}</span></li>`)}</ol>`}</div></section>`;
 }
 
 const Settings = ({ one }) => html`<section class="card"><div class="title"><h2>Settings</h2></div><div class="pad"><dl class="kv">

@@ -85,7 +85,7 @@ function Bar({ query, lanes }) {
     ${endpoints.length > 1 && html`<${Choice} label="Endpoint" value=${query.endpoint ?? ""} choose=${(endpoint) => setQuery({ endpoint: endpoint || null })} options=${[["", "all"], ...endpoints.map((one) => [one.id, one.name || one.id])]} />`}
     <${Search} label="Key, part of a key" value=${query.q} change=${(q) => setQuery({ q: q || null }, { replace: true })} />
     <span class="grow"></span>
-    <button class="btn" type="button" aria-pressed=${String(query.as === "table")} onClick=${() => setQuery({ as: query.as === "table" ? null : "table" })}><${Icon} name="table" />As a table</button>
+    <button class="btn hide-s" type="button" aria-pressed=${String(query.as === "table")} onClick=${() => setQuery({ as: query.as === "table" ? null : "table" })}><${Icon} name="table" />As a table</button>
   </div>`;
 }
 

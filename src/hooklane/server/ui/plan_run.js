@@ -9,9 +9,9 @@ const LOOKS_MAX = 1200;
 
 export const makePlan = (op, wanted) => call("POST", "plans", { op, ...wanted });
 
-/** Runs a plan; *told* hears how the job goes. Resolves to the job when it has ended. */
-export async function runPlan(plan, { note, rate } = {}, told = () => {}) {
-  let job = await call("POST", `plans/${plan.id}/run`, { digest: plan.digest, ...(note ? { note } : {}), ...(rate ? { rate } : {}) });
+/** Runs a plan as *how* says ({note, rate, grace_s}); *told* hears how the job goes. Resolves to the job when it has ended. */
+export async function runPlan(plan, how = {}, told = () => {}) {
+  let job = await call("POST", `plans/${plan.id}/run`, { digest: plan.digest, ...how });
   for (let looks = 0; job.state === "running" && looks < LOOKS_MAX; looks++) {
     told(job);
     await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
@@ -20,6 +20,9 @@ export async function runPlan(plan, { note, rate } = {}, told = () => {}) {
   told(job);
   return job;
 }
+
+/** Stops a job; within its grace nothing has happened. */
+export const stopJob = (job) => call("DELETE", `jobs/${job.id}`);
 
 /** What came of a job, in a line. */
 export function jobLine(job) {
@@ -33,7 +36,7 @@ export function jobLine(job) {
     refused && `${refused} refused`,
     released + planned > 0 && `${released + planned} on their way`,
   ].filter(Boolean);
-  return words.join(", ") || "Nothing was left to do";
+  return words.join(", ") || (job.state === "stopped" ? "Stopped, nothing was done" : "Nothing was left to do");
 }
 
 export const isGood = (job) => !job.counts.failed && !job.counts.refused;

@@ -1,14 +1,13 @@
 // The ways out of a blocked lane: replay, which keeps the order, and skip, which gives an event up.
 
-import { get } from "./api.js";
 import { html, useEffect, useState } from "./kit.js";
 import { clock, overview } from "./live.js";
 import { Act, Cell, Dialog, Icon, said, Skeleton } from "./parts.js";
-import { auditLink, isGood, jobLine, makePlan, runPlan } from "./plan_run.js";
+import { auditLink, isGood, jobLine, makePlan, runPlan, stopJob } from "./plan_run.js";
 import { atTime, counted, number } from "./words.js";
 
+/** So long a skip can be taken back after the button was pressed. */
 const GRACE_S = 5;
-const EXCERPT = 90;
 
 const endpointName = (id) => overview.value?.endpoints?.find((one) => one.id === id)?.name || id;
 
@@ -61,7 +60,7 @@ export function ReplayDialog({ wanted, close }) {
   const [rate, setRate] = useState("");
   async function run() {
     try {
-      const done = await runPlan(plan, { rate: Number(rate) || undefined }, setJob);
+      const done = await runPlan(plan, Number(rate) > 0 ? { rate: Number(rate) } : {}, setJob);
       said(`${jobLine(done)}.`, { bad: !isGood(done), link: auditLink });
       close();
     } catch (problem) {
@@ -87,54 +86,49 @@ export function ReplayDialog({ wanted, close }) {
 
 const Progress = ({ job }) => html`<div class="progress" role="status"><progress max=${Math.max(1, job.members)} value=${job.settled} aria-label="How far the job is"></progress><span class="num">${number(job.settled)} of ${number(job.members)}: ${jobLine(job)}</span></div>`;
 
-const excerpt = (data) => {
-  const text = typeof data === "string" ? data : JSON.stringify(data);
-  return text.length > EXCERPT ? `${text.slice(0, EXCERPT)}…` : text;
-};
-
 /** Skip one dead letter: names what is never delivered, and every event that is released by it. */
 export function SkipDialog({ letter, lane, close }) {
   const { plan, error, setError, make } = usePlan("skip", { ids: [letter] });
   const [note, setNote] = useState("");
   const [typed, setTyped] = useState("");
-  const [left, setLeft] = useState(0);
-  const [whole, setWhole] = useState(null);
-  useEffect(() => void get(`dead-letters/${encodeURIComponent(letter)}`).then(setWhole, () => {}), []);
+  const [job, setJob] = useState(null);
   const release = plan?.releases[0];
   const many = release ? release.released.length + release.more : 0;
-  const isReady = Boolean(plan && plan.counts.members && note.trim() && typed === lane.key);
-  useEffect(() => {
-    if (!left) return undefined;
-    const timer = setTimeout(() => (left > 1 ? setLeft(left - 1) : (setLeft(0), run())), 1000);
-    return () => clearTimeout(timer);
-  }, [left]);
+  const isReady = Boolean(plan?.counts.members && note.trim() && typed === lane.key);
   async function run() {
     try {
-      const job = await runPlan(plan, { note: note.trim() });
-      said(isGood(job) ? `Skipped #${lane.head} of ${lane.key}, released ${number(many)}.` : `${jobLine(job)}.`, { bad: !isGood(job), link: auditLink });
+      const done = await runPlan(plan, { note: note.trim(), grace_s: GRACE_S }, setJob);
+      const isDone = done.state === "done" && isGood(done);
+      said(isDone ? `Skipped #${lane.head} of ${lane.key}, released ${number(many)}.` : `${jobLine(done)}.`, { bad: done.state === "done" && !isDone, link: auditLink });
       close();
     } catch (problem) {
+      setJob(null);
       setError(problem);
     }
   }
+  const left = job?.starts_at ? Math.max(0, Math.ceil((Date.parse(job.starts_at) - clock.value) / 1000)) : 0;
   const foot = html`${plan && html`<${Frozen} plan=${plan} />`}<span class="grow"></span>
-    ${left ? html`<span class="num" role="status">Skipping in ${left} s</span><button class="btn" type="button" onClick=${() => setLeft(0)}>Stop it</button>`
+    ${job ? html`<span class="num" role="status">${left ? `Skips in ${left} s` : "Skipping"}</span>${left > 0 && html`<${Act} key="stop" run=${() => stopJob(job)}>Stop it</${Act}>`}`
       : html`<button class="btn" type="button" onClick=${close}>Cancel</button>
-        <${Act} class="danger" disabled=${!isReady || Boolean(error)} title=${isReady ? undefined : "Write a note and type the key first"} run=${async () => setLeft(GRACE_S)}>Skip 1, release ${number(many)}</${Act}>`}`;
+        <${Act} key="skip" class="danger" disabled=${!isReady || Boolean(error)} title=${isReady ? undefined : "Write a note and type the key first"} run=${run}>Skip 1, release ${number(many)}</${Act}>`}`;
   return html`<${Dialog} title=${html`Skip <span class="mono">${lane.key} #${lane.head}</span> and release the key?`} onClose=${close} foot=${foot}
     label=${html`<p>Replaying is safer: it sends #${lane.head} again and keeps the order. Skip only what must never arrive.</p>`}>
     ${error && html`<${Refusal} error=${error} make=${make} />`}
     ${!plan && !error && html`<${Skeleton} rows=${4} height=${33} />`}
     ${plan && plan.counts.members === 0 && html`<p>${plan.refused[0]?.why ?? "It was replayed or skipped in the meantime; there is nothing to skip."}</p>`}
-    ${plan && plan.counts.members > 0 && html`<div class="blast">
-      <div class="part never"><h3>Never delivered<br />1 event</h3><div><div class="ev"><${Cell} seq=${lane.head} state="dead" /><b class="ell">${lane.head_type ?? whole?.type}</b><code class="pay ell">${whole && excerpt(whole.data)}</code></div></div></div>
-      <div class="part sent"><h3>${many ? "Sent at once, in this order" : "Sent at once"}<br />${counted(many, "event")}</h3><div class="released">
-        ${release?.released.map((one) => html`<div class="ev" data-released=${one.seq}><${Cell} seq=${one.seq} state="queued" /><b class="ell">${one.type}</b><code class="pay ell">${one.data_excerpt ?? ""}</code></div>`)}
-        ${release?.more > 0 && html`<p class="faint">and ${counted(release.more, "more event")} behind them</p>`}
-        <p class="mute any">${many ? "to" : "Nothing waits behind it at"} ${release?.url ?? endpointName(lane.endpoint)}</p></div></div>
-      ${release && html`<div class="part sees"><h3>The consumer sees</h3><div><p>seq ${release.sees}</p>${plan.warnings.map((text) => html`<p>${text}</p>`)}</div></div>`}
-    </div>
-    <div class="form2"><label class="lab">Note, goes on record<textarea class="input" rows="2" required value=${note} disabled=${left > 0} onInput=${(event) => setNote(event.target.value)}></textarea></label>
-      <label class="lab">Type the key to confirm<input class=${`input mono ${typed === lane.key ? "ok" : ""}`} autocomplete="off" spellcheck=${false} dir="auto" value=${typed} disabled=${left > 0} onInput=${(event) => setTyped(event.target.value)} /><small>Cannot be undone once #${lane.head + 1} has left.</small></label></div>`}
+    ${plan && plan.counts.members > 0 && html`<${Blast} plan=${plan} release=${release} lane=${lane} many=${many} />
+    <div class="form2"><label class="lab">Note, goes on record<textarea class="input" rows="2" required value=${note} disabled=${Boolean(job)} onInput=${(event) => setNote(event.target.value)}></textarea></label>
+      <label class="lab">Type the key to confirm<input class=${`input mono ${typed === lane.key ? "ok" : ""}`} autocomplete="off" spellcheck=${false} dir="auto" value=${typed} disabled=${Boolean(job)} onInput=${(event) => setTyped(event.target.value)} /><small>${many ? `Cannot be undone once #${lane.head + 1} has left.` : "Cannot be undone."}</small></label></div>`}
   </${Dialog}>`;
 }
+
+/** What the skip does, from the frozen plan. */
+const Blast = ({ plan, release, lane, many }) => html`<div class="blast">
+  <div class="part never"><h3>Never delivered<br />1 event</h3><div><${Placed} event=${release?.skipped ?? { seq: lane.head, type: lane.head_type }} state="dead" /></div></div>
+  <div class="part sent"><h3>${many ? "Sent at once, in this order" : "Sent at once"}<br />${counted(many, "event")}</h3><div><div class="released" tabindex="0" role="list" aria-label="Events that will be released">
+    ${release?.released.map((one) => html`<${Placed} key=${one.seq} event=${one} state="queued" />`)}</div>
+    ${release?.more > 0 && html`<p class="faint">and ${counted(release.more, "more event")} behind them</p>`}
+    <p class="mute any">${many ? "to" : "Nothing waits behind it at"} ${release?.url || endpointName(lane.endpoint)}</p></div></div>
+  ${release && html`<div class="part sees"><h3>The consumer sees</h3><div><p><b>${release.sees.replace("→", "to")}</b></p>${plan.warnings.map((text) => html`<p>${text}${text.endsWith(".") ? "" : "."}</p>`)}</div></div>`}</div>`;
+
+const Placed = ({ event, state }) => html`<div class="ev" role=${state === "queued" ? "listitem" : undefined} data-seq=${event.seq}>${event.seq !== null && html`<${Cell} seq=${event.seq} state=${state} />`}<b class="ell">${event.type}</b><code class="pay ell">${event.data_excerpt ?? ""}</code></div>`;

@@ -28,5 +28,5 @@ export function Schedule({ endpoint }) {
     <rect x="6" y="15" width=${WIDTH - 12} height="2" class="f-line" />
     ${all.map(([first, last]) => html`<rect x=${x(first) - 2} y="8" width=${Math.max(4, x(last) - x(first) + 4)} height="16" rx="2" class="f-retry band" />`)}
     ${marks.map((ms) => html`<text x=${x(ms)} y="42" text-anchor="middle">${span(ms)}</text>`)}<text x=${WIDTH - 6} y="42" text-anchor="end">${span(end)}</text></svg>
-    <p class="mute">${endpoint.attempts_max === 1 ? "One try" : `${endpoint.attempts_max} tries over ${span(all.at(-1)[0])} to ${span(end)}`}; the axis is logarithmic, and a bar is as wide as jitter makes it.</p>`;
+    <p class="mute">${endpoint.attempts_max === 1 ? "One try" : `${endpoint.attempts_max} tries over ${[...new Set([span(all.at(-1)[0]), span(end)])].join(" to ")}`}; the axis is logarithmic, and a bar is as wide as jitter makes it.</p>`;
 }

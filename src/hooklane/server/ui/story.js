@@ -7,23 +7,22 @@ import { html, useEffect, useState } from "./kit.js";
 import { hear, overview, useLoad } from "./live.js";
 import { Act, Chip, Copy, Exactly, Failed, Icon, Segments, Skeleton } from "./parts.js";
 import { replayOne, SkipDialog } from "./resolve.js";
-import { href, setQuery } from "./route.js";
+import { href, place, setQuery } from "./route.js";
 import { Screen } from "./shell.js";
-import { atTime, millisText, resultOf, span, STATES } from "./words.js";
+import { atTime, bytes, millisText, resultOf, span, STATES, tries } from "./words.js";
 
 const nameOf = (id) => overview.value?.endpoints?.find((one) => one.id === id)?.name || id;
-const CHIPS = { delivered: "delivered", retry: "retrying", dead: "dead" };
 
 async function fetchStory(id) {
-  const [event, attempts, why] = await Promise.all([get(`events/${id}`), get(`events/${id}/attempts`), get(`events/${id}/why`)]);
-  return { event, attempts: attempts.items, why };
+  const [event, attempts, story, why] = await Promise.all(["", "/attempts", "/story", "/why"].map((what) => get(`events/${id}${what}`)));
+  return { event, attempts: attempts.items, story: story.items, why };
 }
 
 export default function Story({ params, query }) {
   const load = useLoad(() => fetchStory(params.id), [params.id]);
   const [skip, setSkip] = useState(null);
   useEffect(() => hear("attempts", ({ items }) => items.some((one) => one.event === params.id) && load.again()), [params.id]);
-  const { event, attempts, why } = load.value ?? {};
+  const { event, attempts, story, why } = load.value ?? {};
   const loud = event && loudest(event.deliveries);
   return html`<${Screen} title=${event?.type ?? "Event"} name="story" sub=${event && html`<span class="mono">${event.key ?? "no key"}${loud?.seq ? ` #${loud.seq}` : ""}</span>`}>
     <p class="crumb"><a class="link" href=${href("/events")}><${Icon} name="left" />Events</a></p>
@@ -35,35 +34,44 @@ export default function Story({ params, query }) {
         ${loud?.dead_letter && html`<${Act} class="primary" run=${async () => (await replayOne(loud.dead_letter), load.again())}>Replay</${Act}><button class="btn" type="button" onClick=${() => setSkip(loud)}>Skip…</button>`}
         ${loud?.key && html`<a class="btn" href=${href("/lanes", { lane: `${loud.endpoint}/${loud.key}` })}><${Icon} name="n-lanes" />Its lane</a>`}</div>
       <p class="why" data-state=${loud?.state === "dead" ? "blocked" : loud?.state === "retrying" ? "retrying" : "idle"}>${why.why}</p></section>
-      <div class="cols2 story"><${Timeline} event=${event} attempts=${attempts} chosen=${query.try} /><${Exchange} event=${event} attempts=${attempts} query=${query} /></div>`}
+      <div class="cols2 story"><${Timeline} event=${event} attempts=${attempts} story=${story} chosen=${query.try} /><${Exchange} event=${event} attempts=${attempts} query=${query} /></div>`}
     ${skip && html`<${SkipDialog} letter=${skip.dead_letter} lane=${{ key: skip.key ?? skip.dead_letter, head: skip.seq, head_type: event.type, endpoint: skip.endpoint }} close=${() => (setSkip(null), load.again())} />`}
   </${Screen}>`;
 }
 
-/** What happened, in order: {at, kind, …}. */
-function steps(event, attempts) {
-  const all = [{ at: event.created_at, kind: "published" }];
-  for (const one of attempts) {
-    const before = all.findLast((step) => step.kind === "try" && step.one.endpoint === one.endpoint);
-    const waited = Date.parse(one.started_at) - Date.parse(before ? before.one.next_at ?? before.at : event.created_at);
-    if (!before && waited > 1000) all.push({ at: one.started_at, kind: "waited", ms: waited, one });
-    all.push({ at: one.started_at, kind: "try", one });
-  }
-  return all.sort((a, b) => a.at.localeCompare(b.at));
+const ICONS = { published: "plus", waited: "waiting", try: "retrying", delivered: "delivered", dead: "dead", skipped: "skipped", cancelled: "cancelled", replayed: "again", noted: "n-audit" };
+
+/** What happened, oldest first; a try opens what was sent and answered. */
+function Timeline({ event, attempts, story, chosen }) {
+  return html`<section class="card"><div class="title"><h2>What happened</h2><span class="grow"></span><span class="faint ell">${event.replay_of ? html`replay of <a class="link" href=${href(`/events/${event.replay_of}`)}>${event.replay_of}</a>` : ""}</span></div>
+    <ol class="timeline">${story.map((line) => {
+      const one = line.attempt !== null && line.kind !== "dead" && attempts.find((each) => each.attempt === line.attempt && each.endpoint === line.endpoint && each.started_at === line.at);
+      const body = html`<b>${line.kind === "try" ? `try ${line.attempt}` : line.kind}</b>${(line.kind === "try" || line.kind === "delivered") && html`<${Chip} state=${line.kind === "try" ? "retrying" : "delivered"} icon=${ICONS[line.kind]}>${resultOf(line)}</${Chip}>`}<span class="mute any">${saysOf(line, event)}</span>`;
+      return html`<li data-kind=${line.kind}><${Exactly} time=${line.at} />
+        ${one ? html`<button class="what" type="button" aria-pressed=${String(chosen === one.id)} onClick=${() => setQuery({ try: one.id, tab: tabForTry() })}>${body}</button>` : html`<span class="what">${body}</span>`}</li>`;
+    })}</ol></section>`;
 }
 
-function Timeline({ event, attempts, chosen }) {
-  const many = event.deliveries.length > 1;
-  return html`<section class="card"><div class="title"><h2>What happened</h2><span class="grow"></span><span class="faint">${event.replay_of ? `replay of ${event.replay_of}` : ""}</span></div>
-    <ol class="timeline">${steps(event, attempts).map((step) => html`<li data-kind=${step.kind} data-outcome=${step.one?.outcome}>
-      <${Exactly} time=${step.at} />
-      ${step.kind === "published" && html`<span class="what"><b>published</b><span class="mute">${event.deliveries.length ? `to ${event.deliveries.map((one) => nameOf(one.endpoint)).join(", ")}` : "no endpoint matched"}</span></span>`}
-      ${step.kind === "waited" && html`<span class="what"><b>waited</b><span class="mute">${span(step.ms)} for its turn${many ? ` at ${nameOf(step.one.endpoint)}` : ""}</span></span>`}
-      ${step.kind === "try" && html`<button class="what" type="button" aria-pressed=${String(chosen === step.one.id)} onClick=${() => setQuery({ try: step.one.id })}><b>try ${step.one.attempt}</b>
-        <${Chip} state=${CHIPS[step.one.outcome]} icon=${step.one.outcome === "retry" ? "retrying" : step.one.outcome}>${resultOf(step.one)}</${Chip}>
-        <span class="mute">${[millisText(step.one.took_ms), many && nameOf(step.one.endpoint), step.one.said && `receiver: ${step.one.said}`, step.one.outcome === "retry" && step.one.next_at && `next ${atTime(step.one.next_at)}`].filter(Boolean).join(", ")}</span></button>`}</li>`)}
-      ${event.deliveries.filter((one) => ["skipped", "cancelled", "queued"].includes(one.state)).map((one) => html`<li data-kind=${one.state}><span class="faint">now</span><span class="what"><b>${STATES[one.state]}</b><span class="mute">at ${nameOf(one.endpoint)}</span></span></li>`)}
-    </ol></section>`;
+/** A try is opened for its answer, unless a person looks at something else already. */
+const tabForTry = () => place.value.query.tab ?? "response";
+
+/** The rest of a line, after its first word. */
+function saysOf(line, event) {
+  const at = event.deliveries.length > 1 && line.endpoint ? `at ${line.endpoint_name || line.endpoint}` : "";
+  const by = line.actor ? `by ${line.actor}` : "";
+  switch (line.kind) {
+    case "published":
+      return event.deliveries.length ? `to ${event.deliveries.map((one) => nameOf(one.endpoint)).join(", ")}` : "no endpoint matched";
+    case "waited":
+      return [`${span(line.ms)} behind #${line.for_seq}`, at].filter(Boolean).join(" ");
+    case "try":
+    case "delivered":
+      return [line.ms !== null && millisText(line.ms), at, line.said && `receiver: ${line.said}`, line.kind === "try" && line.next_at && `next ${atTime(line.next_at)}`].filter(Boolean).join(", ");
+    case "dead":
+      return [`after ${tries(line.attempt ?? 0)}; its key stops here`, at].filter(Boolean).join(" ");
+    default:
+      return [at, by, line.note && `“${line.note}”`].filter(Boolean).join(" ");
+  }
 }
 
 const TABS = [["data", "Data"], ["request", "Request"], ["response", "Response"], ["signature", "Signature"]];
@@ -79,7 +87,7 @@ function Exchange({ event, attempts, query }) {
 function Part({ tab, one, event, attempts }) {
   const detail = one.detail ?? {};
   const before = attempts[attempts.indexOf(one) - 1];
-  if (tab === "request") return html`${kept(detail.request_head) ? html`<${Text} text=${detail.request_head} />` : html`<${NotKept} />`}${detail.request_body ? html`<h3>Body</h3><${Text} text=${detail.request_body} />` : html`<p class="faint">The body is the event's data; see Data.</p>`}`;
+  if (tab === "request") return html`${kept(detail.request_head) ? html`<${Text} text=${detail.request_head} />` : html`<${NotKept} />`}<h3>Body, ${bytes(one.sent_bytes)}</h3><${Text} text=${one.sent} />`;
   if (tab === "response") {
     return html`${kept(detail.response_head) ? html`<${Text} text=${detail.response_head} />` : html`<${NotKept} />`}${detail.response_body && html`<h3>Body</h3><${Text} text=${detail.response_body} />`}
       <${Timings} timings=${detail.timings} />${before?.detail?.response_body !== undefined && before.detail.response_body !== detail.response_body && html`<h3>Try ${before.attempt} was answered</h3><${Text} text=${before.detail.response_body} />`}`;

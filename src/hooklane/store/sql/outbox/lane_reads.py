@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from hooklane.model.lane import LaneId, LaneState
+from hooklane.model.plan import PlacedEvent
 from hooklane.store.budget import Budget
 from hooklane.store.cursors import rank_and_lane_of
 from hooklane.store.reads import Delivery, LaneView, Page
-from hooklane.store.shown import RANKED, RANKS, ranks_of
+from hooklane.store.shown import EXCERPT_BYTES, RANKED, RANKS, excerpt_of, ranks_of
 from hooklane.store.sql.outbox.event_reads import deliveries_at
-from hooklane.store.sql.outbox.steps import N_MAX, Flow, sql
+from hooklane.store.sql.outbox.steps import N_MAX, Batch, Flow, sql
 
 _OF_ALL = ("lane_window", "lanes_of_rank")
 _INDEXED = {
@@ -89,3 +90,9 @@ def view(row: Sequence[Any]) -> LaneView:
 def lane_deliveries(lane_id: LaneId, from_seq: int, limit: int) -> Flow[list[Delivery]]:
     rows = yield sql("events_of_lane", lane_id=lane_id, seq=from_seq, limit=limit)
     return (yield from deliveries_at([(row[0], row[1], row[2], row[3]) for row in rows]))
+
+
+def lane_events(places: Sequence[tuple[LaneId, int]], limit: int) -> Flow[list[PlacedEvent]]:
+    wanted = [{"lane_id": lane_id, "seq": seq} for lane_id, seq in places]
+    rows = yield Batch("lane_events", wanted, {"limit": limit, "chars": EXCERPT_BYTES})
+    return [PlacedEvent(lane_id, seq, id, type_, excerpt_of(bytes(data))) for lane_id, seq, id, type_, data in rows]

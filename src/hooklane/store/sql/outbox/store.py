@@ -16,7 +16,7 @@ from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.health import Health
 from hooklane.model.lane import DeliveryState, LaneId, LaneState
-from hooklane.model.plan import Job, JobMember, Member, Op, Progress
+from hooklane.model.plan import Job, JobMember, Member, Op, PlacedEvent, Progress
 from hooklane.store.budget import LEDGER_S_MAX
 from hooklane.store.colocated_inbox import Change, Question
 from hooklane.store.cursors import number_of
@@ -92,6 +92,9 @@ class SqlOutbox(SqlDashboard):
     async def leave(self, worker: str) -> None:
         await self._write(lambda: leases.leave(worker))
 
+    async def expire(self, workers: Sequence[str]) -> None:
+        await self._write(lambda: leases.expire(workers))
+
     # recovering
 
     async def replay(self, tenant: str, dead_letter_id: str, *, actor: str, now: Instant) -> Recovery | None:
@@ -160,6 +163,9 @@ class SqlOutbox(SqlDashboard):
     async def select(self, tenant: str, wanted: Wanted, cursor: str | None, limit: int) -> Page[Member]:
         return await self._ask(lambda: selection.select(tenant, wanted, cursor, limit))
 
+    async def lane_events(self, places: Sequence[tuple[LaneId, int]], limit: int) -> Sequence[PlacedEvent]:
+        return await self._ask(lambda: lane_reads.lane_events(places, limit))
+
     async def add_members(self, plan_id: str, tenant: str, first: int, members: Sequence[Member]) -> None:
         await self._write(lambda: jobs.add_members(plan_id, tenant, first, members))
 
@@ -212,6 +218,9 @@ class SqlOutbox(SqlDashboard):
 
     async def ask_inbox(self, question: Question[T]) -> T | None:
         return await self._ask(lambda: self._inbox.asked(question))
+
+    async def inbox_of_late(self, since: Instant) -> Mapping[str, tuple[int, int]]:
+        return await self._ask(lambda: self._inbox.of_late(since))
 
     async def change_inbox(self, change: Change[T]) -> T | None:
         return await self._write(lambda: self._inbox.changed(change))

@@ -30,6 +30,7 @@ from hooklane.store.outbox import (
     StoreOptions,
     all_or_nothing,
 )
+from hooklane.store.sql.migration_files import migrations_of
 from hooklane.store.sql.outbox import endpoints
 from hooklane.store.sql.outbox.colocated_inbox import InboxFlows
 from hooklane.store.sql.outbox.steps import Flow
@@ -81,7 +82,7 @@ class SqliteOutbox(SqlOutbox):
         conn = database.connect(self.path, busy_wait_ms=self._options.busy_wait_ms)
         try:
             database.check(conn, self.path)
-            database.migrate(conn, COMPONENT, database.migrations_of(MIGRATIONS), self.path)
+            database.migrate(conn, COMPONENT, migrations_of(MIGRATIONS), self.path)
         except BaseException:
             conn.close()
             raise
@@ -163,9 +164,14 @@ class SqliteOutbox(SqlOutbox):
 
     async def join(self, worker: str, lease_ms: int) -> Lease:
         if self._lock_fd is None:
-            self._lock_fd = _lock_delivery(self.path)
-            # The lock proves that the process that delivered from this file before is gone: no lease to wait for.
-            await self._write_on(lambda conn: conn.execute(SQL["expire_all"]))
+            lock_fd = _lock_delivery(self.path)
+            try:
+                # The lock proves that the process that delivered from this file before is gone: no lease to wait for.
+                await self._write_on(lambda conn: conn.execute(SQL["expire_all"]))
+            except BaseException:
+                os.close(lock_fd)  # the next try begins with it as well
+                raise
+            self._lock_fd = lock_fd
         return await super().join(worker, lease_ms)
 
     async def load(self, worker: str, epochs: Mapping[int, int]) -> Load:
