@@ -31,6 +31,7 @@ COMMANDS = {
     "endpoints": "Where deliveries go.",
     "inbox": "What was received: look, replay, skip, prune, work.",
     "verify": "Say whether a request's signature fits, and if not, why.",
+    "simulate": "Play a scenario: what naive receivers make of it, and ours.",
     "doctor": "Check that everything is as it should be.",
     "audit": "Who did what, and whether that record is whole.",
     "migrate": "The schema of the database.",
