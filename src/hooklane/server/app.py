@@ -81,6 +81,7 @@ class Api:
                 caller=caller,
                 peer=peer,
                 auth=self._auth,
+                routes=self._router.routes,
             )
             response = await (_while_asked(route.run(call), receive) if route.is_question else route.run(call))
             response.is_secret = response.is_secret or route.tells_secret

@@ -50,6 +50,8 @@ class Call:
     """The address that the call comes from."""
     auth: Authenticator | None = None
     """What let the call in; None where a command opened the database itself."""
+    routes: Sequence[Route] = ()
+    """All that this server answers, for its description."""
 
     def read(self, shape: type[S]) -> S:
         return json_body.read(self.body, shape)
@@ -82,6 +84,13 @@ class Call:
                 f"{name} must be a time with its zone, such as 2026-03-01T12:00:00Z, got {text[:40]!r}",
             )
         return at
+
+    def switch(self, name: str) -> bool:
+        """Whether the parameter *name* is `true`; left out, it is `false`."""
+        text = self.query.get(name, "false")
+        if text not in ("true", "false"):
+            raise Problem("invalid_parameter", f"{name} must be true or false, got {text[:40]!r}")
+        return text == "true"
 
     def wants_lines(self) -> bool:
         return NDJSON in self.headers.get("accept", "")

@@ -37,7 +37,7 @@ def test_a_key_is_made_listed_and_revoked(cli: Cli, db: Path):
 def test_what_is_no_scope_is_refused(cli: Cli, db: Path):
     ended = cli("keys", "add", "ci", "--scope", "all")
 
-    assert (ended.code, ended.out, len(ended.talk)) == (1, "", 1)
+    assert (ended.code, ended.out, len(ended.talk)) == (2, "", 1)
 
 
 def test_a_key_that_another_process_makes_and_revokes_works_and_ends_in_a_moment(
