@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
 import re
 import tomllib
@@ -12,6 +13,7 @@ from typing import Any
 
 from hooklane.errors import ConfigError
 from hooklane.model.database_url import shown
+from hooklane.model.worker_name import LABEL
 
 ROLES = ("api", "deliver", "inbox")
 """What a server may be. `inbox` is only a name: handlers are code of yours, and `hooklane inbox worker` runs it."""
@@ -44,6 +46,8 @@ class Settings:
     role: tuple[str, ...] = ("api", "deliver")
     workers: int = 1
     """How many processes deliver: 1 is this process itself."""
+    worker_name: str | None = None
+    """A name that this replica has for ever, and no other one at the same time."""
     api_key: Secret | None = field(default=None, repr=False)
     no_auth: bool = False
     egress_allow: tuple[str, ...] = ()
@@ -129,6 +133,13 @@ def _workers(value: Any) -> int:
     return workers
 
 
+def _worker_name(value: Any) -> str | None:
+    text = str(value).strip()
+    if text and not LABEL.match(text):
+        raise ValueError
+    return text or None
+
+
 def _networks(value: Any) -> tuple[str, ...]:
     return tuple(str(ipaddress.ip_network(word)) for word in _words(value))
 
@@ -197,6 +208,7 @@ SETTINGS = (
     _Setting("port", _port, "a port from 0 to 65535"),
     _Setting("role", _roles, f"some of {', '.join(ROLES)}, with commas"),
     _Setting("workers", _workers, f"a number of processes from 1 to {WORKERS_MAX}"),
+    _Setting("worker_name", _worker_name, "1 to 64 of A-Z a-z 0-9 _ . - that no other replica has"),
     _Setting(
         "api_key",
         _key,
@@ -240,6 +252,24 @@ def load(
     if problems:
         raise ConfigError(problems)
     return Settings(**values), origins
+
+
+_BESIDES = ("CONFIG", "SERVER", "STORE", "SECRET", "SECRET_FILE", "COMPILE", "FAILPOINTS")
+"""Variables that are read elsewhere, and are no settings of a server."""
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """A line for each `HOOKLANE_…` variable that nothing reads: a misspelt setting does not hold, and is not missed.
+    What begins with `HOOKLANE_TEST_` is for test runs."""
+    known = {setting.env for setting in SETTINGS} | {f"HOOKLANE_{name}" for name in _BESIDES}
+    known |= {f"{setting.env}_FILE" for setting in SETTINGS if setting.is_secret}
+    lines = []
+    for name in sorted(environ):
+        if name.upper().startswith("HOOKLANE_") and name not in known and not name.startswith("HOOKLANE_TEST_"):
+            near = difflib.get_close_matches(name.upper(), sorted(known), n=1, cutoff=0.85)
+            advice = f"did you mean {near[0]}?" if near else "see `hooklane config show` for those that are"
+            lines.append(f"{name} is set, but no setting has this name, so it is ignored: {advice}")
+    return lines
 
 
 def _find(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import resource
 import socket
@@ -19,11 +20,13 @@ from hooklane.cli.maintenance import Maintenance, jobs_for, publish_limits_for
 from hooklane.cli.worker_processes import WorkerProcesses
 from hooklane.config import Settings
 from hooklane.core.fanout import Fanout
-from hooklane.errors import UsageError
+from hooklane.errors import StoreBusy, UsageError
+from hooklane.model.clock import boot_now
+from hooklane.sender.courier import Courier
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.feeding import feed_of
 from hooklane.sender.publisher import Publisher
-from hooklane.sender.relay import Relay
+from hooklane.sender.relay import BEGIN_WAIT_MS, Relay
 from hooklane.sender.transport import Transport
 from hooklane.sender.transport.open_files import open_files_now
 from hooklane.server.api import ROUTES
@@ -31,15 +34,24 @@ from hooklane.server.app import build_app
 from hooklane.server.auth import Authenticator
 from hooklane.server.call import Route
 from hooklane.server.cursor import Cursors
+from hooklane.server.endpoint_facts import FactsOfEndpoints
+from hooklane.server.inbox_sources import sources_of
+from hooklane.server.inbox_tally import InboxTally
 from hooklane.server.ingest import IngestProtocol, protocol_for
+from hooklane.server.kept import Kept
 from hooklane.server.listener import Listener
 from hooklane.server.live_stream import LiveStream
 from hooklane.server.metrics import Meter
+from hooklane.server.recent_attempts import RecentAttempts
+from hooklane.server.series import Series
 from hooklane.server.services import Services
+from hooklane.server.topics import Topics
 from hooklane.server.totals import Totals
 from hooklane.store.open import Outbox, outbox_store
 from hooklane.store.outbox import StoreOptions
 from hooklane.telemetry.deliveries import Happening
+
+log = logging.getLogger("hooklane.server")
 
 DRAIN_MS = 10_000
 OPEN_FILES = 16_384
@@ -128,22 +140,35 @@ def open_services(
     listener: Callable[[Happening], None] | None = None,
     deliver: bool = True,
     workers: WorkerProcesses | None = None,
+    courier: Callable[[Courier], Courier] = lambda transport: transport,
 ) -> Services:
-    """Everything that answers calls, on a store that is open. Needs a running loop."""
+    """Everything that answers calls, on a store that is open. Needs a running loop.
+
+    *courier*: what stands between the relay and the transport.
+    """
     guard = EgressGuard(allow=settings.egress_allow)
     transport = Transport(guard)
     meter = Meter()
     totals = Totals(store)
-    live_stream = LiveStream(store, totals, store.endpoints)
+    live_stream = LiveStream(store, totals)
+
+    recent = RecentAttempts(live_stream.attempted)
 
     def tell(happening: Happening) -> None:
         live_stream.listen(happening)
+        recent.listen(happening)
         meter.listen(happening)
         if listener is not None:
             listener(happening)
 
-    relay = Relay(store, transport, listener=tell, grace_ms=DRAIN_MS) if deliver else None
+    relay = (
+        Relay(store, courier(transport), listener=tell, name=settings.worker_name, grace_ms=DRAIN_MS)
+        if deliver
+        else None
+    )
 
+    series = Series(store, meter, totals)
+    tally = InboxTally()
     feed = feed_of(relay, workers.nudge if workers is not None else None)
     limits = publish_limits_for(settings, store)
     services = Services(
@@ -154,6 +179,12 @@ def open_services(
         live_stream=live_stream,
         meter=meter,
         totals=totals,
+        series=series,
+        facts=FactsOfEndpoints(store, series, totals, transport.certificates),
+        recent=recent,
+        causes=Kept(store.causes, "causes of death"),
+        inbox_sources=Kept(lambda _: sources_of(store, tally), "sources of the inbox"),
+        inbox_tally=tally,
         cursors=Cursors(settings.api_key or settings.db),
         relay=relay,
         workers=workers,
@@ -161,6 +192,13 @@ def open_services(
         publish_limits=limits,
     )
     live_stream.breakers = services.breakers
+    topics = Topics(services)
+    live_stream.asked = {
+        "endpoints": topics.endpoints,
+        "jobs": topics.jobs,
+        "dead_letters": topics.dead_letters,
+        "inbox": topics.inbox,
+    }
     live_stream.hears_all = relay is not None
     return services
 
@@ -185,6 +223,7 @@ async def running(
     mounts: Callable[[Services], Mapping[str, ASGIApp]] = lambda _: {},
     listener: Callable[[Happening], None] | None = None,
     workers: WorkerProcesses | None = None,
+    courier: Callable[[Courier], Courier] = lambda transport: transport,
 ) -> AsyncIterator[Running]:
     """A server that answers, and delivers itself or by its *workers*.
 
@@ -193,20 +232,22 @@ async def running(
     allow_open_files()
     sock = sock or listen(settings)
     store = open_store(settings, busy=True)
-    await store.open()
+    await _opened(store)
     try:
         services = open_services(
-            settings, store, listener=listener, deliver="deliver" in settings.role, workers=workers
+            settings,
+            store,
+            listener=listener,
+            deliver="deliver" in settings.role,
+            workers=workers,
+            courier=courier,
         )
         await asyncio.to_thread(lambda: services.cursors.key)  # which takes its time
         async with asyncio.TaskGroup() as group:
             relaying = group.create_task(services.relay.run(), name="relay") if services.relay is not None else None
-            manning = (
-                group.create_task(workers.run(services.meter.tally.absorb), name="workers")
-                if workers is not None
-                else None
-            )
+            manning = group.create_task(workers.run(services.absorb), name="workers") if workers is not None else None
             watching = group.create_task(services.live_stream.run(), name="live_stream")
+            recording = group.create_task(services.series.run(), name="figures over time")
             maintenance = Maintenance(settings, store, services.jobs, services.publish_limits)
             keeping = group.create_task(maintenance.run(), name="maintenance")
             server = _server(settings, services, routes, mounts(services))
@@ -232,9 +273,27 @@ async def running(
                 if manning is not None:
                     await manning
                 await watching
+                services.series.stop()
+                await recording
                 await services.transport.close(DRAIN_MS)
     finally:
         await store.close()
+
+
+async def _opened(store: Outbox) -> None:
+    """A transaction elsewhere may hold a SQLite file that has to be made or migrated: it is waited for, for a while."""
+    until, told = boot_now() + BEGIN_WAIT_MS, False
+    while True:
+        try:
+            return await store.open()
+        except StoreBusy as error:
+            if boot_now() > until:
+                raise
+            if not told:
+                log.warning(
+                    "the server does not begin yet, tried again for up to %d s: %s", BEGIN_WAIT_MS // 1000, error
+                )
+            told = True
 
 
 async def _joined(relay: Relay | None) -> None:

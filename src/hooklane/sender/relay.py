@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import random
-import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from hooklane.core.engine import Engine, Input, Settled
 from hooklane.core.worker import Call, ClockSet, Effects, LeaseLost, MarkLost, Missed, Note, Worker
 from hooklane.core.worker.sweeping import Rounds
-from hooklane.errors import Broken, StoreError
+from hooklane.core.worker.worker import LEASE_MS
+from hooklane.errors import Broken, StoreBusy, StoreError
 from hooklane.model.attempt import Delivered, Send, Settlement, Write
 from hooklane.model.clock import FOREVER, Instant, boot_now, wall_now
 from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Timings
 from hooklane.model.lane import LaneId
 from hooklane.sender.courier import Courier
 from hooklane.sender.failpoints import Failpoints
+from hooklane.sender.process_identity import is_gone_for, names_of_this_process
 from hooklane.sender.signed_request import SignedRequests
 from hooklane.store.outbox import CommitReport, OutboxStore, PublishReport
 from hooklane.telemetry import deliveries
@@ -29,6 +29,8 @@ from hooklane.telemetry.deliveries import Fenced, Listener, Queued, Recorded, Se
 log = logging.getLogger("hooklane.relay")
 
 IN_FLIGHT_MAX = 2_048
+BEGIN_WAIT_MS = 30_000
+"""So long a transaction elsewhere may keep a worker from beginning; after it the process ends and says why."""
 
 
 class Relay:
@@ -40,7 +42,8 @@ class Relay:
         transport: Courier,
         *,
         listener: Listener | None = None,
-        lease_ms: int = 30_000,
+        name: str | None = None,
+        lease_ms: int = LEASE_MS,
         poll_ms: int = 250,
         grace_ms: int = 10_000,
         roll: Callable[[], float] = random.random,
@@ -57,8 +60,9 @@ class Relay:
         in_flight_max = min(IN_FLIGHT_MAX, transport.connections_max)
         self.worker = Worker(
             engine if engine is not None else Engine(in_flight_max=in_flight_max),
-            new_name,
+            names_of_this_process(name),
             skew_ms=wall_now() - boot_now(),
+            is_gone=is_gone_for(name),
             lease_ms=lease_ms,
             poll_ms=poll_ms,
             grace_ms=grace_ms,
@@ -74,6 +78,8 @@ class Relay:
         self._calls: set[asyncio.Task[None]] = set()
         self._failure: Exception | None = None
         self._refused: StoreError | None = None
+        self._began_at = boot_now()
+        self._waited = False
         self._stopping = asyncio.Event()
         self._drained = asyncio.Event()
         self._joined = asyncio.Event()
@@ -257,7 +263,7 @@ class Relay:
         try:
             result = await getattr(self._store, call.verb)(*call.args)
         except StoreError as error:
-            if not self.worker.is_ready:
+            if not self.worker.is_ready and not self._waits_for_another(error):
                 self._refused = error  # it never began: there is nothing to drain or to give back
                 self._stopping.set()
                 return
@@ -271,6 +277,15 @@ class Relay:
             self.worker.answered(call, result, boot_now())
             self._joined.set()
         self.put()
+
+    def _waits_for_another(self, error: StoreError) -> bool:
+        """Whether a transaction elsewhere may still let go of what this worker needs to begin."""
+        if not isinstance(error, StoreBusy) or boot_now() - self._began_at > BEGIN_WAIT_MS:
+            return False
+        if not self._waited:
+            self._waited = True
+            log.warning("nothing is delivered yet, tried again for up to %d s: %s", BEGIN_WAIT_MS // 1000, error)
+        return True
 
     def _before_commit(self, writes: Sequence[Write]) -> None:
         if self._hit is not None:
@@ -309,8 +324,3 @@ class Relay:
                     self._listener(deliveries.Missed(many))
             case LeaseLost():
                 log.warning("the lease was lost: this worker forgets what it knew and joins anew")
-
-
-def new_name() -> str:
-    """A name for a worker that none has had."""
-    return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}"

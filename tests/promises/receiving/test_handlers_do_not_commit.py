@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -74,6 +75,50 @@ async def end_as_text(tx: Any) -> None:
     await done(execute(tx, "END"))
 
 
+KEPT = "INSERT INTO effects (event_id) VALUES ('kept')"
+
+
+async def all_as_text(tx: Any) -> None:
+    """One text of several statements; where a driver takes only one, each alone."""
+    try:
+        await done(execute(tx, f"ROLLBACK; BEGIN; {KEPT}; COMMIT"))
+    except TransactionMisused:
+        raise
+    except Exception:
+        for one in ("ROLLBACK", "BEGIN", KEPT, "COMMIT"):
+            await done(execute(tx, one))
+
+
+async def hidden_in_text(tx: Any) -> None:
+    await done(execute(tx, f"SELECT 'it''s; $$'; /* ; /* */ ' */ rOllBaCk -- ; '\n; start transaction; {KEPT}; end"))
+
+
+async def roll_back_as_text(tx: Any) -> None:
+    """What comes then is in autocommit with asyncpg, and with psycopg2, which does not notice."""
+    await done(execute(tx, "ROLLBACK"))
+    await done(execute(tx, KEPT))
+
+
+async def roll_back_and_commit_as_text(tx: Any) -> None:
+    await done(tx.rollback() if hasattr(tx, "rollback") else execute(tx, "ROLLBACK"))
+    await done(execute(tx, KEPT))
+    await done(execute(tx, "COMMIT"))
+
+
+async def close_all(tx: Any) -> None:
+    """The cursor that refuses a commit is closed before it."""
+    await done(execute(tx, "CLOSE ALL"))
+    await done(execute(tx, KEPT))
+    await done(execute(tx, "COMMIT"))
+
+
+async def catch_and_go_on(tx: Any) -> None:
+    """As `close_all`, and nothing of what is raised is let through."""
+    for text_ in ('CLOSE "hooklane_guard"', "ROLLBACK", "BEGIN", KEPT, "COMMIT"):
+        with suppress(Exception):
+            await done(execute(tx, text_))
+
+
 WAYS: dict[str, Callable[[Any], Any]] = {
     "commit": commit,
     "text": commit_as_text,
@@ -82,6 +127,15 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "begins anew and commits": begin_anew_and_commit,
     "leaves the block": leave_the_block,
     "end": end_as_text,
+}
+ON_POSTGRES: dict[str, Callable[[Any], Any]] = {
+    **WAYS,
+    "all as text": all_as_text,
+    "hidden in text": hidden_in_text,
+    "rolls back as text": roll_back_as_text,
+    "rolls back and commits as text": roll_back_and_commit_as_text,
+    "closes all": close_all,
+    "catches and goes on": catch_and_go_on,
 }
 
 
@@ -94,17 +148,20 @@ def world_of(kind: str, request: pytest.FixtureRequest) -> SqliteWorld | Postgre
 @every_kind
 async def test_what_a_handler_tries_to_commit_is_not_kept(way: str, kind: str, request: pytest.FixtureRequest) -> None:
     world = world_of(kind, request)
-    where = f"sqlite:///{world.path}" if isinstance(world, SqliteWorld) else world.url
+    if isinstance(world, SqliteWorld):
+        where, ways = f"sqlite:///{world.path}", WAYS
+    else:
+        where, ways = world.url, ON_POSTGRES
 
     async def meddle(event: Event, tx: Any) -> None:
         await done(effect(event, tx))
-        await WAYS[event.id.replace("_", " ")](tx)
+        await ways[event.id.replace("_", " ")](tx)
 
     async with (SYNC if way == "sync" else ASYNC)[kind](where) as source:
         inbox = Inbox(source, clock=world.clock)
         on = own_source(inbox, order="none").on("*", name="meddler")
         on(meddle if way == "async" else lambda event, tx: run_here(meddle(event, tx)))
-        for name in WAYS:
+        for name in ways:
             await inbox.areceive(signed(name.replace(" ", "_")))
         await inbox.arun_once()
         rows = await inbox.runner.arun(rows_of(inbox))
@@ -114,7 +171,7 @@ async def test_what_a_handler_tries_to_commit_is_not_kept(way: str, kind: str, r
         assert world.effects() == []
 
         shadows = await inbox.runner.arun(inbox.maintenance.shadow(Search(), None))
-        assert [("TransactionMisused" in str(one.error)) for one in shadows] == [True] * len(WAYS), shadows
+        assert [("TransactionMisused" in str(one.error)) for one in shadows] == [True] * len(ways), shadows
         assert world.effects() == []
         await inbox.aclose()
 

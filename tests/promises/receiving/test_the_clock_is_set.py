@@ -18,6 +18,7 @@ from hooklane.receiver.drivers import Driver
 from hooklane.receiver.flows.claims import claim_due
 from hooklane.receiver.maintenance import CLOCK_MS
 from hooklane.receiver.steps import transaction
+from hooklane.store.dynamodb.store import by_url as dynamodb_by_url
 
 STEP_MS = 5_000
 LEASE_MS = 60_000
@@ -50,10 +51,36 @@ class Clocks:
                 conn.execute("UPDATE other.set SET ms = ms + %s", (ms,))
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+class OutsideWorld(World):
+    """A store that the application's writes do not share: effects are noted by the handler."""
+
+    def __init__(self, name: str, url: str) -> None:
+        super().__init__()
+        self.name = name
+        self._url = url
+        self._effects: list[str] = []
+
+    def where(self) -> Any:
+        return self._url
+
+    def effect(self, event: Event, tx: Any) -> None:
+        self._effects.append(event.id)
+
+    def effects(self) -> list[str]:
+        return self._effects
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis", "dynamodb"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     world: World
     match request.param:
+        case "redis":
+            world = OutsideWorld("redis", request.getfixturevalue("redis_url"))
+        case "dynamodb":
+            world = OutsideWorld("dynamodb", f"dynamodb://inbox?endpoint={request.getfixturevalue('dynamodb_url')}")
+            store = dynamodb_by_url(world.where())
+            assert store.create_table()
+            store.close()
         case "memory":
             world = MemoryWorld()
         case "sqlite":
@@ -153,6 +180,26 @@ def test_the_claim_of_a_dead_worker_is_waited_for_once_though_the_clock_was_set_
     inbox.run_once()
 
     assert (calls, world.effects()) == ([2], ["evt_1"])
+
+
+@pytest.mark.parametrize("world", ["redis", "dynamodb"], indirect=True)
+def test_a_copy_is_not_told_to_wait_for_a_clock_that_was_set_back_where_no_worker_runs(
+    world: World, clocks: Clocks
+) -> None:
+    inbox, _ = failing(world, times=0, mode="inline")
+    inbox.receive(signed("evt_0", at=world.clock.now))
+    durable, _ = failing(world, times=0)
+    durable.receive(signed(at=world.clock.now))
+    handler = next(iter(inbox.sources["hooklane"].handlers.values()))
+    dead = claim_due(inbox.context, [handler], expired=False, owner="dead", lease_ms=LEASE_MS, limit=1)
+    assert len(Driver(inbox.store).run(dead)) == 1
+
+    clocks.set(-DAY_MS)
+    assert inbox.receive(signed(at=world.clock.now)).status == 503, "its lease has only begun"
+    clocks.set(LEASE_MS + 1_000)
+
+    assert inbox.receive(signed(at=world.clock.now)).status == 200
+    assert world.effects() == ["evt_0", "evt_1"]
 
 
 def test_a_key_that_waits_for_what_never_came_goes_on_in_time_though_the_clock_was_set_back(

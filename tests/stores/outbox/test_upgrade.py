@@ -42,6 +42,13 @@ ALTER INDEX hooklane.lane_name_pkey RENAME TO lane_tail_pkey;
 ALTER INDEX hooklane.lane_name_once RENAME TO lane_tail_endpoint_id_key_key;
 ALTER INDEX hooklane.lane_name_for_load RENAME TO lane_tail_for_load;
 """
+# What version 7 added: figures over time, turns of breakers, whose a dead letter is.
+SQLITE_WITHOUT_FIGURES = """
+DROP TABLE hooklane_series; DROP TABLE hooklane_breaker_turn; ALTER TABLE hooklane_dead_letter DROP COLUMN assignee;
+"""
+POSTGRES_WITHOUT_FIGURES = """
+DROP TABLE hooklane.series; DROP TABLE hooklane.breaker_turn; ALTER TABLE hooklane.dead_letter DROP COLUMN assignee;
+"""
 EVENTS = [f"e{n}" for n in (*range(12), 98)]
 
 
@@ -78,7 +85,7 @@ async def test_a_sqlite_file_from_before_announcements_were_on_record_keeps_its_
     before = dict(await owner.loaded())
     await store.close()
     with sqlite3.connect(path) as connection:
-        connection.executescript(ATTEMPTS_BY_LANE)
+        connection.executescript(SQLITE_WITHOUT_FIGURES + ATTEMPTS_BY_LANE)
         for table in TABLES:
             connection.execute(f"ALTER TABLE hooklane_{table} DROP COLUMN starts")
         connection.execute("UPDATE hooklane_schema SET version = 3 WHERE component = 'outbox'")
@@ -95,7 +102,7 @@ async def test_a_sqlite_file_whose_attempts_stood_by_lane_keeps_every_one(tmp_pa
     assert sum(map(len, before.values())) >= 5, "delivered, failed and dead ones, with a lane and without"
     await store.close()
     with sqlite3.connect(path) as connection:
-        connection.executescript(ATTEMPTS_BY_LANE)
+        connection.executescript(SQLITE_WITHOUT_FIGURES + ATTEMPTS_BY_LANE)
         connection.execute("UPDATE hooklane_schema SET version = 4 WHERE component = 'outbox'")
     connection.close()
 
@@ -113,7 +120,7 @@ async def test_a_postgres_schema_from_before_announcements_were_on_record_keeps_
     before = dict(await owner.loaded())
     await store.close()
     with psycopg.connect(empty_postgres_url) as connection:
-        connection.execute(COUNTED_TAILS)
+        connection.execute(POSTGRES_WITHOUT_FIGURES + COUNTED_TAILS)
         for table in TABLES:
             connection.execute(f"ALTER TABLE hooklane.{table} DROP COLUMN starts")
         connection.execute("UPDATE hooklane.schema SET version = 3 WHERE component = 'outbox'")
@@ -129,7 +136,7 @@ async def test_a_postgres_schema_whose_lanes_were_counted_goes_on_behind_their_l
     before = dict(await owner.loaded())
     await store.close()
     with psycopg.connect(empty_postgres_url) as connection:
-        connection.execute(COUNTED_TAILS)
+        connection.execute(POSTGRES_WITHOUT_FIGURES + COUNTED_TAILS)
         connection.execute("DELETE FROM hooklane.lane_event WHERE seq < 3", prepare=False)  # as pruning does
         connection.execute("UPDATE hooklane.schema SET version = 4 WHERE component = 'outbox'")
 

@@ -40,8 +40,8 @@ OWN, NEWS, WRITE, SEND, READ, SWEEP, WORK, STATE = (
 )
 DELETIONS = [
     # --- ownership ---
-    Deletion("one step after the other", OWN, "        if self._call is not None:\n            return\n"),
-    Deletion("an answer to a former name is ignored", OWN, "if call.worker == self._state.name:", "if True:"),
+    Deletion("one step after the other", OWN, "if self._call is not None or self._parting is", "if self._parting is"),
+    Deletion("an answer to a former name is ignored", OWN, "if call.worker == self._state.name and self", "if self"),
     Deletion("a failure under a former name is ignored", OWN, "if call.worker != self._state.name:", "if False:"),
     Deletion(
         "what was not loaded is not kept",
@@ -49,7 +49,7 @@ DELETIONS = [
         "        self._taken = ()\n        self._due = Instant(",
         "        self._due = Instant(",
     ),
-    Deletion("a rest after a failed renewal", OWN, " + (0 if self._is_lost else self._lease_ms // 3)"),
+    Deletion("a rest after a failed renewal", OWN, " + (0 if self._is_lost else self._part_ms)"),
     Deletion("a name that may have joined is left", OWN, "self._former.append(self._state.name)  # it", "pass  # it"),
     Deletion("former names are left first", OWN, "self._to_leave = list(self._former)", "self._to_leave = []"),
     Deletion("an expired lease is not revived", OWN, "        if lease is None:", "        if False:"),
@@ -83,8 +83,31 @@ DELETIONS = [
     Deletion(
         "a name without a mark is left",
         OWN,
-        "        self._former.append(self._state.name)\n        self._forget()",
-        "        self._forget()",
+        "            self._former.append(self._state.name)\n        self._forget()",
+        "            pass\n        self._forget()",
+    ),
+    Deletion(
+        "what is known is offered first",
+        OWN,
+        "if not self._writing.is_idle and boot < self._patience_until:",
+        "if False:",
+    ),
+    Deletion(
+        "but not for long",
+        OWN,
+        "if not self._writing.is_idle and boot < self._patience_until:",
+        "if not self._writing.is_idle:",
+    ),
+    Deletion("nothing is sent meanwhile", OWN, "            self._state.lease_until = self._state.now(boot)\n"),
+    Deletion("who is gone is not waited for", OWN, "        if gone:", "        if False:"),
+    Deletion("nobody thinks itself gone", OWN, "other != name and self._is_gone(other)", "self._is_gone(other)"),
+    Deletion("a few partitions are loaded first", OWN, "self._taken[: self._load_most]})", "self._taken})"),
+    Deletion("a long load does not forget the lease", OWN, "if self._taken and boot < self._due:", "if self._taken:"),
+    Deletion(
+        "what is not loaded yet is no loss",
+        OWN,
+        "            self._load(boot)  # a long load",
+        '            self._ask("roster", boot, ())  # a long load',
     ),
     Deletion("breakers are counted anew", OWN, "        state.inputs.append(StartedAnew())\n"),
     Deletion("no name is used twice", OWN, "        state.name = state.new_name()\n"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.units.core.kit import T0, endpoint, row
-from tests.units.core.test_worker_ownership import THIRD, lose_the_mark, told
+from tests.units.core.test_worker_ownership import PART, lose_the_mark, told
 from tests.units.core.worker_kit import POLL_MS, WorkerBench
 
 from hooklane.core.engine import EndpointChanged, HealthSeen, Reloaded, Swept
@@ -34,7 +34,7 @@ def missing_one(bench: WorkerBench, pid: int = 5) -> None:
 def test_a_load_waits_for_the_poll_that_is_under_way() -> None:
     bench = WorkerBench()
     missing_one(bench)
-    bench.later(THIRD)
+    bench.later(PART)
     bench.settle("renew", "roster", "acquire")
     assert bench.is_open("poll")
     assert not bench.is_open("load")
@@ -47,7 +47,7 @@ def test_a_load_waits_for_the_poll_that_is_under_way() -> None:
 def test_no_poll_begins_while_a_load_is_under_way() -> None:
     bench = WorkerBench()
     missing_one(bench)
-    bench.later(THIRD)
+    bench.later(PART)
     bench.settle("poll", "renew", "roster", "acquire")
     assert bench.is_open("load")
 
@@ -62,7 +62,7 @@ def test_no_poll_begins_while_a_load_is_under_way() -> None:
 def test_a_load_that_failed_lets_polls_go_on() -> None:
     bench = WorkerBench()
     missing_one(bench)
-    bench.later(THIRD)
+    bench.later(PART)
     bench.settle("poll", "renew", "roster", "acquire")
     bench.fail("load")
 
@@ -74,7 +74,7 @@ def test_a_load_that_failed_lets_polls_go_on() -> None:
 def test_what_a_partition_grew_by_between_its_load_and_a_poll_is_told() -> None:
     bench = WorkerBench()
     missing_one(bench)
-    bench.later(THIRD)
+    bench.later(PART)
     bench.settle("poll", "renew", "roster", "acquire")
     call = bench.call("load")
     load = bench.carry_out(call)
@@ -111,7 +111,7 @@ def test_a_poll_follows_the_last_after_a_while_or_at_once_when_nudged() -> None:
 def test_a_nudge_during_a_load_is_kept_until_the_load_is_over_since_that_one_may_have_read_before() -> None:
     bench = WorkerBench()
     missing_one(bench)
-    bench.later(THIRD)
+    bench.later(PART)
     bench.settle("poll", "renew", "roster", "acquire")
     assert bench.is_open("load")
 
@@ -175,7 +175,7 @@ def test_a_later_load_keeps_the_older_mark() -> None:
     bench = WorkerBench()
     mark = bench.worker.news.mark
     missing_one(bench)
-    bench.later(THIRD)
+    bench.later(PART)
     bench.settle("renew", "roster", "acquire")
     bench.fail("poll")
     bench.publish(3)
@@ -187,7 +187,7 @@ def test_a_later_load_keeps_the_older_mark() -> None:
 def test_news_that_were_asked_for_under_a_name_that_is_given_up_are_not_told() -> None:
     bench = WorkerBench()
     bench.publish(3)
-    bench.later(THIRD)
+    bench.later(PART)
     poll = bench.call("poll")
     bench.tell(bench.call("renew"), None)
     bench.turn()

@@ -9,13 +9,13 @@ from tests.units.core.worker_kit import LEASE_MS, WorkerBench
 
 from hooklane.core.engine import Committed, Dropped, Jumped, LeaseSet, Leaving, Loaded, StartedAnew
 from hooklane.core.worker import ClockSet, LeaseLost, MarkLost
-from hooklane.core.worker.ownership import AGAIN_MS, FORMER_MAX, LET_GO_POLL_MS, SAFE_PART
+from hooklane.core.worker.ownership import AGAIN_MS, FORMER_MAX, LET_GO_POLL_MS, LOADED_FIRST, RENEWALS, SAFE_PART
 from hooklane.model.lane import PARTITIONS
 from hooklane.model.owning import CommitReport
 from hooklane.model.session import Session
 
 ALL = frozenset(range(PARTITIONS))
-THIRD = LEASE_MS // 3
+PART = LEASE_MS // RENEWALS
 
 
 def told(bench: WorkerBench, kind: type) -> list:
@@ -24,7 +24,7 @@ def told(bench: WorkerBench, kind: type) -> list:
 
 def renew(bench: WorkerBench) -> None:
     """The next renewal, with what follows from it."""
-    bench.later(THIRD)
+    bench.later(PART)
     bench.settle()
 
 
@@ -38,15 +38,16 @@ def test_a_worker_joins_takes_all_that_is_free_and_is_ready_when_that_is_loaded(
     assert not bench.worker.is_ready
 
     bench.answer("load")
-
     assert bench.worker.is_ready
+    bench.settle("load")
+
     assert set(bench.worker.epochs) == ALL
     assert bench.engine.epochs == bench.worker.epochs
 
 
 def test_a_lease_counts_from_when_it_was_asked_for_and_ends_a_little_early() -> None:
     bench = WorkerBench()
-    bench.later(THIRD)
+    bench.later(PART)
     asked = bench.boot
     bench.world.now += 400
 
@@ -60,19 +61,24 @@ def test_what_a_worker_owns_is_its_share_of_the_limits() -> None:
     bench.turn()
     bench.settle("join", "roster", "acquire")
     bench.tell(bench.call("load"), bench.carry_out(bench.call("load")))
+    assert [one.share for one in told(bench, LeaseSet)] == [LOADED_FIRST / PARTITIONS]
+
+    while len(bench.worker.epochs) < PARTITIONS:
+        bench.turn()
+        bench.tell(bench.call("load"), bench.carry_out(bench.call("load")))
 
     assert [one.share for one in told(bench, LeaseSet)] == [1.0]
 
 
-def test_a_lease_is_renewed_three_times_in_its_life_and_later_where_the_store_was_away() -> None:
+def test_a_lease_is_renewed_four_times_in_its_life_and_later_where_the_store_was_away() -> None:
     bench = WorkerBench()
     assert not bench.is_open("renew")
-    bench.later(THIRD - 1)
+    bench.later(PART - 1)
     assert not bench.is_open("renew")
     bench.later(1)
     bench.fail("renew")
 
-    bench.later(AGAIN_MS + THIRD - 1)
+    bench.later(AGAIN_MS + PART - 1)
     assert not bench.is_open("renew")
     bench.later(1)
 
@@ -81,7 +87,7 @@ def test_a_lease_is_renewed_three_times_in_its_life_and_later_where_the_store_wa
 
 def test_an_expired_lease_is_never_revived() -> None:
     bench = WorkerBench()
-    bench.later(THIRD)
+    bench.later(PART)
     bench.world.now += LEASE_MS
 
     bench.tell(bench.call("renew"), None)
@@ -98,10 +104,90 @@ def test_an_expired_lease_is_never_revived() -> None:
 
 def test_only_one_step_is_under_way() -> None:
     bench = WorkerBench()
-    bench.later(THIRD)
-    bench.later(5 * THIRD)
+    bench.later(PART)
+    bench.later(5 * PART)
 
     assert [one.verb for one in bench.open if one.verb != "poll"] == ["renew"]
+
+
+# --- workers that are certainly gone ---
+
+
+def test_a_worker_that_is_certainly_gone_is_not_waited_for() -> None:
+    dead = WorkerBench(lanes=3)
+    other = WorkerBench(dead, is_gone=lambda name: name == "a1")
+
+    assert set(other.worker.epochs) == ALL
+    assert all(epoch == 2 for epoch in other.worker.epochs.values())
+    other.settle("fetch", "commit")
+    assert len(other.sends) == 3
+
+
+def test_what_a_gone_worker_owned_is_taken_as_after_an_expiry() -> None:
+    dead = WorkerBench(lanes=1)
+    other = WorkerBench(dead, start=False, is_gone=lambda name: name == "a1")
+    other.turn()
+    other.settle("join", "roster", "expire")
+
+    taken = other.carry_out(other.call("acquire"))
+
+    assert len(taken) == PARTITIONS
+    assert all(one.unclean for one in taken)
+
+
+def test_a_living_worker_keeps_what_it_has_and_never_thinks_itself_gone() -> None:
+    one = WorkerBench(is_gone=lambda name: True)
+    assert set(one.worker.epochs) == ALL
+    other = WorkerBench(one, is_gone=lambda name: False)
+
+    assert other.worker.epochs == {}
+
+
+# --- loading ---
+
+
+def test_what_is_loaded_first_is_sent_while_the_rest_is_read() -> None:
+    bench = WorkerBench(start=False, lanes=600)
+    bench.turn()
+    bench.settle("join", "roster", "acquire")
+
+    bench.answer("load")
+    bench.settle("fetch")
+
+    assert {send.pid for send in bench.sends} == set(range(LOADED_FIRST))
+    assert len(bench.call("load").args[1]) == 2 * LOADED_FIRST
+
+
+def test_a_lease_is_renewed_while_much_is_loaded() -> None:
+    bench = WorkerBench(start=False, lanes=600)
+    bench.turn()
+    bench.settle("join", "roster", "acquire")
+    for _ in range(4):
+        bench.world.now += PART
+        bench.answer("load")
+        bench.settle("poll", "fetch")
+        bench.answer("renew")
+        assert not bench.is_open("roster"), "what is not loaded yet is no loss"
+        bench.settle("poll")
+    bench.settle()
+
+    assert (bench.worker.name, set(bench.worker.epochs)) == ("a1", ALL)
+
+
+def test_what_was_sent_while_much_is_loaded_is_not_forgotten_when_a_later_load_fails() -> None:
+    bench = WorkerBench(start=False, lanes=600)
+    bench.turn()
+    bench.settle("join", "roster", "acquire")
+    bench.answer("load")
+    bench.settle("fetch")
+
+    bench.fail("load")
+
+    assert (bench.worker.name, set(bench.worker.epochs)) == ("a1", set(range(LOADED_FIRST)))
+    bench.later(AGAIN_MS + PART)
+    bench.settle()
+    renew(bench)
+    assert (bench.worker.name, set(bench.worker.epochs)) == ("a1", ALL)
 
 
 # --- the fair share ---
@@ -110,7 +196,7 @@ def test_only_one_step_is_under_way() -> None:
 def test_an_acquire_whose_reply_was_lost_leaves_no_partition_without_an_owner() -> None:
     bench = WorkerBench()
     bench.world.now += LEASE_MS  # so that there is something to take
-    bench.later(THIRD)
+    bench.later(PART)
     bench.settle("poll", "renew", "join", "roster")
     bench.fail("acquire", carried_out=True)
     assert bench.worker.name == "a3", "it may have joined as a2, and own something: that name is left"
@@ -124,7 +210,7 @@ def test_an_acquire_whose_reply_was_lost_leaves_no_partition_without_an_owner() 
 def test_what_the_store_says_is_ours_and_we_do_not_work_on_is_given_back() -> None:
     bench = WorkerBench()
     del bench.worker.epochs[3], bench.worker.epochs[200]
-    bench.later(THIRD)
+    bench.later(PART)
     bench.answer("renew")
     bench.answer("roster")
 
@@ -139,7 +225,7 @@ def test_two_workers_come_to_have_half_each() -> None:
     other = WorkerBench(one)
     assert other.worker.epochs == {}
 
-    one.later(THIRD)
+    one.later(PART)
     one.settle()
     one.later(LET_GO_POLL_MS)
     one.settle()
@@ -153,12 +239,12 @@ def test_two_workers_come_to_have_half_each() -> None:
 def test_a_release_that_was_lost_is_made_up_for() -> None:
     one = WorkerBench()
     WorkerBench(one)
-    one.later(THIRD)
+    one.later(PART)
     one.settle()
     one.later(LET_GO_POLL_MS)
     one.fail("release")
 
-    one.later(AGAIN_MS + THIRD)
+    one.later(AGAIN_MS + PART)
     one.answer("renew")
     one.answer("roster")
 
@@ -168,7 +254,7 @@ def test_a_release_that_was_lost_is_made_up_for() -> None:
 def test_a_worker_that_was_robbed_without_noticing_starts_anew() -> None:
     bench = WorkerBench()
     bench.store.release("a1", [1, 2, 3])
-    bench.later(THIRD)
+    bench.later(PART)
     bench.answer("renew")
 
     bench.tell(bench.call("roster"), bench.store.roster())
@@ -185,20 +271,20 @@ def test_what_was_acquired_is_read_after_the_acquire() -> None:
 
     bench.answer("acquire")
 
-    assert bench.call("load").args == ("a1", dict.fromkeys(range(PARTITIONS), 1))
+    assert bench.call("load").args == ("a1", dict.fromkeys(range(LOADED_FIRST), 1))
 
 
 def test_a_load_that_failed_keeps_nothing_of_what_was_acquired() -> None:
     bench = WorkerBench()
     bench.store.release("a1", [5])
     del bench.worker.epochs[5]
-    bench.later(THIRD)
+    bench.later(PART)
     bench.settle("poll", "renew", "roster", "acquire")
     assert bench.worker.news.is_loading
     bench.fail("load")
 
     assert 5 not in bench.worker.epochs
-    bench.later(AGAIN_MS + THIRD)
+    bench.later(AGAIN_MS + PART)
     assert not bench.is_open("load"), "what was not loaded is not loaded later"
     bench.settle()
     renew(bench)
@@ -211,7 +297,7 @@ def test_what_is_busy_is_given_back_when_it_is_quiet() -> None:
     busy = {send.pid for send in one.sends} & set(range(PARTITIONS // 2, PARTITIONS))
     assert busy
     WorkerBench(one)
-    one.later(THIRD)
+    one.later(PART)
     one.settle()
 
     one.later(LET_GO_POLL_MS)
@@ -229,10 +315,10 @@ def test_what_stays_busy_for_too_long_stays_ours_and_goes_on() -> None:
     one = WorkerBench(lanes=600)
     one.settle("fetch")
     WorkerBench(one)
-    one.later(THIRD)
+    one.later(PART)
     one.settle()
 
-    one.world.now += THIRD
+    one.world.now += PART
     one.worker.ownership.go_on(one.boot)
 
     assert [one.pids for one in told(one, Leaving)] == [frozenset()]
@@ -278,7 +364,7 @@ def test_a_worker_whose_mark_is_lost_leaves_under_its_old_name_and_comes_back_un
 
 def test_what_was_asked_under_a_name_that_is_given_up_is_not_believed() -> None:
     bench = WorkerBench()
-    bench.later(THIRD)
+    bench.later(PART)
     bench.answer("poll")
     renewal = bench.call("renew")
     lose_the_mark(bench)
@@ -293,7 +379,7 @@ def test_what_was_asked_under_a_name_that_is_given_up_is_not_believed() -> None:
 
 def test_a_failure_of_what_was_asked_under_a_name_that_is_given_up_changes_nothing() -> None:
     bench = WorkerBench()
-    bench.later(THIRD)
+    bench.later(PART)
     bench.answer("poll")
     lose_the_mark(bench)
 
@@ -346,7 +432,7 @@ def test_all_names_are_left_at_the_end_and_the_last_few_are_remembered() -> None
 def test_what_was_to_be_given_back_is_forgotten_with_the_rest() -> None:
     one = WorkerBench()
     WorkerBench(one)
-    one.later(THIRD)
+    one.later(PART)
     one.answer("poll")
     one.settle()
     lose_the_mark(one)
@@ -359,7 +445,7 @@ def test_a_load_that_waits_for_a_poll_is_forgotten_with_the_rest() -> None:
     bench = WorkerBench()
     bench.store.release("a1", [5])
     del bench.worker.epochs[5]
-    bench.later(THIRD)
+    bench.later(PART)
     bench.settle("renew", "roster", "acquire")
     assert not bench.is_open("load"), "a poll is under way"
 
@@ -413,7 +499,7 @@ def waiting_after_a_jump(bench: WorkerBench, jump_ms: int) -> int:
     bench.later(100)
     bench.store.skew = jump_ms
     bench.answer("poll")
-    bench.later(THIRD)
+    bench.later(PART)
     bench.settle("poll", "renew", "leave", "join", "roster", "acquire")
     call = bench.call("load")
     load = bench.carry_out(call)

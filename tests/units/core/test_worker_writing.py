@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.units.core.kit import T0, endpoint, event
-from tests.units.core.test_worker_ownership import ALL, THIRD, told
+from tests.units.core.test_worker_ownership import ALL, PART, told
 from tests.units.core.worker_kit import GRACE_MS, LEASE_MS, WorkerBench
 
 from hooklane.core.engine import Committed, Settled
@@ -172,24 +172,64 @@ def test_a_failed_commit_is_repeated_as_it_was_until_it_is_known() -> None:
     assert lanes_of(bench) == [2] * 8
 
 
-def test_what_became_of_a_commit_does_not_matter_once_the_lease_is_lost() -> None:
+def test_what_is_known_is_offered_under_the_old_name_and_epochs_before_a_lost_lease_is_given_up() -> None:
     bench = WorkerBench()
     add(bench, *urgent(1))
     bench.fail("commit")
-    bench.later(THIRD)
+    bench.later(PART)
     bench.fail("commit")
     bench.tell(bench.call("renew"), None)
     add(bench, *urgent(2))
+    assert bench.worker.name == "a1", "nothing is forgotten while something known is not written"
 
-    assert lanes_of(bench) == [2]
-    assert bench.call("commit").args[0] == "a2"
+    bench.later(3 * AGAIN_MS)
+    assert (lanes_of(bench), bench.call("commit").args[:2]) == ([1], ("a1", dict.fromkeys(ALL, 1)))
+    known(bench)
+    assert (lanes_of(bench), bench.call("commit").args[0]) == ([2], "a1")
+    known(bench)
+
+    assert bench.worker.name == "a2"
+
+
+def test_a_store_that_stays_away_is_not_offered_anything_for_long_after_the_lease() -> None:
+    bench = WorkerBench()
+    add(bench, *urgent(1))
+    bench.later(PART)
+    bench.fail("commit")
+    bench.tell(bench.call("renew"), None)
+    bench.later(PART - 1)
+    assert bench.worker.name == "a1"
+    bench.fail("commit")
+
+    bench.later(1)
+    add(bench, *urgent(2))
+
+    assert (lanes_of(bench), bench.call("commit").args[0]) == ([2], "a2")
+
+
+def test_nothing_more_is_sent_while_what_is_known_is_offered() -> None:
+    bench = WorkerBench(lanes=3)
+    bench.settle("fetch")
+    sent = len(bench.sends)
+    bench.end(bench.sends[0])
+    bench.turn()
+    bench.later(PART)
+    bench.tell(bench.call("renew"), None)
+    bench.publish(5)
+    bench.worker.nudge()
+    bench.turn()
+    bench.settle("poll", "reload", "fetch")
+
+    assert (len(bench.sends), bench.worker.name) == (sent, "a1")
 
 
 def test_a_commit_that_is_under_way_is_waited_for_also_when_the_lease_is_lost() -> None:
     bench = WorkerBench()
-    bench.later(THIRD)
+    bench.later(PART)
     add(bench, *urgent(1))
     bench.tell(bench.call("renew"), None)
+    bench.later(PART)
+    assert bench.worker.name == "a2"
     add(bench, *urgent(2))
     assert lanes_of(bench) == [1]
 
@@ -200,10 +240,11 @@ def test_a_commit_that_is_under_way_is_waited_for_also_when_the_lease_is_lost() 
 
 def test_a_report_that_comes_under_another_name_is_not_told() -> None:
     bench = WorkerBench()
-    bench.later(THIRD)
+    bench.later(PART)
     add(bench, *urgent(1))
     bench.tell(bench.call("renew"), None)
-    bench.turn()
+    bench.later(PART)
+    assert bench.worker.name == "a2"
 
     bench.tell(bench.call("commit"), CommitReport(T0))
 

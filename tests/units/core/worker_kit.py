@@ -21,7 +21,7 @@ from hooklane.testing.sim.world import World
 LEASE_MS = 3_000
 POLL_MS = 100
 GRACE_MS = 500
-OWNING = ("poll", "leave", "join", "renew", "roster", "acquire", "load", "release")
+OWNING = ("poll", "leave", "join", "renew", "roster", "expire", "acquire", "load", "release")
 SAME = object()
 
 

@@ -32,6 +32,8 @@ class Faults:
     workers: int = 3
     crash_every_ms: int = 400
     pause_every_ms: int = 2_500
+    same_host: float = 0.5
+    """The part of all crashes that the other workers see at once, since they run on the same host."""
     turn_broken: float = 0.001
     """A crash or a pause between two effects of one turn."""
     leave_every_ms: int = 8_000

@@ -34,10 +34,11 @@ async def test_every_route_answers_in_the_shape_that_its_description_gives(
         return found if len(found) == 3 else None
 
     first, second, third = [letter["id"] for letter in await eventually(letters, within_s=60)]
-    paths = [f"events/{event['id']}{rest}" for rest in ("", "/attempts", "/why")]
+    paths = [f"events/{event['id']}{rest}" for rest in ("", "/attempts", "/story", "/why")]
     paths += ["events", "endpoints", f"endpoints/{good['id']}", "lanes?cells=4", "audit", "audit/verify", "ledger"]
     paths += [f"lanes/{good['id']}/k%2F1", f"lanes/{good['id']}/k%2F1/why", "overview", "inbox", "inbox/stats"]
     paths += [f"dead-letters/{first}", "dead-letters?side=inbox", f"dead-letters/{dead}", f"inbox/{dead}"]
+    paths += ["series", "attempts", "dead-letters/causes", "jobs", "plans", "inbox/sources"]
     for path in paths:
         await api.get(f"{V1}/{path}")
     for path in ("/healthz", "/readyz", "/metrics", "/api/openapi.json"):
@@ -50,6 +51,8 @@ async def test_every_route_answers_in_the_shape_that_its_description_gives(
     for act in ("test", "probe", "pause", "resume", "rotate", "reveal"):
         await api.call("POST", f"{V1}/endpoints/{good['id']}/{act}")
     await api.call("PATCH", f"{V1}/endpoints/{good['id']}", {"name": "shop"})
+    await api.get(f"{V1}/endpoints/{good['id']}/breaker")
+    await api.call("POST", f"{V1}/endpoints/{good['id']}/close")
     plan = (await api.call("POST", f"{V1}/plans", {"op": "skip", "ids": [third]})).json
     await api.get(f"{V1}/plans/{plan['id']}")
     job = (await api.call("POST", f"{V1}/plans/{plan['id']}/run", {"note": "all", "digest": plan["digest"]})).json
