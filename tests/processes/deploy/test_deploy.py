@@ -255,11 +255,8 @@ def test_the_dashboard_has_a_question_in_every_panel():
 def test_the_manifests_of_kubernetes_probe_as_the_image_does_and_run_what_compose_runs():
     folder = DEPLOY / "kubernetes"
     [kustomization] = documents(folder / "kustomization.yaml")
-    found = {
-        (one["kind"], one["metadata"]["name"]): one
-        for name in kustomization["resources"]
-        for one in documents(folder / name)
-    }
+    manifests = [one for name in kustomization["resources"] for one in documents(folder / name)]
+    found = {(one["kind"], one["metadata"]["name"]): one for one in manifests}
     [compose] = documents(DEPLOY / "compose.yaml")
     check = json.loads(instructions()["HEALTHCHECK"][0].partition("CMD ")[2])
     same = {"api": "api-1", "worker": "worker"}
