@@ -19,6 +19,10 @@ register(
   { path: "/audit", name: "Audit and keys", icon: "n-audit", letter: "a", group: "Record", load: () => import("./audit.js") },
 );
 
+// Its address is relative, and the page's own address changes from screen to screen.
+const icon = document.querySelector("link[rel=icon]");
+icon.href = icon.href;
+
 listenToKeys();
 open();
 start(() => html`<${Shell} Overlay=${Overlay} />`, document.getElementById("app"));
