@@ -52,6 +52,8 @@ class Settings:
     no_auth: bool = False
     egress_allow: tuple[str, ...] = ()
     ui: bool = True
+    playground: bool = False
+    """Whether `serve` answers the playground's calls, which take time of its processor; `dev` always does."""
     log_level: str = "info"
     retention: int = 30 * DAY_MS
     """How long a delivered event is kept, in milliseconds; the same for the others below."""
@@ -218,6 +220,7 @@ SETTINGS = (
     _Setting("no_auth", _switch, "true or false"),
     _Setting("egress_allow", _networks, "networks such as 127.0.0.0/8,::1/128"),
     _Setting("ui", _switch, "true or false"),
+    _Setting("playground", _switch, "true or false"),
     _Setting("log_level", _level, "debug, info, warning or error"),
     _Setting("retention", _duration, _DURATION),
     _Setting("retention_attempts", _duration, _DURATION),

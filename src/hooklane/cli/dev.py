@@ -15,7 +15,7 @@ import typer
 
 from hooklane.cli.hot_keys import HotKeys
 from hooklane.cli.options import Json
-from hooklane.cli.serve import Stoppable, run_until_signalled
+from hooklane.cli.serve import Stoppable, routes_for, run_until_signalled
 from hooklane.config import Origin, Settings, load
 from hooklane.errors import UsageError
 
@@ -44,7 +44,7 @@ def dev(
     as_json: Json = False,
 ) -> None:
     """Run everything on this machine, for development."""
-    flags = {"db": db, "port": port, "host": "127.0.0.1", "no_auth": True, "role": "api,deliver"}
+    flags = {"db": db, "port": port, "host": "127.0.0.1", "no_auth": True, "role": "api,deliver", "playground": True}
     settings, origins = load(flags, os.environ)
     if _is_default(origins, "db"):
         settings, origins = load({**flags, "db": DB}, os.environ)
@@ -70,14 +70,13 @@ async def _dev(
     from hooklane.cli.dev_screen import Printer, banner, print_banner
     from hooklane.cli.faulty_courier import FaultyCourier
     from hooklane.cli.process import listen, running
-    from hooklane.server.api import ROUTES
     from hooklane.server.demo import Demo
 
     sock = listen(settings)  # first of all: a busy port must not cost the data of earlier runs
     if fresh:
         _forget(settings.db)
     setup = _DevSetup(Demo() if demo else None, settings)
-    routes = (*ROUTES, *(setup.demo.routes() if setup.demo else ()))
+    routes = (*routes_for(settings), *(setup.demo.routes() if setup.demo else ()))
     printer = Printer(as_json)
     couriers: list[FaultyCourier] = []
 
@@ -166,7 +165,7 @@ class _DevSetup:
             for name in (SHOP, BILLING):
                 self._apps[name] = self.demo.gate(name, app(self._inbox))
             await ensure_endpoints(services, server.address, secret)
-            services.features = ("demo",)
+            services.features += ("demo",)
             self._producer = asyncio.create_task(self.demo.produce(services), name="demo producer")
 
     async def clear(self) -> None:

@@ -15,7 +15,7 @@ from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.lazy import LazyGroup, help_of
 from hooklane.cli.output import complain, say
 from hooklane.config import unknown_variables
-from hooklane.errors import Broken, ConfigError, HooklaneError, StoreUnavailable
+from hooklane.errors import Broken, ConfigError, HooklaneError, StoreBusy, StoreUnavailable
 
 # One line for each: the name, which is that of its module in this folder, and what `--help` says of it. The module is
 # imported when its command is asked for: it has an `app` with commands of its own, or an `add_to(app)` for the one.
@@ -31,6 +31,7 @@ COMMANDS = {
     "endpoints": "Where deliveries go.",
     "inbox": "What was received: look, replay, skip, prune, work.",
     "verify": "Say whether a request's signature fits, and if not, why.",
+    "simulate": "Play a scenario: what naive receivers make of it, and ours.",
     "doctor": "Check that everything is as it should be.",
     "audit": "Who did what, and whether that record is whole.",
     "migrate": "The schema of the database.",
@@ -120,7 +121,7 @@ def run(arguments: Sequence[str]) -> int:
         return Exit.BROKEN
     except StoreUnavailable as error:
         complain(str(error))
-        return Exit.UNREACHABLE
+        return Exit.FAILED if isinstance(error, StoreBusy) else Exit.UNREACHABLE  # it was reached; it is held
     except HooklaneError as error:
         complain(str(error))
         return Exit.FAILED

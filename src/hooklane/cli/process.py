@@ -190,6 +190,7 @@ def open_services(
         workers=workers,
         jobs=jobs_for(store, relay),
         publish_limits=limits,
+        features=("playground",) if settings.playground else (),
     )
     live_stream.breakers = services.breakers
     topics = Topics(services)

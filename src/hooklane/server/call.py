@@ -42,6 +42,8 @@ class Call:
     actor: str = "api"
     asks_key: bool = True
     """Whether this server asks for a key at all."""
+    routes: Sequence[Route] = ()
+    """All that this server answers, for its description."""
 
     def read(self, shape: type[S]) -> S:
         return json_body.read(self.body, shape)
