@@ -21,6 +21,10 @@ register(
   { path: "/audit", name: "Audit and keys", icon: "n-audit", letter: "a", group: "Record", load: () => import("./audit.js") },
 );
 
+// Its address is relative, and the page's own address changes from screen to screen.
+const icon = document.querySelector("link[rel=icon]");
+icon.href = icon.href;
+
 await enter();
 listenToKeys();
 open();
