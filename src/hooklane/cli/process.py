@@ -242,7 +242,7 @@ async def running(
 
 
 async def _opened(store: Outbox) -> None:
-    """A transaction elsewhere may hold a SQLite file that has to be made or migrated: it is waited for, with a bound."""
+    """A transaction elsewhere may hold a SQLite file that has to be made or migrated: it is waited for a while."""
     until, told = boot_now() + BEGIN_WAIT_MS, False
     while True:
         try:

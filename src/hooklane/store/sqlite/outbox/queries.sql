@@ -245,9 +245,8 @@ WHERE e.n < :below AND e.n >= :floor AND e.tenant = :tenant
 -- All that is looked at stays inside SQLite: a row that comes out costs the event loop its turn with the interpreter.
 {fitting_events} ORDER BY e.n DESC LIMIT :limit
 
--- name: fitting_deliveries
--- The state as `state_at` has it: it follows from where the head of the lane stands.
-{fitting_events} AND EXISTS (
+-- fragment: fitting_at_an_endpoint
+AND EXISTS (
     SELECT 1 FROM (
         SELECT json_extract(value, '$[0]') AS endpoint_id, json_extract(value, '$[1]') AS lane_id,
                json_extract(value, '$[2]') AS seq
@@ -263,7 +262,35 @@ WHERE e.n < :below AND e.n >= :floor AND e.tenant = :tenant
              FROM hooklane_lane l WHERE l.lane_id = s.lane_id),
             'queued')
         END)
-) ORDER BY e.n DESC LIMIT :limit
+)
+
+-- name: fitting_deliveries
+-- The state as `state_at` has it: it follows from where the head of the lane stands.
+{fitting_events} {fitting_at_an_endpoint} ORDER BY e.n DESC LIMIT :limit
+
+-- name: orders
+-- How the endpoints order their deliveries.
+SELECT DISTINCT coalesce(json_extract(CAST(doc AS TEXT), '$.order'), 'key') FROM hooklane_endpoint
+WHERE tenant = :tenant AND (:endpoint IS NULL OR id = :endpoint)
+
+-- name: lane_of_key
+-- The lane of a key at an endpoint.
+SELECT lane_id FROM hooklane_lane_tail WHERE endpoint_id = :endpoint AND key = :key AND tenant = :tenant
+
+-- name: lanes_of_key
+-- At every endpoint: all lanes are looked at, which is far less than all events.
+SELECT lane_id FROM hooklane_lane_tail WHERE key = :key AND tenant = :tenant
+
+-- name: event_window_in_lanes
+-- As `event_window`, of the events that stand in some lanes.
+SELECT count(*), min(n) FROM (SELECT DISTINCT event_n AS n FROM hooklane_lane_event
+    WHERE lane_id IN (SELECT value FROM json_each(:lanes)) AND event_n < :below ORDER BY event_n DESC LIMIT :window)
+
+-- name: fitting_deliveries_in_lanes
+-- As `fitting_deliveries`, of the events that stand in some lanes.
+{fitting_events} AND e.n IN (SELECT event_n FROM hooklane_lane_event
+    WHERE lane_id IN (SELECT value FROM json_each(:lanes)) AND event_n < :below AND event_n >= :floor)
+{fitting_at_an_endpoint} ORDER BY e.n DESC LIMIT :limit
 
 -- name: events_by_number
 -- Whole events come out only for those that fit.
@@ -626,6 +653,20 @@ SELECT count(*), max(n) FROM (SELECT n FROM hooklane_event WHERE n > :above ORDE
 SELECT {to_select} FROM hooklane_event
 WHERE tenant = :tenant AND n > :above AND n <= :upto
   AND (:key IS NULL OR key = :key) AND (:type IS NULL OR type GLOB :type)
+  AND (:after IS NULL OR created_at >= :after) AND (:before IS NULL OR created_at < :before)
+ORDER BY n LIMIT :limit
+
+-- name: event_window_up_in_lanes
+-- As `event_window_up`, of the events that stand in some lanes.
+SELECT count(*), max(n) FROM (SELECT DISTINCT event_n AS n FROM hooklane_lane_event
+    WHERE lane_id IN (SELECT value FROM json_each(:lanes)) AND event_n > :above ORDER BY event_n LIMIT :window)
+
+-- name: select_events_in_lanes
+-- As `select_events`, of the events that stand in some lanes.
+SELECT {to_select} FROM hooklane_event
+WHERE n IN (SELECT event_n FROM hooklane_lane_event
+            WHERE lane_id IN (SELECT value FROM json_each(:lanes)) AND event_n > :above AND event_n <= :upto)
+  AND tenant = :tenant AND (:key IS NULL OR key = :key) AND (:type IS NULL OR type GLOB :type)
   AND (:after IS NULL OR created_at >= :after) AND (:before IS NULL OR created_at < :before)
 ORDER BY n LIMIT :limit
 
