@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import sqlite3
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
+from hooklane.cli.main import run
 from hooklane.core.fanout import places
 from hooklane.model.endpoint import Order
 from hooklane.model.lane import DeliveryState
@@ -14,6 +18,7 @@ from hooklane.store.open import outbox_store
 from hooklane.store.outbox import StoreOptions
 from hooklane.store.reads import EventFilter
 from hooklane.store.recovery import Wanted
+from hooklane.store.sqlite.outbox.statements import SQL
 from hooklane.testing.conformance_outbox.kit import Owner, endpoint, event, published
 from hooklane.testing.conformance_recovery.kit import Store, all_members
 
@@ -79,3 +84,16 @@ async def test_what_stands_in_no_lane_of_its_key_is_found_as_well(store: Store, 
     assert seen == ["e080", "e050", "e020"]
     found = await all_members(store, Wanted(state=DELIVERED, key="mine"))
     assert [one.event_id for one in found if one.endpoint_id == "ep_a"] == ["e020", "e050", "e080"]
+
+
+def test_a_search_on_sqlite_looks_at_its_window_and_not_at_all_events_of_a_tenant(tmp_path: Path) -> None:
+    """The index of tenants was taken for it, in which all events are: each window cost a walk over all of them."""
+    path = tmp_path / "outbox.db"
+    assert run(["migrate", "up", "--db", f"sqlite:///{path}"]) == 0
+    conn = sqlite3.connect(path)
+    names = ("fitting_events", "fitting_deliveries", "fitting_deliveries_in_lanes", "select_events")
+    for name in (*names, "select_events_in_lanes"):
+        values = dict.fromkeys(re.findall(r":(\w+)", SQL[name]), None)
+        plan = [line[3] for line in conn.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", values)]
+        assert "USING INTEGER PRIMARY KEY" in plan[0], (name, plan)
+    conn.close()

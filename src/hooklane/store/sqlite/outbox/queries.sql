@@ -237,12 +237,13 @@ SELECT count(*), min(n) FROM (SELECT n FROM hooklane_event WHERE n < :below ORDE
 
 -- fragment: fitting_events
 SELECT e.n FROM hooklane_event e
-WHERE e.n < :below AND e.n >= :floor AND e.tenant = :tenant
+WHERE e.n < :below AND e.n >= :floor AND +e.tenant = :tenant
   AND (:type IS NULL OR e.type GLOB :type) AND (:key IS NULL OR e.key = :key)
   AND (:after IS NULL OR e.created_at >= :after) AND (:before IS NULL OR e.created_at < :before)
 
 -- name: fitting_events
--- All that is looked at stays inside SQLite: a row that comes out costs the event loop its turn with the interpreter.
+-- All that is looked at stays inside SQLite: a row that comes out costs the event loop its turn with the interpreter. The
+-- plus before a tenant: not by the index of tenants, which holds all there are.
 {fitting_events} ORDER BY e.n DESC LIMIT :limit
 
 -- fragment: fitting_at_an_endpoint
@@ -649,9 +650,10 @@ n, id, type, key, created_at, stamps
 SELECT count(*), max(n) FROM (SELECT n FROM hooklane_event WHERE n > :above ORDER BY n LIMIT :window)
 
 -- name: select_events
--- Events that fit by themselves; how they stand is looked up for these only.
+-- Events that fit by themselves; how they stand is looked up for these only. The plus: not by the index of tenants, which
+-- holds all there are.
 SELECT {to_select} FROM hooklane_event
-WHERE tenant = :tenant AND n > :above AND n <= :upto
+WHERE +tenant = :tenant AND n > :above AND n <= :upto
   AND (:key IS NULL OR key = :key) AND (:type IS NULL OR type GLOB :type)
   AND (:after IS NULL OR created_at >= :after) AND (:before IS NULL OR created_at < :before)
 ORDER BY n LIMIT :limit
@@ -666,7 +668,7 @@ SELECT count(*), max(n) FROM (SELECT DISTINCT event_n AS n FROM hooklane_lane_ev
 SELECT {to_select} FROM hooklane_event
 WHERE n IN (SELECT event_n FROM hooklane_lane_event
             WHERE lane_id IN (SELECT value FROM json_each(:lanes)) AND event_n > :above AND event_n <= :upto)
-  AND tenant = :tenant AND (:key IS NULL OR key = :key) AND (:type IS NULL OR type GLOB :type)
+  AND +tenant = :tenant AND (:key IS NULL OR key = :key) AND (:type IS NULL OR type GLOB :type)
   AND (:after IS NULL OR created_at >= :after) AND (:before IS NULL OR created_at < :before)
 ORDER BY n LIMIT :limit
 
