@@ -22,6 +22,7 @@ from hooklane.config import Settings
 from hooklane.core.fanout import Fanout
 from hooklane.errors import StoreBusy, UsageError
 from hooklane.model.clock import boot_now
+from hooklane.sender.courier import Courier
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.feeding import feed_of
 from hooklane.sender.publisher import Publisher
@@ -33,11 +34,18 @@ from hooklane.server.app import build_app
 from hooklane.server.auth import Authenticator
 from hooklane.server.call import Route
 from hooklane.server.cursor import Cursors
+from hooklane.server.endpoint_facts import FactsOfEndpoints
+from hooklane.server.inbox_sources import sources_of
+from hooklane.server.inbox_tally import InboxTally
 from hooklane.server.ingest import IngestProtocol, protocol_for
+from hooklane.server.kept import Kept
 from hooklane.server.listener import Listener
 from hooklane.server.live_stream import LiveStream
 from hooklane.server.metrics import Meter
+from hooklane.server.recent_attempts import RecentAttempts
+from hooklane.server.series import Series
 from hooklane.server.services import Services
+from hooklane.server.topics import Topics
 from hooklane.server.totals import Totals
 from hooklane.store.open import Outbox, outbox_store
 from hooklane.store.outbox import StoreOptions
@@ -132,22 +140,35 @@ def open_services(
     listener: Callable[[Happening], None] | None = None,
     deliver: bool = True,
     workers: WorkerProcesses | None = None,
+    courier: Callable[[Courier], Courier] = lambda transport: transport,
 ) -> Services:
-    """Everything that answers calls, on a store that is open. Needs a running loop."""
+    """Everything that answers calls, on a store that is open. Needs a running loop.
+
+    *courier*: what stands between the relay and the transport.
+    """
     guard = EgressGuard(allow=settings.egress_allow)
     transport = Transport(guard)
     meter = Meter()
     totals = Totals(store)
-    live_stream = LiveStream(store, totals, store.endpoints)
+    live_stream = LiveStream(store, totals)
+
+    recent = RecentAttempts(live_stream.attempted)
 
     def tell(happening: Happening) -> None:
         live_stream.listen(happening)
+        recent.listen(happening)
         meter.listen(happening)
         if listener is not None:
             listener(happening)
 
-    relay = Relay(store, transport, listener=tell, grace_ms=DRAIN_MS) if deliver else None
+    relay = (
+        Relay(store, courier(transport), listener=tell, name=settings.worker_name, grace_ms=DRAIN_MS)
+        if deliver
+        else None
+    )
 
+    series = Series(store, meter, totals)
+    tally = InboxTally()
     feed = feed_of(relay, workers.nudge if workers is not None else None)
     limits = publish_limits_for(settings, store)
     services = Services(
@@ -158,13 +179,27 @@ def open_services(
         live_stream=live_stream,
         meter=meter,
         totals=totals,
+        series=series,
+        facts=FactsOfEndpoints(store, series, totals, transport.certificates),
+        recent=recent,
+        causes=Kept(store.causes, "causes of death"),
+        inbox_sources=Kept(lambda _: sources_of(store, tally), "sources of the inbox"),
+        inbox_tally=tally,
         cursors=Cursors(settings.api_key or settings.db),
         relay=relay,
         workers=workers,
         jobs=jobs_for(store, relay),
         publish_limits=limits,
+        features=("playground",) if settings.playground else (),
     )
     live_stream.breakers = services.breakers
+    topics = Topics(services)
+    live_stream.asked = {
+        "endpoints": topics.endpoints,
+        "jobs": topics.jobs,
+        "dead_letters": topics.dead_letters,
+        "inbox": topics.inbox,
+    }
     live_stream.hears_all = relay is not None
     return services
 
@@ -189,6 +224,7 @@ async def running(
     mounts: Callable[[Services], Mapping[str, ASGIApp]] = lambda _: {},
     listener: Callable[[Happening], None] | None = None,
     workers: WorkerProcesses | None = None,
+    courier: Callable[[Courier], Courier] = lambda transport: transport,
 ) -> AsyncIterator[Running]:
     """A server that answers, and delivers itself or by its *workers*.
 
@@ -200,17 +236,19 @@ async def running(
     await _opened(store)
     try:
         services = open_services(
-            settings, store, listener=listener, deliver="deliver" in settings.role, workers=workers
+            settings,
+            store,
+            listener=listener,
+            deliver="deliver" in settings.role,
+            workers=workers,
+            courier=courier,
         )
         await asyncio.to_thread(lambda: services.cursors.key)  # which takes its time
         async with asyncio.TaskGroup() as group:
             relaying = group.create_task(services.relay.run(), name="relay") if services.relay is not None else None
-            manning = (
-                group.create_task(workers.run(services.meter.tally.absorb), name="workers")
-                if workers is not None
-                else None
-            )
+            manning = group.create_task(workers.run(services.absorb), name="workers") if workers is not None else None
             watching = group.create_task(services.live_stream.run(), name="live_stream")
+            recording = group.create_task(services.series.run(), name="figures over time")
             maintenance = Maintenance(settings, store, services.jobs, services.publish_limits)
             keeping = group.create_task(maintenance.run(), name="maintenance")
             server = _server(settings, services, routes, mounts(services))
@@ -236,13 +274,15 @@ async def running(
                 if manning is not None:
                     await manning
                 await watching
+                services.series.stop()
+                await recording
                 await services.transport.close(DRAIN_MS)
     finally:
         await store.close()
 
 
 async def _opened(store: Outbox) -> None:
-    """A transaction elsewhere may hold a SQLite file that has to be made or migrated: it is waited for a while."""
+    """A transaction elsewhere may hold a SQLite file that has to be made or migrated: it is waited for, for a while."""
     until, told = boot_now() + BEGIN_WAIT_MS, False
     while True:
         try:

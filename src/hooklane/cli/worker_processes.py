@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -14,6 +14,9 @@ import msgspec
 
 from hooklane.config import Settings
 from hooklane.errors import UsageError
+from hooklane.model.clock import Instant
+from hooklane.model.worker_name import LABEL_MAX
+from hooklane.server.recent_attempts import Told
 from hooklane.server.tally import Tally, tally_of
 
 log = logging.getLogger("hooklane.workers")
@@ -29,6 +32,10 @@ NUDGE_S = 0.05
 LINE_BYTES_MAX = 16 * 2**20
 
 
+Absorb = Callable[[Tally, Sequence[Told], Mapping[str, Instant]], None]
+"""Takes what a worker has counted and tried."""
+
+
 class WorkerProcesses:
     """The workers of a server. Each has a pipe to it, whose end is what tells the worker to drain and to end.
 
@@ -37,8 +44,7 @@ class WorkerProcesses:
     """
 
     def __init__(self, settings: Settings, command: Sequence[str] = COMMAND, *, restart_s: float = RESTART_S) -> None:
-        # A worker answers no calls, so it does not need the API key.
-        self._letter = msgspec.json.encode(replace(settings, api_key=None)) + b"\n"
+        self._settings = settings
         self._size = settings.workers
         self._command = command
         self._restart_s = restart_s
@@ -49,14 +55,14 @@ class WorkerProcesses:
         self._stopping = asyncio.Event()
         self._nudging: asyncio.TimerHandle | None = None
         self._nudge_again = False
-        self._absorb: Callable[[Tally], None] = lambda _: None
+        self._absorb: Absorb = lambda *_: None
 
     @property
     def is_ready(self) -> bool:
         """Whether at least one worker delivers."""
         return bool(self._ready) and not self._stopping.is_set()
 
-    async def run(self, absorb: Callable[[Tally], None]) -> None:
+    async def run(self, absorb: Absorb) -> None:
         """Keep all workers going until `stop`, then until the last has drained; *absorb* adds up what they count.
 
         `UsageError` when at the start none of them can begin.
@@ -118,7 +124,7 @@ class WorkerProcesses:
         self._processes[number] = process
         try:
             if not process.stdin.is_closing():  # one that died at once has closed it: its exit status tells
-                process.stdin.write(self._letter)
+                process.stdin.write(self._letter(number))
             if self._stopping.is_set():
                 self._dismiss(process)
             async for line in process.stdout:
@@ -129,6 +135,12 @@ class WorkerProcesses:
             del self._processes[number]
             _kill(process)  # only where we are cancelled: else it has ended
 
+    def _letter(self, number: int) -> bytes:
+        """What a worker is told first. It answers no calls, so it does not need the API key."""
+        name = self._settings.worker_name
+        own_name = None if name is None else f"{name}.{number}"[-LABEL_MAX:]
+        return msgspec.json.encode(replace(self._settings, api_key=None, worker_name=own_name)) + b"\n"
+
     def _hear(self, number: int, line: bytes) -> None:
         if not line.endswith(b"\n"):
             return  # it was killed in the middle of a line: what it had counted since the one before is lost
@@ -138,7 +150,7 @@ class WorkerProcesses:
             self._has_begun = True
             log.info("worker %d delivers (pid %d)", number, self._processes[number].pid)
         else:
-            self._absorb(tally_of(told))
+            self._absorb(tally_of(told), [(tenant, view) for tenant, view in told["recent"]], told["certificates"])
 
     def _dismiss(self, process: Process) -> None:
         assert process.stdin is not None

@@ -47,6 +47,8 @@ class SigningKey:
 
     secret: str = field(repr=False)
     expires_at: Instant | None = None
+    since: Instant | None = None
+    """When it was set; None for one that is as old as its endpoint, or of a time when this was not kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,9 @@ class Endpoint:
     on_dead: OnDead = OnDead.BLOCK
     payload: Payload = Payload.ENVELOPE
     state: EndpointState = EndpointState.ACTIVE
+    paused_by: str = ""
+    paused_at: Instant | None = None
+    """By whom and since when, while it is paused."""
     keys: tuple[SigningKey, ...] = field(default=(), repr=False)
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     ca_pem: str | None = None

@@ -19,6 +19,7 @@ from hooklane.model.size import size_text
 from hooklane.server.api import ROUTES
 from hooklane.server.auth import Authenticator
 from hooklane.server.call import Call, Response, Route, parse_query
+from hooklane.server.compress import compressed
 from hooklane.server.framing import CloseBeforeContinue
 from hooklane.server.page import page_routes
 from hooklane.server.problem import MEDIA, Problem, problem_of
@@ -45,7 +46,7 @@ class Api:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
-        response = await self._answer(scope, receive)
+        response = await compressed(await self._answer(scope, receive), _accepted(scope))
         headers = {"content-type": response.media, **ALWAYS}
         headers.update(response.headers)
         if response.status == 204:
@@ -65,8 +66,11 @@ class Api:
             self._auth.admit(scope["method"], headers, route.needs, (scope.get("client") or ("",))[0])
             query = parse_query(scope["query_string"], route.query)
             body = await _body(headers, receive, route.body_max)
-            call = Call(self.services, params, query, headers, body, asks_key=not self._auth.is_open)
-            return await (_while_asked(route.run(call), receive) if route.is_question else route.run(call))
+            asks_key, routes = not self._auth.is_open, self._router.routes
+            call = Call(self.services, params, query, headers, body, asks_key=asks_key, routes=routes)
+            response = await (_while_asked(route.run(call), receive) if route.is_question else route.run(call))
+            response.is_secret = response.is_secret or route.tells_secret
+            return response
         except Exception as error:
             await self._hold_back(error)
             return problem_response(error)
@@ -78,6 +82,10 @@ class Api:
                 await asyncio.sleep(error.delay_s)
             finally:
                 self._held -= 1
+
+
+def _accepted(scope: Scope) -> str:
+    return ",".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"accept-encoding")
 
 
 def problem_response(error: Exception) -> Response:

@@ -42,6 +42,8 @@ class Call:
     actor: str = "api"
     asks_key: bool = True
     """Whether this server asks for a key at all."""
+    routes: Sequence[Route] = ()
+    """All that this server answers, for its description."""
 
     def read(self, shape: type[S]) -> S:
         return json_body.read(self.body, shape)
@@ -51,6 +53,15 @@ class Call:
         text = self.query.get("limit", str(PAGE_DEFAULT))
         if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= PAGE_MAX):
             raise Problem("invalid_parameter", f"limit must be a number from 1 to {PAGE_MAX}, got {text[:40]!r}")
+        return int(text)
+
+    def number(self, name: str) -> int | None:
+        """The whole number that the parameter *name* says."""
+        text = self.query.get(name)
+        if text is None:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) > 0):
+            raise Problem("invalid_parameter", f"{name} must be a whole number above 0, got {text[:40]!r}")
         return int(text)
 
     def instant(self, name: str) -> Instant | None:
@@ -65,6 +76,13 @@ class Call:
                 f"{name} must be a time with its zone, such as 2026-03-01T12:00:00Z, got {text[:40]!r}",
             )
         return at
+
+    def switch(self, name: str) -> bool:
+        """Whether the parameter *name* is `true`; left out, it is `false`."""
+        text = self.query.get(name, "false")
+        if text not in ("true", "false"):
+            raise Problem("invalid_parameter", f"{name} must be true or false, got {text[:40]!r}")
+        return text == "true"
 
     def wants_lines(self) -> bool:
         return NDJSON in self.headers.get("accept", "")
@@ -95,6 +113,8 @@ class Response:
     media: str = JSON
     headers: Sequence[tuple[str, str]] = ()
     stream: AsyncIterator[bytes] | None = None
+    is_secret: bool = False
+    """Whether it tells a secret: then it is never compressed."""
 
 
 Handler = Callable[[Call], Awaitable[Response]]
@@ -141,6 +161,8 @@ class Route:
     needs: Access = Access.KEY
     searches: bool = False
     """Whether a call that is no GET looks for much as well."""
+    tells_secret: bool = False
+    """Whether its answer holds a secret (a signing secret, a key): see compress.py."""
 
     @property
     def is_question(self) -> bool:

@@ -20,11 +20,13 @@ from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.health import BreakerState
 from hooklane.model.lane import LaneState
 from hooklane.server import views
-from hooklane.server.attempt_views import settled_attempt
 from hooklane.server.overview import overview_of
+from hooklane.server.recent_attempts import Told
 from hooklane.server.stream_client import StreamClient, frame
 from hooklane.server.totals import Totals
-from hooklane.store.reads import LaneView, OutboxReads
+from hooklane.store.dashboard import Cells
+from hooklane.store.open import Outbox
+from hooklane.store.reads import LaneView
 from hooklane.telemetry.deliveries import Fenced, Happening, Queued, Recorded, Sent
 
 FLUSH_S = 0.1
@@ -32,12 +34,14 @@ LOOK_S = 1.0
 LANES_MAX = 100
 """Lanes of one message; those that moved besides are told by the next ones."""
 UNSETTLED_MAX = 1_000
+SETTLED = 8
+"""How many events before its head are told of a lane."""
 MOVED_MAX = 2_000
 """Lanes that wait to be told. Where more have moved, clients are told to fetch everything again."""
 RESET_S = 2.0
 ATTEMPTS_MAX = 50
 FRAMES_MAX = 256
-TOPICS = ("lanes", "attempts", "overview")
+TOPICS = ("lanes", "attempts", "overview", "dead_letters", "jobs", "endpoints", "inbox")
 
 Lane = tuple[str, str]
 """Endpoint and key."""
@@ -48,13 +52,9 @@ _UNSETTLED = (LaneState.BLOCKED, LaneState.RETRYING, LaneState.PAUSED, LaneState
 class LiveStream:
     """Notes what moved (`listen`, `touch`), reads it again and tells the clients (`run`)."""
 
-    def __init__(
-        self, reads: OutboxReads, totals: Totals, endpoints: Callable[[], Awaitable[Sequence[Endpoint]]]
-    ) -> None:
-        """*endpoints* reads all endpoints, as the store does."""
-        self._reads = reads
+    def __init__(self, store: Outbox, totals: Totals) -> None:
+        self._store = store
         self._totals = totals
-        self._read_endpoints = endpoints
         self._boot = secrets.token_hex(4)
         self._count = 0
         self._frames: deque[tuple[int, str, bytes]] = deque(maxlen=FRAMES_MAX)
@@ -76,6 +76,8 @@ class LiveStream:
         self.breakers: Callable[[], Mapping[str, BreakerState]] = dict
         """The breakers of the endpoints that this process delivers to."""
         self._overview: Mapping[str, Any] = {}
+        self.asked: Mapping[str, Callable[[], Awaitable[Mapping[str, Any] | None]]] = {}
+        """Topics that are asked for at each look, while a client wants them: what is new of them."""
 
     @property
     def client_count(self) -> int:
@@ -102,8 +104,6 @@ class LiveStream:
                     if send.key is not None:
                         self._in_flight.pop((send.endpoint.id, send.key), None)
                         self.touch(send.endpoint.id, send.key)
-                    if self._watched.is_set():
-                        self._attempts.append(settled_attempt(settlement))
             case Fenced():
                 self._in_flight.clear()
         self._missed = self._missed or not self._watched.is_set()
@@ -116,6 +116,11 @@ class LiveStream:
             self._moved[endpoint_id, key] = None
         else:
             self._untold = True
+
+    def attempted(self, told: Sequence[Told]) -> None:
+        """Attempts were made."""
+        if self._watched.is_set():
+            self._attempts.extend(view for tenant, view in told if tenant == DEFAULT_TENANT)
 
     def endpoints_changed(self) -> None:
         self._endpoints = None
@@ -186,10 +191,13 @@ class LiveStream:
                 self._untold = self._untold or overview["ledger"] != self._overview["ledger"]
             self._overview = overview
             self._tell("overview", overview)
+        for topic, ask in self.asked.items():
+            if any(client.wants(topic) for client in self._clients) and (news := await ask()) is not None:
+                self._tell(topic, news)
 
     async def _find_unsettled(self) -> tuple[dict[Lane, LaneView], bool]:
         """The lanes that are not at rest, the most pressing first, and whether these are all of them."""
-        page = await self._reads.lanes(
+        page = await self._store.lanes(
             DEFAULT_TENANT, states=_UNSETTLED, endpoint_id=None, text=None, cursor=None, limit=UNSETTLED_MAX
         )
         return {(lane.endpoint_id, lane.key): lane for lane in page.items}, page.next is None
@@ -208,28 +216,28 @@ class LiveStream:
             for lane in moved:
                 del self._moved[lane]  # before it is read: what moves it meanwhile is told again
             try:
-                items = [await self.lane_view(lane) for lane in moved]
+                lanes = await self._store.lanes_named(DEFAULT_TENANT, moved)
+                cells = await self._store.cells(lanes, SETTLED)
+                endpoints = await self._all_endpoints()
             except StoreError:
                 self._moved.update(dict.fromkeys(moved))
                 raise
-            self._tell("lanes", {"items": [item for item in items if item is not None]})
+            self._tell("lanes", {"items": [self.shown(lane, endpoints, cells[lane.lane_id]) for lane in lanes]})
 
-    async def lane_view(self, lane: Lane) -> Mapping[str, Any] | None:
-        found = await self._reads.lane(DEFAULT_TENANT, *lane)
-        return None if found is None else self.shown(found, await self._all_endpoints())
-
-    def shown(self, lane: LaneView, endpoints: Mapping[str, Endpoint]) -> dict[str, Any]:
+    def shown(self, lane: LaneView, endpoints: Mapping[str, Endpoint], cells: Cells) -> dict[str, Any]:
         """A lane as the page draws it: with its endpoint's name and whether its head is in flight now."""
         endpoint = endpoints.get(lane.endpoint_id)
         view = views.lane(lane, {lane.endpoint_id: endpoint.name if endpoint else ""})
         view["attempts_max"] = endpoint.attempts_max if endpoint else None
         view["breaker"] = self.breakers().get(lane.endpoint_id)
         view["in_flight"] = self._in_flight.get((lane.endpoint_id, lane.key)) == lane.head
+        view["settled"] = cells.settled
+        view["head_said"] = cells.head_said
         return view
 
     async def _all_endpoints(self) -> Mapping[str, Endpoint]:
         if self._endpoints is None:
-            self._endpoints = {endpoint.id: endpoint for endpoint in await self._read_endpoints()}
+            self._endpoints = {endpoint.id: endpoint for endpoint in await self._store.endpoints()}
         return self._endpoints
 
     def _tell(self, kind: str, value: Mapping[str, Any]) -> None:

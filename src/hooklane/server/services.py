@@ -21,9 +21,17 @@ from hooklane.sender.relay import Relay
 from hooklane.sender.transport import Transport
 from hooklane.server.call import Call
 from hooklane.server.cursor import Cursors
+from hooklane.server.endpoint_facts import FactsOfEndpoints
+from hooklane.server.inbox_tally import InboxTally
+from hooklane.server.kept import Kept
 from hooklane.server.live_stream import LiveStream
 from hooklane.server.metrics import Meter
+from hooklane.server.recent_attempts import RecentAttempts, Told
+from hooklane.server.series import Series
+from hooklane.server.tally import Tally
 from hooklane.server.totals import Totals
+from hooklane.server.views import View
+from hooklane.store.dashboard import Cause
 from hooklane.store.open import Outbox
 from hooklane.store.reads import Page
 
@@ -49,6 +57,12 @@ class Services:
     live_stream: LiveStream
     meter: Meter
     totals: Totals
+    series: Series
+    recent: RecentAttempts
+    facts: FactsOfEndpoints
+    causes: Kept[Sequence[Cause]]
+    inbox_sources: Kept[list[View]]
+    inbox_tally: InboxTally
     cursors: Cursors
     jobs: Jobs
     publish_limits: PublishLimits
@@ -89,6 +103,12 @@ class Services:
         if self.relay is None:
             return {}
         return {endpoint_id: queue.breaker.state for endpoint_id, queue in self.relay.engine.queues.items()}
+
+    def absorb(self, tally: Tally, attempts: Sequence[Told], certificates: Mapping[str, Instant]) -> None:
+        """What a worker process has counted, tried and seen since it was last heard of."""
+        self.meter.absorb(tally)
+        self.recent.add(attempts)
+        self.facts.certificates.update(certificates)
 
     def endpoints_changed(self) -> None:
         """An endpoint was saved: neither relay nor page waits for its next poll."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from hooklane.server.api import (
+    attempts,
     audit,
+    breakers,
     dead_letters,
     documents,
     endpoint_check,
@@ -15,14 +17,17 @@ from hooklane.server.api import (
     lanes,
     overview,
     plans,
+    series,
     stream,
 )
 from hooklane.server.call import Route
 
 ROUTES: tuple[Route, ...] = (
     *events.ROUTES,
+    *attempts.ROUTES,
     *endpoints.ROUTES,
     *endpoint_check.ROUTES,
+    *breakers.ROUTES,
     *lanes.ROUTES,
     *dead_letters.ROUTES,
     *inbox.ROUTES,
@@ -30,6 +35,7 @@ ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
     *audit.ROUTES,
     *overview.ROUTES,
+    *series.ROUTES,
     *stream.ROUTES,
     *health.ROUTES,
     *documents.ROUTES,

@@ -10,10 +10,11 @@ from hooklane.model.clock import rfc3339
 from hooklane.server import views
 from hooklane.server.api.endpoints import find
 from hooklane.server.audit_acts import act_of
-from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
+from hooklane.server.call import PAGING, Call, Param, Response, Route, answer, pattern_of
 from hooklane.server.problem import Problem
 from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_recovery import AuditShape, Books, Chain, Revealed
+from hooklane.store.dashboard import AuditFilter
 
 CHAIN_PAGE = 2_000
 
@@ -23,7 +24,15 @@ _LINK = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})\Z")
 async def search(call: Call) -> Response:
     services = call.services
     cursor = services.cursors.open("audit", call.query)
-    page = await services.store.audit(call.tenant, cursor, call.limit())
+    subject = call.query.get("subject")
+    wanted = AuditFilter(
+        actor=call.query.get("actor"),
+        action=pattern_of(call.query.get("action"), "action"),
+        subjects=() if subject is None else (subject,),
+        after=call.instant("after"),
+        before=call.instant("before"),
+    )
+    page = await services.store.search_audit(call.tenant, wanted, cursor, call.limit())
     return answer(services.sealed(call, "audit", page, [_line(line) for line in page.items]))
 
 
@@ -105,7 +114,14 @@ ROUTES = (
         "/api/v1/audit",
         search,
         "Who did what, newest first.",
-        query=PAGING,
+        query=(
+            Param("actor", "exact actor"),
+            Param("action", "such as dead_letter.skipped or endpoint.*, with `*` for anything"),
+            Param("subject", "exact subject: the id of a dead letter, an endpoint, a job"),
+            Param("after", "at or after this time"),
+            Param("before", "before this time"),
+            *PAGING,
+        ),
         tag="audit",
         answers=ListShape[AuditShape],
     ),
@@ -125,6 +141,7 @@ ROUTES = (
         "Show the endpoint's secrets once more; this is on record.",
         tag="endpoints",
         answers=Revealed,
+        tells_secret=True,
     ),
     Route(
         "GET",

@@ -49,7 +49,7 @@ ROUTES = (
         "GET",
         "/api/v1/stream",
         stream,
-        "Server-sent events `lanes`, `attempts`, `overview`; after `reset` fetch everything again.",
+        "Server-sent events, one kind a topic; after `reset` fetch everything again.",
         gives=MEDIA,
         query=(Param("topics", f"some of {', '.join(TOPICS)}, with commas; all by default"),),
         tag="overview",

@@ -24,6 +24,8 @@ class World:
         self.counts: Counter[str] = Counter()
         self.hash = seed
         self.steps = 0
+        self.gone: set[str] = set()
+        """Processes that have crashed where others can see it."""
         self._heap: list[tuple[float, float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
 
@@ -31,6 +33,11 @@ class World:
         """Do something later; what is due at the same time is done in any order, by chance."""
         self._count += 1
         heappush(self._heap, (self.now + delay_ms, self.roll(), self._count, do, args))
+
+    def after_without_chance(self, delay_ms: float, do: Callable[..., None], *args: Any) -> None:
+        """As `after`, in the order of asking: an onlooker that uses it changes nothing of what the world does."""
+        self._count += 1
+        heappush(self._heap, (self.now + delay_ms, 1.0, self._count, do, args))
 
     def every(self, mean_ms: float, do: Callable[[], None]) -> None:
         """Do something again and again, at random times, while the world is unkind."""
@@ -48,6 +55,10 @@ class World:
     def calm(self) -> None:
         """No more faults from here on."""
         self.faults = NONE
+
+    def is_gone(self, worker: str) -> bool:
+        """Whether the process of a worker's name is certainly dead."""
+        return worker.partition(".")[0] in self.gone
 
     def trace(self, kind: int, *facts: int) -> None:
         # Integers only: their hash is the same in every process.

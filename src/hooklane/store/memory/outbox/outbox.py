@@ -13,6 +13,7 @@ from hooklane.model.endpoint import Endpoint, EndpointState
 from hooklane.model.event import Event
 from hooklane.model.health import Health
 from hooklane.model.lane import DeliveryState, LaneId, LaneRow, LaneState
+from hooklane.model.plan import PlacedEvent
 from hooklane.store.memory.outbox import health, owning, publishing, reading, recovering, settling
 from hooklane.store.memory.outbox.recovery import MemoryRecovery
 from hooklane.store.memory.outbox.tables import Tables
@@ -30,6 +31,7 @@ from hooklane.store.outbox import (
     Taken,
 )
 from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, LaneView, Page
+from hooklane.store.shown import excerpt_of
 
 _DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 
@@ -82,6 +84,9 @@ class MemoryOutbox(MemoryRecovery):
 
     async def leave(self, worker: str) -> None:
         owning.leave(self.tables, worker)
+
+    async def expire(self, workers: Sequence[str]) -> None:
+        owning.expire(self.tables, workers)
 
     async def load(self, worker: str, epochs: Mapping[int, int]) -> Load:
         return owning.load(self.tables, worker, epochs)
@@ -150,6 +155,15 @@ class MemoryOutbox(MemoryRecovery):
         if lane_id is None or self.tables.lanes[lane_id].tenant != tenant:
             return None
         return reading.lane_view(self.tables, self.tables.lanes[lane_id])
+
+    async def lane_events(self, places: Sequence[tuple[LaneId, int]], limit: int) -> Sequence[PlacedEvent]:
+        found = []
+        for lane_id, seq in places:
+            lane = self.tables.lanes.get(lane_id)
+            for one in await self.lane_deliveries(lane_id, seq, limit):
+                event = self.tables.events[lane.tenant if lane else "", one.event_id]
+                found.append(PlacedEvent(lane_id, one.seq or 0, event.id, event.type, excerpt_of(event.data)))
+        return found
 
     async def lane_deliveries(self, lane_id: LaneId, from_seq: int, limit: int) -> Sequence[Delivery]:
         lane = self.tables.lanes.get(lane_id)

@@ -207,6 +207,12 @@ UPDATE hooklane.worker SET lease_until = hooklane.now_ms() + :lease_ms::bigint
 WHERE id = :worker AND lease_until > hooklane.now_ms()
 RETURNING lease_until - :lease_ms::bigint, lease_until
 
+-- name: expire
+-- These workers are certainly gone: their leases need not be waited for. A renewal of theirs that the database is still
+-- about waits for the row, and finds the lease expired. In one order, so that two who expire the same cannot deadlock.
+UPDATE hooklane.worker SET lease_until = 0
+WHERE id IN (SELECT id FROM hooklane.worker WHERE id = ANY(:workers::text[]) ORDER BY id FOR UPDATE)
+
 -- name: roster
 -- Partitions by live worker, and how many belong to none.
 SELECT w.id, count(p.pid), hooklane.now_ms()
@@ -271,8 +277,7 @@ WHERE e.n < :below::bigint AND e.n >= :floor::bigint AND e.tenant = :tenant
 -- All that is looked at stays inside PostgreSQL: a row that comes out is work for the event loop.
 {fitting_events} ORDER BY e.n DESC LIMIT :limit::bigint
 
--- fragment: fitting_at_an_endpoint
-AND EXISTS (
+-- fragment: fitting_delivery
     SELECT 1 FROM (
         SELECT s.value ->> 0 AS endpoint_id, (s.value ->> 1)::bigint AS lane_id, (s.value ->> 2)::bigint AS seq
         FROM json_array_elements(convert_from(e.stamps, 'UTF8')::json) s
@@ -291,11 +296,12 @@ AND EXISTS (
              FROM hooklane.lane l WHERE l.lane_id = p.lane_id),
             'queued')
         END)
-)
 
 -- name: fitting_deliveries
 -- The state as `state_at` has it: it follows from where the head of the lane stands.
-{fitting_events} {fitting_at_an_endpoint} ORDER BY e.n DESC LIMIT :limit::bigint
+{fitting_events} AND EXISTS (
+{fitting_delivery}
+) ORDER BY e.n DESC LIMIT :limit::bigint
 
 -- name: orders
 -- How the endpoints order their deliveries.
@@ -319,7 +325,9 @@ SELECT count(*), min(n) FROM (SELECT DISTINCT event_n AS n FROM hooklane.lane_ev
 -- As `fitting_deliveries`, of the events that stand in some lanes.
 {fitting_events} AND e.n = ANY(ARRAY(SELECT event_n FROM hooklane.lane_event
     WHERE lane_id = ANY(:lanes::bigint[]) AND event_n < :below::bigint AND event_n >= :floor::bigint))
-{fitting_at_an_endpoint} ORDER BY e.n DESC LIMIT :limit::bigint
+AND EXISTS (
+{fitting_delivery}
+) ORDER BY e.n DESC LIMIT :limit::bigint
 
 -- name: events_by_number
 -- Whole events come out only for those that fit.
@@ -366,7 +374,7 @@ SELECT r.*, CASE WHEN head > tail THEN 4 WHEN state = 'blocked' THEN 0 WHEN paus
 
 -- fragment: lane_view
 SELECT v.lane_id, v.endpoint_id, v.key, v.head, v.tail, v.attempts, v.next_at, v.since, v.reason, d.id, e.id, e.type,
-    v.rank
+    e.created_at, v.rank
 
 -- fragment: at_head
 LEFT JOIN hooklane.lane_event le ON le.lane_id = v.lane_id AND le.seq = v.head
@@ -439,7 +447,7 @@ ORDER BY l.seq LIMIT :limit::bigint
 
 -- fragment: letters
 SELECT d.id, e.id, e.type, d.endpoint_id, d.lane_id, t.key, d.seq, d.attempts, d.reason, d.died_at,
-    coalesce(t.tail - d.seq, 0), d.note
+    coalesce(t.tail - d.seq, 0), d.note, d.assignee, e.created_at
 FROM hooklane.dead_letter d JOIN hooklane.event e ON e.n = d.event_n LEFT JOIN hooklane.lane_tail t USING (lane_id)
 WHERE d.tenant = :tenant AND d.state = 'open'
 
@@ -447,8 +455,12 @@ WHERE d.tenant = :tenant AND d.state = 'open'
 (d.died_at, d.id) > (:died_at::bigint, :letter::text) AND (d.died_at, d.id) <= (:upto_at::bigint, :upto_letter::text)
 
 -- name: dead_letters
--- The open dead letters of a window, the oldest first.
-{letters} AND (:endpoint::text IS NULL OR d.endpoint_id = :endpoint) AND {in_letter_window}
+-- The open dead letters of a window that fit, the oldest first.
+{letters} AND (:endpoint::text IS NULL OR d.endpoint_id = :endpoint)
+    AND (:key::text IS NULL OR e.key = :key OR t.key = :key)
+    AND (:type::text IS NULL OR e.type LIKE :type) AND (:reason::text IS NULL OR d.reason LIKE :reason)
+    AND (:after::bigint IS NULL OR d.died_at >= :after) AND (:before::bigint IS NULL OR d.died_at < :before)
+    AND {in_letter_window}
 ORDER BY d.died_at, d.id LIMIT :limit::bigint
 
 -- name: dead_letter

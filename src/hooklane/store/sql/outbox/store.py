@@ -6,7 +6,7 @@ A back-end says on which connection, and in which kind of transaction, a flow ru
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -16,8 +16,8 @@ from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.health import Health
 from hooklane.model.lane import DeliveryState, LaneId, LaneState
-from hooklane.model.plan import Job, JobMember, Member, Op, Progress
-from hooklane.store.budget import LEDGER_S_MAX, SEARCH_S_MAX
+from hooklane.model.plan import Job, JobMember, Member, Op, PlacedEvent, Progress
+from hooklane.store.budget import LEDGER_S_MAX
 from hooklane.store.colocated_inbox import Change, Question
 from hooklane.store.cursors import number_of
 from hooklane.store.outbox import Lease, Recovery, Roster, Taken
@@ -39,27 +39,20 @@ from hooklane.store.sql.outbox import (
     selection,
 )
 from hooklane.store.sql.outbox.colocated_inbox import InboxFlows
+from hooklane.store.sql.outbox.dashboard import SqlDashboard
 from hooklane.store.sql.outbox.steps import Flow
 
 T = TypeVar("T")
 
 
-class SqlOutbox(ABC):
+class SqlOutbox(SqlDashboard):
     """`OutboxReads`, `RecoveryStore`, `ColocatedInbox` and the rarer verbs of `OutboxStore`."""
 
     _inbox: InboxFlows
 
     @abstractmethod
-    async def _write(self, flow: Callable[[], Flow[T]]) -> T:
-        """Run a flow and commit it durably; it is made anew for each try."""
-
-    @abstractmethod
     async def _read(self, flow: Callable[[], Flow[T]]) -> T:
         """Run a flow that only reads, on one snapshot, for deliveries: nothing that takes long."""
-
-    @abstractmethod
-    async def _ask(self, flow: Callable[[], Flow[T]], *, s_max: float | None = SEARCH_S_MAX) -> T:
-        """The same for people, beside what delivers; no *s_max* for a chore that must be read to its end."""
 
     # endpoints
 
@@ -98,6 +91,9 @@ class SqlOutbox(ABC):
 
     async def leave(self, worker: str) -> None:
         await self._write(lambda: leases.leave(worker))
+
+    async def expire(self, workers: Sequence[str]) -> None:
+        await self._write(lambda: leases.expire(workers))
 
     # recovering
 
@@ -167,6 +163,9 @@ class SqlOutbox(ABC):
     async def select(self, tenant: str, wanted: Wanted, cursor: str | None, limit: int) -> Page[Member]:
         return await self._ask(lambda: selection.select(tenant, wanted, cursor, limit))
 
+    async def lane_events(self, places: Sequence[tuple[LaneId, int]], limit: int) -> Sequence[PlacedEvent]:
+        return await self._ask(lambda: lane_reads.lane_events(places, limit))
+
     async def add_members(self, plan_id: str, tenant: str, first: int, members: Sequence[Member]) -> None:
         await self._write(lambda: jobs.add_members(plan_id, tenant, first, members))
 
@@ -219,6 +218,9 @@ class SqlOutbox(ABC):
 
     async def ask_inbox(self, question: Question[T]) -> T | None:
         return await self._ask(lambda: self._inbox.asked(question))
+
+    async def inbox_of_late(self, since: Instant) -> Mapping[str, tuple[int, int]]:
+        return await self._ask(lambda: self._inbox.of_late(since))
 
     async def change_inbox(self, change: Change[T]) -> T | None:
         return await self._write(lambda: self._inbox.changed(change))

@@ -182,6 +182,10 @@ UPDATE hooklane_part SET owner = NULL, epoch = epoch + 1 WHERE owner = :worker
 UPDATE hooklane_worker SET lease_until = {now} + :lease_ms WHERE id = :worker AND lease_until > {now}
 RETURNING lease_until - :lease_ms, lease_until
 
+-- name: expire
+-- These workers are certainly gone: their leases need not be waited for.
+UPDATE hooklane_worker SET lease_until = 0 WHERE id IN (SELECT value FROM json_each(:workers))
+
 -- name: expire_all
 -- The process that holds the file's delivery lock knows that every earlier worker is gone.
 UPDATE hooklane_worker SET lease_until = 0
@@ -246,8 +250,7 @@ WHERE e.n < :below AND e.n >= :floor AND +e.tenant = :tenant
 -- plus before a tenant: not by the index of tenants, which holds all there are.
 {fitting_events} ORDER BY e.n DESC LIMIT :limit
 
--- fragment: fitting_at_an_endpoint
-AND EXISTS (
+-- fragment: fitting_delivery
     SELECT 1 FROM (
         SELECT json_extract(value, '$[0]') AS endpoint_id, json_extract(value, '$[1]') AS lane_id,
                json_extract(value, '$[2]') AS seq
@@ -263,11 +266,12 @@ AND EXISTS (
              FROM hooklane_lane l WHERE l.lane_id = s.lane_id),
             'queued')
         END)
-)
 
 -- name: fitting_deliveries
 -- The state as `state_at` has it: it follows from where the head of the lane stands.
-{fitting_events} {fitting_at_an_endpoint} ORDER BY e.n DESC LIMIT :limit
+{fitting_events} AND EXISTS (
+{fitting_delivery}
+) ORDER BY e.n DESC LIMIT :limit
 
 -- name: orders
 -- How the endpoints order their deliveries.
@@ -291,7 +295,9 @@ SELECT count(*), min(n) FROM (SELECT DISTINCT event_n AS n FROM hooklane_lane_ev
 -- As `fitting_deliveries`, of the events that stand in some lanes.
 {fitting_events} AND e.n IN (SELECT event_n FROM hooklane_lane_event
     WHERE lane_id IN (SELECT value FROM json_each(:lanes)) AND event_n < :below AND event_n >= :floor)
-{fitting_at_an_endpoint} ORDER BY e.n DESC LIMIT :limit
+AND EXISTS (
+{fitting_delivery}
+) ORDER BY e.n DESC LIMIT :limit
 
 -- name: events_by_number
 -- Whole events come out only for those that fit.
@@ -334,7 +340,7 @@ LEFT JOIN hooklane_endpoint p ON p.id = t.endpoint_id
 
 -- fragment: lane_view
 SELECT v.lane_id, v.endpoint_id, v.key, v.head, v.tail, v.attempts, v.next_at, v.since, v.reason, d.id, e.id, e.type,
-    v.rank
+    e.created_at, v.rank
 
 -- fragment: lane_rank
 SELECT *, CASE WHEN head > tail THEN 4 WHEN state = 'blocked' THEN 0 WHEN paused THEN 2 WHEN state = 'retrying' THEN 1
@@ -408,7 +414,7 @@ JOIN hooklane_lane_tail t USING (lane_id) WHERE l.lane_id = :lane_id AND l.seq >
 
 -- fragment: letters
 SELECT d.id, e.id, e.type, d.endpoint_id, d.lane_id, t.key, d.seq, d.attempts, d.reason, d.died_at,
-    coalesce(t.tail - d.seq, 0), d.note
+    coalesce(t.tail - d.seq, 0), d.note, d.assignee, e.created_at
 FROM hooklane_dead_letter d JOIN hooklane_event e ON e.n = d.event_n LEFT JOIN hooklane_lane_tail t USING (lane_id)
 WHERE d.tenant = :tenant AND d.state = 'open'
 
@@ -416,8 +422,12 @@ WHERE d.tenant = :tenant AND d.state = 'open'
 (d.died_at, d.id) > (:died_at, :letter) AND (d.died_at, d.id) <= (:upto_at, :upto_letter)
 
 -- name: dead_letters
--- The open dead letters of a window, the oldest first.
-{letters} AND (:endpoint IS NULL OR d.endpoint_id = :endpoint) AND {in_letter_window}
+-- The open dead letters of a window that fit, the oldest first.
+{letters} AND (:endpoint IS NULL OR d.endpoint_id = :endpoint)
+    AND (:key IS NULL OR e.key = :key OR t.key = :key)
+    AND (:type IS NULL OR e.type GLOB :type) AND (:reason IS NULL OR d.reason GLOB :reason)
+    AND (:after IS NULL OR d.died_at >= :after) AND (:before IS NULL OR d.died_at < :before)
+    AND {in_letter_window}
 ORDER BY d.died_at, d.id LIMIT :limit
 
 -- name: dead_letter
