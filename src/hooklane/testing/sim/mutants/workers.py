@@ -79,7 +79,7 @@ class LostAcquireIsForgotten(Ownership):
 class LooksAreNeverBelieved(Sweeping):
     """A sweep reads everything, and nothing follows from it."""
 
-    def _believe(self) -> None:
+    def _believe(self, asked: Collection[LaneId]) -> None:
         self._looks.clear()
 
 
