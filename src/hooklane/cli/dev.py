@@ -157,7 +157,8 @@ class _DevSetup:
             from hooklane.server.demo import BILLING, SHOP, ensure_endpoints, kept_secret, receiver
 
             secret = await kept_secret(services)
-            self._inbox = receiver(_beside(self._settings.db), secret, services.inbox_tally)
+            # In the server's own database, so that the dashboard shows both sides.
+            self._inbox = receiver(self._settings.db, secret, services.inbox_tally)
             services.inbox_tally.rules.update(
                 {name: (source.rules.retention_ms, None) for name, source in self._inbox.sources.items()}
             )
@@ -187,18 +188,12 @@ def _is_default(origins: list[Origin], name: str) -> bool:
     return any(one.name == name and one.origin == "default" for one in origins)
 
 
-def _beside(db: str) -> str:
-    """Where the demo's receiver keeps its inbox: a file of its own, as another company would."""
-    return f"{db.removesuffix('.db')}-inbox.db" if db.startswith("sqlite:///") else "memory://"
-
-
 def _forget(db: str) -> None:
     if not db.startswith("sqlite:///"):
         raise UsageError("--fresh only works with SQLite: empty another database yourself")
-    for url in (db, _beside(db)):
-        path = Path(url.removeprefix("sqlite:///"))
-        for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-            try:
-                file.unlink(missing_ok=True)
-            except OSError as error:
-                raise UsageError(f"cannot remove {file}: {error.strerror}") from None
+    path = Path(db.removeprefix("sqlite:///"))
+    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot remove {file}: {error.strerror}") from None

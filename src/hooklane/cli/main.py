@@ -15,7 +15,7 @@ from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.lazy import LazyGroup, help_of
 from hooklane.cli.output import complain, say
 from hooklane.config import unknown_variables
-from hooklane.errors import Broken, ConfigError, HooklaneError, StoreUnavailable
+from hooklane.errors import Broken, ConfigError, HooklaneError, StoreBusy, StoreUnavailable
 
 # One line for each: the name, which is that of its module in this folder, and what `--help` says of it. The module is
 # imported when its command is asked for: it has an `app` with commands of its own, or an `add_to(app)` for the one.
@@ -34,6 +34,9 @@ COMMANDS = {
     "simulate": "Play a scenario: what naive receivers make of it, and ours.",
     "doctor": "Check that everything is as it should be.",
     "audit": "Who did what, and whether that record is whole.",
+    "keys": "Who may call the API, and for what.",
+    "secrets": "How secrets of endpoints are kept.",
+    "types": "Which events there are, and their schemas.",
     "migrate": "The schema of the database.",
     "config": "Which settings hold, and where from.",
     "completion": "Completion of commands, ids, keys and endpoints in your shell.",
@@ -121,7 +124,7 @@ def run(arguments: Sequence[str]) -> int:
         return Exit.BROKEN
     except StoreUnavailable as error:
         complain(str(error))
-        return Exit.UNREACHABLE
+        return Exit.FAILED if isinstance(error, StoreBusy) else Exit.UNREACHABLE  # it was reached; it is held
     except HooklaneError as error:
         complain(str(error))
         return Exit.FAILED

@@ -1,6 +1,6 @@
-// The live stream: server-sent events over fetch, because EventSource cannot send a key.
+// The live stream: server-sent events over fetch, because EventSource cannot say where to go on after a reload.
 
-import { headers, root } from "./api.js";
+import { root } from "./api.js";
 
 const WAIT_MS = [500, 1000, 2000, 5000];
 
@@ -17,7 +17,7 @@ export function follow(tell, status) {
     controller = mine;
     try {
       const response = await fetch(`${root}api/v1/stream`, {
-        headers: headers(lastId ? { "last-event-id": lastId } : {}),
+        headers: lastId ? { "last-event-id": lastId } : {},
         signal: mine.signal,
         cache: "no-store",
       });
