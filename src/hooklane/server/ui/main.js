@@ -2,6 +2,7 @@
 
 import { html, start } from "./kit.js";
 import { open } from "./live.js";
+import { enter } from "./portal.js";
 import { listenToKeys, Overlay } from "./palette.js";
 import { register } from "./route.js";
 import { Shell } from "./shell.js";
@@ -24,6 +25,7 @@ register(
 const icon = document.querySelector("link[rel=icon]");
 icon.href = icon.href;
 
+await enter();
 listenToKeys();
 open();
 start(() => html`<${Shell} Overlay=${Overlay} />`, document.getElementById("app"));
