@@ -14,16 +14,15 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import sysconfig
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
 from tests.support.pace import scaled_ms, scaled_s
+from tests.support.packages import built_wheel, link
 from tests.support.processes import Child, free_port, http_status, until
 from tests.support.tree import ROOT
 
@@ -179,10 +178,10 @@ def person(tmp_path: Path, ports: dict[int, int], running: ExitStack) -> Person:
         "PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin",
         "HOME": str(tmp_path),
         "LANG": "C.UTF-8",
-        "PYTHONPATH": str(_what_the_server_depends_on(tmp_path / "packages")),
+        "PYTHONPATH": str(link(_packages_of_the_lock(), tmp_path / "packages")),
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        "PIP_FIND_LINKS": str(_built_wheel(tmp_path / "wheels").parent),
+        "PIP_FIND_LINKS": str(built_wheel(tmp_path / "wheels").parent),
         "PIP_NO_INDEX": "1",
     }
     if ports[SERVER_PORT] != SERVER_PORT:
@@ -190,23 +189,9 @@ def person(tmp_path: Path, ports: dict[int, int], running: ExitStack) -> Person:
     return Person(folder, env, running)
 
 
-def _built_wheel(folder: Path) -> Path:
-    words = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
-    env = {**os.environ, "HOOKLANE_COMPILE": ""}
-    subprocess.run(words, cwd=ROOT, env=env, check=True, capture_output=True, timeout=scaled_s(60))
-    (wheel,) = folder.glob("hooklane-*.whl")
-    return wheel
-
-
-def _what_the_server_depends_on(folder: Path) -> Path:
-    """The packages of run.lock alone, from the environment of the tests: what `[server]` forgets to name is missing."""
-    folder.mkdir()
-    site = Path(sysconfig.get_path("purelib"))
-    for name in re.findall(r"^([\w.-]+)==", (ROOT / "requirements" / "run.lock").read_text("utf-8"), re.MULTILINE):
-        with suppress(PackageNotFoundError):  # of another platform
-            for top in {file.parts[0] for file in distribution(name).files or ()} - {"..", "__pycache__"}:
-                (folder / top).symlink_to(site / top)
-    return folder
+def _packages_of_the_lock() -> list[str]:
+    """What `[server]` forgets to name is missing."""
+    return re.findall(r"^([\w.-]+)==", (ROOT / "requirements" / "run.lock").read_text("utf-8"), re.MULTILINE)
 
 
 # --- the promises ---
