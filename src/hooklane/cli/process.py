@@ -83,6 +83,12 @@ class Server(uvicorn.Server):
         self.started = True
         self.listening.set()
 
+    async def wait(self) -> None:
+        """In place of `serve`, where nothing listens: until it is told to exit, as often as uvicorn looks."""
+        self.listening.set()
+        while not self.should_exit:  # noqa: ASYNC110 - a plain flag of uvicorn's
+            await asyncio.sleep(0.1)
+
     def _protocol(self, lost: Callable[[], None]) -> asyncio.Protocol:
         protocol: IngestProtocol = cast(Any, self.config.http_protocol_class)(
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
@@ -110,6 +116,10 @@ class Running:
         self.services.live_stream.close()
         if self._workers is not None:
             self._workers.stop()
+
+    @property
+    def app(self) -> ASGIApp:
+        return cast(ASGIApp, self.server.config.app)
 
     async def ended(self) -> None:
         assert self._serving is not None
@@ -241,14 +251,17 @@ async def running(
     listener: Callable[[Happening], None] | None = None,
     workers: WorkerProcesses | None = None,
     courier: Callable[[Courier], Courier] = lambda transport: transport,
+    listens: bool = True,
 ) -> AsyncIterator[Running]:
     """A server that answers, and delivers itself or by its *workers*.
 
-    Leaving the block stops it and waits until nothing is under way.
+    Leaving the block stops it and waits until nothing is under way. Where it does not *listen*, another application
+    in this process hands its `app` the requests.
     """
-    allow_open_files()
-    sock = sock or listen(settings)
-    store = open_store(settings, busy=True)
+    if listens:
+        allow_open_files()
+        sock = sock or listen(settings)
+    store = open_store(settings, busy=listens)
     await _opened(store)
     try:
         services = open_services(
@@ -271,11 +284,10 @@ async def running(
             ringing = group.create_task(services.keys.run(), name="keys")
             ruling = group.create_task(services.types.run(), name="event types")
             server = _server(settings, services, routes, mounts(services))
-            serving = group.create_task(server.serve(sockets=[sock]), name="http")
+            http = server.wait() if sock is None else server.serve(sockets=[sock])
+            serving = group.create_task(http, name="http")
             sweeping = group.create_task(_sweep(server), name="sweep connections")
-            host, port = sock.getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
-            one = Running(services, server, f"http://{shown}:{port}", serving, workers)
+            one = Running(services, server, _address(sock), serving, workers)
             try:
                 await server.listening.wait()
                 await _joined(services.relay)
@@ -302,6 +314,13 @@ async def running(
                 await services.transport.close(DRAIN_MS)
     finally:
         await store.close()
+
+
+def _address(sock: socket.socket | None) -> str:
+    if sock is None:
+        return ""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 async def _opened(store: Outbox) -> None:

@@ -28,6 +28,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "invalid_cursor": (400, "The cursor does not belong to this list"),
     "bad_request": (400, "The request is malformed"),
     "unauthorized": (401, "The API key is missing or wrong"),
+    "login_required": (401, "The login of the application is missing"),
     "forbidden": (403, "The API key does not permit this"),
     "cross_site": (403, "The request comes from another site"),
     "not_found": (404, "Not found"),

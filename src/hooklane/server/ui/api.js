@@ -42,6 +42,8 @@ export async function call(method, path, body, { signal, accept } = {}) {
   }
   if (accept && response.ok) return response.blob();
   const value = response.status === 204 ? null : await response.json().catch(() => null);
+  // Mounted in an application whose session is over: the page is asked for anew, and the application shows its login.
+  if (value?.code === "login_required") location.reload();
   if (!response.ok) throw new Refused(response.status, value);
   return value;
 }

@@ -25,6 +25,12 @@ export function follow(tell, status) {
       tries = 0;
       status("live", 0);
       await read(response.body.getReader());
+      // Under WSGI a stream would hold a worker: what there is comes in one piece, and is asked for again.
+      const pollMs = Number(response.headers.get("hooklane-poll-ms"));
+      if (pollMs && !stopped && !mine.signal.aborted && !document.hidden) {
+        timer = setTimeout(connect, pollMs);
+        return;
+      }
     } catch {
       if (stopped || mine.signal.aborted) return;
     }
