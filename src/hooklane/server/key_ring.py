@@ -1,7 +1,7 @@
 """Which keys are known? All of them, in memory, and read again when their revision in the store has changed.
 
-A key is found by the SHA-256 of what the client sent, and a publisher's that came before by a look into a dictionary. What
-their timing tells is about the hash of a guess (a dictionary's is seeded by chance), not about a key.
+A key is found by the SHA-256 of what the client sent, and a publisher's that came before by the header itself. What the
+timing of these tells is about the hash of a guess (a dictionary's is seeded by chance), not about a key.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class KeyRing:
     async def caller(self, digest: bytes) -> Caller | None:
         """The caller whose key has *digest*; None where there is no such key, or not any more."""
         if digest not in self._known or monotonic() > self._trusted_until:
-            await self.look()  # it may have been made a moment ago, by another process
+            await self.look_anew()  # it may have been made a moment ago, by another process
         known = self._known.get(digest)
         if known is None or not self._is_good(known):
             return None
@@ -98,6 +98,7 @@ class KeyRing:
         task = self._looking
         if task is None or task.done():
             task = self._looking = asyncio.ensure_future(self._look())
+            task.add_done_callback(lambda one: one.cancelled() or one.exception())  # told to those who still wait
         await asyncio.shield(task)
 
     async def look_anew(self) -> None:
