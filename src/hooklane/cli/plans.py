@@ -28,7 +28,7 @@ from hooklane.cli.progress import progress
 
 POLL_S = 0.2
 QUIET_S = 60.0
-SEEN_S = 5.0
+SEEN_S = 10.0
 """How long a skip waits to see what it released arrive."""
 
 Rate = Annotated[str | None, typer.Option("--rate", metavar="N/s", help="At most so many a second.")]
