@@ -26,11 +26,14 @@ GIVEN = {
     "letters": "dlv_nobody",
     "endpoint": "ep_nobody",
     "key": "nobody",
+    "id": "key_nobody",
     "text": "a note",
     "url": "https://hooks.example.com/",
     "type_": "order.paid",
 }
 """What an argument is given: of ids those that nobody has."""
+REQUIRED = {"--note": "x", "--scope": "read", "--store": "sqlite:///nowhere.db"}
+"""What an option is given that must be there."""
 RUNS = {"dev", "serve", "listen", "inbox worker"}
 """Commands that run until they are told to stop."""
 
@@ -57,9 +60,10 @@ def with_arguments(name: str) -> list[str]:
     for param in EVERY[name].params:
         if param.param_type_name == "argument" and (param.required or param.name in ("events", "letters")):
             words.append(GIVEN.get(param.name, "nobody"))
-    return (
-        words + (["--yes"] if "--yes" in options(name) else []) + (["--note", "x"] if "--note" in options(name) else [])
-    )
+        elif param.required:
+            words += [param.opts[0], REQUIRED[param.opts[0]]]
+    words += ["--yes"] if "--yes" in options(name) else []
+    return words + (["--note", "x"] if "--note" in options(name) and "--note" not in words else [])
 
 
 REMOTE = [name for name in EVERY if "--server" in options(name)]
@@ -67,8 +71,11 @@ DIRECT = [name for name in EVERY if "--db" in options(name) and name not in RUNS
 BY_ID = [
     name
     for name in REMOTE
-    if any(param.param_type_name == "argument" and param.name in GIVEN for param in EVERY[name].params)
-    and name not in ("send", "endpoints add")
+    if name not in ("send", "endpoints add")
+    and any(
+        param.param_type_name == "argument" and (param.name in GIVEN or name.endswith(" rm"))
+        for param in EVERY[name].params
+    )
 ]
 
 
