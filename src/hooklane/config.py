@@ -52,6 +52,9 @@ class Settings:
     egress_allow: tuple[str, ...] = ()
     ui: bool = True
     log_level: str = "info"
+    log_format: str = "text"
+    otel: bool = False
+    """Whether spans are made and sent over OTLP/HTTP."""
     retention: int = 30 * DAY_MS
     """How long a delivered event is kept, in milliseconds; the same for the others below."""
     retention_attempts: int = 30 * DAY_MS
@@ -165,6 +168,12 @@ def _switch(value: Any) -> bool:
     raise ValueError
 
 
+def _format(value: Any) -> str:
+    if str(value) not in ("text", "json"):
+        raise ValueError
+    return str(value)
+
+
 def _level(value: Any) -> str:
     level = str(value).lower()
     if level not in ("debug", "info", "warning", "error"):
@@ -218,6 +227,8 @@ SETTINGS = (
     _Setting("egress_allow", _networks, "networks such as 127.0.0.0/8,::1/128"),
     _Setting("ui", _switch, "true or false"),
     _Setting("log_level", _level, "debug, info, warning or error"),
+    _Setting("log_format", _format, "text or json"),
+    _Setting("otel", _switch, "true or false"),
     _Setting("retention", _duration, _DURATION),
     _Setting("retention_attempts", _duration, _DURATION),
     _Setting("retention_audit", _duration, _DURATION),

@@ -18,6 +18,7 @@ import typer
 from hooklane.cli.exits import Exit
 from hooklane.cli.options import EgressAllow
 from hooklane.cli.output import talk
+from hooklane.cli.telemetry import set_up_telemetry
 from hooklane.config import ROLES, Settings, load
 from hooklane.errors import Broken, HooklaneError, MissingExtra, UsageError
 from hooklane.model.database_url import shown
@@ -130,7 +131,7 @@ Work = Callable[[Callable[[Stoppable], None]], Awaitable[None]]
 
 def run_until_signalled(work: Work, settings: Settings) -> None:
     """Run a server in this process until SIGINT, SIGTERM or SIGHUP, then let it finish what it does."""
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    end_tracing = set_up_telemetry(settings)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     try:
         import uvicorn  # noqa: F401
@@ -147,6 +148,8 @@ def run_until_signalled(work: Work, settings: Settings) -> None:
             raise
         except Exception as error:
             raise _broken(error) from error
+        finally:
+            end_tracing()
 
 
 async def _guarded(work: Work) -> None:

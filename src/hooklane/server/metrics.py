@@ -114,9 +114,13 @@ class Meter:
         return total
 
     def exposition(
-        self, counted: Counted, health: Mapping[str, Health], endpoints: Sequence[Endpoint]
+        self,
+        counted: Counted,
+        health: Mapping[str, Health],
+        endpoints: Sequence[Endpoint],
+        inbox_dead: int | None = None,
     ) -> tuple[bytes, str]:
-        """All metrics as text, and its media type."""
+        """All metrics as text, and its media type; *inbox_dead* where an inbox is in the server's database."""
         self._breaker.clear()
         for endpoint in endpoints:
             breaker = health.get(endpoint.id)
@@ -127,5 +131,7 @@ class Meter:
             self._lanes.labels(state).set(lanes.get(state, 0))
         self._backlog.set(counted.backlog)
         self._dead.labels("sender").set(ledger.get(DeliveryState.DEAD, 0))
+        if inbox_dead is not None:
+            self._dead.labels("inbox").set(inbox_dead)
         self._oldest.set(0 if oldest is None else max(0.0, time.time() - oldest / 1000))
         return generate_latest(self._registry), CONTENT_TYPE_LATEST

@@ -44,9 +44,11 @@ ALTER INDEX hooklane.lane_name_for_load RENAME TO lane_tail_for_load;
 """
 # What version 7 added: figures over time, turns of breakers, whose a dead letter is.
 SQLITE_WITHOUT_FIGURES = """
+ALTER TABLE hooklane_event DROP COLUMN trace;
 DROP TABLE hooklane_series; DROP TABLE hooklane_breaker_turn; ALTER TABLE hooklane_dead_letter DROP COLUMN assignee;
 """
 POSTGRES_WITHOUT_FIGURES = """
+ALTER TABLE hooklane.event DROP COLUMN trace;
 DROP TABLE hooklane.series; DROP TABLE hooklane.breaker_turn; ALTER TABLE hooklane.dead_letter DROP COLUMN assignee;
 """
 EVENTS = [f"e{n}" for n in (*range(12), 98)]

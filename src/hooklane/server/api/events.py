@@ -42,6 +42,7 @@ from hooklane.server.why import delivery_sentence
 from hooklane.store.dashboard import EventSearch
 from hooklane.store.outbox import Draft, Refused
 from hooklane.store.reads import Delivery
+from hooklane.telemetry.tracing import TRACEPARENT, publishing
 
 
 def draft_from(body: EventBody, tenant: str, now: Instant, idempotency_key: str | None) -> Draft:
@@ -62,7 +63,8 @@ async def publish(call: Call) -> Response:
     """Publish one event, as ingest.py does on its faster way: for the command line and for pipelined requests."""
     services = call.services
     draft = draft_from(read_event(call.body), call.tenant, services.now(), call.headers.get("idempotency-key"))
-    result = await services.publisher.publish(draft)
+    with publishing([draft.event], call.headers.get(TRACEPARENT)):
+        result = await services.publisher.publish(draft)
     if isinstance(result, Refused):
         raise refused(result.code, result.detail)
     return answer(views.published(result), 202)
@@ -92,7 +94,8 @@ async def publish_batch(call: Call) -> Response:
     # What is long to read is read beside the event loop, one at a time.
     long = len(call.body) > LONG_BYTES
     drafts = await asyncio.get_running_loop().run_in_executor(_long_batches, drafts_of) if long else drafts_of()
-    results = await services.publisher.publish_batch(drafts)
+    with publishing([draft.event for draft in drafts], call.headers.get(TRACEPARENT)):
+        results = await services.publisher.publish_batch(drafts)
     for position, result in enumerate(results):
         # The others were refused only because this one was.
         if isinstance(result, Refused) and result.code != "batch_refused":
