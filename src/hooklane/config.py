@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
 import re
 import tomllib
@@ -262,6 +263,24 @@ def load(
     if problems:
         raise ConfigError(problems)
     return Settings(**values), origins
+
+
+_BESIDES = ("CONFIG", "SERVER", "STORE", "SECRET", "SECRET_FILE", "COMPILE", "FAILPOINTS")
+"""Variables that are read elsewhere, and are no settings of a server."""
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """A line for each `HOOKLANE_…` variable that nothing reads: a misspelt setting does not hold, and is not missed.
+    What begins with `HOOKLANE_TEST_` is for test runs."""
+    known = {setting.env for setting in SETTINGS} | {f"HOOKLANE_{name}" for name in _BESIDES}
+    known |= {f"{setting.env}_FILE" for setting in SETTINGS if setting.is_secret}
+    lines = []
+    for name in sorted(environ):
+        if name.upper().startswith("HOOKLANE_") and name not in known and not name.startswith("HOOKLANE_TEST_"):
+            near = difflib.get_close_matches(name.upper(), sorted(known), n=1, cutoff=0.85)
+            advice = f"did you mean {near[0]}?" if near else "see `hooklane config show` for those that are"
+            lines.append(f"{name} is set, but no setting has this name, so it is ignored: {advice}")
+    return lines
 
 
 def _find(

@@ -15,9 +15,10 @@ from typing import Annotated, Any, Protocol
 
 import typer
 
+from hooklane.cli import output
 from hooklane.cli.exits import Exit
 from hooklane.cli.options import EgressAllow
-from hooklane.cli.output import talk
+from hooklane.cli.output import Level, say_json, talk
 from hooklane.cli.telemetry import set_up_telemetry
 from hooklane.config import ROLES, Settings, load
 from hooklane.errors import Broken, HooklaneError, MissingExtra, UsageError
@@ -48,6 +49,7 @@ def serve(
     no_auth: Annotated[bool, typer.Option("--no-auth", help="Ask for no key; only on the loopback.")] = False,
     no_ui: Annotated[bool, typer.Option("--no-ui", help="Serve the API without the page.")] = False,
     egress_allow: EgressAllow = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON once it serves.")] = False,
 ) -> None:
     """Take events, keep them, deliver them in order."""
     settings, _ = load(
@@ -66,7 +68,7 @@ def serve(
     check_auth(settings)
     settings = check_roles(settings)
     check_workers(settings)
-    run_until_signalled(lambda ready: _serve(settings, ready), settings)
+    run_until_signalled(lambda ready: _serve(settings, ready, as_json), settings)
 
 
 def check_auth(settings: Settings) -> None:
@@ -103,7 +105,7 @@ def check_workers(settings: Settings) -> None:
         raise UsageError("--workers needs the role deliver: add deliver to --role")
 
 
-async def _serve(settings: Settings, ready: Callable[[Stoppable], None]) -> None:
+async def _serve(settings: Settings, ready: Callable[[Stoppable], None], as_json: bool) -> None:
     from hooklane.cli.process import running
     from hooklane.cli.worker_processes import WorkerProcesses
 
@@ -114,6 +116,8 @@ async def _serve(settings: Settings, ready: Callable[[Stoppable], None]) -> None
     async with running(mine, workers=workers) as server:
         with_ = f" with {settings.workers} workers" if workers is not None else ""
         talk(f"serving {', '.join(settings.role)} on {server.address}, data in {shown(settings.db)}{with_}")
+        if as_json:
+            say_json({"address": server.address, "role": settings.role, "workers": settings.workers})
         ready(server)
         await server.ended()
 
@@ -131,7 +135,8 @@ Work = Callable[[Callable[[Stoppable], None]], Awaitable[None]]
 
 def run_until_signalled(work: Work, settings: Settings) -> None:
     """Run a server in this process until SIGINT, SIGTERM or SIGHUP, then let it finish what it does."""
-    end_tracing = set_up_telemetry(settings)
+    wanted = {Level.QUIET: "WARNING", Level.NORMAL: settings.log_level.upper(), Level.VERBOSE: "DEBUG"}[output.level]
+    end_tracing = set_up_telemetry(settings, wanted)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     try:
         import uvicorn  # noqa: F401

@@ -11,11 +11,11 @@ from hooklane.telemetry.json_log import JsonFormatter
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-def set_up_telemetry(settings: Settings) -> Callable[[], None]:
-    """Logs in the format that was asked for, and spans where they are; call the result when the process ends."""
+def set_up_telemetry(settings: Settings, level: str) -> Callable[[], None]:
+    """Logs of *level* in the format that was asked for, and spans where they are; call the result at the end."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if settings.log_format == "json" else logging.Formatter(TEXT))
-    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
+    logging.basicConfig(level=level, handlers=[handler])
     if not settings.otel:
         return lambda: None
     from hooklane.telemetry.otel import export_over_http

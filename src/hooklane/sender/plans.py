@@ -26,7 +26,8 @@ FIND_S_MAX = 30.0
 """How long the members of a plan are looked for, page by page."""
 KEYS_SHOWN_MAX = 50
 RELEASES_SHOWN_MAX = 20
-EVENTS_SHOWN_MAX = 10
+EVENTS_SHOWN_MAX = 500
+"""Released events that a plan names, shared by its lanes: of one lane nearly always all of them."""
 RATE_MAX = 100_000.0
 GRACE_S_MAX = 300
 
@@ -143,13 +144,14 @@ async def _releases(store: Store, job: Job, frozen: Frozen) -> list[Release]:
         return []
     shown = [member for member in frozen.members if member.seq is not None][:RELEASES_SHOWN_MAX]
     rows = {row.id: row for row in await store.reload([member.lane_id for member in shown])}
-    events = await store.lane_events([(one.lane_id, one.seq or 0) for one in shown], EVENTS_SHOWN_MAX + 1)
+    most = EVENTS_SHOWN_MAX // max(1, len(shown))
+    events = await store.lane_events([(one.lane_id, one.seq or 0) for one in shown], most + 1)
     found: list[Release] = []
     for member in shown:
         seq, row = member.seq or 0, rows[member.lane_id]
         here = [one for one in events if one.lane_id == member.lane_id]
         gives_up = next((one for one in here if one.seq == seq), None)
-        behind = [one for one in here if one.seq > seq][:EVENTS_SHOWN_MAX]
+        behind = [one for one in here if one.seq > seq][:most]
         left = max(0, row.tail - seq - len(behind))
         found.append(Release(member.endpoint_id, member.key or "", seq, row.acked, gives_up, behind, left))
     return found

@@ -75,6 +75,13 @@ class Call:
             )
         return at
 
+    def switch(self, name: str) -> bool:
+        """Whether the parameter *name* is `true`; left out, it is `false`."""
+        text = self.query.get(name, "false")
+        if text not in ("true", "false"):
+            raise Problem("invalid_parameter", f"{name} must be true or false, got {text[:40]!r}")
+        return text == "true"
+
     def wants_lines(self) -> bool:
         return NDJSON in self.headers.get("accept", "")
 
