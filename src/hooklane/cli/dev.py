@@ -15,7 +15,7 @@ import typer
 
 from hooklane.cli.hot_keys import HotKeys
 from hooklane.cli.options import Json
-from hooklane.cli.serve import Stoppable, run_until_signalled
+from hooklane.cli.serve import Stoppable, routes_for, run_until_signalled
 from hooklane.config import Origin, Settings, load
 from hooklane.errors import UsageError
 
@@ -44,7 +44,7 @@ def dev(
     as_json: Json = False,
 ) -> None:
     """Run everything on this machine, for development."""
-    flags = {"db": db, "port": port, "host": "127.0.0.1", "no_auth": True, "role": "api,deliver"}
+    flags = {"db": db, "port": port, "host": "127.0.0.1", "no_auth": True, "role": "api,deliver", "playground": True}
     settings, origins = load(flags, os.environ)
     if _is_default(origins, "db"):
         settings, origins = load({**flags, "db": DB}, os.environ)
@@ -70,14 +70,13 @@ async def _dev(
     from hooklane.cli.dev_screen import Printer, banner, print_banner
     from hooklane.cli.faulty_courier import FaultyCourier
     from hooklane.cli.process import listen, running
-    from hooklane.server.api import ROUTES
     from hooklane.server.demo import Demo
 
     sock = listen(settings)  # first of all: a busy port must not cost the data of earlier runs
     if fresh:
         _forget(settings.db)
     setup = _DevSetup(Demo() if demo else None, settings)
-    routes = (*ROUTES, *(setup.demo.routes() if setup.demo else ()))
+    routes = (*routes_for(settings), *(setup.demo.routes() if setup.demo else ()))
     printer = Printer(as_json)
     couriers: list[FaultyCourier] = []
 
@@ -158,14 +157,15 @@ class _DevSetup:
             from hooklane.server.demo import BILLING, SHOP, ensure_endpoints, kept_secret, receiver
 
             secret = await kept_secret(services)
-            self._inbox = receiver(_beside(self._settings.db), secret, services.inbox_tally)
+            # In the server's own database, so that the dashboard shows both sides.
+            self._inbox = receiver(self._settings.db, secret, services.inbox_tally)
             services.inbox_tally.rules.update(
                 {name: (source.rules.retention_ms, None) for name, source in self._inbox.sources.items()}
             )
             for name in (SHOP, BILLING):
                 self._apps[name] = self.demo.gate(name, app(self._inbox))
             await ensure_endpoints(services, server.address, secret)
-            services.features = ("demo",)
+            services.features += ("demo",)
             self._producer = asyncio.create_task(self.demo.produce(services), name="demo producer")
 
     async def clear(self) -> None:
@@ -188,18 +188,12 @@ def _is_default(origins: list[Origin], name: str) -> bool:
     return any(one.name == name and one.origin == "default" for one in origins)
 
 
-def _beside(db: str) -> str:
-    """Where the demo's receiver keeps its inbox: a file of its own, as another company would."""
-    return f"{db.removesuffix('.db')}-inbox.db" if db.startswith("sqlite:///") else "memory://"
-
-
 def _forget(db: str) -> None:
     if not db.startswith("sqlite:///"):
         raise UsageError("--fresh only works with SQLite: empty another database yourself")
-    for url in (db, _beside(db)):
-        path = Path(url.removeprefix("sqlite:///"))
-        for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-            try:
-                file.unlink(missing_ok=True)
-            except OSError as error:
-                raise UsageError(f"cannot remove {file}: {error.strerror}") from None
+    path = Path(db.removeprefix("sqlite:///"))
+    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot remove {file}: {error.strerror}") from None

@@ -48,6 +48,9 @@ def serve(
     ] = None,
     no_auth: Annotated[bool, typer.Option("--no-auth", help="Ask for no key; only on the loopback.")] = False,
     no_ui: Annotated[bool, typer.Option("--no-ui", help="Serve the API without the page.")] = False,
+    playground: Annotated[
+        bool, typer.Option("--playground", help="Answer the playground's calls too; they take time of this process.")
+    ] = False,
     egress_allow: EgressAllow = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON once it serves.")] = False,
 ) -> None:
@@ -61,6 +64,7 @@ def serve(
             "workers": workers,
             "no_auth": True if no_auth else None,
             "ui": False if no_ui else None,
+            "playground": True if playground else None,
             "egress_allow": egress_allow,
         },
         os.environ,
@@ -113,13 +117,26 @@ async def _serve(settings: Settings, ready: Callable[[Stoppable], None], as_json
     if settings.workers > 1:
         workers = WorkerProcesses(settings)
         mine = replace(settings, role=tuple(role for role in settings.role if role != "deliver"))
-    async with running(mine, workers=workers) as server:
+    async with running(mine, workers=workers, routes=routes_for(settings)) as server:
         with_ = f" with {settings.workers} workers" if workers is not None else ""
         talk(f"serving {', '.join(settings.role)} on {server.address}, data in {shown(settings.db)}{with_}")
+        if not settings.seal_key:
+            talk("secrets of endpoints are kept as plain text in the database: set HOOKLANE_SEAL_KEY to seal them")
         if as_json:
             say_json({"address": server.address, "role": settings.role, "workers": settings.workers})
         ready(server)
         await server.ended()
+
+
+def routes_for(settings: Settings) -> tuple[Any, ...]:
+    """The table of routes: the playground's among them where it is switched on."""
+    from hooklane.server.api import ROUTES
+
+    if not settings.playground:
+        return ROUTES
+    from hooklane.cli.playground import Playground
+
+    return (*ROUTES, *Playground(settings.egress_allow).routes())
 
 
 class Stoppable(Protocol):
