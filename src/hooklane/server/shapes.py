@@ -208,7 +208,10 @@ class EndpointWithSecret(EndpointShape, kw_only=True):
 
 
 class EndpointWithLedger(EndpointShape, kw_only=True):
+    """The ledger is as of `as_of`."""
+
     ledger: dict[str, int]
+    as_of: Time
 
 
 class Exchange(Shape, kw_only=True):
