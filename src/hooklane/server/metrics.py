@@ -65,7 +65,7 @@ class Meter:
         self.tally = Tally()
         """What was counted since the last `take`."""
         self._past = Tally()
-        self._published = 0
+        self._published: dict[str, int] = {}
         registry.register(_Attempts(self))
         self._lanes = Gauge("hooklane_lanes", "Lanes by state.", ["state"], registry=registry)
         self._backlog = Gauge("hooklane_backlog", "Deliveries owed and not dead.", registry=registry)
@@ -81,10 +81,11 @@ class Meter:
             registry=registry,
         )
 
-    def count_published(self, many: int) -> None:
-        """The publisher's observer."""
-        self.published.inc(many)
-        self._published += many
+    def count_published(self, counts: Mapping[str, int]) -> None:
+        """The publisher's observer: how many events of each tenant."""
+        self.published.inc(sum(counts.values()))
+        for tenant, many in counts.items():
+            self._published[tenant] = self._published.get(tenant, 0) + many
 
     def listen(self, happening: Happening) -> None:
         """The relay's listener."""
@@ -100,9 +101,9 @@ class Meter:
         self._past.absorb(taken)
         return taken
 
-    def take_published(self) -> int:
-        """The events published since the last call."""
-        taken, self._published = self._published, 0
+    def take_published(self) -> dict[str, int]:
+        """The events published since the last call, by tenant."""
+        taken, self._published = self._published, {}
         return taken
 
     @property

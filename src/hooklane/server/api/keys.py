@@ -108,6 +108,7 @@ ROUTES = (
         takes=NewKey,
         tag="keys",
         answers=NewApiKeyShape,
+        tells_secret=True,
     ),
     Route("GET", "/api/v1/keys", listing, "All API keys.", tag="keys", answers=ListShape[ApiKeyShape]),
     Route("DELETE", "/api/v1/keys/{id}", revoke, "Revoke an API key, at once.", status=204, tag="keys"),
