@@ -1,4 +1,6 @@
 """hooklane's dashboard inside a Django project, for its staff: python django_app.py runserver"""
+# pyright: basic
+# (Django ships no types.)
 
 import os
 import sys
