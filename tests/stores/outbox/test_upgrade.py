@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,10 @@ import psycopg
 from hooklane.core.fanout import places
 from hooklane.store.outbox import StoreOptions
 from hooklane.store.postgres.outbox import PostgresOutbox
+from hooklane.store.postgres.outbox.store import MIGRATIONS as POSTGRES
+from hooklane.store.sql.migration_files import migrations_of
 from hooklane.store.sqlite.outbox import SqliteOutbox
+from hooklane.store.sqlite.outbox.store import MIGRATIONS as SQLITE
 from hooklane.testing.conformance_outbox.announcing import announce
 from hooklane.testing.conformance_outbox.kit import Outbox, Owner, endpoint, event, published
 
@@ -42,16 +47,21 @@ ALTER INDEX hooklane.lane_name_pkey RENAME TO lane_tail_pkey;
 ALTER INDEX hooklane.lane_name_once RENAME TO lane_tail_endpoint_id_key_key;
 ALTER INDEX hooklane.lane_name_for_load RENAME TO lane_tail_for_load;
 """
-# What version 7 added: figures over time, turns of breakers, whose a dead letter is.
-SQLITE_WITHOUT_FIGURES = """
-ALTER TABLE hooklane_event DROP COLUMN trace;
-DROP TABLE hooklane_series; DROP TABLE hooklane_breaker_turn; ALTER TABLE hooklane_dead_letter DROP COLUMN assignee;
-"""
-POSTGRES_WITHOUT_FIGURES = """
-ALTER TABLE hooklane.event DROP COLUMN trace;
-DROP TABLE hooklane.series; DROP TABLE hooklane.breaker_turn; ALTER TABLE hooklane.dead_letter DROP COLUMN assignee;
-"""
+TABLE = re.compile(r"^CREATE TABLE ([\w.]+)", re.MULTILINE)
+COLUMN = re.compile(r"^ALTER TABLE ([\w.]+) ADD COLUMN (\w+)", re.MULTILINE)
+COUNTER = re.compile(r"^INSERT INTO ([\w.]+counter) \(name, value\) VALUES \('(\w+)'", re.MULTILINE)
 EVENTS = [f"e{n}" for n in (*range(12), 98)]
+
+
+def newer_undone(migrations: Sequence[str]) -> str:
+    """What takes away all that migrations after the sixth have added: tables, columns and counters."""
+    statements = []
+    for script in reversed(migrations[6:]):
+        statements += [f"ALTER TABLE {table} DROP COLUMN {column}" for table, column in COLUMN.findall(script)]
+        statements += [f"DROP TABLE {table}" for table in reversed(TABLE.findall(script))]
+        statements += [f"DELETE FROM {table} WHERE name = '{name}'" for table, name in COUNTER.findall(script)]
+    assert len(statements) > 3
+    return ";\n".join(statements) + ";\n"
 
 
 async def fill(store: Outbox) -> Owner:
@@ -87,7 +97,7 @@ async def test_a_sqlite_file_from_before_announcements_were_on_record_keeps_its_
     before = dict(await owner.loaded())
     await store.close()
     with sqlite3.connect(path) as connection:
-        connection.executescript(SQLITE_WITHOUT_FIGURES + ATTEMPTS_BY_LANE)
+        connection.executescript(newer_undone(migrations_of(SQLITE)) + ATTEMPTS_BY_LANE)
         for table in TABLES:
             connection.execute(f"ALTER TABLE hooklane_{table} DROP COLUMN starts")
         connection.execute("UPDATE hooklane_schema SET version = 3 WHERE component = 'outbox'")
@@ -104,7 +114,7 @@ async def test_a_sqlite_file_whose_attempts_stood_by_lane_keeps_every_one(tmp_pa
     assert sum(map(len, before.values())) >= 5, "delivered, failed and dead ones, with a lane and without"
     await store.close()
     with sqlite3.connect(path) as connection:
-        connection.executescript(SQLITE_WITHOUT_FIGURES + ATTEMPTS_BY_LANE)
+        connection.executescript(newer_undone(migrations_of(SQLITE)) + ATTEMPTS_BY_LANE)
         connection.execute("UPDATE hooklane_schema SET version = 4 WHERE component = 'outbox'")
     connection.close()
 
@@ -122,7 +132,7 @@ async def test_a_postgres_schema_from_before_announcements_were_on_record_keeps_
     before = dict(await owner.loaded())
     await store.close()
     with psycopg.connect(empty_postgres_url) as connection:
-        connection.execute(POSTGRES_WITHOUT_FIGURES + COUNTED_TAILS)
+        connection.execute(newer_undone(migrations_of(POSTGRES)) + COUNTED_TAILS)
         for table in TABLES:
             connection.execute(f"ALTER TABLE hooklane.{table} DROP COLUMN starts")
         connection.execute("UPDATE hooklane.schema SET version = 3 WHERE component = 'outbox'")
@@ -138,7 +148,7 @@ async def test_a_postgres_schema_whose_lanes_were_counted_goes_on_behind_their_l
     before = dict(await owner.loaded())
     await store.close()
     with psycopg.connect(empty_postgres_url) as connection:
-        connection.execute(POSTGRES_WITHOUT_FIGURES + COUNTED_TAILS)
+        connection.execute(newer_undone(migrations_of(POSTGRES)) + COUNTED_TAILS)
         connection.execute("DELETE FROM hooklane.lane_event WHERE seq < 3", prepare=False)  # as pruning does
         connection.execute("UPDATE hooklane.schema SET version = 4 WHERE component = 'outbox'")
 
