@@ -18,6 +18,8 @@ export const overview = signal(null);
 export const locked = signal(false);
 /** Who looks, as the server knows it: {name, role, scopes, asks_key, …}; null until it has said. */
 export const me = signal(null);
+/** A customer behind a portal link replays one letter at a time: no plans, no skips, no screens about all tenants. */
+export const inPortal = () => me.value?.role === "portal";
 /** Once a second, for countdowns and ages. */
 export const clock = signal(Date.now());
 

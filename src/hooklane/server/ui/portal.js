@@ -10,11 +10,7 @@ export async function enter() {
     history.replaceState(null, "", root);
     if (token) await logIn(token).catch(() => {}); // an old link: the page says that it asks for a key
   }
-  ask();
-}
-
-/** Who is here, and how the operator wants the page to look; the screens do not wait for it. */
-async function ask() {
+  // Which screens and acts there are depends on it, so the screens wait for this one answer.
   me.value = await get("session").catch(() => null);
   const accent = me.value?.look?.accent;
   if (accent) document.documentElement.style.setProperty("--accent", accent);

@@ -2,9 +2,9 @@
 
 import { call, logIn } from "./api.js";
 import { html, useEffect, useState } from "./kit.js";
-import { asOf, connection, locked, me, news, overview, paused, togglePause } from "./live.js";
+import { asOf, connection, inPortal, locked, me, news, overview, paused, togglePause } from "./live.js";
 import { Away, Icon, Said } from "./parts.js";
-import { href, place, registered, screenOf } from "./route.js";
+import { href, named, place, screenOf } from "./route.js";
 import { atTime, compact } from "./words.js";
 
 const THEMES = ["system", "light", "dark"];
@@ -31,6 +31,9 @@ function LivePill() {
       <${Icon} name=${paused.value ? "play" : "pause"} /><span>${paused.value ? "Go on" : "Pause"}</span></button></span>`;
 }
 
+/** The screens that this person may see. */
+export const screens = () => named((screen) => screen.portal || !inPortal());
+
 function Link({ screen, tab }) {
   const here = screenOf(place.value.path)?.screen;
   const is = here === screen || here?.under === screen.path;
@@ -41,7 +44,7 @@ function Link({ screen, tab }) {
 }
 
 function Rail() {
-  const shown = registered().filter((screen) => screen.icon);
+  const shown = screens();
   const groups = [...new Set(shown.map((screen) => screen.group ?? ""))];
   return html`<nav class="rail" aria-label="Screens">
     <a class="brand" href=${href("/")} aria-label="hooklane"><${Logo} /><span class="name">hooklane</span></a>
@@ -81,7 +84,7 @@ function ThemeButton() {
 const SignOut = () => html`<button class="btn small quiet" type="button" title=${`${me.value.name}, ${me.value.role}`} onClick=${() => call("DELETE", "session").finally(() => location.reload())}><${Icon} name="key" /><span class="name">sign out</span></button>`;
 
 function Tabs({ more }) {
-  const tabs = registered().filter((screen) => screen.tab);
+  const tabs = screens().filter((screen) => screen.tab);
   const here = screenOf(place.value.path)?.screen;
   const inTabs = tabs.some((screen) => screen === here || here?.under === screen.path);
   return html`<nav class="tabs" aria-label="Screens, short">${tabs.map((screen) => html`<${Link} key=${screen.path} screen=${screen} tab />`)}

@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { CopyAs } from "./copy_as.js";
 import { loudest } from "./events.js";
 import { html, useEffect, useState } from "./kit.js";
-import { hear, overview, useLoad } from "./live.js";
+import { hear, inPortal, overview, useLoad } from "./live.js";
 import { Act, Chip, Copy, Exactly, Failed, Icon, Segments, Skeleton } from "./parts.js";
 import { replayOne, SkipDialog } from "./resolve.js";
 import { href, place, setQuery } from "./route.js";
@@ -31,7 +31,7 @@ export default function Story({ params, query }) {
     ${event && html`<section class="card story-head"><div class="row-line wrap">
         ${loud ? html`<${Chip} state=${loud.state} icon=${loud.state}>${STATES[loud.state]}</${Chip}>` : html`<${Chip}>no endpoint</${Chip}>`}
         <span class="mono any grow">${event.id}</span><${Copy} text=${event.id} label="Copy id" /><${CopyAs} event=${event.id} letter=${loud?.dead_letter} />
-        ${loud?.dead_letter && html`<${Act} class="primary" run=${async () => (await replayOne(loud.dead_letter), load.again())}>Replay</${Act}><button class="btn" type="button" onClick=${() => setSkip(loud)}>Skip…</button>`}
+        ${loud?.dead_letter && html`<${Act} class="primary" run=${async () => (await replayOne(loud.dead_letter), load.again())}>Replay</${Act}>${!inPortal() && html`<button class="btn" type="button" onClick=${() => setSkip(loud)}>Skip…</button>`}`}
         ${loud?.key && html`<a class="btn" href=${href("/lanes", { lane: `${loud.endpoint}/${loud.key}` })}><${Icon} name="n-lanes" />Its lane</a>`}</div>
       <p class="why" data-state=${loud?.state === "dead" ? "blocked" : loud?.state === "retrying" ? "retrying" : "idle"}>${why.why}</p></section>
       <div class="cols2 story"><${Timeline} event=${event} attempts=${attempts} story=${story} chosen=${query.try} /><${Exchange} event=${event} attempts=${attempts} query=${query} /></div>`}
