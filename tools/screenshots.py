@@ -121,7 +121,7 @@ async def take(browser: Browser, url: str, screens: dict[str, str]) -> None:
     for name, path in screens.items():
         await desk.goto(url + path)
         await desk.locator(".live .word", has_text="Live").wait_for()
-        await desk.wait_for_timeout(2500)
+        await desk.wait_for_timeout(7000 if name == "lanes" else 2500)  # rows find their groups
         for theme in ("light", "dark"):
             await picture(desk, name, theme, developer)
     await desk.goto(f"{url}/dead")

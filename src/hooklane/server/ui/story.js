@@ -87,9 +87,9 @@ function Exchange({ event, attempts, query }) {
 function Part({ tab, one, event, attempts }) {
   const detail = one.detail ?? {};
   const before = attempts[attempts.indexOf(one) - 1];
-  if (tab === "request") return html`${kept(detail.request_head) ? html`<${Text} text=${detail.request_head} />` : html`<${NotKept} />`}<h3>Body, ${bytes(one.sent_bytes)}</h3><${Text} text=${one.sent} />`;
+  if (tab === "request") return html`${kept(detail.request_head) ? html`<${Text} text=${detail.request_head.trim()} />` : html`<${NotKept} />`}<h3>Body, ${bytes(one.sent_bytes)}</h3><${Text} text=${one.sent} />`;
   if (tab === "response") {
-    return html`${kept(detail.response_head) ? html`<${Text} text=${detail.response_head} />` : html`<${NotKept} />`}${detail.response_body && html`<h3>Body</h3><${Text} text=${detail.response_body} />`}
+    return html`${kept(detail.response_head) ? html`<${Text} text=${detail.response_head.trim()} />` : html`<${NotKept} />`}${detail.response_body && html`<h3>Body</h3><${Text} text=${detail.response_body} />`}
       <${Timings} timings=${detail.timings} />${before?.detail?.response_body !== undefined && before.detail.response_body !== detail.response_body && html`<h3>Try ${before.attempt} was answered</h3><${Text} text=${before.detail.response_body} />`}`;
   }
   const head = (detail.request_head ?? "").split("\r\n").filter((line) => /^(webhook-|idempotency-key|x-)/i.test(line));
