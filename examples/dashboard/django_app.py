@@ -1,4 +1,6 @@
 """hooklane's dashboard inside a Django project, for its staff: python django_app.py runserver"""
+# pyright: basic
+# (Django ships no types.)
 
 import os
 import sys
@@ -38,7 +40,7 @@ from hooklane.django import dashboard
 
 def sign_in(request: HttpRequest) -> HttpResponse:
     """In a project of yours this is Django's own login page."""
-    if request.method != "POST":
+    if str(request.method) != "POST":
         return JsonResponse({"please": "sign in"})
     user, _ = User.objects.get_or_create(username="ops", is_staff=True)
     login(request, user)
