@@ -29,6 +29,8 @@ GIVEN = {
     "text": "a note",
     "url": "https://hooks.example.com/",
     "type_": "order.paid",
+    "name": "ci",
+    "key_id": "key_none",
 }
 """What an argument is given: of ids those that nobody has."""
 RUNS = {"dev", "serve", "listen", "inbox worker"}
@@ -57,6 +59,7 @@ def with_arguments(name: str) -> list[str]:
     for param in EVERY[name].params:
         if param.param_type_name == "argument" and (param.required or param.name in ("events", "letters")):
             words.append(GIVEN[param.name])
+    words += ["--scope", "read"] if "--scope" in options(name) else []
     return (
         words + (["--yes"] if "--yes" in options(name) else []) + (["--note", "x"] if "--note" in options(name) else [])
     )
@@ -68,7 +71,7 @@ BY_ID = [
     name
     for name in REMOTE
     if any(param.param_type_name == "argument" and param.name in GIVEN for param in EVERY[name].params)
-    and name not in ("send", "endpoints add")
+    and name not in ("send", "endpoints add", "keys add", "types set")
 ]
 
 
@@ -176,6 +179,8 @@ def test_what_is_dangerous_names_the_flag_where_nobody_can_be_asked(cli: Cli, bl
         "dlq replay": ("--all",),
         "dlq skip": (blocked["letter"], "--note", "x"),
         "events replay": (blocked["event"],),
+        "keys rm": ("key_none",),
+        "types rm": ("order.paid",),
     }
     assert set(dangerous) == {name for name in REMOTE if "--yes" in options(name)}
     for name, words in dangerous.items():
