@@ -26,6 +26,7 @@ LEFT = {
     "part": "partitions have no owner in a database that no worker has joined",
     "worker": "no worker has joined",
     "recovered": "news for workers, of which there are none",
+    "inbox_last": "PostgreSQL numbers the rows of an inbox by itself",
     "health": "breakers begin closed, and open again where an endpoint still fails",
 }
 """Tables that are not copied, and why."""
