@@ -109,7 +109,6 @@ ROUTES = (
         tells_secret=True,
         tag="keys",
         answers=NewApiKeyShape,
-        tells_secret=True,
     ),
     Route("GET", "/api/v1/keys", listing, "All API keys.", tag="keys", answers=ListShape[ApiKeyShape]),
     Route("DELETE", "/api/v1/keys/{id}", revoke, "Revoke an API key, at once.", status=204, tag="keys"),
