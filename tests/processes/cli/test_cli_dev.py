@@ -74,7 +74,7 @@ def test_lost_answers_make_copies_and_one_effect(start_hooklane: Start, tmp_path
     child.wait_for_line(rf"{place} +200 .*duplicate")
 
     assert child.stop() == 0
-    with closing(Inbox(f"sqlite:///{tmp_path}/.hooklane/dev-inbox.db", mode="inline")) as inbox:
+    with closing(Inbox(f"sqlite:///{tmp_path}/.hooklane/dev.db", mode="inline")) as inbox:
         at_shop = [one for one in inbox.rows() if one.message.source == "shop"]  # billing has lanes of its own
         [row] = [one for one in at_shop if f"{one.message.key} #{one.message.seq}" == place]
     assert row.copies >= 2
