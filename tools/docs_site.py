@@ -1,7 +1,7 @@
 """Builds the documentation into build/site: `python -m tools.docs_site`, which `make docs` runs.
 
-Zensical makes the pages. What it lacks is done here: pages that stand beside docs/ in the repository come along, links to
-programs lead to pages that show them, llms.txt lists everything, and the result is searched for dead links and for
+Zensical makes the pages. What it lacks is done here: pages that stand beside docs/ in the repository come along, links
+to programs lead to pages that show them, llms.txt lists all pages, and the result is searched for dead links and for
 anything that a browser would fetch from another host.
 """
 
