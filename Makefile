@@ -24,7 +24,7 @@ AGAIN_SHARE := tests/units/compiled tests/units/core tests/faults/sim/test_plant
          tests/promises/sending/test_promises.py tests/units/transport/test_transport_answers.py \
          tests/promises/sending/api/test_batch_api.py \
          tests/faults/crash/test_failpoints.py::test_f17_a_kill_before_the_answer_sends_again
-ON_COMPILED = test ! -d $(COMPILED) || HOOKLANE_TREE=$(COMPILED) PYTHONPATH=$(COMPILED) \
+ON_COMPILED = test ! -d $(COMPILED) || HOOKLANE_TEST_TREE=$(COMPILED) PYTHONPATH=$(COMPILED) \
 		$(PYTEST) -o pythonpath="$(COMPILED) ."
 
 .PHONY: run vendor setup test test-compiled check compiled docs bench soak lock clean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
 import re
 import tomllib
@@ -51,6 +52,8 @@ class Settings:
     no_auth: bool = False
     egress_allow: tuple[str, ...] = ()
     ui: bool = True
+    playground: bool = False
+    """Whether `serve` answers the playground's calls, which take time of its processor; `dev` always does."""
     log_level: str = "info"
     retention: int = 30 * DAY_MS
     """How long a delivered event is kept, in milliseconds; the same for the others below."""
@@ -217,6 +220,7 @@ SETTINGS = (
     _Setting("no_auth", _switch, "true or false"),
     _Setting("egress_allow", _networks, "networks such as 127.0.0.0/8,::1/128"),
     _Setting("ui", _switch, "true or false"),
+    _Setting("playground", _switch, "true or false"),
     _Setting("log_level", _level, "debug, info, warning or error"),
     _Setting("retention", _duration, _DURATION),
     _Setting("retention_attempts", _duration, _DURATION),
@@ -251,6 +255,24 @@ def load(
     if problems:
         raise ConfigError(problems)
     return Settings(**values), origins
+
+
+_BESIDES = ("CONFIG", "SERVER", "STORE", "SECRET", "SECRET_FILE", "COMPILE", "FAILPOINTS")
+"""Variables that are read elsewhere, and are no settings of a server."""
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """A line for each `HOOKLANE_…` variable that nothing reads: a misspelt setting does not hold, and is not missed.
+    What begins with `HOOKLANE_TEST_` is for test runs."""
+    known = {setting.env for setting in SETTINGS} | {f"HOOKLANE_{name}" for name in _BESIDES}
+    known |= {f"{setting.env}_FILE" for setting in SETTINGS if setting.is_secret}
+    lines = []
+    for name in sorted(environ):
+        if name.upper().startswith("HOOKLANE_") and name not in known and not name.startswith("HOOKLANE_TEST_"):
+            near = difflib.get_close_matches(name.upper(), sorted(known), n=1, cutoff=0.85)
+            advice = f"did you mean {near[0]}?" if near else "see `hooklane config show` for those that are"
+            lines.append(f"{name} is set, but no setting has this name, so it is ignored: {advice}")
+    return lines
 
 
 def _find(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from hooklane.cli.client import Reply
+from hooklane.cli.client import Reply, failure_of
 from hooklane.cli.process import open_services, open_store
 from hooklane.config import Settings
 from hooklane.server.api import ROUTES
@@ -46,6 +46,13 @@ class DirectClient:
         if response.stream is not None:
             return Reply(response.status, b"".join([chunk async for chunk in response.stream]))
         return Reply(response.status, response.body)
+
+    def lines(self, path: str, query: str, headers: Mapping[str, str]) -> Iterator[bytes]:
+        """Written out first: what is asked for in this way has an end, on a database."""
+        reply = self.send("GET", path, query, headers, b"")
+        if reply.status >= 400:
+            raise failure_of(reply)
+        yield from reply.body.splitlines(keepends=True)
 
     def close(self) -> None:
         self._runner.run(self._close())

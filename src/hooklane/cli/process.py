@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import resource
 import socket
@@ -19,11 +20,13 @@ from hooklane.cli.maintenance import Maintenance, jobs_for, publish_limits_for
 from hooklane.cli.worker_processes import WorkerProcesses
 from hooklane.config import Settings
 from hooklane.core.fanout import Fanout
-from hooklane.errors import UsageError
+from hooklane.errors import StoreBusy, UsageError
+from hooklane.model.clock import boot_now
+from hooklane.sender.courier import Courier
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.feeding import feed_of
 from hooklane.sender.publisher import Publisher
-from hooklane.sender.relay import Relay
+from hooklane.sender.relay import BEGIN_WAIT_MS, Relay
 from hooklane.sender.transport import Transport
 from hooklane.sender.transport.open_files import open_files_now
 from hooklane.server.api import ROUTES
@@ -47,6 +50,8 @@ from hooklane.server.totals import Totals
 from hooklane.store.open import Outbox, outbox_store
 from hooklane.store.outbox import StoreOptions
 from hooklane.telemetry.deliveries import Happening
+
+log = logging.getLogger("hooklane.server")
 
 DRAIN_MS = 10_000
 OPEN_FILES = 16_384
@@ -135,8 +140,12 @@ def open_services(
     listener: Callable[[Happening], None] | None = None,
     deliver: bool = True,
     workers: WorkerProcesses | None = None,
+    courier: Callable[[Courier], Courier] = lambda transport: transport,
 ) -> Services:
-    """Everything that answers calls, on a store that is open. Needs a running loop."""
+    """Everything that answers calls, on a store that is open. Needs a running loop.
+
+    *courier*: what stands between the relay and the transport.
+    """
     guard = EgressGuard(allow=settings.egress_allow)
     transport = Transport(guard)
     meter = Meter()
@@ -152,7 +161,11 @@ def open_services(
         if listener is not None:
             listener(happening)
 
-    relay = Relay(store, transport, listener=tell, name=settings.worker_name, grace_ms=DRAIN_MS) if deliver else None
+    relay = (
+        Relay(store, courier(transport), listener=tell, name=settings.worker_name, grace_ms=DRAIN_MS)
+        if deliver
+        else None
+    )
 
     series = Series(store, meter, totals)
     tally = InboxTally()
@@ -177,6 +190,7 @@ def open_services(
         workers=workers,
         jobs=jobs_for(store, relay),
         publish_limits=limits,
+        features=("playground",) if settings.playground else (),
     )
     live_stream.breakers = services.breakers
     topics = Topics(services)
@@ -210,6 +224,7 @@ async def running(
     mounts: Callable[[Services], Mapping[str, ASGIApp]] = lambda _: {},
     listener: Callable[[Happening], None] | None = None,
     workers: WorkerProcesses | None = None,
+    courier: Callable[[Courier], Courier] = lambda transport: transport,
 ) -> AsyncIterator[Running]:
     """A server that answers, and delivers itself or by its *workers*.
 
@@ -218,10 +233,15 @@ async def running(
     allow_open_files()
     sock = sock or listen(settings)
     store = open_store(settings, busy=True)
-    await store.open()
+    await _opened(store)
     try:
         services = open_services(
-            settings, store, listener=listener, deliver="deliver" in settings.role, workers=workers
+            settings,
+            store,
+            listener=listener,
+            deliver="deliver" in settings.role,
+            workers=workers,
+            courier=courier,
         )
         await asyncio.to_thread(lambda: services.cursors.key)  # which takes its time
         async with asyncio.TaskGroup() as group:
@@ -259,6 +279,22 @@ async def running(
                 await services.transport.close(DRAIN_MS)
     finally:
         await store.close()
+
+
+async def _opened(store: Outbox) -> None:
+    """A transaction elsewhere may hold a SQLite file that has to be made or migrated: it is waited for, for a while."""
+    until, told = boot_now() + BEGIN_WAIT_MS, False
+    while True:
+        try:
+            return await store.open()
+        except StoreBusy as error:
+            if boot_now() > until:
+                raise
+            if not told:
+                log.warning(
+                    "the server does not begin yet, tried again for up to %d s: %s", BEGIN_WAIT_MS // 1000, error
+                )
+            told = True
 
 
 async def _joined(relay: Relay | None) -> None:

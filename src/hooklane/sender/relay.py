@@ -13,7 +13,7 @@ from hooklane.core.engine import Engine, Input, Settled
 from hooklane.core.worker import Call, ClockSet, Effects, LeaseLost, MarkLost, Missed, Note, Worker
 from hooklane.core.worker.sweeping import Rounds
 from hooklane.core.worker.worker import LEASE_MS
-from hooklane.errors import Broken, StoreError
+from hooklane.errors import Broken, StoreBusy, StoreError
 from hooklane.model.attempt import Delivered, Send, Settlement, Write
 from hooklane.model.clock import FOREVER, Instant, boot_now, wall_now
 from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Timings
@@ -29,6 +29,8 @@ from hooklane.telemetry.deliveries import Fenced, Listener, Queued, Recorded, Se
 log = logging.getLogger("hooklane.relay")
 
 IN_FLIGHT_MAX = 2_048
+BEGIN_WAIT_MS = 30_000
+"""So long a transaction elsewhere may keep a worker from beginning; after it the process ends and says why."""
 
 
 class Relay:
@@ -76,6 +78,8 @@ class Relay:
         self._calls: set[asyncio.Task[None]] = set()
         self._failure: Exception | None = None
         self._refused: StoreError | None = None
+        self._began_at = boot_now()
+        self._waited = False
         self._stopping = asyncio.Event()
         self._drained = asyncio.Event()
         self._joined = asyncio.Event()
@@ -259,7 +263,7 @@ class Relay:
         try:
             result = await getattr(self._store, call.verb)(*call.args)
         except StoreError as error:
-            if not self.worker.is_ready:
+            if not self.worker.is_ready and not self._waits_for_another(error):
                 self._refused = error  # it never began: there is nothing to drain or to give back
                 self._stopping.set()
                 return
@@ -273,6 +277,15 @@ class Relay:
             self.worker.answered(call, result, boot_now())
             self._joined.set()
         self.put()
+
+    def _waits_for_another(self, error: StoreError) -> bool:
+        """Whether a transaction elsewhere may still let go of what this worker needs to begin."""
+        if not isinstance(error, StoreBusy) or boot_now() - self._began_at > BEGIN_WAIT_MS:
+            return False
+        if not self._waited:
+            self._waited = True
+            log.warning("nothing is delivered yet, tried again for up to %d s: %s", BEGIN_WAIT_MS // 1000, error)
+        return True
 
     def _before_commit(self, writes: Sequence[Write]) -> None:
         if self._hit is not None:

@@ -66,7 +66,8 @@ class Api:
             self._auth.admit(scope["method"], headers, route.needs, (scope.get("client") or ("",))[0])
             query = parse_query(scope["query_string"], route.query)
             body = await _body(headers, receive, route.body_max)
-            call = Call(self.services, params, query, headers, body, asks_key=not self._auth.is_open)
+            asks_key, routes = not self._auth.is_open, self._router.routes
+            call = Call(self.services, params, query, headers, body, asks_key=asks_key, routes=routes)
             response = await (_while_asked(route.run(call), receive) if route.is_question else route.run(call))
             response.is_secret = response.is_secret or route.tells_secret
             return response

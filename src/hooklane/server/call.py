@@ -42,6 +42,8 @@ class Call:
     actor: str = "api"
     asks_key: bool = True
     """Whether this server asks for a key at all."""
+    routes: Sequence[Route] = ()
+    """All that this server answers, for its description."""
 
     def read(self, shape: type[S]) -> S:
         return json_body.read(self.body, shape)
@@ -74,6 +76,13 @@ class Call:
                 f"{name} must be a time with its zone, such as 2026-03-01T12:00:00Z, got {text[:40]!r}",
             )
         return at
+
+    def switch(self, name: str) -> bool:
+        """Whether the parameter *name* is `true`; left out, it is `false`."""
+        text = self.query.get(name, "false")
+        if text not in ("true", "false"):
+            raise Problem("invalid_parameter", f"{name} must be true or false, got {text[:40]!r}")
+        return text == "true"
 
     def wants_lines(self) -> bool:
         return NDJSON in self.headers.get("accept", "")

@@ -68,6 +68,10 @@ class WholeEvent(EventShape, kw_only=True):
     data: Any
 
 
+class ListedEvent(EventShape, kw_only=True):
+    data: Any | UnsetType = UNSET
+
+
 class AttemptLine(Shape, kw_only=True):
     """One attempt, as in the live stream."""
 

@@ -25,7 +25,6 @@ from hooklane.store.sqlite.write_turns import WriteTurns
 from hooklane.testing.conformance_outbox import OutboxConformance
 from hooklane.testing.conformance_outbox.fencing import Fencing
 from hooklane.testing.conformance_outbox.kit import T0, Owner, draft, endpoint, event, published
-from hooklane.testing.conformance_outbox.publishing import Publishing
 from hooklane.testing.conformance_outbox.settling import Settling
 
 
@@ -53,8 +52,8 @@ class WithWriterProcess:
         await asyncio.sleep(lease_ms / 1000 + 0.01)
 
 
-class TestWhatTheScribeWrites(WithWriterProcess, Publishing, Settling, Fencing):
-    """Publishes, outcomes, and whose outcomes count."""
+class TestWhatTheWriterProcessWrites(WithWriterProcess, Settling, Fencing):
+    """Outcomes, and whose outcomes count; what is published for them is written by it as well."""
 
 
 @pytest.mark.soak

@@ -16,9 +16,7 @@ from hooklane.server.problem import CODES, MEDIA
 
 
 async def openapi(call: Call) -> Response:
-    from hooklane.server.api import ROUTES  # the whole table, of which this very route is a part
-
-    return answer(described(ROUTES, asks_key=call.asks_key))
+    return answer(described(call.routes, asks_key=call.asks_key))
 
 
 @lru_cache(maxsize=4)

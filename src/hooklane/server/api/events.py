@@ -29,7 +29,7 @@ from hooklane.server.json_body import (
 from hooklane.server.problem import Problem, refused
 from hooklane.server.shapes import (
     AttemptShape,
-    EventShape,
+    ListedEvent,
     ListShape,
     PublishedBatch,
     PublishedEvent,
@@ -125,7 +125,8 @@ async def search(call: Call) -> Response:
     cursor = services.cursors.open("events", query)
     page = await services.store.search_events(call.tenant, wanted, cursor, call.limit())
     deliveries = await services.store.deliveries(call.tenant, [event.id for event in page.items])
-    items = [views.event(event, deliveries.get(event.id, ()), with_data=False) for event in page.items]
+    with_data = call.switch("data")
+    items = [views.event(event, deliveries.get(event.id, ()), with_data=with_data) for event in page.items]
     return answer(services.sealed(call, "events", page, items))
 
 
@@ -224,8 +225,8 @@ ROUTES = (
         search,
         "Search events, newest first.",
         tag="events",
-        query=(*_FILTER, *PAGING),
-        answers=ListShape[EventShape],
+        query=(*_FILTER, Param("data", "true: each event with its data"), *PAGING),
+        answers=ListShape[ListedEvent],
     ),
     Route("GET", "/api/v1/events/{id}", show, "An event with its deliveries.", tag="events", answers=WholeEvent),
     Route(

@@ -37,7 +37,7 @@ export default function Events({ query }) {
   }
   const isAsked = Object.values(asked).some(Boolean);
   return html`<${Screen} title="Events" sub=${overview.value && `${number(overview.value.ledger.accepted)} accepted`}>
-    <div class="bar"><${Search} label="Key, type or id; state:dead type:order.*" value=${query.q} change=${change} waitMs=${300} />
+    <div class="bar"><${Search} label="Key, type or id; http:5xx attempts:>3" value=${query.q} change=${change} waitMs=${300} />
       <${Choice} label="State" value=${query.state ?? ""} choose=${(state) => setQuery({ state: state || null })} options=${[["", "any"], ...["queued", "in_flight", "retrying", "delivered", "dead", "skipped", "cancelled"].map((state) => [state, STATES[state]])]} />
       ${endpoints.length > 1 && html`<${Choice} label="Endpoint" value=${query.endpoint ?? ""} choose=${(endpoint) => setQuery({ endpoint: endpoint || null })} options=${[["", "all"], ...endpoints.map((one) => [one.id, one.name || one.id])]} />`}
       <span class="grow"></span>${fresh > 0 && html`<button class="btn" type="button" onClick=${load.again}><${Icon} name="again" />${number(fresh)} new</button>`}</div>

@@ -14,8 +14,8 @@ export const CHIP = { completed: "delivered", dead: "dead", failed: "retrying", 
 export const ICON = { completed: "delivered", dead: "dead", failed: "retrying", held: "waiting", in_progress: "in_flight", pending: "queued", stale: "skipped", conflict: "warn", ignored: "skipped", too_old: "skipped" };
 
 async function fetchSources() {
-  const [stats, sources] = await Promise.all([get("inbox/stats"), get("inbox/sources").catch(() => null)]);
-  return { stats, sources: sources?.items ?? null };
+  const [stats, sources] = await Promise.all([get("inbox/stats"), get("inbox/sources")]);
+  return { stats, sources: sources.items };
 }
 
 export default function Inbox({ query }) {
@@ -33,7 +33,7 @@ export default function Inbox({ query }) {
     ${error && html`<${Failed} error=${error} again=${() => (about.again(), load.again())} what="The inbox" />`}
     ${!about.value && !error && html`<${Skeleton} rows=${6} />`}
     ${stats && stats.store === null && html`<${Empty} title="No inbox in this database" icon="n-inbox"><p>The receiving half of hooklane lives in your application. Where it keeps its inbox in this server's database, what it received shows here: applied, duplicate, stale, failed, each with the proof.</p><${Command} text=${'pip install "hooklane[server]"  # then: Inbox("postgresql://…")'} /></${Empty}>`}
-    ${stats?.store && html`<${Sources} stats=${stats} sources=${sources} query=${query} />
+    ${stats?.store && html`<${Sources} sources=${sources} query=${query} />
       <div class="bar"><${Choice} label="Status" value=${query.status ?? ""} choose=${(status) => setQuery({ status: status || null })} options=${[["", "any"], ...STATUSES.map((one) => [one, one.replaceAll("_", " ")])]} />
         ${names.length > 1 && html`<${Choice} label="Source" value=${query.source ?? ""} choose=${(source) => setQuery({ source: source || null })} options=${[["", "all"], ...names.map((one) => [one, one])]} />`}</div>
       ${load.value && !items.length && html`<${Empty} title="Nothing that fits was received" icon="n-inbox"><button class="btn" type="button" onClick=${() => setQuery({ status: null, source: null, event_id: null })}>Show all</button></${Empty}>`}
@@ -52,24 +52,27 @@ export function proof(row) {
   return copies || { completed: "applied once", pending: "waits for a worker", stale: "a newer one was applied before", held: "waits for an earlier seq", in_progress: "a handler runs now" }[row.status] || "";
 }
 
-function Sources({ stats, sources, query }) {
-  const list = sources ?? Object.entries(stats.sources).map(([source, counts]) => ({ source, counts }));
-  if (!list.length) return html`<${Empty} title="Nothing received yet" icon="n-inbox"><p>Sources appear with the first receipt.</p></${Empty}>`;
-  return html`<div class="sources">${list.map((one) => html`<${Source} key=${one.source} one=${one} counts=${stats.sources[one.source] ?? {}} chosen=${query.source === one.source} />`)}</div>`;
+function Sources({ sources, query }) {
+  if (!sources.length) return html`<${Empty} title="Nothing received yet" icon="n-inbox"><p>Sources appear with the first receipt.</p></${Empty}>`;
+  return html`<div class="sources">${sources.map((one) => html`<${Source} key=${one.source} one=${one} chosen=${query.source === one.source} />`)}</div>`;
 }
 
-function Source({ one, counts, chosen }) {
+const DAY_S = 86_400;
+
+function Source({ one, chosen }) {
   const figures = [
-    ["received", one.received_s !== undefined ? `${rate(one.received_s)}/s` : undefined],
-    ["applied", one.applied ?? counts.completed],
-    ["duplicates suppressed", one.duplicate ?? one.duplicates],
-    ["stale ignored", one.stale ?? counts.stale],
-    ["failed", one.failed ?? counts.failed],
-    ["dead", counts.dead],
-    ["p95", one.handler_p95_ms !== undefined ? millisText(one.handler_p95_ms) : undefined],
-  ].filter(([, value]) => value !== undefined && value !== null);
+    ["received", `${rate(one.received_per_s)}/s`],
+    ["applied", one.applied],
+    ["duplicates suppressed", one.duplicate],
+    ["stale ignored", one.stale],
+    ["failed", one.failed],
+    ["dead", one.dead],
+    ["handler p95", one.handler_p95_ms === null ? null : millisText(one.handler_p95_ms)],
+    ["ids kept", one.retention_s === null ? null : `${Math.round(one.retention_s / DAY_S)} d`],
+  ].filter(([, value]) => value !== null);
   return html`<section class="card source" data-chosen=${chosen} aria-label=${`Source ${one.source}`}><div class="title"><h2 class="grow ell">${one.source}</h2><button class="link" type="button" aria-pressed=${String(chosen)} onClick=${() => setQuery({ source: chosen ? null : one.source })}>${chosen ? "all" : "only this"}</button></div>
     <dl class="kv pad">${figures.map(([name, value]) => html`<dt>${name}</dt><dd class=${`num ${(name === "failed" || name === "dead") && value ? "bad" : ""}`}>${typeof value === "number" ? number(value) : value}</dd>`)}
-      ${Object.entries(one.rejected ?? {}).map(([reason, many]) => html`<dt>rejected, ${reason.replaceAll("_", " ")}</dt><dd class="num bad">${number(many)}</dd>`)}</dl>
+      ${Object.entries(one.rejected ?? {}).map(([reason, many]) => html`<dt>rejected, ${reason.replaceAll("_", " ")}</dt><dd class="num bad">${number(many)}</dd>`)}
+      ${(one.breakers ?? []).map((each) => html`<dt>breaker of ${each.handler}</dt><dd>${each.state}</dd>`)}</dl>
     ${one.warning && html`<p class="warning"><${Icon} name="warn" />${one.warning}</p>`}</section>`;
 }

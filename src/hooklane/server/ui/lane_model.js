@@ -19,38 +19,44 @@ export class LaneModel {
     /** [{group, rows}], anew whenever a row changes its group. */
     this.groups = signal([]);
     this.filter = {};
+    /** The number of the load that is under way, 0 for none; an answer that was overtaken is dropped. */
     this.loading = 0;
-    this.missed = [];
+    this.loads = 0;
+    this.missed = new Map();
   }
 
-  /** What the stream tells while *loading* is newer than what is loaded, so it is taken in afterwards. */
+  /** A load begins: what the stream tells from now on is newer than its answer, and is taken in after it. */
   begin() {
-    this.loading++;
+    this.missed = new Map();
+    this.loading = ++this.loads;
+    return this.loading;
   }
 
-  fail() {
-    this.loading--;
+  fail(load) {
+    if (load === this.loading) this.end();
   }
 
   /** Start anew from lanes that the server found. */
-  load(lanes, filter) {
+  load(load, lanes, filter) {
+    if (load !== this.loading) return;
     this.filter = filter;
-    this.loading--;
-    const kept = new Map();
     batch(() => {
-      for (const lane of lanes) kept.set(nameOf(lane), this.taken(this.rows.get(nameOf(lane)), lane));
-      this.rows = kept;
+      this.rows = new Map(lanes.map((lane) => [nameOf(lane), this.taken(this.rows.get(nameOf(lane)), lane)]));
       this.place();
-      const missed = this.missed;
-      this.missed = [];
-      if (!this.loading) for (const items of missed) this.merge(items);
+      this.end();
     });
+  }
+
+  end() {
+    const missed = this.missed;
+    [this.loading, this.missed] = [0, new Map()];
+    this.merge([...missed.values()]);
   }
 
   /** Take in lanes that changed. */
   merge(lanes) {
     if (this.loading) {
-      this.missed = [...this.missed.slice(-99), lanes];
+      for (const lane of lanes) this.missed.set(nameOf(lane), lane);
       return;
     }
     batch(() => {

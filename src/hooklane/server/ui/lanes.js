@@ -26,26 +26,32 @@ const SAYS = {
 const ICONS = { blocked: "dead", retrying: "retrying", paused: "paused", active: "in_flight", idle: "delivered" };
 const CHIPS = { blocked: "blocked", retrying: "retrying", paused: "waiting", active: "in_flight", idle: "delivered" };
 
-/** A search that looked at much ends its page early: go on until there is a board full of lanes. */
-async function fetchLanes(filter) {
+/** A search that looked at much ends its page early: go on until there are enough. */
+async function found(query, most) {
   const lanes = [];
-  for (let cursor, pages = 0; cursor !== null && lanes.length < DRAWN_MAX && pages < PAGES_MAX; pages++) {
-    const page = await get("lanes", { state: filter.states?.join(","), endpoint: filter.endpoint, q: filter.q, order: "attention", limit: PAGE, cursor });
+  for (let cursor, pages = 0; cursor !== null && lanes.length < most && pages < PAGES_MAX; pages++) {
+    const page = await get("lanes", { ...query, limit: Math.min(PAGE, most - lanes.length), cursor });
     lanes.push(...page.items);
     cursor = page.next;
   }
   return lanes;
 }
 
+/** Those that need attention or move, and where there is room, some that are idle. */
+async function fetchLanes({ endpoint, q, states }) {
+  const loud = await found({ endpoint, q, state: states?.join(","), order: "attention" }, DRAWN_MAX);
+  return states ? loud : [...loud, ...(await found({ endpoint, q, state: "idle" }, DRAWN_MAX - loud.length))];
+}
+
 export default function Lanes({ query }) {
   const model = useMemo(() => new LaneModel(), []);
   const filter = { endpoint: query.endpoint, q: query.q, states: query.state ? query.state.split(",") : undefined };
   const load = useLoad(async () => {
-    model.begin();
+    const mine = model.begin();
     try {
-      model.load(await fetchLanes(filter), filter);
+      model.load(mine, await fetchLanes(filter), filter);
     } catch (error) {
-      model.fail();
+      model.fail(mine);
       throw error;
     }
     return true;

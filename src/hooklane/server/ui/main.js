@@ -16,6 +16,7 @@ register(
   { path: "/endpoints/:id", under: "/endpoints", load: () => import("./endpoint.js") },
   { path: "/inbox", name: "Inbox", icon: "n-inbox", letter: "i", load: () => import("./inbox.js") },
   { path: "/inbox/:id", under: "/inbox", load: () => import("./receipt.js") },
+  { path: "/play", name: "Playground", icon: "n-play", letter: "y", group: "Learn", load: () => import("./play.js") },
   { path: "/audit", name: "Audit and keys", icon: "n-audit", letter: "a", group: "Record", load: () => import("./audit.js") },
 );
 

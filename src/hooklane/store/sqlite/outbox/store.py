@@ -164,9 +164,14 @@ class SqliteOutbox(SqlOutbox):
 
     async def join(self, worker: str, lease_ms: int) -> Lease:
         if self._lock_fd is None:
-            self._lock_fd = _lock_delivery(self.path)
-            # The lock proves that the process that delivered from this file before is gone: no lease to wait for.
-            await self._write_on(lambda conn: conn.execute(SQL["expire_all"]))
+            lock_fd = _lock_delivery(self.path)
+            try:
+                # The lock proves that the process that delivered from this file before is gone: no lease to wait for.
+                await self._write_on(lambda conn: conn.execute(SQL["expire_all"]))
+            except BaseException:
+                os.close(lock_fd)  # the next try begins with it as well
+                raise
+            self._lock_fd = lock_fd
         return await super().join(worker, lease_ms)
 
     async def load(self, worker: str, epochs: Mapping[int, int]) -> Load:
