@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import difflib
 import ipaddress
 import re
@@ -50,6 +51,8 @@ class Settings:
     """A name that this replica has for ever, and no other one at the same time."""
     api_key: Secret | None = field(default=None, repr=False)
     no_auth: bool = False
+    seal_key: tuple[str, ...] = field(default=(), repr=False)
+    """Keys that seal the secrets of endpoints in the database: the first seals, all open."""
     egress_allow: tuple[str, ...] = ()
     ui: bool = True
     playground: bool = False
@@ -63,6 +66,12 @@ class Settings:
     """How many deliveries a tenant may have undelivered before publishes over HTTP are refused."""
     disk_free_min: int = 256 * 2**20
     """Publishes over HTTP are refused while fewer bytes are free where the database file is."""
+    public_url: str | None = None
+    """Where browsers find this server, if a proxy stands before it: portal links begin with it."""
+    page_accent: str | None = None
+    page_logo: str | None = None
+    portal_frames: tuple[str, ...] = ()
+    """The sites that may show the customer portal in a frame."""
 
     @property
     def is_loopback(self) -> bool:
@@ -159,6 +168,22 @@ def _key(value: Any) -> Secret:
     return Secret(text)
 
 
+def _seal_keys(value: Any) -> tuple[Secret, ...]:
+    """32 bytes each, as base64 or hexadecimal digits, with commas, spaces or line ends between them; newest first."""
+    words = value if isinstance(value, list | tuple) else re.split(r"[\s,]+", str(value).strip())
+    for word in words:
+        seal_key_bytes(str(word))
+    return tuple(Secret(word) for word in words)
+
+
+def seal_key_bytes(text: str) -> bytes:
+    """The 32 bytes that *text* spells; ValueError where it spells something else."""
+    raw = bytes.fromhex(text) if re.fullmatch(r"[0-9A-Fa-f]{64}", text) else base64.b64decode(text, validate=True)
+    if len(raw) != 32:
+        raise ValueError
+    return raw
+
+
 def _switch(value: Any) -> bool:
     match str(value).strip().lower():
         case "1" | "true" | "yes" | "on":
@@ -202,6 +227,34 @@ def _quota(value: Any) -> int | None:
     return quota
 
 
+def _public_url(value: Any) -> str:
+    text = str(value).strip().rstrip("/")
+    if not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]_-]{1,255}(/[A-Za-z0-9._~/-]{0,255})?", text):
+        raise ValueError
+    return text
+
+
+def _accent(value: Any) -> str:
+    text = str(value).strip()
+    if not re.fullmatch(r"#[0-9A-Fa-f]{6}", text):
+        raise ValueError
+    return text.lower()
+
+
+def _logo(value: Any) -> str:
+    text = str(value).strip()
+    if not re.fullmatch(r"https://[!-~]{1,2000}", text) or re.search(r"[\s;,\"'<>]", text):
+        raise ValueError
+    return text
+
+
+def _sites(value: Any) -> tuple[str, ...]:
+    sites = tuple(_words(value))
+    if not all(re.fullmatch(r"https://(\*\.)?[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?", site) for site in sites):
+        raise ValueError
+    return sites
+
+
 _DURATION = "a duration such as 30d, 12h, 90m"
 
 SETTINGS = (
@@ -217,6 +270,12 @@ SETTINGS = (
         "16 to 512 printable characters without spaces, made by chance: openssl rand -hex 32",
         is_secret=True,
     ),
+    _Setting(
+        "seal_key",
+        _seal_keys,
+        "one or more keys of 32 bytes in base64 or hex, newest first: openssl rand -base64 32",
+        is_secret=True,
+    ),
     _Setting("no_auth", _switch, "true or false"),
     _Setting("egress_allow", _networks, "networks such as 127.0.0.0/8,::1/128"),
     _Setting("ui", _switch, "true or false"),
@@ -227,6 +286,10 @@ SETTINGS = (
     _Setting("retention_audit", _duration, _DURATION),
     _Setting("quota", _quota, "a number of deliveries, or none"),
     _Setting("disk_free_min", _size, "a size such as 256MB, or 0"),
+    _Setting("public_url", _public_url, "the address of this server for browsers, such as https://hooks.example.com"),
+    _Setting("page_accent", _accent, "a colour such as #0055aa"),
+    _Setting("page_logo", _logo, "the https URL of an image"),
+    _Setting("portal_frames", _sites, "sites with commas, such as https://app.example.com,https://*.example.com"),
 )
 
 

@@ -8,31 +8,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Page, expect
 from tests.support.http_client import Connection
 from tests.support.inline_shop import Shop
 from tests.support.node import DASHBOARD_PACKAGES
 from tests.support.pace import scaled_ms
+from tests.ui.conftest import settings_in
 
-from hooklane.cli import process
 from hooklane.cli.process import running
 from hooklane.cli.serve import routes_for
-from hooklane.config import Settings
 from hooklane.testing.play import SCENARIOS
 from hooklane.testing.play.run import SECRET
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 Visit = Callable[..., Any]
 AXE = (DASHBOARD_PACKAGES / "node_modules" / "axe-core" / "axe.min.js").read_text
 METERS = ("sent", "once", "lost", "twice", "out_of_order", "stale")
 
 
-@pytest.fixture
-async def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def room(tmp_path_factory: pytest.TempPathFactory, one_core: None) -> AsyncIterator[str]:
     """The address of a server with a playground."""
-    monkeypatch.setattr(process, "_cores", lambda: 1)
-    settings = Settings(
-        db=f"sqlite:///{tmp_path}/p.db", port=0, no_auth=True, egress_allow=("127.0.0.0/8",), playground=True
-    )
+    settings = settings_in(tmp_path_factory.mktemp("play"), playground=True)
     async with running(settings, routes=routes_for(settings)) as server:
         yield server.address
 
@@ -208,10 +206,7 @@ async def test_copies_are_sent_to_a_receiver_of_mine(room: str, visit: Visit, tm
         shop.close()
 
 
-async def test_a_server_without_a_playground_says_how_to_have_one(
-    visit: Visit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(process, "_cores", lambda: 1)
-    async with running(Settings(db=f"sqlite:///{tmp_path}/p.db", port=0, no_auth=True)) as server:
+async def test_a_server_without_a_playground_says_how_to_have_one(visit: Visit, tmp_path: Path, one_core: None) -> None:
+    async with running(settings_in(tmp_path)) as server:
         page = await visit(f"{server.address}/play", quiet=False)
         await expect(page.locator(".empty")).to_contain_text("hooklane serve --playground")

@@ -135,7 +135,7 @@ async def visit(browser: Browser) -> AsyncIterator[Visit]:
 
 def _note(complaints: list[str], message: ConsoleMessage) -> None:
     if message.type in ("error", "warning"):
-        complaints.append(message.text)
+        complaints.append(f"{message.text} {message.location['url']}")
 
 
 def lane(page: Page, key: str) -> Locator:

@@ -117,7 +117,7 @@ async def test_from_the_overview_a_blocked_key_is_three_clicks_from_its_fix(site
 DIALOGS: dict[str, tuple[str, Callable[[Page], Awaitable[Any]]]] = {
     "skip": ("/dead", lambda page: page.get_by_role("button", name="Skip b:1").click()),
     "replay": ("/dead", lambda page: page.get_by_role("button", name="Replay all").first.click()),
-    "note": ("/dead", lambda page: page.get_by_role("button", name="Note on b:1").click()),
+    "note": ("/dead", lambda page: page.get_by_role("button", name="Add a note on b:1").click()),
     "add": ("/endpoints", lambda page: page.get_by_role("button", name="Add an endpoint").click()),
     "pause": ("endpoint", lambda page: page.get_by_role("button", name="Pause…").click()),
     "rotate": ("endpoint", lambda page: page.get_by_role("button", name="Rotate…").click()),
@@ -146,7 +146,7 @@ async def test_everyone_can_use_every_screen_and_dialog_in_light_and_dark(busy: 
         await expect(page.get_by_role("dialog")).to_be_visible()
         await expect(page.get_by_role("dialog").locator(".skeleton")).to_have_count(0)
         faults += await _faults(page, f"{name} dialog")
-    assert faults == []
+    assert not faults, "\n".join(faults)
 
 
 async def _faults(page: Page, name: str) -> list[str]:
@@ -155,7 +155,8 @@ async def _faults(page: Page, name: str) -> list[str]:
         await page.emulate_media(color_scheme=scheme)
         found = await page.evaluate(
             """async (all) => (await axe.run(document, all ? {} : { runOnly: ["color-contrast"] })).violations
-              .map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(" | ")}`)""",
+              .map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(" | ")}`)
+            """,
             scheme == "light",
         )
         faults += [f"{name}, {scheme}: {one}" for one in found]
@@ -188,8 +189,8 @@ FAINT_BORDERS = """() => {
   return [...document.querySelectorAll(".btn:not(.quiet), .input, .field")]
     .filter((one) => one.checkVisibility() && !one.disabled && !one.closest(".live, [inert]"))
     .filter((one) => {
-      const style = getComputedStyle(one);
-      return Math.max(ratio(rgba(style.borderTopColor), behind(one)), ratio(rgba(style.backgroundColor), behind(one))) < 3;
+      const { borderTopColor, backgroundColor } = getComputedStyle(one);
+      return [borderTopColor, backgroundColor].every((colour) => ratio(rgba(colour), behind(one)) < 3);
     })
     .map((one) => one.outerHTML.slice(0, 120));
 }"""
@@ -211,7 +212,7 @@ async def test_the_first_screen_is_small_and_its_files_are_kept_for_ever(busy: B
     await expect(lane(page, "c:1")).to_be_visible()
     await page.wait_for_load_state("load")
 
-    assert 5 < len(sizes)
+    assert len(sizes) > 5
     assert sum(sizes.values()) <= FIRST_SCREEN_BYTES_MAX, sizes
     assert caches == {"public, max-age=31536000, immutable"}
 

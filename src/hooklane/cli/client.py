@@ -111,6 +111,13 @@ class Caller:
             raise failure_of(reply)
         return reply
 
+    def scrub(self) -> None:
+        """Rewrite the database file; only a command that opened it itself can."""
+        work = getattr(self._client, "scrub", None)
+        if work is None:
+            raise CallFailed("--scrub needs --db: a server does not rewrite the file that it works on", Exit.USAGE)
+        work()
+
     def lines(
         self, path: str, query: Mapping[str, object] | None = None, *, accept: str = "application/x-ndjson"
     ) -> Iterator[bytes]:

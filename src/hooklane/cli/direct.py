@@ -12,6 +12,7 @@ from hooklane.config import Settings
 from hooklane.server.api import ROUTES
 from hooklane.server.app import problem_response
 from hooklane.server.call import Call, parse_query
+from hooklane.server.caller import COMMAND_LINE
 from hooklane.server.router import Router
 from hooklane.server.services import Services
 
@@ -31,7 +32,9 @@ class DirectClient:
 
     async def _open(self, settings: Settings) -> Services:
         await self._store.open()
-        return open_services(settings, self._store, deliver=False)
+        services = open_services(settings, self._store, deliver=False)
+        await services.types.look()
+        return services
 
     def send(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Reply:
         return self._runner.run(self._perform(method, path, query, headers, body))
@@ -40,12 +43,17 @@ class DirectClient:
         try:
             route, params = self._router.find(method, urlsplit(path).path)
             asked = parse_query(query.encode(), route.query)
-            response = await route.run(Call(self._services, params, asked, headers, body, actor="cli"))
+            call = Call(self._services, params, asked, headers, body, actor="cli", caller=COMMAND_LINE)
+            response = await route.run(call)
         except Exception as error:
             response = problem_response(error)
         if response.stream is not None:
             return Reply(response.status, b"".join([chunk async for chunk in response.stream]))
         return Reply(response.status, response.body)
+
+    def scrub(self) -> None:
+        """Leave no page behind that holds what was overwritten or deleted."""
+        self._runner.run(self._store.scrub())
 
     def lines(self, path: str, query: str, headers: Mapping[str, str]) -> Iterator[bytes]:
         """Written out first: what is asked for in this way has an end, on a database."""

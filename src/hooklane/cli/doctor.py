@@ -130,6 +130,7 @@ def _api(caller: Caller, settings: Settings, *, quick: bool) -> Iterator[Finding
         yield Finding("audit", "ok", f"{counted(audit['lines'], 'line')}, last {audit['last'] or 'none'}")
     else:
         yield Finding("audit", "wrong", audit["broken"]["why"])
+    yield _seals(caller)
     # The same figure a week later says whether retention keeps up.
     from hooklane.model.size import size_text
 
@@ -152,6 +153,21 @@ def _ledger(caller: Caller) -> Iterator[Finding]:
     yield Finding(
         "ledger", "ok", f"{counted(len(lines), 'endpoint')}, {counted(accepted, 'delivery', 'deliveries')} accepted"
     )
+
+
+def _seals(caller: Caller) -> Finding:
+    """Whether a thief of the database would have the secrets too."""
+    from hooklane.core.doctor import Finding
+
+    found = caller.get("/api/v1/secrets")
+    if found["key"] is None:
+        return Finding(
+            "secrets", "look", "kept as plain text", "set HOOKLANE_SEAL_KEY, then run hooklane secrets rotate"
+        )
+    if left := found["plain"] + sum(many for id, many in found["endpoints"].items() if id != found["key"]):
+        detail = f"{counted(left, 'endpoint')} not sealed with the newest key"
+        return Finding("secrets", "look", detail, "hooklane secrets rotate")
+    return Finding("secrets", "ok", f"sealed with {found['key']}")
 
 
 def _waiting(caller: Caller) -> Finding:

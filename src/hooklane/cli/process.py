@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from hooklane.cli import writer_process
 from hooklane.cli.maintenance import Maintenance, jobs_for, publish_limits_for
 from hooklane.cli.worker_processes import WorkerProcesses
-from hooklane.config import Settings
+from hooklane.config import Settings, seal_key_bytes
 from hooklane.core.fanout import Fanout
 from hooklane.errors import StoreBusy, UsageError
 from hooklane.model.clock import boot_now
@@ -35,20 +35,26 @@ from hooklane.server.auth import Authenticator
 from hooklane.server.call import Route
 from hooklane.server.cursor import Cursors
 from hooklane.server.endpoint_facts import FactsOfEndpoints
+from hooklane.server.event_types import TypeRules
 from hooklane.server.inbox_sources import sources_of
 from hooklane.server.inbox_tally import InboxTally
 from hooklane.server.ingest import IngestProtocol, protocol_for
 from hooklane.server.kept import Kept
+from hooklane.server.key_ring import KeyRing
 from hooklane.server.listener import Listener
 from hooklane.server.live_stream import LiveStream
+from hooklane.server.look import PageLook
 from hooklane.server.metrics import Meter
 from hooklane.server.recent_attempts import RecentAttempts
 from hooklane.server.series import Series
 from hooklane.server.services import Services
+from hooklane.server.sessions import Sessions
 from hooklane.server.topics import Topics
 from hooklane.server.totals import Totals
 from hooklane.store.open import Outbox, outbox_store
 from hooklane.store.outbox import StoreOptions
+from hooklane.store.sealed_outbox import SealedOutbox
+from hooklane.store.sealing import SealKeys
 from hooklane.telemetry.deliveries import Happening
 
 log = logging.getLogger("hooklane.server")
@@ -77,6 +83,12 @@ class Server(uvicorn.Server):
         self.started = True
         self.listening.set()
 
+    async def wait(self) -> None:
+        """In place of `serve`, where nothing listens: until it is told to exit, as often as uvicorn looks."""
+        self.listening.set()
+        while not self.should_exit:  # noqa: ASYNC110 - a plain flag of uvicorn's
+            await asyncio.sleep(0.1)
+
     def _protocol(self, lost: Callable[[], None]) -> asyncio.Protocol:
         protocol: IngestProtocol = cast(Any, self.config.http_protocol_class)(
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
@@ -104,6 +116,10 @@ class Running:
         self.services.live_stream.close()
         if self._workers is not None:
             self._workers.stop()
+
+    @property
+    def app(self) -> ASGIApp:
+        return cast(ASGIApp, self.server.config.app)
 
     async def ended(self) -> None:
         assert self._serving is not None
@@ -190,6 +206,15 @@ def open_services(
         workers=workers,
         jobs=jobs_for(store, relay),
         publish_limits=limits,
+        keys=KeyRing(store),
+        sessions=Sessions(store, os.urandom),
+        types=TypeRules(store),
+        look=PageLook(
+            accent=settings.page_accent,
+            logo=settings.page_logo,
+            frame_ancestors=settings.portal_frames,
+            public_url=settings.public_url,
+        ),
         features=("playground",) if settings.playground else (),
     )
     live_stream.breakers = services.breakers
@@ -207,7 +232,8 @@ def open_services(
 def open_store(settings: Settings, *, busy: bool = False) -> Outbox:
     """*busy*: for a server, whose SQLite gets a process that writes, where there is a second core to run it."""
     extra = {"writer_process": writer_process.COMMAND} if busy and _cores() > 1 else {}
-    return outbox_store(settings.db, StoreOptions(placer=Fanout(), extra=extra))
+    store = outbox_store(settings.db, StoreOptions(placer=Fanout(), extra=extra))
+    return cast(Outbox, SealedOutbox(store, SealKeys([seal_key_bytes(key) for key in settings.seal_key])))
 
 
 def _cores() -> int:
@@ -225,14 +251,17 @@ async def running(
     listener: Callable[[Happening], None] | None = None,
     workers: WorkerProcesses | None = None,
     courier: Callable[[Courier], Courier] = lambda transport: transport,
+    listens: bool = True,
 ) -> AsyncIterator[Running]:
     """A server that answers, and delivers itself or by its *workers*.
 
-    Leaving the block stops it and waits until nothing is under way.
+    Leaving the block stops it and waits until nothing is under way. Where it does not *listen*, another application
+    in this process hands its `app` the requests.
     """
-    allow_open_files()
-    sock = sock or listen(settings)
-    store = open_store(settings, busy=True)
+    if listens:
+        allow_open_files()
+        sock = sock or listen(settings)
+    store = open_store(settings, busy=listens)
     await _opened(store)
     try:
         services = open_services(
@@ -244,6 +273,7 @@ async def running(
             courier=courier,
         )
         await asyncio.to_thread(lambda: services.cursors.key)  # which takes its time
+        await services.types.look()
         async with asyncio.TaskGroup() as group:
             relaying = group.create_task(services.relay.run(), name="relay") if services.relay is not None else None
             manning = group.create_task(workers.run(services.absorb), name="workers") if workers is not None else None
@@ -251,12 +281,13 @@ async def running(
             recording = group.create_task(services.series.run(), name="figures over time")
             maintenance = Maintenance(settings, store, services.jobs, services.publish_limits)
             keeping = group.create_task(maintenance.run(), name="maintenance")
+            ringing = group.create_task(services.keys.run(), name="keys")
+            ruling = group.create_task(services.types.run(), name="event types")
             server = _server(settings, services, routes, mounts(services))
-            serving = group.create_task(server.serve(sockets=[sock]), name="http")
+            http = server.wait() if sock is None else server.serve(sockets=[sock])
+            serving = group.create_task(http, name="http")
             sweeping = group.create_task(_sweep(server), name="sweep connections")
-            host, port = sock.getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
-            one = Running(services, server, f"http://{shown}:{port}", serving, workers)
+            one = Running(services, server, _address(sock), serving, workers)
             try:
                 await server.listening.wait()
                 await _joined(services.relay)
@@ -265,6 +296,10 @@ async def running(
                 one.stop()
                 await serving
                 sweeping.cancel()
+                services.keys.stop()
+                services.types.stop()
+                await ringing
+                await ruling
                 maintenance.stop()
                 await keeping
                 await services.publisher.close()
@@ -279,6 +314,13 @@ async def running(
                 await services.transport.close(DRAIN_MS)
     finally:
         await store.close()
+
+
+def _address(sock: socket.socket | None) -> str:
+    if sock is None:
+        return ""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 async def _opened(store: Outbox) -> None:
@@ -307,7 +349,13 @@ async def _joined(relay: Relay | None) -> None:
 
 
 def _server(settings: Settings, services: Services, routes: Sequence[Route], mounts: Mapping[str, ASGIApp]) -> Server:
-    auth = Authenticator(None if settings.no_auth else settings.api_key, on_loopback=settings.is_loopback)
+    auth = Authenticator(
+        None if settings.no_auth else settings.api_key,
+        on_loopback=settings.is_loopback,
+        ring=services.keys,
+        sessions=services.sessions,
+        public_url=services.look.public_url,
+    )
     app = build_app(services, auth, routes=routes, mounts=mounts, ui=settings.ui)
     config = uvicorn.Config(
         app,

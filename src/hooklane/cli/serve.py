@@ -119,6 +119,8 @@ async def _serve(settings: Settings, ready: Callable[[Stoppable], None], as_json
     async with running(mine, workers=workers, routes=routes_for(settings)) as server:
         with_ = f" with {settings.workers} workers" if workers is not None else ""
         talk(f"serving {', '.join(settings.role)} on {server.address}, data in {shown(settings.db)}{with_}")
+        if not settings.seal_key:
+            talk("secrets of endpoints are kept as plain text in the database: set HOOKLANE_SEAL_KEY to seal them")
         if as_json:
             say_json({"address": server.address, "role": settings.role, "workers": settings.workers})
         ready(server)

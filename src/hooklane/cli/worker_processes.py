@@ -139,7 +139,9 @@ class WorkerProcesses:
         """What a worker is told first. It answers no calls, so it does not need the API key."""
         name = self._settings.worker_name
         own_name = None if name is None else f"{name}.{number}"[-LABEL_MAX:]
-        return msgspec.json.encode(replace(self._settings, api_key=None, worker_name=own_name)) + b"\n"
+        seal_key = tuple(map(str, self._settings.seal_key))  # plain text: a Secret is no JSON
+        plain = replace(self._settings, api_key=None, seal_key=seal_key, worker_name=own_name)
+        return msgspec.json.encode(plain) + b"\n"
 
     def _hear(self, number: int, line: bytes) -> None:
         if not line.endswith(b"\n"):

@@ -15,6 +15,7 @@ from starlette.responses import StreamingResponse
 from starlette.routing import BaseRoute, Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.size import size_text
 from hooklane.server.api import ROUTES
 from hooklane.server.auth import Authenticator
@@ -63,11 +64,25 @@ class Api:
             headers = _headers(scope)
             raw_path = scope["raw_path"].decode("ascii", "replace").partition("?")[0]
             route, params = self._router.find(scope["method"], raw_path)
-            self._auth.admit(scope["method"], headers, route.needs, (scope.get("client") or ("",))[0])
+            peer = (scope.get("client") or ("",))[0]
+            caller = await self._auth.admit(scope["method"], headers, route.needs, peer)
+            self._auth.permit(caller, route, params)
             query = parse_query(scope["query_string"], route.query)
             body = await _body(headers, receive, route.body_max)
-            asks_key, routes = not self._auth.is_open, self._router.routes
-            call = Call(self.services, params, query, headers, body, asks_key=asks_key, routes=routes)
+            call = Call(
+                self.services,
+                params,
+                query,
+                headers,
+                body,
+                tenant=caller.tenant or DEFAULT_TENANT,
+                actor=caller.name,
+                asks_key=not self._auth.is_open,
+                caller=caller,
+                peer=peer,
+                auth=self._auth,
+                routes=self._router.routes,
+            )
             response = await (_while_asked(route.run(call), receive) if route.is_question else route.run(call))
             response.is_secret = response.is_secret or route.tells_secret
             return response
@@ -164,7 +179,7 @@ def build_app(
 ) -> Starlette:
     """The whole application; *mounts* are further ASGI applications by their path, such as an inbox."""
     api = Api(services, auth, routes)
-    pages: list[BaseRoute] = page_routes() if ui else []
+    pages: list[BaseRoute] = page_routes(services.look) if ui else []
     beside: list[BaseRoute] = [Mount(path, app) for path, app in (mounts or {}).items()]
     app = Starlette(
         routes=[*pages, *beside],

@@ -12,13 +12,16 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from hooklane.core.fanout import STARS_MAX
+from hooklane.model.api_key import Scope
 from hooklane.model.clock import Instant
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.server import json_body
+from hooklane.server.caller import ADMIN, Caller
 from hooklane.server.problem import Problem
 from hooklane.store.reads import PAGE_MAX
 
 if TYPE_CHECKING:
+    from hooklane.server.auth import Authenticator
     from hooklane.server.services import Services
 
 PAGE_DEFAULT = 50
@@ -42,6 +45,11 @@ class Call:
     actor: str = "api"
     asks_key: bool = True
     """Whether this server asks for a key at all."""
+    caller: Caller = ADMIN
+    peer: str = ""
+    """The address that the call comes from."""
+    auth: Authenticator | None = None
+    """What let the call in; None where a command opened the database itself."""
     routes: Sequence[Route] = ()
     """All that this server answers, for its description."""
 
@@ -159,6 +167,8 @@ class Route:
     query: Sequence[Param] = ()
     body_max: int = json_body.BODY_BYTES_MAX
     needs: Access = Access.KEY
+    scope: Scope | None = None
+    """What a key must permit; None for what the method suggests (permission.py)."""
     searches: bool = False
     """Whether a call that is no GET looks for much as well."""
     tells_secret: bool = False

@@ -40,7 +40,7 @@ def is_row(id: str) -> bool:
 
 def one(call: Call) -> Search:
     """The row that the path names; not found where `tenant` names another tenant than the row's."""
-    if not is_row(call.params["id"]):
+    if not is_row(call.params["id"]) or call.caller.tenant is not None:  # an inbox belongs to no tenant of ours
         raise Problem("not_found", NO_ROW)
     return Search(ids=(int(call.params["id"]),), tenant=call.query.get("tenant"), limit=1)
 
@@ -136,6 +136,8 @@ def action_answer(outcome: ActionOutcome, verb: str) -> Response:
 
 
 async def _read(call: Call, wanted: Search, shown: Shown) -> Page[View]:
+    if call.caller.tenant is not None:
+        return Page([], None)
     return await asked(call.services.store.ask_inbox(lambda verbs: _page(verbs, wanted, shown))) or Page([], None)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from importlib import resources
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,6 +15,7 @@ from starlette.types import Scope
 
 from hooklane import __version__
 from hooklane.server.compress import file_as, zipped
+from hooklane.server.look import DEFAULT_LOOK, PageLook
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
@@ -39,6 +41,7 @@ SCREENS = (
     "/inbox",
     "/inbox/{id}",
     "/play",
+    "/portal",
     "/audit",
 )
 """The addresses of the dashboard's screens; which one is shown, the page itself decides (ui/main.js)."""
@@ -58,11 +61,33 @@ class _Exact(Route):
         return (Match.NONE, {}) if "\n" in scope["path"] else super().matches(scope)
 
 
-def page_routes() -> list[BaseRoute]:
+def framed_by(look: PageLook) -> dict[str, str]:
+    """The headers of a page that the operator's sites may show in a frame, and whose logo may come from elsewhere.
+
+    A session that is not the portal's is `SameSite=Strict`: in a frame of another site no browser sends it.
+    """
+    headers = dict(HEADERS)
+    if look.logo is not None:
+        headers["content-security-policy"] = CSP.replace("img-src 'self'", f"img-src 'self' {_origin(look.logo)}")
+    if look.frame_ancestors:
+        policy = headers["content-security-policy"]
+        ancestors = f"frame-ancestors {' '.join(look.frame_ancestors)}"
+        headers["content-security-policy"] = policy.replace("frame-ancestors 'none'", ancestors)
+        del headers["x-frame-options"]
+    return headers
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def page_routes(look: PageLook = DEFAULT_LOOK) -> list[BaseRoute]:
+    headers = framed_by(look)
     for content in _files().values():  # once, before the first page is asked for
         zipped(content)
     return [
-        *(_Exact(path, _page("index.html", "../" * (path.count("/") - 1))) for path in SCREENS),
+        *(_Exact(path, _page("index.html", "../" * (path.count("/") - 1), headers)) for path in SCREENS),
         _Exact("/api/docs", _page("docs.html", "../")),
         _Exact("/favicon.ico", _icon),
         _Exact("/static/{version}/{name:path}", _static),
@@ -92,14 +117,14 @@ def _media(name: str) -> str | None:
     return _TYPES.get(name[name.rfind(".") :])
 
 
-def _page(name: str, root: str) -> Callable[[Request], Awaitable[Response]]:
+def _page(name: str, root: str, headers: Mapping[str, str] = HEADERS) -> Callable[[Request], Awaitable[Response]]:
     """Relative addresses, so that the page works under any prefix: *root* leads from it to where it is mounted."""
 
     async def show(request: Request) -> Response:
         if "vendor/preact.js" not in _files():
-            return Response(MISSING, 503, media_type="text/plain", headers=HEADERS)
+            return Response(MISSING, 503, media_type="text/plain", headers=headers)
         text = (_UI / name).read_bytes().replace(b"{version}", version().encode()).replace(b"{root}", root.encode())
-        return _reply(request, text, "text/html", "no-cache")
+        return _reply(request, text, "text/html", "no-cache", headers)
 
     return show
 
@@ -117,6 +142,6 @@ async def _static(request: Request) -> Response:
     return _reply(request, content, media, "public, max-age=31536000, immutable" if is_fresh else "no-cache")
 
 
-def _reply(request: Request, content: bytes, media: str, cache: str) -> Response:
+def _reply(request: Request, content: bytes, media: str, cache: str, headers: Mapping[str, str] = HEADERS) -> Response:
     content, encoded = file_as(content, media, request.headers.get("accept-encoding", ""))
-    return Response(content, media_type=media, headers={**HEADERS, "cache-control": cache, **encoded})
+    return Response(content, media_type=media, headers={**headers, "cache-control": cache, **encoded})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from hooklane.server.caller import ADMIN, Caller
+
 
 class NoWaiter:
     """uvicorn sets the event of a cycle whose connection is lost; no task waits for it on the fast path."""
@@ -19,6 +21,7 @@ class PublishRequest:
     """A request in the shape in which uvicorn looks at its own cycles."""
 
     __slots__ = (
+        "caller",
         "chunks",
         "disconnected",
         "idempotency_key",
@@ -29,8 +32,9 @@ class PublishRequest:
         "size",
     )
 
-    def __init__(self, keep_alive: bool) -> None:
+    def __init__(self, keep_alive: bool, caller: Caller = ADMIN) -> None:
         self.keep_alive = keep_alive
+        self.caller = caller
         self.idempotency_key: str | None = None
         self.chunks: list[bytes] = []
         self.size = 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hooklane.model.clock import Instant, wall_now
@@ -22,12 +22,16 @@ from hooklane.sender.transport import Transport
 from hooklane.server.call import Call
 from hooklane.server.cursor import Cursors
 from hooklane.server.endpoint_facts import FactsOfEndpoints
+from hooklane.server.event_types import TypeRules
 from hooklane.server.inbox_tally import InboxTally
 from hooklane.server.kept import Kept
+from hooklane.server.key_ring import KeyRing
 from hooklane.server.live_stream import LiveStream
+from hooklane.server.look import PageLook
 from hooklane.server.metrics import Meter
 from hooklane.server.recent_attempts import RecentAttempts, Told
 from hooklane.server.series import Series
+from hooklane.server.sessions import Sessions
 from hooklane.server.tally import Tally
 from hooklane.server.totals import Totals
 from hooklane.server.views import View
@@ -66,8 +70,12 @@ class Services:
     cursors: Cursors
     jobs: Jobs
     publish_limits: PublishLimits
+    keys: KeyRing
+    sessions: Sessions
+    types: TypeRules
     relay: Relay | None = None
     workers: Workers | None = None
+    look: PageLook = field(default_factory=PageLook)
     features: tuple[str, ...] = ()
     """What this server can do besides: the page shows controls only for these."""
     now: Callable[[], Instant] = wall_now

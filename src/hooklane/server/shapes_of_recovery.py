@@ -320,6 +320,8 @@ class Chain(Shape, kw_only=True):
 class Revealed(Shape, kw_only=True):
     id: str
     secrets: list[str]
+    url: str
+    headers: dict[str, str]
 
 
 class LedgerLine(Shape, kw_only=True):

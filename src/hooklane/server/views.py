@@ -43,7 +43,7 @@ def endpoint(one: Endpoint, health: Health | None, facts: EndpointFacts, now: In
     newest = one.keys[0].since if one.keys and one.keys[0].since is not None else one.created_at
     return {
         "id": one.id,
-        "url": one.url,
+        "url": masked_url(one.url),
         "name": one.name,
         "state": one.state,
         "types": list(one.types),
@@ -73,6 +73,12 @@ def endpoint(one: Endpoint, health: Health | None, facts: EndpointFacts, now: In
             "rate": facts.rate,
         },
     }
+
+
+def masked_url(url: str) -> str:
+    """*url* without its query, which is where people put tokens."""
+    base, mark, _ = url.partition("?")
+    return f"{base}?{HIDDEN}" if mark else base
 
 
 def half_to_show(secret: str) -> str | None:

@@ -13,6 +13,7 @@ import sys
 
 import pytest
 from tests.support.pace import scaled_s
+from tests.support.sqlite_files import new_outbox_file
 
 from hooklane.cli.writer_process import COMMAND
 from hooklane.core.fanout import places
@@ -41,6 +42,7 @@ class WithWriterProcess:
 
     @pytest.fixture
     async def store(self, tmp_path):
+        new_outbox_file(tmp_path / "outbox.db")
         store = SqliteOutbox(
             str(tmp_path / "outbox.db"), StoreOptions(placer=places, extra={"writer_process": COMMAND})
         )

@@ -72,6 +72,11 @@ class Fetches(Line):
 class Reloads(Line):
     """Lanes of which the engine wants to know what the store knows."""
 
+    @property
+    def asked(self) -> frozenset[LaneId]:
+        """Those of which the answer is still to come."""
+        return frozenset(self._items) | frozenset(self._batch)
+
     def _ask(self, batch: list[LaneId], boot: Instant) -> None:
         self._state.ask("reload", boot, (batch,), dict(self._state.epochs))
 

@@ -14,11 +14,16 @@ from hooklane.server.api import (
     health,
     inbox,
     jobs,
+    keys,
     lanes,
     overview,
     plans,
+    portal,
+    secrets,
     series,
+    session,
     stream,
+    types,
 )
 from hooklane.server.call import Route
 
@@ -37,6 +42,11 @@ ROUTES: tuple[Route, ...] = (
     *overview.ROUTES,
     *series.ROUTES,
     *stream.ROUTES,
+    *keys.ROUTES,
+    *session.ROUTES,
+    *secrets.ROUTES,
+    *types.ROUTES,
+    *portal.ROUTES,
     *health.ROUTES,
     *documents.ROUTES,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from hooklane.core.audit import ChainCheck
+from hooklane.model.api_key import Scope
 from hooklane.model.audit import AuditLine, Link
 from hooklane.model.clock import rfc3339
 from hooklane.server import views
@@ -57,10 +58,17 @@ async def verify(call: Call) -> Response:
 
 
 async def reveal(call: Call) -> Response:
-    """Show the secret of an endpoint once more; the call is on record before it is answered."""
+    """Show the secrets of an endpoint, its URL and headers whole; on record before it is answered."""
     endpoint = await find(call)
     await call.services.store.record(act_of(call, "secret.shown", endpoint.id))
-    return answer({"id": endpoint.id, "secrets": [key.secret for key in endpoint.keys]})
+    return answer(
+        {
+            "id": endpoint.id,
+            "secrets": [key.secret for key in endpoint.keys],
+            "url": endpoint.url,
+            "headers": dict(endpoint.headers),
+        }
+    )
 
 
 async def books(call: Call) -> Response:
@@ -139,6 +147,7 @@ ROUTES = (
         "/api/v1/endpoints/{id}/reveal",
         reveal,
         "Show the endpoint's secrets once more; this is on record.",
+        scope=Scope.ADMIN,
         tag="endpoints",
         answers=Revealed,
         tells_secret=True,

@@ -41,7 +41,10 @@ def described(routes: Sequence[Route], *, asks_key: bool = True) -> dict[str, An
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         described_ = route if asks_key else replace(route, needs=Access.NOTHING)
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(described_, given.get(id(route.answers)))
+        operation = _operation(described_, given.get(id(route.answers)))
+        if not asks_key:
+            operation["responses"].pop("401", None)
+        paths.setdefault(route.path, {})[route.method.lower()] = operation
     return {
         "openapi": "3.1.0",
         "info": {"title": "hooklane", "version": __version__},
@@ -70,7 +73,7 @@ _SECURITY: Mapping[Access, list[dict[str, list[str]]]] = {
 def _statuses(route: Route) -> set[int]:
     """Of which problems a route can tell."""
     found = {400, 403, 405, 408, 422, 429, 431, 500, 503}
-    if route.needs is not Access.NOTHING:
+    if route.needs is not Access.NOTHING or (route.method, route.path) == ("POST", "/api/v1/session"):
         found.add(401)
     if "{" in route.path:
         found.add(404)

@@ -117,7 +117,7 @@ async def change(call: Call) -> Response:
     fields = _set_fields(body)
     if isinstance(body.secret, str):
         fields["keys"] = (SigningKey(body.secret, since=call.services.now()),)
-    if isinstance(body.url, str):
+    if isinstance(body.url, str) and body.url != views.masked_url(present.url):  # as it was shown: it stays
         fields["url"] = body.url
 
     def changed(old: Endpoint) -> Endpoint:

@@ -9,6 +9,7 @@ from functools import partial
 
 from hooklane.core.wire import body_of
 from hooklane.errors import InvalidEvent
+from hooklane.model.api_key import Scope
 from hooklane.model.clock import Instant
 from hooklane.model.event import Event
 from hooklane.model.lane import DeliveryState
@@ -17,6 +18,7 @@ from hooklane.server import views
 from hooklane.server.api.dead_letters import HTTP
 from hooklane.server.attempt_views import logged_attempt
 from hooklane.server.call import NDJSON, PAGING, Call, Param, Response, Route, answer, pattern_of
+from hooklane.server.event_types import TypeRules
 from hooklane.server.json_body import (
     BATCH_BYTES_MAX,
     EVENT_BODY_BYTES_MAX,
@@ -62,6 +64,7 @@ async def publish(call: Call) -> Response:
     """Publish one event, as ingest.py does on its faster way: for the command line and for pipelined requests."""
     services = call.services
     draft = draft_from(read_event(call.body), call.tenant, services.now(), call.headers.get("idempotency-key"))
+    await services.types.check(draft.event)
     result = await services.publisher.publish(draft)
     if isinstance(result, Refused):
         raise refused(result.code, result.detail)
@@ -69,6 +72,7 @@ async def publish(call: Call) -> Response:
 
 
 LONG_BYTES = 64 * 1024
+CHECKS_A_TURN = 10
 _long_batches = ThreadPoolExecutor(1, "hooklane batch reader")
 
 
@@ -92,12 +96,24 @@ async def publish_batch(call: Call) -> Response:
     # What is long to read is read beside the event loop, one at a time.
     long = len(call.body) > LONG_BYTES
     drafts = await asyncio.get_running_loop().run_in_executor(_long_batches, drafts_of) if long else drafts_of()
+    if services.types.enforced:
+        await _check_types(services.types, drafts)
     results = await services.publisher.publish_batch(drafts)
     for position, result in enumerate(results):
         # The others were refused only because this one was.
         if isinstance(result, Refused) and result.code != "batch_refused":
             raise at(refused(result.code, result.detail), position)
     return answer({"events": [views.published(result) for result in results if not isinstance(result, Refused)]}, 202)
+
+
+async def _check_types(rules: TypeRules, drafts: list[Draft]) -> None:
+    for position, draft in enumerate(drafts):
+        try:
+            await rules.check(draft.event)
+        except Problem as problem:
+            raise at(problem, position) from None
+        if position % CHECKS_A_TURN == CHECKS_A_TURN - 1:
+            await asyncio.sleep(0)  # others are served in between
 
 
 async def search(call: Call) -> Response:
@@ -205,6 +221,7 @@ ROUTES = (
         status=202,
         takes=EventBody,
         body_max=EVENT_BODY_BYTES_MAX,
+        scope=Scope.PUBLISH,
         tag="events",
         answers=PublishedEvent,
     ),
@@ -216,6 +233,7 @@ ROUTES = (
         status=202,
         takes=BatchBody,
         body_max=BATCH_BYTES_MAX,
+        scope=Scope.PUBLISH,
         tag="events",
         answers=PublishedBatch,
     ),

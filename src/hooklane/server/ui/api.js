@@ -1,6 +1,4 @@
-// Calls of the API. The key, where the server asks for one, stays in this tab.
-
-const KEY = "hooklane-key";
+// Calls of the API. Who calls is in a cookie that no script can read: a key is exchanged for it and then forgotten.
 
 /** Where the dashboard is mounted, as an absolute path that ends with a slash. */
 export const root = new URL(document.body.dataset.root || "./", location.href).pathname;
@@ -24,14 +22,8 @@ export class NoAnswer extends Error {
   }
 }
 
-export function setKey(key) {
-  sessionStorage.setItem(KEY, key);
-}
-
-export function headers(more = {}) {
-  const key = sessionStorage.getItem(KEY);
-  return key ? { authorization: `Bearer ${key}`, ...more } : more;
-}
+/** Log in with an API key, or with what stands behind the `#` of a portal link. Answers who that is. */
+export const logIn = (key) => call("POST", "session", { key });
 
 /** The JSON that the server answers; a problem is thrown. */
 export async function call(method, path, body, { signal, accept } = {}) {
@@ -40,7 +32,7 @@ export async function call(method, path, body, { signal, accept } = {}) {
   try {
     response = await fetch(`${root}api/v1/${path}`, {
       method,
-      headers: headers(accept ? { ...more, accept } : more),
+      headers: accept ? { ...more, accept } : more,
       body: body === undefined ? undefined : JSON.stringify(body),
       cache: "no-store",
       signal,
@@ -50,6 +42,8 @@ export async function call(method, path, body, { signal, accept } = {}) {
   }
   if (accept && response.ok) return response.blob();
   const value = response.status === 204 ? null : await response.json().catch(() => null);
+  // Mounted in an application whose session is over: the page is asked for anew, and the application shows its login.
+  if (value?.code === "login_required") location.reload();
   if (!response.ok) throw new Refused(response.status, value);
   return value;
 }

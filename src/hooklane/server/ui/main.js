@@ -2,6 +2,7 @@
 
 import { html, start } from "./kit.js";
 import { open } from "./live.js";
+import { enter } from "./portal.js";
 import { listenToKeys, Overlay } from "./palette.js";
 import { register } from "./route.js";
 import { Shell } from "./shell.js";
@@ -20,6 +21,11 @@ register(
   { path: "/audit", name: "Audit and keys", icon: "n-audit", letter: "a", group: "Record", load: () => import("./audit.js") },
 );
 
+// Its address is relative, and the page's own address changes from screen to screen.
+const icon = document.querySelector("link[rel=icon]");
+icon.href = icon.href;
+
+await enter();
 listenToKeys();
 open();
 start(() => html`<${Shell} Overlay=${Overlay} />`, document.getElementById("app"));

@@ -1,9 +1,10 @@
 // The frame round every screen: rail, tabs, head with the live pill, palette and keyboard.
 
-import { setKey } from "./api.js";
+import { logIn } from "./api.js";
 import { html, useEffect, useState } from "./kit.js";
 import { asOf, connection, locked, news, overview, paused, togglePause } from "./live.js";
 import { Away, Icon, Said } from "./parts.js";
+import { look } from "./portal.js";
 import { href, place, registered, screenOf } from "./route.js";
 import { atTime, compact, number } from "./words.js";
 
@@ -51,7 +52,7 @@ function Rail() {
   </nav>`;
 }
 
-const Logo = () => html`<svg viewBox="0 0 24 24" aria-hidden="true"><rect width="24" height="24" rx="6" class="f-accent" />
+const Logo = () => look.logo ? html`<img class="logo" src=${look.logo} alt="" />` : html`<svg viewBox="0 0 24 24" aria-hidden="true"><rect width="24" height="24" rx="6" class="f-accent" />
   <g class="f-panel"><rect x="4" y="6" width="9" height="2" rx="1" /><rect x="4" y="11" width="5" height="2" rx="1" /><rect x="4" y="16" width="10" height="2" rx="1" />
   <circle cx="17.5" cy="7" r="2.2" /><circle cx="13" cy="12" r="2.2" /><circle cx="18" cy="17" r="2.2" /></g></svg>`;
 
@@ -86,13 +87,14 @@ function Tabs({ more }) {
 }
 
 function SignIn() {
+  const [wrong, setWrong] = useState("");
   function enter(event) {
     event.preventDefault();
-    setKey(event.target.elements.key.value);
-    location.reload();
+    logIn(event.target.elements.key.value).then(() => location.reload(), (error) => setWrong(error.message));
   }
   return html`<main class="sign-in"><form class="card" onSubmit=${enter}><${Logo} /><h1>hooklane</h1>
     <label class="lab" for="key">This server asks for its API key<input class="input" id="key" name="key" type="password" autocomplete="off" required autofocus /></label>
+    <p role="alert">${wrong}</p>
     <button class="btn primary" type="submit">Open</button></form></main>`;
 }
 

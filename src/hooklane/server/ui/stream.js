@@ -1,6 +1,6 @@
-// The live stream: server-sent events over fetch, because EventSource cannot send a key.
+// The live stream: server-sent events over fetch, because EventSource cannot say where to go on after a reload.
 
-import { headers, root } from "./api.js";
+import { root } from "./api.js";
 
 const WAIT_MS = [500, 1000, 2000, 5000];
 
@@ -17,7 +17,7 @@ export function follow(tell, status) {
     controller = mine;
     try {
       const response = await fetch(`${root}api/v1/stream`, {
-        headers: headers(lastId ? { "last-event-id": lastId } : {}),
+        headers: lastId ? { "last-event-id": lastId } : {},
         signal: mine.signal,
         cache: "no-store",
       });
@@ -25,6 +25,12 @@ export function follow(tell, status) {
       tries = 0;
       status("live", 0);
       await read(response.body.getReader());
+      // Under WSGI a stream would hold a worker: what there is comes in one piece, and is asked for again.
+      const pollMs = Number(response.headers.get("hooklane-poll-ms"));
+      if (pollMs && !stopped && !mine.signal.aborted && !document.hidden) {
+        timer = setTimeout(connect, pollMs);
+        return;
+      }
     } catch {
       if (stopped || mine.signal.aborted) return;
     }

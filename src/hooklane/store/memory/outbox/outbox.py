@@ -15,8 +15,10 @@ from hooklane.model.health import Health
 from hooklane.model.lane import DeliveryState, LaneId, LaneRow, LaneState
 from hooklane.model.plan import PlacedEvent
 from hooklane.store.memory.outbox import health, owning, publishing, reading, recovering, settling
+from hooklane.store.memory.outbox.access import MemoryAccess
 from hooklane.store.memory.outbox.recovery import MemoryRecovery
 from hooklane.store.memory.outbox.tables import Tables
+from hooklane.store.memory.outbox.types import MemoryTypes
 from hooklane.store.outbox import (
     Capabilities,
     CommitReport,
@@ -36,7 +38,7 @@ from hooklane.store.shown import excerpt_of
 _DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 
 
-class MemoryOutbox(MemoryRecovery):
+class MemoryOutbox(MemoryRecovery, MemoryAccess, MemoryTypes):
     """`OutboxStore` and `OutboxReads` over plain dictionaries; *clock* judges the leases."""
 
     capabilities = Capabilities(durable=False, many_workers=True, foreign_publish=False)
@@ -60,6 +62,15 @@ class MemoryOutbox(MemoryRecovery):
 
     async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None, act: Act | None = None) -> bool:
         return publishing.save_endpoint(self.tables, endpoint, expect, act)
+
+    async def save_endpoints(self, changes: Sequence[tuple[Endpoint, Endpoint]], *, act: Act) -> int:
+        many = sum(publishing.save_endpoint(self.tables, new, old) for old, new in changes)
+        if many:
+            self.tables.record(act)
+        return many
+
+    async def scrub(self) -> None:
+        """Nothing is left behind in memory."""
 
     async def endpoints(self, tenant: str | None = None) -> Sequence[Endpoint]:
         mine = [one for one in self.tables.endpoints.values() if tenant in (None, one.tenant)]

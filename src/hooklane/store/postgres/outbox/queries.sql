@@ -303,6 +303,32 @@ WHERE e.n < :below::bigint AND e.n >= :floor::bigint AND e.tenant = :tenant
 {fitting_delivery}
 ) ORDER BY e.n DESC LIMIT :limit::bigint
 
+-- name: orders
+-- How the endpoints order their deliveries.
+SELECT DISTINCT coalesce(convert_from(doc, 'UTF8')::json ->> 'order', 'key') FROM hooklane.endpoint
+WHERE tenant = :tenant AND (:endpoint::text IS NULL OR id = :endpoint)
+
+-- name: lane_of_key
+-- The lane of a key at an endpoint.
+SELECT lane_id FROM hooklane.lane_name WHERE endpoint_id = :endpoint AND key = :key AND tenant = :tenant
+
+-- name: lanes_of_key
+-- At every endpoint: all lanes are looked at, which is far less than all events.
+SELECT lane_id FROM hooklane.lane_name WHERE key = :key AND tenant = :tenant
+
+-- name: event_window_in_lanes
+-- As `event_window`, of the events that stand in some lanes.
+SELECT count(*), min(n) FROM (SELECT DISTINCT event_n AS n FROM hooklane.lane_event
+    WHERE lane_id = ANY(:lanes::bigint[]) AND event_n < :below::bigint ORDER BY n DESC LIMIT :window::bigint) w
+
+-- name: fitting_deliveries_in_lanes
+-- As `fitting_deliveries`, of the events that stand in some lanes.
+{fitting_events} AND e.n = ANY(ARRAY(SELECT event_n FROM hooklane.lane_event
+    WHERE lane_id = ANY(:lanes::bigint[]) AND event_n < :below::bigint AND event_n >= :floor::bigint))
+AND EXISTS (
+{fitting_delivery}
+) ORDER BY e.n DESC LIMIT :limit::bigint
+
 -- name: events_by_number
 -- Whole events come out only for those that fit.
 SELECT {event} FROM hooklane.event e WHERE e.n = ANY(:ns::bigint[]) ORDER BY e.n DESC
@@ -681,6 +707,21 @@ SELECT count(*), max(n) FROM
 -- Events that fit by themselves; how they stand is looked up for these only.
 SELECT {to_select} FROM hooklane.event e
 WHERE e.tenant = :tenant AND e.n > :above::bigint AND e.n <= :upto::bigint AND (:key::text IS NULL OR e.key = :key)
+  AND (:type::text IS NULL OR e.type LIKE :type)
+  AND (:after::bigint IS NULL OR e.created_at >= :after) AND (:before::bigint IS NULL OR e.created_at < :before)
+ORDER BY e.n LIMIT :limit::bigint
+
+-- name: event_window_up_in_lanes
+-- As `event_window_up`, of the events that stand in some lanes.
+SELECT count(*), max(n) FROM (SELECT DISTINCT event_n AS n FROM hooklane.lane_event
+    WHERE lane_id = ANY(:lanes::bigint[]) AND event_n > :above::bigint ORDER BY n LIMIT :window::bigint) w
+
+-- name: select_events_in_lanes
+-- As `select_events`, of the events that stand in some lanes.
+SELECT {to_select} FROM hooklane.event e
+WHERE e.n = ANY(ARRAY(SELECT event_n FROM hooklane.lane_event
+        WHERE lane_id = ANY(:lanes::bigint[]) AND event_n > :above::bigint AND event_n <= :upto::bigint))
+  AND e.tenant = :tenant AND (:key::text IS NULL OR e.key = :key)
   AND (:type::text IS NULL OR e.type LIKE :type)
   AND (:after::bigint IS NULL OR e.created_at >= :after) AND (:before::bigint IS NULL OR e.created_at < :before)
 ORDER BY e.n LIMIT :limit::bigint

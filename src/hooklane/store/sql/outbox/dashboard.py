@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from hooklane.model.audit import Act, AuditLine
@@ -11,7 +11,6 @@ from hooklane.model.clock import Instant
 from hooklane.model.event import Event
 from hooklane.model.lane import LaneId, LaneState
 from hooklane.model.plan import Job, JobState
-from hooklane.store.budget import SEARCH_S_MAX
 from hooklane.store.dashboard import (
     AuditFilter,
     BreakerTurn,
@@ -37,22 +36,13 @@ from hooklane.store.sql.outbox import (
     stories,
     survey,
 )
-from hooklane.store.sql.outbox.steps import Flow
+from hooklane.store.sql.outbox.running import RunsFlows
 
 T = TypeVar("T")
 
 
-class SqlDashboard(ABC):
-    """`DashboardReads`; and in which kind of transaction the flows of an outbox run."""
-
-    @abstractmethod
-    async def _write(self, flow: Callable[[], Flow[T]]) -> T:
-        """Run a flow and commit it durably; it is made anew for each try."""
-
-    @abstractmethod
-    async def _ask(self, flow: Callable[[], Flow[T]], *, s_max: float | None = SEARCH_S_MAX) -> T:
-        """Run a flow that only reads, on one snapshot, for people and beside what delivers; no *s_max* for a chore
-        that must be read to its end."""
+class SqlDashboard(RunsFlows):
+    """`DashboardReads`."""
 
     async def survey(self, tenant: str) -> Survey:
         return await self._ask(lambda: survey.survey(tenant))

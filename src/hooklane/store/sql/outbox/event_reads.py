@@ -36,6 +36,10 @@ def events(tenant: str, wanted: EventFilter, cursor: str | None, limit: int) -> 
     """Newest first; a page that looked at enough ends early, and `next` goes on from there."""
     params = _params(tenant, wanted)
     fitting = "fitting_events" if wanted.endpoint_id is None and wanted.state is None else "fitting_deliveries"
+    if wanted.key is not None and wanted.endpoint_id is not None:
+        lanes = yield from lanes_of_key(tenant, wanted.key, wanted.endpoint_id)
+        if lanes is not None:
+            return (yield from _windows("fitting_deliveries_in_lanes", params, cursor, limit, lanes))
     return (yield from _windows(fitting, params, cursor, limit))
 
 
@@ -78,12 +82,16 @@ def _params(tenant: str, wanted: EventFilter) -> dict[str, Any]:
     }
 
 
-def _windows(fitting: str, params: dict[str, Any], cursor: str | None, limit: int) -> Flow[Page[Event]]:
+def _windows(
+    fitting: str, params: dict[str, Any], cursor: str | None, limit: int, lanes: Sequence[int] | None = None
+) -> Flow[Page[Event]]:
+    """With *lanes*, windows are of the events that stand in those."""
+    window, within = ("event_window", {}) if lanes is None else ("event_window_in_lanes", {"lanes": lanes})
     found: list[int] = []
     budget, below = Budget(), number_of(cursor) or N_MAX
     while True:
-        ((looked, floor),) = yield sql("event_window", below=below, window=budget.window)
-        rows = yield sql(fitting, **params, below=below, floor=floor or 0, limit=limit + 1 - len(found))
+        ((looked, floor),) = yield sql(window, **within, below=below, window=budget.window)
+        rows = yield sql(fitting, **params, **within, below=below, floor=floor or 0, limit=limit + 1 - len(found))
         found += [n for (n,) in rows]
         if len(found) > limit:
             return Page((yield from _by_number(found[:limit])), str(found[limit - 1]))
@@ -93,6 +101,17 @@ def _windows(fitting: str, params: dict[str, Any], cursor: str | None, limit: in
         budget.spend(looked)
         if budget.is_spent:
             return Page((yield from _by_number(found)), str(below))
+
+
+def lanes_of_key(tenant: str, key: str, endpoint_id: str | None) -> Flow[list[int] | None]:
+    """The lanes in which the deliveries of *key* stand, at this endpoint or at all there are; None where some of them
+    stand in no lane of the key, as where an endpoint has another order, and all events must be looked at."""
+    orders = yield sql("orders", tenant=tenant, endpoint=endpoint_id)
+    if [order for (order,) in orders] != ["key"]:
+        return None
+    at = {} if endpoint_id is None else {"endpoint": endpoint_id}
+    rows = yield sql("lane_of_key" if at else "lanes_of_key", tenant=tenant, key=key, **at)
+    return [lane_id for (lane_id,) in rows]
 
 
 def _by_number(numbers: Sequence[int]) -> Flow[list[Event]]:

@@ -6,8 +6,7 @@ A back-end says on which connection, and in which kind of transaction, a flow ru
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from hooklane.model.audit import Act, AuditLine, Link
@@ -38,26 +37,26 @@ from hooklane.store.sql.outbox import (
     retention,
     selection,
 )
+from hooklane.store.sql.outbox.access import SqlAccess
 from hooklane.store.sql.outbox.colocated_inbox import InboxFlows
 from hooklane.store.sql.outbox.dashboard import SqlDashboard
-from hooklane.store.sql.outbox.steps import Flow
+from hooklane.store.sql.outbox.types import SqlTypes
 
 T = TypeVar("T")
 
 
-class SqlOutbox(SqlDashboard):
-    """`OutboxReads`, `RecoveryStore`, `ColocatedInbox` and the rarer verbs of `OutboxStore`."""
+class SqlOutbox(SqlDashboard, SqlAccess, SqlTypes):
+    """`OutboxReads`, `RecoveryStore`, `ColocatedInbox` and the rarer verbs of `OutboxStore`, and what it inherits."""
 
     _inbox: InboxFlows
-
-    @abstractmethod
-    async def _read(self, flow: Callable[[], Flow[T]]) -> T:
-        """Run a flow that only reads, on one snapshot, for deliveries: nothing that takes long."""
 
     # endpoints
 
     async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None, act: Act | None = None) -> bool:
         return await self._write(lambda: endpoints.save_endpoint(endpoint, expect, act))
+
+    async def save_endpoints(self, changes: Sequence[tuple[Endpoint, Endpoint]], *, act: Act) -> int:
+        return await self._write(lambda: endpoints.save_endpoints(changes, act))
 
     async def endpoints(self, tenant: str | None = None) -> Sequence[Endpoint]:
         return await self._ask(lambda: endpoints.read_endpoints(tenant))

@@ -241,12 +241,13 @@ SELECT count(*), min(n) FROM (SELECT n FROM hooklane_event WHERE n < :below ORDE
 
 -- fragment: fitting_events
 SELECT e.n FROM hooklane_event e
-WHERE e.n < :below AND e.n >= :floor AND e.tenant = :tenant
+WHERE e.n < :below AND e.n >= :floor AND +e.tenant = :tenant
   AND (:type IS NULL OR e.type GLOB :type) AND (:key IS NULL OR e.key = :key)
   AND (:after IS NULL OR e.created_at >= :after) AND (:before IS NULL OR e.created_at < :before)
 
 -- name: fitting_events
--- All that is looked at stays inside SQLite: a row that comes out costs the event loop its turn with the interpreter.
+-- All that is looked at stays inside SQLite: a row that comes out costs the event loop its turn with the interpreter. The
+-- plus before a tenant: not by the index of tenants, which holds all there are.
 {fitting_events} ORDER BY e.n DESC LIMIT :limit
 
 -- fragment: fitting_delivery
@@ -269,6 +270,32 @@ WHERE e.n < :below AND e.n >= :floor AND e.tenant = :tenant
 -- name: fitting_deliveries
 -- The state as `state_at` has it: it follows from where the head of the lane stands.
 {fitting_events} AND EXISTS (
+{fitting_delivery}
+) ORDER BY e.n DESC LIMIT :limit
+
+-- name: orders
+-- How the endpoints order their deliveries.
+SELECT DISTINCT coalesce(json_extract(CAST(doc AS TEXT), '$.order'), 'key') FROM hooklane_endpoint
+WHERE tenant = :tenant AND (:endpoint IS NULL OR id = :endpoint)
+
+-- name: lane_of_key
+-- The lane of a key at an endpoint.
+SELECT lane_id FROM hooklane_lane_tail WHERE endpoint_id = :endpoint AND key = :key AND tenant = :tenant
+
+-- name: lanes_of_key
+-- At every endpoint: all lanes are looked at, which is far less than all events.
+SELECT lane_id FROM hooklane_lane_tail WHERE key = :key AND tenant = :tenant
+
+-- name: event_window_in_lanes
+-- As `event_window`, of the events that stand in some lanes.
+SELECT count(*), min(n) FROM (SELECT DISTINCT event_n AS n FROM hooklane_lane_event
+    WHERE lane_id IN (SELECT value FROM json_each(:lanes)) AND event_n < :below ORDER BY event_n DESC LIMIT :window)
+
+-- name: fitting_deliveries_in_lanes
+-- As `fitting_deliveries`, of the events that stand in some lanes.
+{fitting_events} AND e.n IN (SELECT event_n FROM hooklane_lane_event
+    WHERE lane_id IN (SELECT value FROM json_each(:lanes)) AND event_n < :below AND event_n >= :floor)
+AND EXISTS (
 {fitting_delivery}
 ) ORDER BY e.n DESC LIMIT :limit
 
@@ -633,10 +660,25 @@ n, id, type, key, created_at, stamps
 SELECT count(*), max(n) FROM (SELECT n FROM hooklane_event WHERE n > :above ORDER BY n LIMIT :window)
 
 -- name: select_events
--- Events that fit by themselves; how they stand is looked up for these only.
+-- Events that fit by themselves; how they stand is looked up for these only. The plus: not by the index of tenants, which
+-- holds all there are.
 SELECT {to_select} FROM hooklane_event
-WHERE tenant = :tenant AND n > :above AND n <= :upto
+WHERE +tenant = :tenant AND n > :above AND n <= :upto
   AND (:key IS NULL OR key = :key) AND (:type IS NULL OR type GLOB :type)
+  AND (:after IS NULL OR created_at >= :after) AND (:before IS NULL OR created_at < :before)
+ORDER BY n LIMIT :limit
+
+-- name: event_window_up_in_lanes
+-- As `event_window_up`, of the events that stand in some lanes.
+SELECT count(*), max(n) FROM (SELECT DISTINCT event_n AS n FROM hooklane_lane_event
+    WHERE lane_id IN (SELECT value FROM json_each(:lanes)) AND event_n > :above ORDER BY event_n LIMIT :window)
+
+-- name: select_events_in_lanes
+-- As `select_events`, of the events that stand in some lanes.
+SELECT {to_select} FROM hooklane_event
+WHERE n IN (SELECT event_n FROM hooklane_lane_event
+            WHERE lane_id IN (SELECT value FROM json_each(:lanes)) AND event_n > :above AND event_n <= :upto)
+  AND +tenant = :tenant AND (:key IS NULL OR key = :key) AND (:type IS NULL OR type GLOB :type)
   AND (:after IS NULL OR created_at >= :after) AND (:before IS NULL OR created_at < :before)
 ORDER BY n LIMIT :limit
 

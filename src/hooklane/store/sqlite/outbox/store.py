@@ -200,6 +200,19 @@ class SqliteOutbox(SqlOutbox):
         if await self._read_on(lambda conn: conn.execute(SQL["any_deleted_endpoint"]).fetchone()):
             await self._write(endpoints.finish_deletions)
 
+    async def scrub(self) -> None:
+        """Rewrite the file and empty its log. Other writers wait meanwhile."""
+        await asyncio.to_thread(self._scrub)
+
+    def _scrub(self) -> None:
+        conn = database.connect(self.path, busy_wait_ms=self._options.busy_wait_ms)
+        try:
+            with database.errors_named(self.path):
+                conn.execute(SQL["rewrite_file"])
+                conn.execute(SQL["empty_log"])
+        finally:
+            conn.close()
+
     async def size_bytes(self) -> int:
         """The file, with the log that is not folded into it yet."""
         return await super().size_bytes() + await asyncio.to_thread(_size_of_log, self.path)
