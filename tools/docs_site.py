@@ -1,8 +1,9 @@
 """Builds the documentation into build/site: `python -m tools.docs_site`, which `make docs` runs.
 
 Zensical makes the pages. What it lacks is done here: pages that stand beside docs/ in the repository come along, links
-to programs lead to pages that show them, llms.txt lists all pages, and the result is searched for dead links and for
-anything that a browser would fetch from another host.
+to programs lead to pages that show them, the playground's scenarios are recorded for pages that play them, pages that
+the menu does not name are put under their folder, llms.txt lists all pages, and the result is searched for dead links
+and for anything that a browser would fetch from another host.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from tools.record_traces import record
+
 ROOT = Path(__file__).resolve().parents[1]
 STAGED = ROOT / "build" / "docs"
 SITE = ROOT / "build" / "site"
+CONFIG = ROOT / "build" / "zensical.toml"
 BESIDE = {
     "ARCHITECTURE.md": "explain/architecture.md",
     "CHANGELOG.md": "reference/changelog.md",
@@ -34,6 +38,8 @@ SHOWN_AS = {
     ".md": "markdown",
     ".toml": "toml",
 }
+_REST_OF = re.compile(r"^( *)# the rest of ([\w-]+)/\n", re.MULTILINE)
+"""In the menu: pages of a folder that no line names stand here."""
 _LINK = re.compile(r"(?<=\]\()(?!https?:|#|mailto:)([^)\s#]+)(#[^)\s]*)?(?=\))")
 _FETCHED = {("link", "href"), ("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("audio", "src")}
 
@@ -54,9 +60,11 @@ def main() -> int:
 
 def build() -> None:
     stage()
+    record(STAGED / "traces")
+    CONFIG.write_text(with_whole_menu((ROOT / "zensical.toml").read_text()))
     shutil.rmtree(SITE, ignore_errors=True)
-    command = [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", str(ROOT / "zensical.toml")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=None)
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean", "--config-file", str(CONFIG)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         raise DocsBroken(f"zensical has warnings:\n{done.stdout}{done.stderr}")
     write_llms()
@@ -84,6 +92,20 @@ def stage() -> None:
 
 def pages() -> Iterator[Path]:
     yield from sorted((ROOT / "docs").rglob("*.md"))
+
+
+def with_whole_menu(config: str) -> str:
+    """*config* with every staged page in the menu: a page that nobody listed is still found."""
+    named = set(re.findall(r'"([\w/.-]+\.md)"', config))
+    staged = {str(page.relative_to(STAGED)) for page in STAGED.rglob("*.md")}
+    if missing := sorted(named - staged):
+        raise DocsBroken(f"the menu names pages that do not exist: {', '.join(missing)}")
+
+    def rest(match: re.Match[str]) -> str:
+        pages = sorted(page for page in staged - named if page.startswith(f"{match[2]}/"))
+        return "".join(f'{match[1]}"{page}",\n' for page in pages)
+
+    return _REST_OF.sub(rest, config)
 
 
 def _with_links(source: Path, page: str, shown: set[Path]) -> str:
