@@ -1,7 +1,7 @@
 """Records the playground's scenarios for pages without a server: `python -m tools.record_traces FOLDER`.
 
-The folder gets one JSON file a scenario, made by the same engine as everywhere else, and the player beside them. A page
-plays one with `<div data-trace="traces/lost-ack.json"></div>` and `<script type="module" src="traces/player.js"></script>`.
+The folder gets one JSON file a scenario, made by the same engine as everywhere else, and the player beside them. How a
+page plays one is in docs/how-to/playground.md: one element and one script.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ def record(folder: Path) -> list[Path]:
         path = folder / f"{scenario.name}.json"
         path.write_bytes(msgspec.json.encode(play(Play(scenario=scenario.name, seed=SEED))))
         written.append(path)
-    for name in PLAYER:
-        written.append(Path(shutil.copy(ROOT / "src" / "hooklane" / "server" / "ui" / name, folder / name)))
-    return written
+    ui = ROOT / "src" / "hooklane" / "server" / "ui"
+    return [*written, *(Path(shutil.copy(ui / name, folder / name)) for name in PLAYER)]
 
 
 def main() -> None:

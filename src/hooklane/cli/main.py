@@ -14,7 +14,6 @@ from hooklane.cli import output
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.lazy import LazyGroup, help_of
 from hooklane.cli.output import complain, say
-from hooklane.config import unknown_variables
 from hooklane.errors import Broken, ConfigError, HooklaneError, StoreBusy, StoreUnavailable
 
 # One line for each: the name, which is that of its module in this folder, and what `--help` says of it. The module is
@@ -31,7 +30,7 @@ COMMANDS = {
     "endpoints": "Where deliveries go.",
     "inbox": "What was received: look, replay, skip, prune, work.",
     "verify": "Say whether a request's signature fits, and if not, why.",
-    "simulate": "Play a scenario: what naive receivers make of it, and ours.",
+    "simulate": "Play a scenario: the real sender in a simulated network, and receivers side by side.",
     "doctor": "Check that everything is as it should be.",
     "audit": "Who did what, and whether that record is whole.",
     "keys": "Who may call the API, and for what.",
@@ -98,12 +97,14 @@ def run(arguments: Sequence[str]) -> int:
     if (empty := _empty(arguments)) is not None:
         complain(f"{empty} is empty: give a value")
         return Exit.USAGE
-    for line in unknown_variables(os.environ):
-        complain(line)
     try:
         if (told := help_of(command, arguments)) is not None:
             say(told)
             return Exit.OK
+        from hooklane.config import unknown_variables  # which a person who asks for help need not wait for
+
+        for line in unknown_variables(os.environ):
+            complain(line)
         code = command.main(list(arguments), prog_name="hooklane", standalone_mode=False)
         return code if isinstance(code, int) else Exit.OK
     except typer.Abort:

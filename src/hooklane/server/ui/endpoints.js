@@ -22,7 +22,7 @@ export default function Endpoints({ query }) {
   const load = useLoad(() => get("endpoints"), [], { everyMs: 5000, on: ["endpoints"] });
   const [adding, setAdding] = useState(query.add === "1");
   const items = load.value?.items ?? [];
-  return html`<${Screen} title="Endpoints" sub=${load.value && counted(items.length, "endpoint")} actions=${html`<button class="btn primary" type="button" onClick=${() => setAdding(true)}><${Icon} name="plus" /><span class="hide-s">Add an endpoint</span><span class="vh">Add</span></button>`}>
+  return html`<${Screen} title="Endpoints" sub=${load.value && counted(items.length, "endpoint")} actions=${html`<button class="btn primary" type="button" aria-label="Add an endpoint" onClick=${() => setAdding(true)}><${Icon} name="plus" /><span class="hide-s">Add an endpoint</span></button>`}>
     ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="The endpoints" />`}
     ${!load.value && !load.error && html`<${Skeleton} rows=${4} />`}
     ${load.value && !items.length && html`<${Empty} title="No endpoints yet" icon="n-endpoints"><p>An endpoint is an address that events are delivered to.</p><${Command} text="hooklane endpoints add http://127.0.0.1:8000/webhooks" /></${Empty}>`}
