@@ -39,7 +39,7 @@ class Block:
     @property
     def only_asks(self) -> bool:
         """Whether it may be typed again: handlers run a moment after the answer, so a person may look too early."""
-        return "SELECT" in self.text or " ls " in self.text
+        return "SELECT" in self.text or bool(re.search(r" ls\b", self.text))
 
     @property
     def runs_until_interrupted(self) -> bool:
@@ -64,7 +64,8 @@ _MAY_DIFFER = [
     (r"whsec_\S+", "whsec_SECRET"),
     (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
     (r" +\d+ ms", " N ms"),
-    (r"_ms=\d+", "_ms=N"),
+    (r"_ms=[\d.]+", "_ms=N"),
+    (r"\(audit \d+\)", "(audit N)"),
     (r"process \[\d+\]", "process [N]"),
     (r"\b\d+s\b", "Ns"),
     (r" {2,}", "  "),
