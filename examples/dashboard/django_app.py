@@ -40,7 +40,7 @@ from hooklane.django import dashboard
 
 def sign_in(request: HttpRequest) -> HttpResponse:
     """In a project of yours this is Django's own login page."""
-    if request.method != "POST":
+    if str(request.method) != "POST":
         return JsonResponse({"please": "sign in"})
     user, _ = User.objects.get_or_create(username="ops", is_staff=True)
     login(request, user)

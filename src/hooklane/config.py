@@ -58,6 +58,9 @@ class Settings:
     playground: bool = False
     """Whether `serve` answers the playground's calls, which take time of its processor; `dev` always does."""
     log_level: str = "info"
+    log_format: str = "text"
+    otel: bool = False
+    """Whether spans are made and sent over OTLP/HTTP."""
     retention: int = 30 * DAY_MS
     """How long a delivered event is kept, in milliseconds; the same for the others below."""
     retention_attempts: int = 30 * DAY_MS
@@ -193,6 +196,12 @@ def _switch(value: Any) -> bool:
     raise ValueError
 
 
+def _format(value: Any) -> str:
+    if str(value) not in ("text", "json"):
+        raise ValueError
+    return str(value)
+
+
 def _level(value: Any) -> str:
     level = str(value).lower()
     if level not in ("debug", "info", "warning", "error"):
@@ -281,6 +290,8 @@ SETTINGS = (
     _Setting("ui", _switch, "true or false"),
     _Setting("playground", _switch, "true or false"),
     _Setting("log_level", _level, "debug, info, warning or error"),
+    _Setting("log_format", _format, "text or json"),
+    _Setting("otel", _switch, "true or false"),
     _Setting("retention", _duration, _DURATION),
     _Setting("retention_attempts", _duration, _DURATION),
     _Setting("retention_audit", _duration, _DURATION),

@@ -48,12 +48,12 @@ def test_a_trace_is_the_same_in_every_process() -> None:
     assert told != f"{play(Play(scenario='lost-ack', seed=4, events=20)).trace_hash}\n"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_in_rough_weather_only_our_receiver_stays_right(seed: int) -> None:
-    trace = play(Play(scenario="four-events", seed=seed, events=60, keys=4, faults=ROUGH))
+    trace = play(Play(scenario="four-events", seed=seed, events=40, keys=4, faults=ROUGH))
 
     assert is_clean(trace.meters["ours"])
-    assert trace.ledger.delivered + trace.ledger.dead + trace.ledger.waiting == 60
+    assert trace.ledger.delivered + trace.ledger.dead + trace.ledger.waiting == 40
     for sample in ("naive", "check_then_mark", "delivered_at"):
         assert trace.meters[sample].twice, sample
 

@@ -1,18 +1,14 @@
-"""The page and a server that goes away, comes back, asks for a key, or is looked away from."""
+"""The page and a server that goes away, comes back, or is looked away from."""
 
 import asyncio
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Page, expect
 from tests.support.eventually import eventually
 from tests.support.processes import Child
-from tests.ui.conftest import Site, Visit, lane, pill, settings_in
-
-from hooklane.cli.process import running
-from hooklane.config import Secret
+from tests.ui.conftest import Site, Visit, lane, pill
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -38,18 +34,6 @@ async def test_a_server_that_stops_dims_the_page_and_comes_back_to_it(
     await expect(pill(page)).to_have_text("Live", timeout=60_000)
     await expect(page.get_by_role("alert")).to_have_count(0)
     await expect(page.get_by_role("button", name="Break one key")).to_be_enabled()
-
-
-async def test_a_server_with_a_key_asks_for_it_once(tmp_path: Path, one_core: None, visit: Visit):
-    async with running(settings_in(tmp_path, no_auth=False, api_key=Secret("key-for-the-page"))) as server:
-        page: Page = await visit(f"{server.address}/lanes", quiet=False)
-        await page.get_by_label("This server asks for its API key").fill("key-for-the-page")
-        await page.get_by_role("button", name="Open").click()
-
-        await expect(pill(page)).to_have_text("Live")
-        await expect(page.get_by_label("This server asks for its API key")).to_have_count(0)
-        await page.reload()
-        await expect(pill(page)).to_have_text("Live")
 
 
 async def test_a_hidden_tab_lets_go_of_its_stream(site: Site, visit: Visit):

@@ -71,7 +71,10 @@ async def test_a_customer_opens_a_link_and_sees_what_is_theirs_and_nothing_else(
 
     await expect(page.get_by_label("This server asks for its API key")).to_have_count(0)
     await page.wait_for_function("!location.href.includes('hl_')")
-    assert await page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--accent')") == "#0055aa"
+    accent = "getComputedStyle(document.documentElement).getPropertyValue('--accent')"
+    await page.wait_for_function(f"{accent} === '#0055aa'")
+    await expect(page.get_by_role("link", name="Endpoints").first).to_be_visible()
+    await expect(page.get_by_role("link", name="Audit and keys")).to_have_count(0)
     seen = await page.evaluate("fetch('api/v1/endpoints').then((answer) => answer.json())")
     assert [one["name"] for one in seen["items"]] == ["mine"]
     await page.goto(f"{guarded.address}/endpoints")

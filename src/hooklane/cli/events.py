@@ -89,7 +89,7 @@ def export(
     if resume is not None:
         if cursor is not None:
             raise CallFailed("--cursor and --resume say the same thing: give one", Exit.USAGE)
-        cursor = resume.read_text().strip() or None if resume.exists() else None
+        cursor = _place(resume)
     done, place = 0, cursor
     try:
         with calling(server, db) as caller:
@@ -103,7 +103,7 @@ def export(
                     say_json(one)
                 done, place = done + len(page["items"]), page["next"]
                 if resume is not None:
-                    resume.write_text(place or "")
+                    _keep_place(resume, place)
                 if place is None:
                     break
     except (KeyboardInterrupt, CallFailed):
@@ -111,6 +111,24 @@ def export(
             talk(f"stopped after {counted(done, 'event')}; go on with --cursor {place}")
         raise
     aside(f"exported {counted(done, 'event')}" + (f"; go on with --cursor {place}" if place else ""))
+
+
+def _place(file: Path) -> str | None:
+    """Where an earlier export stopped; None where there was none, or it came to its end."""
+    try:
+        return file.read_text("ascii").strip() or None
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no place of an export"
+        raise CallFailed(f"--resume: cannot read {file}: {why}", Exit.USAGE) from None
+
+
+def _keep_place(file: Path, place: str | None) -> None:
+    try:
+        file.write_text(place or "", "ascii")
+    except OSError as error:
+        raise CallFailed(f"--resume: cannot write {file}: {error.strerror}") from None
 
 
 @app.command("show")

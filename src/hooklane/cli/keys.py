@@ -58,7 +58,7 @@ def add(
 
 @app.command("rm")
 def rm(
-    id: Annotated[str, typer.Argument(metavar="KEY", help="Id of a key (key_…).")],
+    key_id: Annotated[str, typer.Argument(metavar="KEY", help="Id of a key (key_…).")],
     yes: Yes = False,
     server: Server = None,
     db: Db = None,
@@ -66,7 +66,7 @@ def rm(
 ) -> None:
     """Revoke an API key, at once, with all sessions that it opened."""
     if not yes:
-        confirm(f"Revoke {id}? Calls with it will be refused.")
+        confirm(f"Revoke {key_id}? Calls with it will be refused.")
     with calling(server, db) as caller:
-        caller.ask("DELETE", f"{BASE}/{segment(id)}")
-    show({"id": id, "revoked": True}, as_json, lambda: [f"{id} is revoked"])
+        caller.ask("DELETE", f"{BASE}/{segment(key_id)}")
+    show({"id": key_id, "revoked": True}, as_json, lambda: [f"{key_id} is revoked"])

@@ -62,9 +62,6 @@ class LazyGroup(TyperGroup):
         fitting = {name: about for name, about in self.table.items() if name.startswith(incomplete)}
         if not fitting:
             return super().shell_complete(ctx, incomplete)
-        from typer._completion_classes import completion_init
-
-        completion_init()
         item = _completion_item()
         return [item(name, help=about) for name, about in fitting.items()]
 

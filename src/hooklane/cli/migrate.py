@@ -14,6 +14,7 @@ from hooklane.cli.options import Db, Json
 from hooklane.cli.output import counted, show
 from hooklane.config import load
 from hooklane.errors import StoreRefused, needing
+from hooklane.model.database_url import shown
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -33,6 +34,32 @@ def status(db: Db = None, as_json: Json = False) -> None:
 
 def state_of(found: int, wanted: int) -> str:
     return "up to date" if found == wanted else "newer than this hooklane" if found > wanted else "behind"
+
+
+@app.command("copy")
+def copy(
+    source: Annotated[str, typer.Option("--from", metavar="URL", help="sqlite:///path, whose server is stopped.")],
+    target: Annotated[str, typer.Option("--to", metavar="URL", help="postgresql://…, in which no sender has been.")],
+    as_json: Json = False,
+) -> None:
+    """Copy a sender from SQLite to PostgreSQL: every key goes on with its next seq. The file stays as it is."""
+    from hooklane.cli import move
+    from hooklane.cli.output import aside
+
+    def progress(table: str, copied: int, total: int) -> None:
+        aside(f"{table}: {copied}/{total}")
+
+    done = move.copy(source, target, progress)
+    rows = {table: many for table, many in done.rows.items() if many}
+    show(
+        {"from": shown(source), "to": shown(target), "rows": rows},
+        as_json,
+        lambda: [
+            f"copied {counted(sum(rows.values()), 'row')}: "
+            + ", ".join(f"{table} {many}" for table, many in sorted(rows.items())),
+            f"Start everything with --db {shown(target)} from now on. What is published to the old file stays there.",
+        ],
+    )
 
 
 @app.command("up")

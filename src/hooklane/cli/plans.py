@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from typing import Annotated, Any
 
@@ -27,7 +28,7 @@ from hooklane.cli.progress import progress
 
 POLL_S = 0.2
 QUIET_S = 60.0
-SEEN_S = 5.0
+SEEN_S = 10.0
 """How long a skip waits to see what it released arrive."""
 
 Rate = Annotated[str | None, typer.Option("--rate", metavar="N/s", help="At most so many a second.")]
@@ -35,6 +36,8 @@ PlanOnly = Annotated[bool, typer.Option("--plan", help="Only show what would be 
 
 WORDS = ("endpoint", "key", "type", "state", "reason", "http", "after", "before")
 UNKNOWN = "there is no such event or dead letter"
+_UNDONE = ("failed", "held", "refused", "cancelled")
+UNDONE_SHOWN = 10
 _DONE = {"replay": "replayed", "skip": "skipped"}
 _RATE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(?:/s)?\Z")
 
@@ -168,11 +171,22 @@ def tell(caller: Caller, plan: dict[str, Any], job: dict[str, Any], as_json: boo
         say(_skipped(caller, plan, job, counts))
     else:
         say(_replayed(counts))
-    bad = sum(counts.get(word, 0) for word in ("failed", "held", "refused", "cancelled"))
+    bad = sum(counts.get(word, 0) for word in _UNDONE)
     if bad or job["state"] == "running":
         undone = f"{bad} of {counted(job['members'], 'event')} could not be {_DONE[job['op']]}"
-        message = f"{undone}: GET /api/v1/jobs/{job['id']}/members tells why" if bad else "the job is still running"
+        if bad and not as_json:
+            _tell_undone(caller, job)
+        message = f"{undone} (all of them: GET /api/v1/jobs/{job['id']}/members)" if bad else "the job is still running"
         raise CallFailed(message, Exit.FAILED if bad == job["members"] else Exit.PARTLY)
+
+
+def _tell_undone(caller: Caller, job: dict[str, Any]) -> None:
+    """The first of those that did not go well, and why."""
+    query = {"progress": ",".join(_UNDONE), "limit": UNDONE_SHOWN}
+    for one in caller.get(f"/api/v1/jobs/{segment(job['id'])}/members", query)["items"]:
+        place = "no order" if one["seq"] is None else f"{plain(one['key'])} #{one['seq']}"
+        why = f": {plain(one['result'])}" if one["result"] else ""
+        aside(f"  {sign('failed', sys.stderr)} {place} {plain(one['type'])}  {one['progress']}{why}")
 
 
 def _replayed(counts: dict[str, int]) -> str:

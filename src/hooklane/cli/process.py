@@ -55,7 +55,9 @@ from hooklane.store.open import Outbox, outbox_store
 from hooklane.store.outbox import StoreOptions
 from hooklane.store.sealed_outbox import SealedOutbox
 from hooklane.store.sealing import SealKeys
+from hooklane.telemetry import tracing
 from hooklane.telemetry.deliveries import Happening
+from hooklane.telemetry.json_log import AttemptLog
 
 log = logging.getLogger("hooklane.server")
 
@@ -169,11 +171,16 @@ def open_services(
     live_stream = LiveStream(store, totals)
 
     recent = RecentAttempts(live_stream.attempted)
+    attempt_log = AttemptLog() if settings.log_format == "json" else None
 
     def tell(happening: Happening) -> None:
         live_stream.listen(happening)
         recent.listen(happening)
         meter.listen(happening)
+        if tracing.active is not None:
+            tracing.active.listen(happening)
+        if attempt_log is not None:
+            attempt_log(happening)
         if listener is not None:
             listener(happening)
 

@@ -19,6 +19,7 @@ from hooklane.cli import output
 from hooklane.cli.exits import Exit
 from hooklane.cli.options import EgressAllow
 from hooklane.cli.output import Level, say_json, talk
+from hooklane.cli.telemetry import set_up_telemetry
 from hooklane.config import ROLES, Settings, load
 from hooklane.errors import Broken, HooklaneError, MissingExtra, UsageError
 from hooklane.model.database_url import shown
@@ -152,7 +153,7 @@ Work = Callable[[Callable[[Stoppable], None]], Awaitable[None]]
 def run_until_signalled(work: Work, settings: Settings) -> None:
     """Run a server in this process until SIGINT, SIGTERM or SIGHUP, then let it finish what it does."""
     wanted = {Level.QUIET: "WARNING", Level.NORMAL: settings.log_level.upper(), Level.VERBOSE: "DEBUG"}[output.level]
-    logging.basicConfig(level=wanted, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    end_tracing = set_up_telemetry(settings, wanted)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     try:
         import uvicorn  # noqa: F401
@@ -169,6 +170,8 @@ def run_until_signalled(work: Work, settings: Settings) -> None:
             raise
         except Exception as error:
             raise _broken(error) from error
+        finally:
+            end_tracing()
 
 
 async def _guarded(work: Work) -> None:

@@ -29,7 +29,7 @@ def ls(server: Server = None, db: Db = None, as_json: Json = False) -> None:
 
 @app.command("set")
 def set_type(
-    name: TypeName,
+    type_: TypeName,
     description: Annotated[str | None, typer.Option(help="What it means, for people.")] = None,
     schema: Annotated[
         Path | None, typer.Option("--schema", metavar="FILE", help="JSON Schema 2020-12 of its data.", exists=True)
@@ -42,24 +42,24 @@ def set_type(
     as_json: Json = False,
 ) -> None:
     """Describe an event type; what is not given stays as it is."""
-    path = f"{BASE}/{segment(name)}"
+    path = f"{BASE}/{segment(type_)}"
     with calling(server, db, create=True) as caller:
-        known: dict[str, Any] = next((one for one in caller.get(BASE)["items"] if one["type"] == name), {})
+        known: dict[str, Any] = next((one for one in caller.get(BASE)["items"] if one["type"] == type_), {})
         body: dict[str, Any] = {field: known[field] for field in ("description", "schema", "enforce") if field in known}
         given = {"description": description, "schema": _read(schema), "enforce": enforce}
         body |= {field: value for field, value in given.items() if value is not None}
         made = caller.ask("PUT", path, body=body)
-    show(made, as_json, lambda: [f"{name} is set; schema: {_word(made)}"])
+    show(made, as_json, lambda: [f"{type_} is set; schema: {_word(made)}"])
 
 
 @app.command("rm")
-def rm(name: TypeName, yes: Yes = False, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def rm(type_: TypeName, yes: Yes = False, server: Server = None, db: Db = None, as_json: Json = False) -> None:
     """Forget an event type; its events stay, and nothing is checked any more."""
     if not yes:
-        confirm(f"Forget the event type {name}?")
+        confirm(f"Forget the event type {type_}?")
     with calling(server, db) as caller:
-        caller.ask("DELETE", f"{BASE}/{segment(name)}")
-    show({"type": name, "removed": True}, as_json, lambda: [f"{name} is removed"])
+        caller.ask("DELETE", f"{BASE}/{segment(type_)}")
+    show({"type": type_, "removed": True}, as_json, lambda: [f"{type_} is removed"])
 
 
 def _word(one: dict[str, Any]) -> str:

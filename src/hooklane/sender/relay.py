@@ -23,7 +23,7 @@ from hooklane.sender.failpoints import Failpoints
 from hooklane.sender.process_identity import is_gone_for, names_of_this_process
 from hooklane.sender.signed_request import SignedRequests
 from hooklane.store.outbox import CommitReport, OutboxStore, PublishReport
-from hooklane.telemetry import deliveries
+from hooklane.telemetry import deliveries, tracing
 from hooklane.telemetry.deliveries import Fenced, Listener, Queued, Recorded, Sent
 
 log = logging.getLogger("hooklane.relay")
@@ -234,6 +234,8 @@ class Relay:
             except Exception as error:
                 self._loop.call_soon(self._done, send, self._held(send, error))
                 continue
+            if tracing.active is not None:
+                headers += tracing.active.sending(send)
             self._transport.send(target, headers, body, partial(self._done, send))
         if sends and self._listener is not None:
             self._listener(Sent(sends))

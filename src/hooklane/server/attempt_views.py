@@ -52,9 +52,11 @@ def logged_attempt(
     """An attempt of the log, with the body that was sent and `detail`: what was answered, as far as it is kept."""
     return {
         **attempt_line(row, event.type, key, attempts_max),
-        "detail": {name: value for name, value in row.detail.items() if name not in _NOT_DETAIL},
-        "sent": sent[:SENT_SHOWN].decode("utf-8", "replace"),
-        "sent_bytes": len(sent),
+        "detail": {
+            **{name: value for name, value in row.detail.items() if name not in _NOT_DETAIL},
+            "request_body": sent[:SENT_SHOWN].decode("utf-8", "replace"),
+            "request_bytes": len(sent),
+        },
     }
 
 

@@ -28,6 +28,7 @@ from hooklane.server.publish_request import KnownHead, PublishRequest, is_publis
 from hooklane.server.reply import accepted, common_lines, problem_reply
 from hooklane.server.services import Services
 from hooklane.store.outbox import Draft, Published, Refused
+from hooklane.telemetry import tracing
 
 PATH = b"/api/v1/events"
 HEADERS_MAX = 100
@@ -162,7 +163,12 @@ class IngestProtocol(HttpToolsProtocol):
         headers = self.headers
         if len(headers) > HEADERS_MAX or (self._chunk_bytes > HEADER_BYTES_MAX and _size(headers) > HEADER_BYTES_MAX):
             self._refuse(Problem("headers_too_large", TOO_MANY_HEADERS))
-        elif self.url == PATH and self.parser.get_method() == b"POST" and self._enter(dict(headers)):
+        elif (
+            self.url == PATH
+            and self.parser.get_method() == b"POST"
+            and tracing.active is None  # the application makes the span of a publish
+            and self._enter(dict(headers))
+        ):
             pass
         elif (version := self.parser.get_http_version()) not in ("1.0", "1.1"):
             self._refuse(Problem("bad_request", "the request is not valid HTTP/1.1"))

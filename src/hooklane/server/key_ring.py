@@ -1,7 +1,7 @@
 """Which keys are known? All of them, in memory, and read again when their revision in the store has changed.
 
-A key is found by the SHA-256 of what the client sent: one cheap step, and what its timing tells is about the hash of a
-guess, not about a key.
+A key is found by the SHA-256 of what the client sent, and a publisher's that came before by the header itself. What the
+timing of these tells is about the hash of a guess (a dictionary's is seeded by chance), not about a key.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class KeyRing:
         self._rev: int | None = None
         self._known: dict[bytes, KnownKey] = {}
         self._publishers: dict[bytes, KnownKey] = {}
+        self._seen: dict[bytes, KnownKey] = {}
+        """Publishers by the very header they sent, so that it need not be hashed again."""
         self._used: set[str] = set()
         self._trusted_until = 0.0
         self._looking: asyncio.Task[None] | None = None
@@ -61,10 +63,17 @@ class KeyRing:
 
     def publisher(self, authorization: bytes | None) -> Caller | None:
         """The caller of a publish whose header is *authorization*, for the fast path; None where it is not known."""
-        if not self._publishers or authorization is None or not authorization.startswith(_BEARER):
+        if not self._publishers or authorization is None:
             return None
-        known = self._publishers.get(hashlib.sha256(authorization[7:]).digest())
-        if known is None or not self._is_good(known) or monotonic() > self._trusted_until:
+        known = self._seen.get(authorization)
+        if known is None:
+            if not authorization.startswith(_BEARER):
+                return None
+            known = self._publishers.get(hashlib.sha256(authorization[7:]).digest())
+            if known is None:
+                return None
+            self._seen[authorization] = known  # only what is a key: there are not more of these than of keys
+        if not self._is_good(known) or monotonic() > self._trusted_until:
             return None
         self._used.add(known.key.id)
         return known.caller
@@ -72,7 +81,7 @@ class KeyRing:
     async def caller(self, digest: bytes) -> Caller | None:
         """The caller whose key has *digest*; None where there is no such key, or not any more."""
         if digest not in self._known or monotonic() > self._trusted_until:
-            await self.look()  # it may have been made a moment ago, by another process
+            await self.look_anew()  # it may have been made a moment ago, by another process
         known = self._known.get(digest)
         if known is None or not self._is_good(known):
             return None
@@ -89,6 +98,7 @@ class KeyRing:
         task = self._looking
         if task is None or task.done():
             task = self._looking = asyncio.ensure_future(self._look())
+            task.add_done_callback(lambda one: one.cancelled() or one.exception())  # told to those who still wait
         await asyncio.shield(task)
 
     async def look_anew(self) -> None:
@@ -115,7 +125,7 @@ class KeyRing:
             for key in keys
         }
         self._publishers = {digest: one for digest, one in known.items() if permits(one.key.scopes, Scope.PUBLISH)}
-        self._known, self._rev = known, rev
+        self._known, self._rev, self._seen = known, rev, {}
 
     async def run(self) -> None:
         """Look again and again until `stop`."""

@@ -65,7 +65,7 @@ class Meter:
         self.tally = Tally()
         """What was counted since the last `take`."""
         self._past = Tally()
-        self._published = 0
+        self._published: dict[str, int] = {}
         registry.register(_Attempts(self))
         self._lanes = Gauge("hooklane_lanes", "Lanes by state.", ["state"], registry=registry)
         self._backlog = Gauge("hooklane_backlog", "Deliveries owed and not dead.", registry=registry)
@@ -81,10 +81,11 @@ class Meter:
             registry=registry,
         )
 
-    def count_published(self, many: int) -> None:
-        """The publisher's observer."""
-        self.published.inc(many)
-        self._published += many
+    def count_published(self, counts: Mapping[str, int]) -> None:
+        """The publisher's observer: how many events of each tenant."""
+        self.published.inc(sum(counts.values()))
+        for tenant, many in counts.items():
+            self._published[tenant] = self._published.get(tenant, 0) + many
 
     def listen(self, happening: Happening) -> None:
         """The relay's listener."""
@@ -100,9 +101,9 @@ class Meter:
         self._past.absorb(taken)
         return taken
 
-    def take_published(self) -> int:
-        """The events published since the last call."""
-        taken, self._published = self._published, 0
+    def take_published(self) -> dict[str, int]:
+        """The events published since the last call, by tenant."""
+        taken, self._published = self._published, {}
         return taken
 
     @property
@@ -114,9 +115,13 @@ class Meter:
         return total
 
     def exposition(
-        self, counted: Counted, health: Mapping[str, Health], endpoints: Sequence[Endpoint]
+        self,
+        counted: Counted,
+        health: Mapping[str, Health],
+        endpoints: Sequence[Endpoint],
+        inbox_dead: int | None = None,
     ) -> tuple[bytes, str]:
-        """All metrics as text, and its media type."""
+        """All metrics as text, and its media type; *inbox_dead* where an inbox is in the server's database."""
         self._breaker.clear()
         for endpoint in endpoints:
             breaker = health.get(endpoint.id)
@@ -127,5 +132,7 @@ class Meter:
             self._lanes.labels(state).set(lanes.get(state, 0))
         self._backlog.set(counted.backlog)
         self._dead.labels("sender").set(ledger.get(DeliveryState.DEAD, 0))
+        if inbox_dead is not None:
+            self._dead.labels("inbox").set(inbox_dead)
         self._oldest.set(0 if oldest is None else max(0.0, time.time() - oldest / 1000))
         return generate_latest(self._registry), CONTENT_TYPE_LATEST

@@ -19,6 +19,7 @@ from hooklane.core.figures import Figures, merged, slot_of
 from hooklane.errors import StoreError
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.event import DEFAULT_TENANT
+from hooklane.model.lane import DeliveryState, LaneState
 from hooklane.server.metrics import Meter
 from hooklane.server.tally import EndpointTally
 from hooklane.server.totals import Totals
@@ -33,7 +34,10 @@ ENDPOINT_STEPS = (60, 600)
 """Rings that endpoints have as well."""
 ENDPOINTS_MAX = 200
 """Endpoints of a slot that are counted one by one, the busiest; the others only in the sum."""
+PLACES_MAX = 1_000
+"""Tenants and endpoints of a slot together."""
 BUSIEST = 20
+UNWRITTEN_MAX = 5_000
 TENANTS_MAX = 20
 """Tenants whose backlog is measured in one round: those that were busy."""
 
@@ -63,6 +67,9 @@ class Series:
         self._collected_at = now()
         self._slots = {step_s: _Slot(slot_of(self._collected_at, step_s)) for step_s in STEPS}
         self._unwritten: list[SeriesRow] = []
+        """Of slots that are over."""
+        self._gauges: dict[_Place, tuple[int | None, ...]] = {}
+        """What was measured last."""
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -86,18 +93,25 @@ class Series:
         """Bring the store up to date; *whole*: also the slots that still last."""
         await self._measure()
         self.collect()
-        rows = self._unwritten
+        ended = len(self._unwritten)
+        rows = list(self._unwritten)
         is_minute = self._collected_at - slot_of(self._collected_at, 60) < 10_000
         for step_s, slot in self._slots.items():
             if whole or (step_s > 60 and is_minute):
                 rows += self._rows(step_s, slot)
-        if not rows and not is_minute:
-            return
         before = {}
         if is_minute:
             before = {step_s: Instant(self._collected_at - 1000 * ring_s) for step_s, ring_s in STEPS.items()}
-        await self._store.keep_series(rows, before=before)
-        self._unwritten = []
+        if not rows and not before:
+            return
+        try:
+            await self._store.keep_series(rows, before=before)
+        except StoreError:
+            for slot in self._slots.values():
+                slot.written.clear()  # whether it was is not known
+            del self._unwritten[:-UNWRITTEN_MAX]
+            raise
+        del self._unwritten[:ended]  # slots that ended meanwhile are for the next time
 
     def collect(self) -> None:
         """Take what was counted since the last time into the slots that last."""
@@ -108,8 +122,8 @@ class Series:
             counted[one.tenant, endpoint_id] = _figures_of(endpoint_id, one)
             total = counted.setdefault((one.tenant, ""), Figures())
             total.add(counted[one.tenant, endpoint_id])
-        if published:
-            counted.setdefault((DEFAULT_TENANT, ""), Figures()).published += published
+        for tenant, many in published.items():
+            counted.setdefault((tenant, ""), Figures()).published += many
         # It was counted since the last time, so it belongs to the slot that lasted then.
         self._add(counted)
         self._collected_at = max(now, self._collected_at)
@@ -122,12 +136,11 @@ class Series:
         for tenant in list(busy)[:TENANTS_MAX]:
             counted = await self._totals.of(tenant)
             oldest = counted.oldest_pending_at
-            lanes = counted.lanes
             gauges[tenant, ""] = Figures(
                 backlog=counted.backlog,
                 oldest_s=0 if oldest is None else max(0, (self.now() - oldest) // 1000),
-                blocked=lanes["blocked"],  # type: ignore[index]
-                dead=counted.ledger["dead"],
+                blocked=counted.lanes[LaneState.BLOCKED],
+                dead=counted.ledger[DeliveryState.DEAD],
             )
         self._add(gauges)
 
@@ -136,7 +149,7 @@ class Series:
             for place, figures in counted.items():
                 if place[1] and step_s not in ENDPOINT_STEPS:
                     continue
-                if place not in slot.figures and place[1] and len(slot.figures) >= ENDPOINTS_MAX:
+                if place not in slot.figures and len(slot.figures) >= (ENDPOINTS_MAX if place[1] else PLACES_MAX):
                     continue
                 slot.figures.setdefault(place, Figures()).add(figures)
 
@@ -151,11 +164,21 @@ class Series:
     def _rows(self, step_s: int, slot: _Slot) -> list[SeriesRow]:
         rows = []
         for (tenant, by), figures in slot.figures.items():
+            if step_s == 10 and self._is_quiet((tenant, by), figures):
+                continue
             doc = _encode(_bounded(figures))
             if slot.written.get((tenant, by)) != doc:
                 slot.written[tenant, by] = doc
                 rows.append(SeriesRow(tenant, step_s, by, slot.at, self._process, doc))
         return rows
+
+    def _is_quiet(self, place: _Place, figures: Figures) -> bool:
+        """Whether nothing happened and nothing is owed that was not: a server at rest writes once a minute."""
+        gauges = (figures.backlog, figures.oldest_s, figures.blocked, figures.dead)
+        if len(self._gauges) > 2 * PLACES_MAX:
+            self._gauges.clear()
+        was, self._gauges[place] = self._gauges.get(place), gauges
+        return was == gauges and not figures.attempts and not figures.published
 
     # reading
 

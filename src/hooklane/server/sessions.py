@@ -99,4 +99,4 @@ def cookie(token: str, age_s: int, *, secure: bool, framed: bool = False) -> tup
 
 
 def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -93,11 +93,9 @@ class AttemptLine(Shape, kw_only=True):
 
 
 class AttemptShape(AttemptLine, kw_only=True):
-    """With what was sent and answered; of the response `detail` keeps what failed. `sent` is the start of the body."""
+    """With what was sent and answered: `request_body` (its first 4,096 bytes), and of a failure heads and response."""
 
     detail: dict[str, Any]
-    sent: str
-    sent_bytes: int
 
 
 class StoryLine(Shape, kw_only=True):
@@ -210,7 +208,10 @@ class EndpointWithSecret(EndpointShape, kw_only=True):
 
 
 class EndpointWithLedger(EndpointShape, kw_only=True):
+    """The ledger is as of `as_of`."""
+
     ledger: dict[str, int]
+    as_of: Time
 
 
 class Exchange(Shape, kw_only=True):

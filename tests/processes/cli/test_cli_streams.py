@@ -164,6 +164,7 @@ def test_an_export_goes_on_where_it_stopped(cli: Cli, db: Path, tmp_path: Path):
     assert [json.loads(line)["id"] for line in "".join(kept).splitlines()] == sent[::-1]
     assert cli("events", "export", "--type", "other").out == ""
     assert (tmp_path / "place").read_text() == ""
+    assert cli("events", "export", "--resume", str(tmp_path)).code == 2
 
 
 def test_a_dry_run_names_the_migrations_and_runs_none(cli: Cli, db: Path):

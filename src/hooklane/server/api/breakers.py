@@ -49,7 +49,7 @@ async def _breaker(call: Call, endpoint_id: str) -> views.View:
             "at": rfc3339(turn.at),
             "state": turn.state,
             "until": rfc3339(turn.until) if turn.state in _HELD else None,
-            "by": turn.by,
+            "by": turn.by if call.caller.tenant is None else "",  # the name of a worker tells a host
         }
         for turn in reversed(turns)
     ]

@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from hooklane.core.endpoint import faults_of
 from hooklane.core.signing import SECRET_BYTES, Scheme, new_key
-from hooklane.model.clock import Instant
+from hooklane.model.clock import Instant, rfc3339
 from hooklane.model.endpoint import Endpoint, EndpointState, OnDead, Order, Payload, SigningKey
 from hooklane.model.ids import new_id
 from hooklane.model.lane import DeliveryState
@@ -98,10 +98,11 @@ async def listing(call: Call) -> Response:
 
 async def show(call: Call) -> Response:
     endpoint = await find(call)
-    standing = (await call.services.totals.of(call.tenant)).standing.get(endpoint.id)
+    counted = await call.services.totals.of(call.tenant)
+    standing = counted.standing.get(endpoint.id)
     ledger = {str(state): standing.ledger.get(state, 0) if standing else 0 for state in DeliveryState}
     ledger["accepted"] = standing.accepted if standing else 0
-    return answer({**await _view(call, endpoint), "ledger": ledger})
+    return answer({**await _view(call, endpoint), "ledger": ledger, "as_of": rfc3339(counted.as_of)})
 
 
 async def change(call: Call) -> Response:

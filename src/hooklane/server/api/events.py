@@ -44,6 +44,7 @@ from hooklane.server.why import delivery_sentence
 from hooklane.store.dashboard import EventSearch
 from hooklane.store.outbox import Draft, Refused
 from hooklane.store.reads import Delivery
+from hooklane.telemetry.tracing import TRACEPARENT, publishing
 
 
 def draft_from(body: EventBody, tenant: str, now: Instant, idempotency_key: str | None) -> Draft:
@@ -65,7 +66,8 @@ async def publish(call: Call) -> Response:
     services = call.services
     draft = draft_from(read_event(call.body), call.tenant, services.now(), call.headers.get("idempotency-key"))
     await services.types.check(draft.event)
-    result = await services.publisher.publish(draft)
+    with publishing([draft.event], call.headers.get(TRACEPARENT)):
+        result = await services.publisher.publish(draft)
     if isinstance(result, Refused):
         raise refused(result.code, result.detail)
     return answer(views.published(result), 202)
@@ -98,7 +100,8 @@ async def publish_batch(call: Call) -> Response:
     drafts = await asyncio.get_running_loop().run_in_executor(_long_batches, drafts_of) if long else drafts_of()
     if services.types.enforced:
         await _check_types(services.types, drafts)
-    results = await services.publisher.publish_batch(drafts)
+    with publishing([draft.event for draft in drafts], call.headers.get(TRACEPARENT)):
+        results = await services.publisher.publish_batch(drafts)
     for position, result in enumerate(results):
         # The others were refused only because this one was.
         if isinstance(result, Refused) and result.code != "batch_refused":

@@ -106,6 +106,7 @@ ROUTES = (
         "Make an API key; it is shown this once.",
         status=201,
         takes=NewKey,
+        tells_secret=True,
         tag="keys",
         answers=NewApiKeyShape,
     ),

@@ -1,9 +1,10 @@
 // Audit and keys: who did what, and whether that record is whole; the keys that may call the API.
 
 import { get } from "./api.js";
+import { Keys } from "./keys.js";
 import { html, useEffect, useState } from "./kit.js";
 import { useLoad } from "./live.js";
-import { Act, Chip, Command, Empty, Exactly, Failed, Icon, Search, Skeleton } from "./parts.js";
+import { Act, Chip, Empty, Exactly, Failed, Icon, Search, Skeleton } from "./parts.js";
 import { href, setQuery } from "./route.js";
 import { Screen } from "./shell.js";
 import { number } from "./words.js";
@@ -31,7 +32,7 @@ export default function Audit({ query }) {
       <tbody>${items.map((line) => html`<tr key=${line.n}><td class="r faint">${number(line.n)}</td><td class="nowrap"><${Exactly} time=${line.at} /></td><td class="ell">${line.actor}</td><td class="nowrap"><${Chip} state=${tone(line.action)}>${line.action}</${Chip}></td>
         <td class="mono ell"><${Subject} id=${line.subject} /></td><td class="any">${line.note}</td></tr>`)}</tbody></table></div>
       ${next && html`<div class="more-line"><button class="btn small" type="button" onClick=${async () => setPages([...pages, await get("audit", { ...asked, limit: PAGE, cursor: next })])}>Show ${PAGE} more</button></div>`}</div>`}
-    <section class="card"><div class="title"><h2>Keys</h2></div><div class="pad grid"><p class="mute">Who may call the API. Made and taken back on the command line, where the key is shown once.</p><${Command} text="hooklane keys --help" /></div></section>
+    <${Keys} />
   </${Screen}>`;
 }
 

@@ -35,13 +35,12 @@ function colour(name) {
   return value;
 }
 
-const faded = (value, share) => value.replace(/^rgb\((.*)\)$/, (_, parts) => `rgb(${parts.replaceAll(",", " ")} / ${share})`);
-
 function marksOf(marks, ink) {
   return (plot) => {
     const { ctx, bbox } = plot;
     ctx.save();
     ctx.strokeStyle = ctx.fillStyle = ink;
+    ctx.textAlign = "left";
     ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
     ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
     let free = -Infinity;
@@ -88,8 +87,8 @@ export function Chart({ title, times, lines, marks = [], stacked, say = number, 
           legend: { show: false },
           cursor: { sync: { key: sync }, points: { size: 6 }, y: false },
           scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.15, 1)] } },
-          axes: [{ ...axis, values: clockText, grid: { show: false }, space: 70 }, { ...axis, size: 52, space: 44, values: (_, splits) => splits.map((value) => (value ? say(value) : "0")) }],
-          series: [{}, ...drawn(lines, stacked).map((line) => ({ label: line.name, stroke: colour(line.tone), width: 2, fill: line.area ? faded(colour(line.tone), 0.28) : undefined, points: { show: false }, spanGaps: false }))],
+          axes: [{ ...axis, values: clockText, grid: { show: false }, space: 70, size: 30 }, { ...axis, size: 52, space: 44, values: (_, splits) => splits.map((value) => (value ? say(value) : "0")) }],
+          series: [{}, ...drawn(lines, stacked).map((line) => ({ label: line.name, stroke: colour(line.tone), width: 2, fill: line.area ? colour(`soft-${line.tone}`) : undefined, points: { show: false }, spanGaps: false }))],
           hooks: { draw: [marksOf(marks, faint)] },
         },
         data,

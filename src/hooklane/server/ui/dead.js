@@ -2,7 +2,7 @@
 
 import { call, get } from "./api.js";
 import { html, useState } from "./kit.js";
-import { overview, useLoad } from "./live.js";
+import { inPortal, overview, useLoad } from "./live.js";
 import { Act, Ago, Cell, Choice, Dialog, Empty, Failed, Icon, said, Segments, Skeleton } from "./parts.js";
 import { ReplayDialog, replayOne, SkipDialog } from "./resolve.js";
 import { href, setQuery } from "./route.js";
@@ -37,7 +37,7 @@ const endpointName = (id) => overview.value?.endpoints?.find((one) => one.id ===
 export default function DeadLetters({ query }) {
   const side = query.side === "inbox" ? "inbox" : "sender";
   const load = useLoad(() => fetchCauses(side, query.endpoint), [side, query.endpoint], { on: ["overview", "dead_letters"] });
-  const stats = useLoad(() => get("inbox/stats"), [], { on: ["inbox"] });
+  const stats = useLoad(() => (inPortal() ? null : get("inbox/stats")), [], { on: ["inbox"] });
   const [chosen, setChosen] = useState(new Set());
   const [dialog, setDialog] = useState(null);
   const [turn, setTurn] = useState(0);
@@ -51,11 +51,11 @@ export default function DeadLetters({ query }) {
   const all = { filter: { state: "dead", ...(query.endpoint ? { endpoint: query.endpoint } : {}) } };
   return html`<${Screen} title="Dead letters" name="dead" sub=${sub}>
     <div class="bar"><${Segments} label="Side" value=${side} choose=${(one) => setQuery({ side: one === "sender" ? null : one, endpoint: null })}
-        options=${[["sender", "Sender", html`<span class=${`badge ${dead ? "bad" : ""}`}>${compact(dead)}</span>`], ["inbox", "Inbox", html`<span class=${`badge ${stats.value?.dead ? "bad" : ""}`}>${compact(stats.value?.dead ?? 0)}</span>`]]} />
+        options=${[["sender", "Sender", html`<span class=${`badge ${dead ? "bad" : ""}`}>${compact(dead)}</span>`], ...(inPortal() ? [] : [["inbox", "Inbox", html`<span class=${`badge ${stats.value?.dead ? "bad" : ""}`}>${compact(stats.value?.dead ?? 0)}</span>`]])]} />
       ${side === "sender" && endpoints.length > 1 && html`<${Choice} label="Endpoint" value=${query.endpoint ?? ""} choose=${(endpoint) => setQuery({ endpoint: endpoint || null })} options=${[["", "all"], ...endpoints.map((one) => [one.id, one.name || one.id])]} />`}
       <span class="grow"></span>
       ${causes.length > 0 && html`<${Act} run=${() => exportLetters(side, query.endpoint)}><${Icon} name="export" />Export NDJSON</${Act}>
-        ${side === "sender" && html`<button class="btn primary" type="button" onClick=${() => setDialog({ kind: "replay", wanted: chosen.size ? { ids: [...chosen] } : all })}>${chosen.size ? `Replay ${number(chosen.size)} selected…` : `Replay all ${number(sum("letters"))}…`}</button>`}`}</div>
+        ${side === "sender" && !inPortal() && html`<button class="btn primary" type="button" onClick=${() => setDialog({ kind: "replay", wanted: chosen.size ? { ids: [...chosen] } : all })}>${chosen.size ? `Replay ${number(chosen.size)} selected…` : `Replay all ${number(sum("letters"))}…`}</button>`}`}</div>
     ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="The dead letters" />`}
     ${!load.value && !load.error && html`<${Skeleton} rows=${5} />`}
     ${load.value && !causes.length && html`<${Nothing} side=${side} store=${stats.value?.store} />`}
@@ -84,7 +84,7 @@ function Cause({ cause, side, turn, chosen, choose, open, again }) {
   return html`<section class="card" aria-label=${`${cause.reason} at ${at}`}>
     <div class="cause">${isSender ? html`<input type="checkbox" aria-label=${`Select all with ${cause.reason}`} checked=${letters.length > 0 && letters.every((one) => chosen.has(one.id))} onChange=${(event) => toggle(letters.map((one) => one.id), event.target.checked)} />` : html`<${Icon} name="dead" />`}
       <p class="any"><b>${cause.reason || "failed"}${said ? ` “${said}”` : ""}</b> at ${at} <span class="faint">${counted(cause.letters, "letter")}, ${counted(cause.keys, "key")}, first ${atTime(cause.first_at)}</span></p>
-      ${isSender && cause.letters > 1 && html`<button class="btn small" type="button" onClick=${() => open({ kind: "replay", wanted })}>Replay ${cause.letters === 2 ? "both" : `all ${number(cause.letters)}`}…</button>`}</div>
+      ${isSender && cause.letters > 1 && !inPortal() && html`<button class="btn small" type="button" onClick=${() => open({ kind: "replay", wanted })}>Replay ${cause.letters === 2 ? "both" : `all ${number(cause.letters)}`}…</button>`}</div>
     ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="These letters" />`}
     <div class="tbl-wrap"><table class="tbl letters"><thead><tr><th class="c-check"><span class="vh">Select</span></th><th>Key</th><th>Event</th><th class="r">${isSender ? "Holds back" : "Tries"}</th><th class="r">Died</th><th class="hide-s">Note</th><th><span class="vh">Act</span></th></tr></thead>
       <tbody>${letters.map((letter) => html`<${Letter} key=${letter.id} letter=${letter} isSender=${isSender} isChosen=${chosen.has(letter.id)} toggle=${toggle} open=${open} again=${again} />`)}</tbody></table></div>
@@ -102,7 +102,7 @@ function Letter({ letter, isSender, isChosen, toggle, open, again }) {
     <td class="r"><${Ago} time=${letter.died_at} /></td>
     <td class="note hide-s">${isSender && html`<button class="link ell" type="button" aria-label=${`${letter.note || "Add a note"} on ${name}`} onClick=${() => open({ kind: "note", letter })}>${letter.note || "Add a note"}${letter.assignee ? ` (${letter.assignee})` : ""}</button>`}</td>
     <td class="r acts"><${Act} class="small" aria-label=${`Replay ${name}`} run=${async () => (await (isSender ? replayOne(letter.id) : replayRow(letter)), again())}>Replay</${Act}>
-      <button class="btn small" type="button" aria-label=${`Skip ${name}`} onClick=${() => open({ kind: isSender ? "skip" : "give-up", letter })}>Skip…</button></td></tr>`;
+      ${!inPortal() && html`<button class="btn small" type="button" aria-label=${`Skip ${name}`} onClick=${() => open({ kind: isSender ? "skip" : "give-up", letter })}>Skip…</button>`}</td></tr>`;
 }
 
 async function replayRow(letter) {

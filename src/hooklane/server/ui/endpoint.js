@@ -4,7 +4,7 @@ import { call, get } from "./api.js";
 import { EndpointState, SecretDialog, secretAge } from "./endpoints.js";
 import { Charts, fetchSeries } from "./figures.js";
 import { html, useState } from "./kit.js";
-import { clock, useLoad } from "./live.js";
+import { clock, inPortal, useLoad } from "./live.js";
 import { Act, Ago, Chip, Dialog, Exactly, Failed, Icon, said, Skeleton } from "./parts.js";
 import { href } from "./route.js";
 import { Schedule } from "./schedule.js";
@@ -14,7 +14,7 @@ import { atTime, counted, millisText, number, percent, rate, tries, until } from
 const OVERLAPS = [[3600, "1 hour"], [86_400, "1 day"], [604_800, "7 days"]];
 
 async function fetchEndpoint(id) {
-  const [one, all, breaker] = await Promise.all([get(`endpoints/${id}`), get("endpoints"), get(`endpoints/${id}/breaker`)]);
+  const [one, all, breaker] = await Promise.all([get(`endpoints/${id}`), get("endpoints"), inPortal() ? { changes: [] } : get(`endpoints/${id}/breaker`)]);
   return { one: { ...all.items.find((each) => each.id === id), ...one }, breaker };
 }
 
@@ -76,7 +76,7 @@ function BreakerStrip({ one, breaker, act }) {
   const x = (time) => ((time - from) / (now - from)) * 1000;
   const paint = { closed: "f-good", open: "f-bad", probing: "f-retry" };
   return html`<section class="card"><div class="title"><h2>Breaker</h2><span class="grow"></span><span class="faint">${one.breaker.state === "closed" ? "closed: everything is sent" : one.breaker.state === "open" ? `open: held, never dropped, tries are not used up${one.breaker.until ? `; probe ${until(one.breaker.until, now)}` : ""}` : "probing: one event at a time"}</span>
-      ${one.breaker.state !== "closed" && html`<${Act} class="small" run=${() => act("close", "Breaker closed by hand.")}>Close it</${Act}>`}</div>
+      ${one.breaker.state !== "closed" && !inPortal() && html`<${Act} class="small" run=${() => act("close", "Breaker closed by hand.")}>Close it</${Act}>`}</div>
     <div class="pad"><svg class="strip-svg" viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" aria-label=${`Breaker in the last hour: ${counted(inside.length, "change")}, ${one.breaker.state} now`}>
       ${parts.map((part) => html`<rect x=${x(part.from)} y="0" width=${Math.max(1, x(part.to) - x(part.from))} height="20" class=${paint[part.state] ?? "f-retry"} />`)}</svg>
       <p class="axis-line faint num"><span>${atTime(new Date(from).toISOString())}</span><span>now</span></p>

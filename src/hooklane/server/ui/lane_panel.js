@@ -4,7 +4,7 @@ import { get, lanePath } from "./api.js";
 import { CopyAs } from "./copy_as.js";
 import { html, useEffect, useState } from "./kit.js";
 import { headState } from "./lane_row.js";
-import { clock, hear, useLoad } from "./live.js";
+import { clock, hear, inPortal, useLoad } from "./live.js";
 import { Act, Cell, Chip, Failed, Icon, Skeleton } from "./parts.js";
 import { replayOne, SkipDialog } from "./resolve.js";
 import { href } from "./route.js";
@@ -60,7 +60,7 @@ function Head({ lane, skip, again }) {
       <span class="mute">at <a class="link" href=${href(`/endpoints/${lane.endpoint}`)}>${lane.endpoint_name || lane.endpoint}</a></span></div>
     <p class="why" data-state=${lane.state}>${lane.why}</p>
     <div class="row">${isDead && html`<${Act} class="primary" run=${async () => (await replayOne(lane.dead_letter), again())}>Replay #${lane.head}</${Act}>
-      <button class="btn" type="button" onClick=${skip}>Skip #${lane.head}…</button>`}
+      ${!inPortal() && html`<button class="btn" type="button" onClick=${skip}>Skip #${lane.head}…</button>`}`}
       ${lane.head_event && html`<${CopyAs} event=${lane.head_event} endpoint=${lane.endpoint} letter=${isDead ? lane.dead_letter : null} />`}</div>`;
 }
 

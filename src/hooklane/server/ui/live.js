@@ -16,6 +16,10 @@ export const retryAt = signal(0);
 export const overview = signal(null);
 /** True where the server asks for a key that this tab does not have. */
 export const locked = signal(false);
+/** Who looks, as the server knows it: {name, role, scopes, asks_key, …}; null until it has said. */
+export const me = signal(null);
+/** A customer behind a portal link replays one letter at a time: no plans, no skips, no screens about all tenants. */
+export const inPortal = () => me.value?.role === "portal";
 /** Once a second, for countdowns and ages. */
 export const clock = signal(Date.now());
 
@@ -66,7 +70,9 @@ export function open() {
 
 /** Whether acts are possible now; otherwise the reason why not. */
 export function whyNot() {
-  return connection.value === "reconnecting" ? "The server does not answer: nothing can be changed now" : null;
+  if (connection.value === "reconnecting") return "The server does not answer: nothing can be changed now";
+  if (me.value && !["admin", "operator", "portal"].includes(me.value.role)) return `You are here as ${me.value.role}, who may only look`;
+  return null;
 }
 
 /**

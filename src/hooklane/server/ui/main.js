@@ -8,12 +8,12 @@ import { register } from "./route.js";
 import { Shell } from "./shell.js";
 
 register(
-  { path: "/", name: "Overview", icon: "n-overview", letter: "o", tab: true, load: () => import("./overview.js") },
-  { path: "/lanes", name: "Lanes", icon: "n-lanes", letter: "l", tab: true, load: () => import("./lanes.js") },
-  { path: "/events", name: "Events", icon: "n-events", letter: "e", load: () => import("./events.js") },
+  { path: "/", portal: true, name: "Overview", icon: "n-overview", letter: "o", tab: true, load: () => import("./overview.js") },
+  { path: "/lanes", portal: true, name: "Lanes", icon: "n-lanes", letter: "l", tab: true, load: () => import("./lanes.js") },
+  { path: "/events", portal: true, name: "Events", icon: "n-events", letter: "e", load: () => import("./events.js") },
   { path: "/events/:id", under: "/events", load: () => import("./story.js") },
-  { path: "/dead", name: "Dead letters", short: "Dead", icon: "n-dead", letter: "d", tab: true, load: () => import("./dead.js") },
-  { path: "/endpoints", name: "Endpoints", icon: "n-endpoints", letter: "p", tab: true, load: () => import("./endpoints.js") },
+  { path: "/dead", portal: true, name: "Dead letters", short: "Dead", icon: "n-dead", letter: "d", tab: true, load: () => import("./dead.js") },
+  { path: "/endpoints", portal: true, name: "Endpoints", icon: "n-endpoints", letter: "p", tab: true, load: () => import("./endpoints.js") },
   { path: "/endpoints/:id", under: "/endpoints", load: () => import("./endpoint.js") },
   { path: "/inbox", name: "Inbox", icon: "n-inbox", letter: "i", load: () => import("./inbox.js") },
   { path: "/inbox/:id", under: "/inbox", load: () => import("./receipt.js") },

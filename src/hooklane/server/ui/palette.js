@@ -4,8 +4,8 @@ import { get } from "./api.js";
 import { html, signal, useEffect, useRef, useState } from "./kit.js";
 import { togglePause } from "./live.js";
 import { Dialog, Icon } from "./parts.js";
-import { go, registered } from "./route.js";
-import { openOverlay, setTheme } from "./shell.js";
+import { go } from "./route.js";
+import { openOverlay, screens, setTheme } from "./shell.js";
 
 const OFF = "hooklane-keys-off";
 const off = signal(readOff());
@@ -43,10 +43,9 @@ export function Overlay({ what, close, show }) {
 }
 
 function Help({ close }) {
-  const screens = registered().filter((screen) => screen.letter);
   return html`<${Dialog} title="Keys" onClose=${close} foot=${html`<label class="tick"><input type="checkbox" checked=${!off.value} onChange=${(event) => setOff(!event.target.checked)} />Single keys are on</label><span class="grow"></span><button class="btn" type="button" onClick=${close}>Close</button>`}>
     <dl class="keys">${KEYS.map(([key, does]) => html`<dt><kbd class="kbd">${key}</kbd></dt><dd>${does}</dd>`)}
-      ${screens.map((screen) => html`<dt><kbd class="kbd">g</kbd> <kbd class="kbd">${screen.letter}</kbd></dt><dd>${screen.name}</dd>`)}</dl>
+      ${screens().map((screen) => html`<dt><kbd class="kbd">g</kbd> <kbd class="kbd">${screen.letter}</kbd></dt><dd>${screen.name}</dd>`)}</dl>
   </${Dialog}>`;
 }
 
@@ -66,7 +65,7 @@ function Palette({ close, show }) {
   }, [text]);
   const wanted = text.trim().toLowerCase();
   const fixed = [
-    ...registered().filter((screen) => screen.icon).map((screen) => ({ icon: screen.icon, name: screen.name, hint: screen.letter && `g ${screen.letter}`, run: () => go(screen.path) })),
+    ...screens().map((screen) => ({ icon: screen.icon, name: screen.name, hint: screen.letter && `g ${screen.letter}`, run: () => go(screen.path) })),
     { icon: "pause", name: "Pause or go on", hint: "space", run: togglePause },
     ...["system", "light", "dark"].map((theme) => ({ icon: "theme", name: `Theme: ${theme}`, run: () => setTheme(theme) })),
     { icon: "info", name: "Keys", hint: "?", run: () => setTimeout(() => show("help")) },
@@ -122,7 +121,7 @@ export function listenToKeys() {
     if (event.key === "Escape") document.querySelector("[data-close]")?.click();
     const now = Date.now();
     if (before === "g" && now - beforeAt < NEXT_MS) {
-      const screen = registered().find((one) => one.letter === event.key);
+      const screen = screens().find((one) => one.letter === event.key);
       if (screen) go(screen.path);
     }
     before = event.key;

@@ -1,7 +1,8 @@
 // The ways out of a blocked lane: replay, which keeps the order, and skip, which gives an event up.
 
+import { call } from "./api.js";
 import { html, useEffect, useState } from "./kit.js";
-import { clock, overview } from "./live.js";
+import { clock, inPortal, overview } from "./live.js";
 import { Act, Cell, Dialog, Icon, said, Skeleton } from "./parts.js";
 import { auditLink, isGood, jobLine, makePlan, runPlan, stopJob } from "./plan_run.js";
 import { atTime, counted, number } from "./words.js";
@@ -12,16 +13,20 @@ const GRACE_S = 5;
 const endpointName = (id) => overview.value?.endpoints?.find((one) => one.id === id)?.name || id;
 
 export async function replayOne(letter) {
+  if (inPortal()) {
+    await call("POST", `dead-letters/${encodeURIComponent(letter)}/replay`);
+    return said("It is sent again.");
+  }
   const plan = await makePlan("replay", { ids: [letter] });
   if (!plan.counts.members) throw new Error(plan.refused[0]?.why ?? "It was replayed or skipped in the meantime.");
   const job = await runPlan(plan);
-  said(`${jobLine(job)}.`, { bad: !isGood(job), link: auditLink });
+  return said(`${jobLine(job)}.`, { bad: !isGood(job), link: auditLink });
 }
 
 /** A button that opens the dialog for everything that is dead. */
 export function ResolveAll({ many, endpoint }) {
   const [open, setOpen] = useState(false);
-  if (!many) return null;
+  if (!many || inPortal()) return null;
   return html`<button class="btn small" type="button" onClick=${() => setOpen(true)}>Resolve ${many === 1 ? "it" : `all ${number(many)}`}…</button>
     ${open && html`<${ReplayDialog} wanted=${{ filter: { state: "dead", ...(endpoint ? { endpoint } : {}) } }} close=${() => setOpen(false)} />`}`;
 }

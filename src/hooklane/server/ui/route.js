@@ -13,12 +13,13 @@ function read() {
   return { path, query: Object.fromEntries(new URLSearchParams(location.search)) };
 }
 
-/** Adds screens: {path, name, icon, letter, group, load}; `path` may end with a parameter, as /events/:id. */
+/** Adds screens: {path, name, icon, letter, group, portal, load}; `path` may end with a parameter, as /events/:id. */
 export function register(...more) {
   screens.push(...more);
 }
 
-export const registered = () => screens;
+/** The screens that have a name, for lists of them; *fits* says which. */
+export const named = (fits = () => true) => screens.filter((screen) => screen.icon && fits(screen));
 
 /** The screen of a path and the parameters in it, or undefined. */
 export function screenOf(path) {

@@ -1,12 +1,11 @@
 // The frame round every screen: rail, tabs, head with the live pill, palette and keyboard.
 
-import { logIn } from "./api.js";
+import { call, logIn } from "./api.js";
 import { html, useEffect, useState } from "./kit.js";
-import { asOf, connection, locked, news, overview, paused, togglePause } from "./live.js";
+import { asOf, connection, inPortal, locked, me, news, overview, paused, togglePause } from "./live.js";
 import { Away, Icon, Said } from "./parts.js";
-import { look } from "./portal.js";
-import { href, place, registered, screenOf } from "./route.js";
-import { atTime, compact, number } from "./words.js";
+import { href, named, place, screenOf } from "./route.js";
+import { atTime, compact } from "./words.js";
 
 const THEMES = ["system", "light", "dark"];
 
@@ -32,6 +31,9 @@ function LivePill() {
       <${Icon} name=${paused.value ? "play" : "pause"} /><span>${paused.value ? "Go on" : "Pause"}</span></button></span>`;
 }
 
+/** The screens that this person may see. */
+export const screens = () => named((screen) => screen.portal || !inPortal());
+
 function Link({ screen, tab }) {
   const here = screenOf(place.value.path)?.screen;
   const is = here === screen || here?.under === screen.path;
@@ -42,17 +44,17 @@ function Link({ screen, tab }) {
 }
 
 function Rail() {
-  const shown = registered().filter((screen) => screen.icon);
+  const shown = screens();
   const groups = [...new Set(shown.map((screen) => screen.group ?? ""))];
   return html`<nav class="rail" aria-label="Screens">
     <a class="brand" href=${href("/")} aria-label="hooklane"><${Logo} /><span class="name">hooklane</span></a>
     ${groups.map((group) => html`${group && html`<p class="gap">${group}</p>`}
       ${shown.filter((screen) => (screen.group ?? "") === group).map((screen) => html`<${Link} key=${screen.path} screen=${screen} />`)}`)}
-    <div class="foot"><${ThemeButton} /><button class="btn small quiet" type="button" onClick=${() => show("help")}><kbd class="kbd">?</kbd><span class="name">shortcuts</span></button></div>
+    <div class="foot">${me.value?.asks_key && html`<${SignOut} />`}<${ThemeButton} /><button class="btn small quiet" type="button" onClick=${() => show("help")}><kbd class="kbd">?</kbd><span class="name">shortcuts</span></button></div>
   </nav>`;
 }
 
-const Logo = () => look.logo ? html`<img class="logo" src=${look.logo} alt="" />` : html`<svg viewBox="0 0 24 24" aria-hidden="true"><rect width="24" height="24" rx="6" class="f-accent" />
+const Logo = () => me.value?.look?.logo ? html`<img class="logo" src=${me.value.look.logo} alt="" />` : html`<svg viewBox="0 0 24 24" aria-hidden="true"><rect width="24" height="24" rx="6" class="f-accent" />
   <g class="f-panel"><rect x="4" y="6" width="9" height="2" rx="1" /><rect x="4" y="11" width="5" height="2" rx="1" /><rect x="4" y="16" width="10" height="2" rx="1" />
   <circle cx="17.5" cy="7" r="2.2" /><circle cx="13" cy="12" r="2.2" /><circle cx="18" cy="17" r="2.2" /></g></svg>`;
 
@@ -78,8 +80,11 @@ function ThemeButton() {
   return html`<button class="btn small quiet" type="button" title=${`Theme: ${now}`} aria-label=${`Theme: ${now}`} onClick=${turn}><${Icon} name="theme" /><span class="name">${now}</span></button>`;
 }
 
+/** Only where a key was asked for: the session ends everywhere. */
+const SignOut = () => html`<button class="btn small quiet" type="button" title=${`${me.value.name}, ${me.value.role}`} onClick=${() => call("DELETE", "session").finally(() => location.reload())}><${Icon} name="key" /><span class="name">sign out</span></button>`;
+
 function Tabs({ more }) {
-  const tabs = registered().filter((screen) => screen.tab);
+  const tabs = screens().filter((screen) => screen.tab);
   const here = screenOf(place.value.path)?.screen;
   const inTabs = tabs.some((screen) => screen === here || here?.under === screen.path);
   return html`<nav class="tabs" aria-label="Screens, short">${tabs.map((screen) => html`<${Link} key=${screen.path} screen=${screen} tab />`)}
@@ -124,8 +129,3 @@ export const openOverlay = (what) => show(what);
 
 const Nowhere = () => html`<${Screen} title="Nothing here"><div class="empty card"><h2>There is no screen at this address</h2>
   <p><a class="btn" href=${href("/")}>Overview</a></p></div></${Screen}>`;
-
-export const lanesText = () => {
-  const lanes = overview.value?.lanes;
-  return lanes ? `${number(Object.values(lanes).reduce((sum, many) => sum + many, 0))} lanes` : "";
-};

@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { CopyAs } from "./copy_as.js";
 import { loudest } from "./events.js";
 import { html, useEffect, useState } from "./kit.js";
-import { hear, overview, useLoad } from "./live.js";
+import { hear, inPortal, overview, useLoad } from "./live.js";
 import { Act, Chip, Copy, Exactly, Failed, Icon, Segments, Skeleton } from "./parts.js";
 import { replayOne, SkipDialog } from "./resolve.js";
 import { href, place, setQuery } from "./route.js";
@@ -31,7 +31,7 @@ export default function Story({ params, query }) {
     ${event && html`<section class="card story-head"><div class="row-line wrap">
         ${loud ? html`<${Chip} state=${loud.state} icon=${loud.state}>${STATES[loud.state]}</${Chip}>` : html`<${Chip}>no endpoint</${Chip}>`}
         <span class="mono any grow">${event.id}</span><${Copy} text=${event.id} label="Copy id" /><${CopyAs} event=${event.id} letter=${loud?.dead_letter} />
-        ${loud?.dead_letter && html`<${Act} class="primary" run=${async () => (await replayOne(loud.dead_letter), load.again())}>Replay</${Act}><button class="btn" type="button" onClick=${() => setSkip(loud)}>Skip…</button>`}
+        ${loud?.dead_letter && html`<${Act} class="primary" run=${async () => (await replayOne(loud.dead_letter), load.again())}>Replay</${Act}>${!inPortal() && html`<button class="btn" type="button" onClick=${() => setSkip(loud)}>Skip…</button>`}`}
         ${loud?.key && html`<a class="btn" href=${href("/lanes", { lane: `${loud.endpoint}/${loud.key}` })}><${Icon} name="n-lanes" />Its lane</a>`}</div>
       <p class="why" data-state=${loud?.state === "dead" ? "blocked" : loud?.state === "retrying" ? "retrying" : "idle"}>${why.why}</p></section>
       <div class="cols2 story"><${Timeline} event=${event} attempts=${attempts} story=${story} chosen=${query.try} /><${Exchange} event=${event} attempts=${attempts} query=${query} /></div>`}
@@ -87,9 +87,9 @@ function Exchange({ event, attempts, query }) {
 function Part({ tab, one, event, attempts }) {
   const detail = one.detail ?? {};
   const before = attempts[attempts.indexOf(one) - 1];
-  if (tab === "request") return html`${kept(detail.request_head) ? html`<${Text} text=${detail.request_head} />` : html`<${NotKept} />`}<h3>Body, ${bytes(one.sent_bytes)}</h3><${Text} text=${one.sent} />`;
+  if (tab === "request") return html`${kept(detail.request_head) ? html`<${Text} text=${detail.request_head.trim()} />` : html`<${NotKept} />`}<h3>Body, ${bytes(one.sent_bytes)}</h3><${Text} text=${one.sent} />`;
   if (tab === "response") {
-    return html`${kept(detail.response_head) ? html`<${Text} text=${detail.response_head} />` : html`<${NotKept} />`}${detail.response_body && html`<h3>Body</h3><${Text} text=${detail.response_body} />`}
+    return html`${kept(detail.response_head) ? html`<${Text} text=${detail.response_head.trim()} />` : html`<${NotKept} />`}${detail.response_body && html`<h3>Body</h3><${Text} text=${detail.response_body} />`}
       <${Timings} timings=${detail.timings} />${before?.detail?.response_body !== undefined && before.detail.response_body !== detail.response_body && html`<h3>Try ${before.attempt} was answered</h3><${Text} text=${before.detail.response_body} />`}`;
   }
   const head = (detail.request_head ?? "").split("\r\n").filter((line) => /^(webhook-|idempotency-key|x-)/i.test(line));

@@ -35,7 +35,8 @@ from hooklane.testing.sim.world import T0, World
 
 START_MS = 400.0
 """The workers have joined and share the partitions by then."""
-SIMULATED_MS_MAX = 600_000.0
+SIMULATED_MS_MAX = 180_000.0
+"""A run goes no further: what waits then is told as waiting."""
 TOOK_S_MAX = 10.0
 APART_MS = 25
 """Between two of many events."""

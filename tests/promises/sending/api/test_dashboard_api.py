@@ -175,8 +175,8 @@ async def test_an_attempt_tells_the_body_that_was_sent(api: Api, sink: Sink, end
         await until(api, f"/api/v1/events/{sink.requests[-1].headers['webhook-id']}/attempts", lambda one: one["items"])
     )["items"]
 
-    assert attempt["sent"] == body.decode()
-    assert attempt["sent_bytes"] == len(body)
+    assert attempt["detail"]["request_body"] == body.decode()
+    assert attempt["detail"]["request_bytes"] == len(body)
 
 
 async def test_the_story_of_an_event_tells_for_whom_it_waited_and_what_people_did(

@@ -1,7 +1,7 @@
 -- The statements of `store/sql/outbox` for PostgreSQL. A list arrives as an array; so do the columns of a `Batch`.
 
 -- fragment: event
-e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of
+e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of, e.trace
 
 -- A head comes from the acks that were not folded yet or from the lane, whichever is further on; what the lane says of
 -- an older head (attempts, time, state) does not hold for a newer one.

@@ -17,6 +17,7 @@ from hooklane.store.sql.outbox.steps import N_MAX, Batch, Flow, sql
 BY_AGE = (LaneState.BLOCKED, LaneState.RETRYING)
 """These have an index by how long they have been so."""
 SHOWN = (*BY_AGE, LaneState.PAUSED, LaneState.ACTIVE)
+SPARE = 50
 SAID_CHARS_MAX = 200
 _LAST = 10**18 - 1
 """Larger than any lane's number, and short enough for a cursor."""
@@ -63,9 +64,11 @@ def _by_age(
     """Up to *limit* lanes after a place, and where the next page goes on; None at the end."""
     at = (after[0], after[1])
     found: list[Sequence[Any]] = []
+    # Where nothing is filtered out nearly every lane that is looked at fits, so few more than are asked for are enough.
+    window = limit + SPARE if params["endpoint"] is None and params["text"] is None else budget.window
     while True:
         span = {"since": at[0], "lane": at[1]}
-        last = yield sql(f"age_window_{state}", **span, at=budget.window - 1)
+        last = yield sql(f"age_window_{state}", **span, at=window - 1)
         upto = (last[0][0], last[0][1]) if last else (N_MAX, N_MAX)
         asked = {**params, **span, "upto_since": upto[0], "upto_lane": upto[1], "rank": RANKS[state]}
         found += yield sql(f"lanes_{state}_by_age", **asked, limit=limit + 1 - len(found))
@@ -74,8 +77,8 @@ def _by_age(
             return lanes, (lanes[-1].since or 0, lanes[-1].lane_id) if lanes else at
         if not last:
             return lanes, None
-        budget.spend(budget.window)
-        at = upto
+        budget.spend(window)
+        at, window = upto, budget.window
         if budget.is_spent:
             return lanes, at
 

@@ -11,6 +11,7 @@ from hooklane.model.clock import Instant
 from hooklane.model.event import Event
 from hooklane.model.lane import LaneId, LaneState
 from hooklane.model.plan import Job, JobState
+from hooklane.store.budget import LEDGER_S_MAX
 from hooklane.store.dashboard import (
     AuditFilter,
     BreakerTurn,
@@ -45,7 +46,7 @@ class SqlDashboard(RunsFlows):
     """`DashboardReads`."""
 
     async def survey(self, tenant: str) -> Survey:
-        return await self._ask(lambda: survey.survey(tenant))
+        return await self._ask(lambda: survey.survey(tenant), s_max=LEDGER_S_MAX)
 
     async def workers(self) -> Mapping[str, int]:
         return (await self._ask(leases.roster)).owned

@@ -7,7 +7,7 @@ CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)
 SELECT id FROM hooklane_worker WHERE lease_until > {now}
 
 -- fragment: event
-e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of
+e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of, e.trace
 
 -- fragment: is_deleted
 json_extract(CAST(doc AS TEXT), '$.state') IN ('draining', 'cancelling')
@@ -241,7 +241,7 @@ SELECT count(*), min(n) FROM (SELECT n FROM hooklane_event WHERE n < :below ORDE
 
 -- fragment: fitting_events
 SELECT e.n FROM hooklane_event e
-WHERE e.n < :below AND e.n >= :floor AND +e.tenant = :tenant
+WHERE e.n < :below AND e.n >= :floor AND +e.tenant = :tenant  -- by number: an index by tenant would be read to its end
   AND (:type IS NULL OR e.type GLOB :type) AND (:key IS NULL OR e.key = :key)
   AND (:after IS NULL OR e.created_at >= :after) AND (:before IS NULL OR e.created_at < :before)
 
@@ -498,7 +498,7 @@ INSERT INTO hooklane_recovered (tenant, lane_id, at) VALUES (:tenant, :lane_id, 
 
 -- name: redelivered_events
 -- What a redelivery lane sends next, with the place that the event had at first.
-SELECT :lane_id, m.pos, e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of, m.lane_id, m.key, m.seq
+SELECT :lane_id, m.pos, {event}, m.lane_id, m.key, m.seq
 FROM hooklane_member m JOIN hooklane_event e ON e.tenant = m.tenant AND e.id = m.event_id
 WHERE m.redelivery = :n AND m.pos >= :seq ORDER BY m.pos LIMIT :many
 

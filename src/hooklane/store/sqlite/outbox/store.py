@@ -164,7 +164,7 @@ class SqliteOutbox(SqlOutbox):
 
     async def join(self, worker: str, lease_ms: int) -> Lease:
         if self._lock_fd is None:
-            lock_fd = _lock_delivery(self.path)
+            lock_fd = lock_delivery(self.path)
             try:
                 # The lock proves that the process that delivered from this file before is gone: no lease to wait for.
                 await self._write_on(lambda conn: conn.execute(SQL["expire_all"]))
@@ -253,7 +253,7 @@ def _drive(conn: sqlite3.Connection, flow: PublishFlow[T]) -> T:
         return end.value  # type: ignore[no-any-return]
 
 
-def _lock_delivery(path: str) -> int:
+def lock_delivery(path: str) -> int:
     """Keep a second deliver role out; the lock ends with the process, however that ends."""
     # Beside the file itself: a symbolic link to it must not lead to another lock.
     fd = os.open(f"{os.path.realpath(path)}-deliver.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
