@@ -117,7 +117,7 @@ class ReceiverSide(Protocol):
         ...
 
     def owed(self, key: str | None, most: int) -> Iterator[tuple[str | None, Received]]:
-        """Rows whose effect is not there, with their keys; at most so many."""
+        """Rows whose effect is not there, with their keys; at most so many of each status."""
         ...
 
     def statuses(self, delivered: Sequence[Delivered]) -> dict[str, Status]:
