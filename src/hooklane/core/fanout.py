@@ -14,7 +14,7 @@ from hooklane.model.lane import GLOBAL_KEY, PARTITIONS, Place
 _DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 TYPES_MAX = 1_000
 """For so many types it is remembered who gets them; beyond that it is forgotten and worked out again."""
-LISTS_MAX = 256
+LISTS_MAX = 4_096
 STARS_MAX = 8
 _PATTERN = re.compile(r"[A-Za-z0-9_.*-]{1,128}\Z")
 

@@ -64,6 +64,8 @@ class Endpoint:
     on_dead: OnDead = OnDead.BLOCK
     payload: Payload = Payload.ENVELOPE
     state: EndpointState = EndpointState.ACTIVE
+    suspended: bool = False
+    """Whether its tenant is: nothing is sent then either, and all is kept. Set by the store with the tenant's state."""
     keys: tuple[SigningKey, ...] = field(default=(), repr=False)
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     ca_pem: str | None = None

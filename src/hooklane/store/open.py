@@ -11,9 +11,10 @@ from hooklane.store.colocated_inbox import ColocatedInbox
 from hooklane.store.outbox import OutboxStore, StoreOptions
 from hooklane.store.reads import OutboxReads
 from hooklane.store.recovery import RecoveryStore
+from hooklane.store.tenants import TenantStore
 
 
-class Outbox(OutboxStore, OutboxReads, RecoveryStore, ColocatedInbox, Protocol):
+class Outbox(OutboxStore, OutboxReads, RecoveryStore, TenantStore, ColocatedInbox, Protocol):
     """Everything that a sender's store can do."""
 
 

@@ -100,7 +100,7 @@ class EndpointQueue:
 
     @property
     def is_open(self) -> bool:
-        return self.endpoint.state in _SENDABLE
+        return self.endpoint.state in _SENDABLE and not self.endpoint.suspended
 
     @property
     def skips_dead(self) -> bool:

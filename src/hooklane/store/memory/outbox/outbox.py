@@ -16,6 +16,7 @@ from hooklane.model.lane import DeliveryState, LaneId, LaneRow, LaneState
 from hooklane.store.memory.outbox import health, owning, publishing, reading, recovering, settling
 from hooklane.store.memory.outbox.recovery import MemoryRecovery
 from hooklane.store.memory.outbox.tables import Tables
+from hooklane.store.memory.outbox.tenants import MemoryTenants
 from hooklane.store.outbox import (
     Capabilities,
     CommitReport,
@@ -34,7 +35,7 @@ from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, 
 _DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 
 
-class MemoryOutbox(MemoryRecovery):
+class MemoryOutbox(MemoryTenants, MemoryRecovery):
     """`OutboxStore` and `OutboxReads` over plain dictionaries; *clock* judges the leases."""
 
     capabilities = Capabilities(durable=False, many_workers=True, foreign_publish=False)
@@ -115,6 +116,7 @@ class MemoryOutbox(MemoryRecovery):
                 del tables.endpoints[endpoint_id]
                 tables.health.pop(endpoint_id, None)
                 tables.changes.append(endpoint_id)
+        self.finish_deletions()
 
     # recovering
 

@@ -136,7 +136,7 @@ def _is_wanted(tables: Tables, event: Event, wanted: EventFilter) -> bool:
 def shown_state(tables: Tables, lane: Lane, row: LaneRow) -> LaneState:
     """`paused` is derived from the endpoint; a dead head stays the more important news."""
     endpoint = tables.endpoints.get(lane.endpoint_id)
-    held = endpoint is not None and endpoint.state in _HELD
+    held = endpoint is not None and (endpoint.state in _HELD or endpoint.suspended)
     return LaneState.PAUSED if held and row.state in (LaneState.ACTIVE, LaneState.RETRYING) else row.state
 
 

@@ -27,7 +27,8 @@ SELECT t.tenant, {lane_columns} {lanes} {and_acks}
 unnest(:lane_id::bigint[], :seq::bigint[]) AS w (lane_id, seq)
 
 -- fragment: is_paused
-convert_from(p.doc, 'UTF8')::json ->> 'state' IN ('paused', 'disabled')
+(convert_from(p.doc, 'UTF8')::json ->> 'state' IN ('paused', 'disabled')
+    OR coalesce((convert_from(p.doc, 'UTF8')::json ->> 'suspended')::boolean, false))
 
 
 -- === audit ===
@@ -124,9 +125,6 @@ WHERE convert_from(e.doc, 'UTF8')::json ->> 'state' IN ('draining', 'cancelling'
   AND NOT EXISTS (SELECT 1 FROM hooklane.redelivery r
                   WHERE r.endpoint_id = e.id AND r.state IN ('active', 'retrying') AND r.head <= r.tail)
 RETURNING e.id
-
--- name: endpoints_were_forgotten
--- Nothing to do here: a publisher that still knows the endpoint knows that it takes nothing.
 
 
 -- === health ===
