@@ -58,6 +58,10 @@ class StoreBusy(StoreUnavailable):
     """Another transaction held what was needed for longer than the caller wanted to wait; nothing was stored."""
 
 
+class Overloaded(StoreUnavailable):
+    """So much waits to be stored that more is not taken in: memory stays bounded, and a refusal is quick."""
+
+
 class Overtaken(StoreBusy):
     """Somebody else has decided about the same event meanwhile (replayed it, or skipped it): nothing was changed."""
 

@@ -14,6 +14,7 @@ from hooklane.server.app import problem_response
 from hooklane.server.call import Call, parse_query
 from hooklane.server.router import Router
 from hooklane.server.services import Services
+from hooklane.server.tenant_of_call import HEADER, tenant_of_call
 
 
 class DirectClient:
@@ -40,7 +41,9 @@ class DirectClient:
         try:
             route, params = self._router.find(method, urlsplit(path).path)
             asked = parse_query(query.encode(), route.query)
-            response = await route.run(Call(self._services, params, asked, headers, body, actor="cli"))
+            await self._services.tenants.look()
+            tenant = tenant_of_call(None, headers.get(HEADER), self._services.tenants)
+            response = await route.run(Call(self._services, params, asked, headers, body, tenant, actor="cli"))
         except Exception as error:
             response = problem_response(error)
         if response.stream is not None:

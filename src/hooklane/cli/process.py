@@ -24,6 +24,7 @@ from hooklane.sender.egress import EgressGuard
 from hooklane.sender.feeding import feed_of
 from hooklane.sender.publisher import Publisher
 from hooklane.sender.relay import Relay
+from hooklane.sender.tenant_directory import TenantDirectory
 from hooklane.sender.transport import Transport
 from hooklane.sender.transport.open_files import open_files_now
 from hooklane.server.api import ROUTES
@@ -33,7 +34,7 @@ from hooklane.server.call import Route
 from hooklane.server.cursor import Cursors
 from hooklane.server.ingest import IngestProtocol, protocol_for
 from hooklane.server.listener import Listener
-from hooklane.server.live_stream import LiveStream
+from hooklane.server.live_streams import LiveStreams
 from hooklane.server.metrics import Meter
 from hooklane.server.services import Services
 from hooklane.server.totals import Totals
@@ -134,7 +135,7 @@ def open_services(
     transport = Transport(guard)
     meter = Meter()
     totals = Totals(store)
-    live_stream = LiveStream(store, totals, store.endpoints)
+    live_stream = LiveStreams(store, totals)
 
     def tell(happening: Happening) -> None:
         live_stream.listen(happening)
@@ -145,7 +146,8 @@ def open_services(
     relay = Relay(store, transport, listener=tell, grace_ms=DRAIN_MS) if deliver else None
 
     feed = feed_of(relay, workers.nudge if workers is not None else None)
-    limits = publish_limits_for(settings, store)
+    tenants = TenantDirectory(store)
+    limits = publish_limits_for(settings, store, tenants)
     services = Services(
         store=store,
         publisher=Publisher(store, feed, meter.count_published, limits.refusal),
@@ -159,6 +161,7 @@ def open_services(
         workers=workers,
         jobs=jobs_for(store, relay),
         publish_limits=limits,
+        tenants=tenants,
     )
     live_stream.breakers = services.breakers
     live_stream.hears_all = relay is not None
@@ -198,6 +201,7 @@ async def running(
         services = open_services(
             settings, store, listener=listener, deliver="deliver" in settings.role, workers=workers
         )
+        await services.tenants.look()
         await asyncio.to_thread(lambda: services.cursors.key)  # which takes its time
         async with asyncio.TaskGroup() as group:
             relaying = group.create_task(services.relay.run(), name="relay") if services.relay is not None else None
@@ -207,7 +211,7 @@ async def running(
                 else None
             )
             watching = group.create_task(services.live_stream.run(), name="live_stream")
-            maintenance = Maintenance(settings, store, services.jobs, services.publish_limits)
+            maintenance = Maintenance(settings, store, services.jobs, services.publish_limits, services.tenants)
             keeping = group.create_task(maintenance.run(), name="maintenance")
             server = _server(settings, services, routes, mounts(services))
             serving = group.create_task(server.serve(sockets=[sock]), name="http")

@@ -15,15 +15,17 @@ from starlette.responses import StreamingResponse
 from starlette.routing import BaseRoute, Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.size import size_text
 from hooklane.server.api import ROUTES
 from hooklane.server.auth import Authenticator
-from hooklane.server.call import Call, Response, Route, parse_query
+from hooklane.server.call import Access, Call, Response, Route, parse_query
 from hooklane.server.framing import CloseBeforeContinue
 from hooklane.server.page import page_routes
 from hooklane.server.problem import MEDIA, Problem, problem_of
 from hooklane.server.router import Router
 from hooklane.server.services import Services
+from hooklane.server.tenant_of_call import HEADER, tenant_of_call
 
 log = logging.getLogger("hooklane.api")
 
@@ -63,13 +65,25 @@ class Api:
             raw_path = scope["raw_path"].decode("ascii", "replace").partition("?")[0]
             route, params = self._router.find(scope["method"], raw_path)
             self._auth.admit(scope["method"], headers, route.needs, (scope.get("client") or ("",))[0])
+            key_tenant: str | None = None  # the static key may act for all
+            tenant = await self._tenant(route, key_tenant, headers)
             query = parse_query(scope["query_string"], route.query)
             body = await _body(headers, receive, route.body_max)
-            call = Call(self.services, params, query, headers, body, asks_key=not self._auth.is_open)
+            call = Call(self.services, params, query, headers, body, tenant, asks_key=not self._auth.is_open)
             return await (_while_asked(route.run(call), receive) if route.is_question else route.run(call))
         except Exception as error:
             await self._hold_back(error)
             return problem_response(error)
+
+    async def _tenant(self, route: Route, key_tenant: str | None, headers: Mapping[str, str]) -> str:
+        """On whose data the call acts; a tenant that is not known yet is looked for in the store."""
+        named = headers.get(HEADER)
+        if route.of_server and key_tenant is not None:
+            raise Problem("for_all_tenants")
+        if route.needs is not Access.KEY and named is None:
+            return key_tenant or DEFAULT_TENANT  # health and documents answer also while the store does not
+        await self.services.tenants.look_for(named or key_tenant or DEFAULT_TENANT)
+        return tenant_of_call(key_tenant, named, self.services.tenants)
 
     async def _hold_back(self, error: Exception) -> None:
         if isinstance(error, Problem) and error.delay_s and self._held < HELD_MAX:
@@ -92,7 +106,7 @@ def _headers(scope: Scope) -> Mapping[str, str]:
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         text = name.decode("latin-1")
-        if text in headers and text in ("authorization", "idempotency-key", "content-length", "host"):
+        if text in headers and text in ("authorization", "idempotency-key", "content-length", "host", HEADER):
             raise Problem("bad_request", f"the header {text} may be given only once")
         headers[text] = value.decode("latin-1")
     return headers

@@ -8,15 +8,18 @@ from dataclasses import replace
 from typing import TypeVar
 
 from hooklane.errors import StoreRefused
+from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.inbox import Row, Search
 from hooklane.server.call import Call, Param, Response, answer
 from hooklane.server.inbox_actions import ActionOutcome, ActionRefused, HandlingsChanged
 from hooklane.server.problem import Problem
 from hooklane.server.views import View
+from hooklane.store.colocated_inbox import Change, Question
 from hooklane.store.inbox import Flow, InboxVerbs
 from hooklane.store.reads import PAGE_MAX, Page
 
 T = TypeVar("T")
+V = TypeVar("V")
 Shown = Callable[[Row], View]
 
 TENANT = Param("tenant", "as the application's source says; all of them, unless given")
@@ -43,7 +46,7 @@ def one(call: Call) -> Search:
 
 async def find(call: Call) -> Row:
     wanted = one(call)
-    rows = await asked(call.services.store.ask_inbox(lambda verbs: verbs.rows(wanted)))
+    rows = await ask_inbox(call, lambda verbs: verbs.rows(wanted))
     if not rows:
         raise Problem("not_found", NO_ROW)
     return rows[0]
@@ -51,7 +54,7 @@ async def find(call: Call) -> Row:
 
 async def page_of(call: Call, listing: str, wanted: Search, shown: Shown) -> Response:
     """The page of *wanted* that the call asks for, oldest first."""
-    services, cursor = call.services, call.services.cursors.open(listing, call.query)
+    services, cursor = call.services, call.cursor(listing)
     page = await _read(call, replace(wanted, after=None if cursor is None else int(cursor), limit=call.limit()), shown)
     return answer(services.sealed(call, listing, page, page.items))
 
@@ -68,10 +71,26 @@ async def lines_of(call: Call, wanted: Search, shown: Shown) -> AsyncIterator[Vi
         after = int(page.next)
 
 
-async def asked(answering: Awaitable[T]) -> T:
-    """What the store answers; an inbox that it may not or cannot read is told as that."""
+async def ask_inbox(call: Call, question: Question[T]) -> T | None:
+    """What the inbox answers; None where there is none."""
+    return await _of_inbox(call, call.services.store.ask_inbox, question)
+
+
+async def change_inbox(call: Call, change: Change[T]) -> T | None:
+    """What became of a change of the inbox; None where there is none."""
+    return await _of_inbox(call, call.services.store.change_inbox, change)
+
+
+async def _of_inbox(call: Call, verb: Callable[[V], Awaitable[T | None]], wanted: V) -> T | None:
+    """An inbox that the store may not or cannot read is told as that.
+
+    The inbox in the server's database is the application's own, so it belongs to the tenant `default`: for any other
+    there is none.
+    """
+    if call.tenant != DEFAULT_TENANT:
+        return None
     try:
-        return await answering
+        return await verb(wanted)
     except StoreRefused as error:
         raise Problem("inbox_refused", str(error)) from error
 
@@ -99,7 +118,7 @@ def action_answer(outcome: ActionOutcome, verb: str) -> Response:
 
 
 async def _read(call: Call, wanted: Search, shown: Shown) -> Page[View]:
-    return await asked(call.services.store.ask_inbox(lambda verbs: _page(verbs, wanted, shown))) or Page([], None)
+    return await ask_inbox(call, lambda verbs: _page(verbs, wanted, shown)) or Page([], None)
 
 
 def _page(verbs: InboxVerbs, wanted: Search, shown: Shown) -> Flow[Page[View]]:

@@ -1,7 +1,7 @@
-"""The live stream (`GET /api/v1/stream`): lanes that changed, sent to all clients at most ten times a second.
+"""The live stream of one tenant (`GET /api/v1/stream`): lanes that changed, sent at most ten times a second.
 
 The store is the truth: the stream only notes which lanes moved and reads those again, while at least one client is
-connected.
+connected. `live_streams.py` has those of all tenants.
 """
 
 from __future__ import annotations
@@ -16,16 +16,13 @@ import msgspec
 
 from hooklane.errors import StoreError
 from hooklane.model.endpoint import Endpoint
-from hooklane.model.event import DEFAULT_TENANT
-from hooklane.model.health import BreakerState
 from hooklane.model.lane import LaneState
-from hooklane.server import views
 from hooklane.server.attempt_views import settled_attempt
 from hooklane.server.overview import overview_of
 from hooklane.server.stream_client import StreamClient, frame
 from hooklane.server.totals import Totals
 from hooklane.store.reads import LaneView, OutboxReads
-from hooklane.telemetry.deliveries import Fenced, Happening, Queued, Recorded, Sent
+from hooklane.telemetry.deliveries import Happening, Queued, Recorded, Sent
 
 FLUSH_S = 0.1
 LOOK_S = 1.0
@@ -41,6 +38,7 @@ TOPICS = ("lanes", "attempts", "overview")
 
 Lane = tuple[str, str]
 """Endpoint and key."""
+Shown = Callable[[LaneView, Mapping[str, Endpoint]], Mapping[str, Any]]
 
 _UNSETTLED = (LaneState.BLOCKED, LaneState.RETRYING, LaneState.PAUSED, LaneState.ACTIVE)
 
@@ -49,12 +47,19 @@ class LiveStream:
     """Notes what moved (`listen`, `touch`), reads it again and tells the clients (`run`)."""
 
     def __init__(
-        self, reads: OutboxReads, totals: Totals, endpoints: Callable[[], Awaitable[Sequence[Endpoint]]]
+        self,
+        tenant: str,
+        reads: OutboxReads,
+        totals: Totals,
+        endpoints: Callable[[str], Awaitable[Sequence[Endpoint]]],
+        shown: Shown,
     ) -> None:
-        """*endpoints* reads all endpoints, as the store does."""
+        """*endpoints* reads those of a tenant, as the store does; *shown* is a lane as the page draws it."""
+        self._tenant = tenant
         self._reads = reads
         self._totals = totals
         self._read_endpoints = endpoints
+        self._shown = shown
         self._boot = secrets.token_hex(4)
         self._count = 0
         self._frames: deque[tuple[int, str, bytes]] = deque(maxlen=FRAMES_MAX)
@@ -68,13 +73,10 @@ class LiveStream:
         self._reset_at = 0.0
         self.hears_all = True
         """Whether all that moves lanes is told here; otherwise totals that change stand for what was not."""
-        self._in_flight: dict[Lane, int] = {}
         self._attempts: deque[Mapping[str, Any]] = deque(maxlen=ATTEMPTS_MAX)
         self._endpoints: Mapping[str, Endpoint] | None = None
         self._unsettled: dict[Lane, LaneView] = {}
         self._look_at = 0.0
-        self.breakers: Callable[[], Mapping[str, BreakerState]] = dict
-        """The breakers of the endpoints that this process delivers to."""
         self._overview: Mapping[str, Any] = {}
 
     @property
@@ -86,26 +88,27 @@ class LiveStream:
 
     def listen(self, happening: Happening) -> None:
         """The relay's listener: cheap, since it runs for every batch of deliveries."""
+        tenant = self._tenant
         match happening:
             case Queued(grown=grown):
                 if self._watched.is_set():
                     for one in grown:
-                        self.touch(one.endpoint_id, one.key)
+                        if one.event is None or one.event.tenant == tenant:
+                            self.touch(one.endpoint_id, one.key)
             case Sent(sends=sends):
                 for send in sends:
-                    if send.key is not None:
-                        self._in_flight[send.endpoint.id, send.key] = send.seq
+                    if send.key is not None and send.endpoint.tenant == tenant:
                         self.touch(send.endpoint.id, send.key)
             case Recorded(settlements=settlements):
                 for settlement in settlements:
                     send = settlement.send
-                    if send.key is not None:
-                        self._in_flight.pop((send.endpoint.id, send.key), None)
-                        self.touch(send.endpoint.id, send.key)
+                    if send.endpoint.tenant != tenant:
+                        continue
+                    self.touch(send.endpoint.id, send.key)
                     if self._watched.is_set():
                         self._attempts.append(settled_attempt(settlement))
-            case Fenced():
-                self._in_flight.clear()
+            case _:
+                pass  # what was fenced or missed is found by a look
         self._missed = self._missed or not self._watched.is_set()
 
     def touch(self, endpoint_id: str, key: str | None) -> None:
@@ -179,7 +182,7 @@ class LiveStream:
                 self.touch(*lane)
         self._unsettled = found
         self._endpoints = None
-        overview = overview_of(await self._totals.of(DEFAULT_TENANT), await self._all_endpoints())
+        overview = overview_of(await self._totals.of(self._tenant), await self._all_endpoints())
         if overview != self._overview:
             # A lane that another process moved from rest to rest was not seen: nor were those beyond the search.
             if self._overview and (not is_all or not self.hears_all):
@@ -190,7 +193,7 @@ class LiveStream:
     async def _find_unsettled(self) -> tuple[dict[Lane, LaneView], bool]:
         """The lanes that are not at rest, the most pressing first, and whether these are all of them."""
         page = await self._reads.lanes(
-            DEFAULT_TENANT, states=_UNSETTLED, endpoint_id=None, text=None, cursor=None, limit=UNSETTLED_MAX
+            self._tenant, states=_UNSETTLED, endpoint_id=None, text=None, cursor=None, limit=UNSETTLED_MAX
         )
         return {(lane.endpoint_id, lane.key): lane for lane in page.items}, page.next is None
 
@@ -215,21 +218,12 @@ class LiveStream:
             self._tell("lanes", {"items": [item for item in items if item is not None]})
 
     async def lane_view(self, lane: Lane) -> Mapping[str, Any] | None:
-        found = await self._reads.lane(DEFAULT_TENANT, *lane)
-        return None if found is None else self.shown(found, await self._all_endpoints())
-
-    def shown(self, lane: LaneView, endpoints: Mapping[str, Endpoint]) -> dict[str, Any]:
-        """A lane as the page draws it: with its endpoint's name and whether its head is in flight now."""
-        endpoint = endpoints.get(lane.endpoint_id)
-        view = views.lane(lane, {lane.endpoint_id: endpoint.name if endpoint else ""})
-        view["attempts_max"] = endpoint.attempts_max if endpoint else None
-        view["breaker"] = self.breakers().get(lane.endpoint_id)
-        view["in_flight"] = self._in_flight.get((lane.endpoint_id, lane.key)) == lane.head
-        return view
+        found = await self._reads.lane(self._tenant, *lane)
+        return None if found is None else self._shown(found, await self._all_endpoints())
 
     async def _all_endpoints(self) -> Mapping[str, Endpoint]:
         if self._endpoints is None:
-            self._endpoints = {endpoint.id: endpoint for endpoint in await self._read_endpoints()}
+            self._endpoints = {endpoint.id: endpoint for endpoint in await self._read_endpoints(self._tenant)}
         return self._endpoints
 
     def _tell(self, kind: str, value: Mapping[str, Any]) -> None:

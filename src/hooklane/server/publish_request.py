@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
+
+from hooklane.model.event import DEFAULT_TENANT
 
 
 class NoWaiter:
@@ -27,10 +29,12 @@ class PublishRequest:
         "reply",
         "response_complete",
         "size",
+        "tenant",
     )
 
-    def __init__(self, keep_alive: bool) -> None:
+    def __init__(self, keep_alive: bool, tenant: str = DEFAULT_TENANT) -> None:
         self.keep_alive = keep_alive
+        self.tenant = tenant
         self.idempotency_key: str | None = None
         self.chunks: list[bytes] = []
         self.size = 0
@@ -40,7 +44,7 @@ class PublishRequest:
         self.message_event = NO_WAITER
 
 
-def is_publish_request(cycle: object) -> bool:
+def is_publish_request(cycle: object) -> TypeGuard[PublishRequest]:
     """Whether what uvicorn holds to be its cycle is one of ours."""
     return type(cycle) is PublishRequest
 
@@ -53,3 +57,4 @@ class KnownHead(NamedTuple):
 
     head: bytes
     authorization: bytes | None
+    tenant: str

@@ -5,9 +5,10 @@ Every handler of the API gets them with its call.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hooklane.model.clock import Instant, wall_now
@@ -18,10 +19,11 @@ from hooklane.sender.publish_limits import PublishLimits
 from hooklane.sender.publisher import Publisher
 from hooklane.sender.recovery import Jobs
 from hooklane.sender.relay import Relay
+from hooklane.sender.tenant_directory import TenantDirectory
 from hooklane.sender.transport import Transport
 from hooklane.server.call import Call
 from hooklane.server.cursor import Cursors
-from hooklane.server.live_stream import LiveStream
+from hooklane.server.live_streams import LiveStreams
 from hooklane.server.metrics import Meter
 from hooklane.server.totals import Totals
 from hooklane.store.open import Outbox
@@ -46,12 +48,13 @@ class Services:
     publisher: Publisher
     guard: EgressGuard
     transport: Transport
-    live_stream: LiveStream
+    live_stream: LiveStreams
     meter: Meter
     totals: Totals
     cursors: Cursors
     jobs: Jobs
     publish_limits: PublishLimits
+    tenants: TenantDirectory
     relay: Relay | None = None
     workers: Workers | None = None
     features: tuple[str, ...] = ()
@@ -59,9 +62,12 @@ class Services:
     now: Callable[[], Instant] = wall_now
     chance: Callable[[int], bytes] = os.urandom
 
+    creating: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Endpoints are created one at a time: a quota of them is not overrun by calls that come together."""
+
     def sealed(self, call: Call, listing: str, page: Page[Any], items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """A list as the API answers it."""
-        return {"items": list(items), "next": self.cursors.seal(listing, call.query, page.next)}
+        return {"items": list(items), "next": self.cursors.seal(call.of_tenant(listing), call.query, page.next)}
 
     @property
     def is_delivering(self) -> bool:

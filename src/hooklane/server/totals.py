@@ -37,11 +37,11 @@ class Totals:
     def __init__(self, reads: OutboxReads, clock: Callable[[], float] = time.monotonic) -> None:
         self._reads = reads
         self._clock = clock
-        self._last: dict[str, tuple[Counted, float, float]] = {}
+        self._last: dict[str | None, tuple[Counted, float, float]] = {}
         """What was counted, when that was over, and how long it took."""
-        self._counting: dict[str, asyncio.Task[Counted]] = {}
+        self._counting: dict[str | None, asyncio.Task[Counted]] = {}
 
-    async def of(self, tenant: str) -> Counted:
+    async def of(self, tenant: str | None) -> Counted:
         while (counting := self._counting.get(tenant)) is not None:
             # It began before this was asked: good enough only where counting takes long.
             await asyncio.wait((counting,))
@@ -58,18 +58,18 @@ class Totals:
                 raise
             return self._last[tenant][0]
 
-    def _known(self, tenant: str) -> Counted | None:
+    def _known(self, tenant: str | None) -> Counted | None:
         if tenant not in self._last:
             return None
         counted, at, took = self._last[tenant]
         return counted if took > QUICK_S and self._clock() < at + SHARE * took else None
 
-    def _over(self, tenant: str, done: asyncio.Task[Counted]) -> None:
+    def _over(self, tenant: str | None, done: asyncio.Task[Counted]) -> None:
         del self._counting[tenant]
         if not done.cancelled():
             done.exception()  # told to the callers that still wait, if any
 
-    async def _count(self, tenant: str) -> Counted:
+    async def _count(self, tenant: str | None) -> Counted:
         began = self._clock()
         counted = Counted(
             await self._reads.ledger(tenant),

@@ -44,6 +44,7 @@ def endpoint(one: Endpoint, health: Health | None = None) -> View:
         "url": one.url,
         "name": one.name,
         "state": one.state,
+        "suspended": one.suspended,
         "types": list(one.types),
         "order": one.order,
         "on_dead": one.on_dead,

@@ -16,6 +16,7 @@ from hooklane.server.api import (
     overview,
     plans,
     stream,
+    tenants,
 )
 from hooklane.server.call import Route
 
@@ -31,6 +32,7 @@ ROUTES: tuple[Route, ...] = (
     *audit.ROUTES,
     *overview.ROUTES,
     *stream.ROUTES,
+    *tenants.ROUTES,
     *health.ROUTES,
     *documents.ROUTES,
 )

@@ -22,7 +22,7 @@ _LINK = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})\Z")
 
 async def search(call: Call) -> Response:
     services = call.services
-    cursor = services.cursors.open("audit", call.query)
+    cursor = call.cursor("audit")
     page = await services.store.audit(call.tenant, cursor, call.limit())
     return answer(services.sealed(call, "audit", page, [_line(line) for line in page.items]))
 
@@ -117,6 +117,7 @@ ROUTES = (
         query=(Param("expect", "`last` of an earlier check, kept elsewhere"),),
         tag="audit",
         answers=Chain,
+        of_server=True,
     ),
     Route(
         "POST",

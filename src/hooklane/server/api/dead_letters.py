@@ -50,7 +50,7 @@ async def search(call: Call) -> Response:
     endpoint_id = query.get("endpoint")
     if call.wants_lines():
         return Response(200, media=NDJSON, stream=_lines(call, endpoint_id))
-    cursor = services.cursors.open("dead-letters", query)
+    cursor = call.cursor("dead-letters")
     page = await services.store.dead_letters(call.tenant, endpoint_id=endpoint_id, cursor=cursor, limit=call.limit())
     return answer(services.sealed(call, "dead-letters", page, [views.dead_letter(letter) for letter in page.items]))
 
@@ -123,7 +123,7 @@ def _recovered(call: Call, letter: DeadLetter, recovery: Recovery | None) -> Res
     if recovery is None:
         raise Problem("not_dead", f"{letter.id} was replayed or skipped in the meantime; nothing was done by this call")
     call.services.wake(recovery.lane_id)
-    call.services.live_stream.touch(recovery.endpoint_id, recovery.key)
+    call.services.live_stream.touch(call.tenant, recovery.endpoint_id, recovery.key)
     return answer(views.recovery(recovery, letter.id))
 
 

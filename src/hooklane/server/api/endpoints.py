@@ -27,6 +27,7 @@ OVERLAP_S_DEFAULT = 24 * 3_600
 OVERLAP_S_MAX = 7 * 24 * 3_600
 CA_CHARS_MAX = 65_536
 TRIES = 5
+QUOTA_RETRY_S = 60
 
 _DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 
@@ -76,11 +77,29 @@ async def create(call: Call) -> Response:
     if isinstance(body.backoff_ms, int) and not isinstance(body.backoff_cap_ms, int):
         endpoint = replace(endpoint, backoff_cap_ms=max(endpoint.backoff_cap_ms, body.backoff_ms))
     _check(call, endpoint)
-    if not await services.store.save_endpoint(endpoint, expect=None, act=endpoint_act(call, None, endpoint)):
-        raise Problem("changed", "an endpoint with this id exists already")
+    async with services.creating:
+        await _check_quota(call)
+        if not await services.store.save_endpoint(endpoint, expect=None, act=endpoint_act(call, None, endpoint)):
+            raise Problem("changed", "the tenant is being deleted, or an endpoint with this id exists already")
     services.endpoints_changed()
     view = {**views.endpoint(endpoint), **_given_away(secret)}
     return answer(view, 201, headers=[("location", f"/api/v1/endpoints/{endpoint.id}")])
+
+
+async def _check_quota(call: Call) -> None:
+    """Several servers may each let one more in at the same moment: the bound is one of use, not of safety."""
+    tenant = call.services.tenants.get(call.tenant)
+    most = None if tenant is None else tenant.quota.endpoints
+    if tenant is None or most is None:
+        return
+    alive = [one for one in await call.services.store.endpoints(call.tenant) if one.state not in _DELETED]
+    if len(alive) >= most:
+        call.services.publish_limits.tell_reached(tenant, "endpoints")
+        raise Problem(
+            "quota_exceeded",
+            f"{most} endpoints are the quota of this tenant: delete one, or ask for more",
+            retry_after_s=QUOTA_RETRY_S,
+        )
 
 
 async def listing(call: Call) -> Response:

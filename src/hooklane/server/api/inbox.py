@@ -11,7 +11,7 @@ from hooklane.server import inbox_views
 from hooklane.server.audit_acts import act_of
 from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
 from hooklane.server.inbox_actions import replay_row
-from hooklane.server.inbox_rows import TENANT, action_answer, asked, find, one, page_of
+from hooklane.server.inbox_rows import TENANT, action_answer, ask_inbox, change_inbox, find, one, page_of
 from hooklane.server.problem import Problem
 from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_recovery import InboxStats, RecoveryShape, RowShape, WholeRow
@@ -48,7 +48,7 @@ async def show(call: Call) -> Response:
 
 async def stats(call: Call) -> Response:
     services = call.services
-    counts = await asked(services.store.ask_inbox(lambda verbs: verbs.counts()))
+    counts = await ask_inbox(call, lambda verbs: verbs.counts())
     store = None if counts is None else services.store.inbox_kind
     return answer(inbox_views.stats(counts or (), store, services.now()))
 
@@ -62,9 +62,7 @@ async def replay(call: Call) -> Response:
         about = f"{row.message.source} {row.message.event_id}"
         return act_of(call, "inbox.replayed", str(row.id), about if handler is None else f"{about} at {handler}")
 
-    outcome = await asked(
-        call.services.store.change_inbox(lambda verbs: replay_row(verbs, wanted, handler, now, record))
-    )
+    outcome = await change_inbox(call, lambda verbs: replay_row(verbs, wanted, handler, now, record))
     return action_answer(outcome, "replayed")
 
 

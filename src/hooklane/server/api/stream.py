@@ -13,7 +13,9 @@ MEDIA = "text/event-stream"
 
 
 async def stream(call: Call) -> Response:
-    client = call.services.live_stream.join(call.headers.get("last-event-id"), _topics(call.query.get("topics")))
+    client = call.services.live_stream.join(
+        call.tenant, call.headers.get("last-event-id"), _topics(call.query.get("topics"))
+    )
     # A proxy that gathers the answer before it passes it on would make a live page a dead one.
     headers = [("cache-control", "no-store"), ("x-accel-buffering", "no")]
     return Response(200, media=MEDIA, headers=headers, stream=_frames(call, client))

@@ -198,7 +198,7 @@ class MemoryOutbox(MemoryTenants, MemoryRecovery):
             self.tables.record(act)
         return True
 
-    async def ledger(self, tenant: str, endpoint_id: str | None = None) -> Mapping[DeliveryState | str, int]:
+    async def ledger(self, tenant: str | None, endpoint_id: str | None = None) -> Mapping[DeliveryState | str, int]:
         return reading.ledger(self.tables, tenant, endpoint_id)
 
     async def lane_counts(self, tenant: str | None = None) -> Mapping[LaneState, int]:

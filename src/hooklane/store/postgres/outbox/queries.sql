@@ -850,20 +850,20 @@ DELETE FROM hooklane.worker w WHERE lease_until < :before
 -- What was accepted, what the heads have passed, and what stands at a head.
 SELECT coalesce(sum(tail), 0)::bigint, coalesce(sum(head - 1), 0)::bigint,
     count(*) FILTER (WHERE state = 'retrying' AND head <= tail), count(*) FILTER (WHERE state = 'blocked')
-FROM ({every_lane} WHERE t.tenant = :tenant AND {of_endpoint}) r
+FROM ({every_lane} WHERE (:tenant::text IS NULL OR t.tenant = :tenant) AND {of_endpoint}) r
 
 -- name: ledger_of_passed
 -- What the heads passed without delivering it.
 SELECT s.kind, sum(s.upto - s.seq + 1)::bigint FROM hooklane.skipped s JOIN hooklane.lane_tail t USING (lane_id)
-WHERE s.tenant = :tenant AND {of_endpoint} GROUP BY s.kind
-UNION ALL SELECT state, many FROM hooklane.past WHERE kind = 'lane' AND tenant = :tenant AND {of_endpoint}
+WHERE (:tenant::text IS NULL OR s.tenant = :tenant) AND {of_endpoint} GROUP BY s.kind
+UNION ALL SELECT state, many FROM hooklane.past WHERE kind = 'lane' AND (:tenant::text IS NULL OR tenant = :tenant) AND {of_endpoint}
 
 -- name: ledger_of_loose
 -- Deliveries without order by their own state; those that were delivered left only their number.
-SELECT state, count(*) FROM hooklane.loose WHERE tenant = :tenant AND {of_endpoint} GROUP BY state
-UNION ALL SELECT state, many FROM hooklane.past WHERE kind = 'loose' AND tenant = :tenant AND {of_endpoint}
+SELECT state, count(*) FROM hooklane.loose WHERE (:tenant::text IS NULL OR tenant = :tenant) AND {of_endpoint} GROUP BY state
+UNION ALL SELECT state, many FROM hooklane.past WHERE kind = 'loose' AND (:tenant::text IS NULL OR tenant = :tenant) AND {of_endpoint}
 UNION ALL SELECT 'delivered', coalesce(sum(many), 0)::bigint FROM hooklane.loose_delivered
-WHERE tenant = :tenant AND {of_endpoint}
+WHERE (:tenant::text IS NULL OR tenant = :tenant) AND {of_endpoint}
 
 -- name: lane_counts
 -- How many lanes are in each state.

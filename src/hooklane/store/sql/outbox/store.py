@@ -175,7 +175,7 @@ class SqlOutbox(ABC):
     async def set_note(self, tenant: str, dead_letter_id: str, note: str, *, act: Act | None = None) -> bool:
         return await self._write(lambda: letter_reads.set_note(tenant, dead_letter_id, note, act))
 
-    async def ledger(self, tenant: str, endpoint_id: str | None = None) -> Mapping[DeliveryState | str, int]:
+    async def ledger(self, tenant: str | None, endpoint_id: str | None = None) -> Mapping[DeliveryState | str, int]:
         return await self._ask(lambda: counts.ledger(tenant, endpoint_id))
 
     async def lane_counts(self, tenant: str | None = None) -> Mapping[LaneState, int]:

@@ -787,21 +787,21 @@ SELECT coalesce(sum(tail), 0), coalesce(sum(head - 1), 0),
     coalesce(sum(state = 'retrying' AND head <= tail), 0), coalesce(sum(state = 'blocked'), 0)
 FROM (SELECT t.tail, coalesce(l.head, 1) AS head, coalesce(l.state, 'active') AS state
       FROM hooklane_lane_tail t LEFT JOIN hooklane_lane l USING (lane_id)
-      WHERE t.tenant = :tenant AND (:endpoint IS NULL OR t.endpoint_id = :endpoint))
+      WHERE (:tenant IS NULL OR t.tenant = :tenant) AND (:endpoint IS NULL OR t.endpoint_id = :endpoint))
 
 -- name: ledger_of_passed
 -- What the heads passed without delivering it.
 SELECT s.kind, sum(s.upto - s.seq + 1) FROM hooklane_skipped s JOIN hooklane_lane_tail t USING (lane_id)
-WHERE s.tenant = :tenant AND (:endpoint IS NULL OR t.endpoint_id = :endpoint) GROUP BY s.kind
+WHERE (:tenant IS NULL OR s.tenant = :tenant) AND (:endpoint IS NULL OR t.endpoint_id = :endpoint) GROUP BY s.kind
 UNION ALL SELECT state, many FROM hooklane_past
-WHERE kind = 'lane' AND tenant = :tenant AND (:endpoint IS NULL OR endpoint_id = :endpoint)
+WHERE kind = 'lane' AND (:tenant IS NULL OR tenant = :tenant) AND (:endpoint IS NULL OR endpoint_id = :endpoint)
 
 -- name: ledger_of_loose
 -- Deliveries without order by their own state.
-SELECT state, count(*) FROM hooklane_loose WHERE tenant = :tenant
+SELECT state, count(*) FROM hooklane_loose WHERE (:tenant IS NULL OR tenant = :tenant)
 AND (:endpoint IS NULL OR endpoint_id = :endpoint) GROUP BY state
 UNION ALL SELECT state, many FROM hooklane_past
-WHERE kind = 'loose' AND tenant = :tenant AND (:endpoint IS NULL OR endpoint_id = :endpoint)
+WHERE kind = 'loose' AND (:tenant IS NULL OR tenant = :tenant) AND (:endpoint IS NULL OR endpoint_id = :endpoint)
 
 -- name: lane_counts
 -- How many lanes are in each state.
