@@ -13,12 +13,17 @@ MINUTES_MAX ?= 45
 
 COMPILED := $(CURDIR)/build/compiled
 # Run again on what ships compiled: the path of an event through the sender, on every store of its own, and a crash.
-AGAIN := tests/compiled tests/core tests/sim tests/outbox tests/postgres tests/transport tests/sending \
-         tests/api/test_publish_api.py tests/api/test_batch_api.py tests/crash/test_failpoints.py
+AGAIN := tests/units/compiled tests/units/core tests/units/transport tests/faults/sim tests/stores/outbox tests/stores/postgres \
+         tests/promises/sending/test_promises.py tests/promises/sending/test_an_engine_that_fails.py \
+         tests/promises/sending/test_hostile_patterns.py tests/promises/sending/test_restored_in_place.py \
+         tests/promises/sending/test_sends_a_few_at_a_time.py tests/promises/sending/test_sweeping.py \
+         tests/promises/sending/api/test_publish_api.py tests/promises/sending/api/test_batch_api.py \
+         tests/faults/crash/test_failpoints.py
 # Of it, what `make test` runs: the same values and decisions, planted bugs, a store, promises of sending, answers, a kill.
-AGAIN_SHARE := tests/compiled tests/core tests/sim/test_planted_bugs.py tests/outbox/test_sqlite.py \
-         tests/sending/test_promises.py tests/transport/test_transport_answers.py tests/api/test_batch_api.py \
-         tests/crash/test_failpoints.py::test_f17_a_kill_before_the_answer_sends_again
+AGAIN_SHARE := tests/units/compiled tests/units/core tests/faults/sim/test_planted_bugs.py tests/stores/outbox/test_sqlite.py \
+         tests/promises/sending/test_promises.py tests/units/transport/test_transport_answers.py \
+         tests/promises/sending/api/test_batch_api.py \
+         tests/faults/crash/test_failpoints.py::test_f17_a_kill_before_the_answer_sends_again
 ON_COMPILED = test ! -d $(COMPILED) || HOOKLANE_TREE=$(COMPILED) PYTHONPATH=$(COMPILED) \
 		$(PYTEST) -o pythonpath="$(COMPILED) ."
 

@@ -1,7 +1,7 @@
 """`make soak [ARGS="--minutes 30"]`: simulate the sender from one seed after another, and stop at the first violation.
 
 Longer than `make test` may take: it looks for what a hundred thousand deliveries do not show. A seed that fails is
-printed and belongs into tests/sim/seeds.txt, with the fix.
+printed and belongs into tests/faults/sim/seeds.txt, with the fix.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Fixtures that every test may ask for: real servers, each started when the first test needs it.
 
-`postgres_url` and `redis_url` are empty databases for this test alone; `each_…_url` runs the test once on every
+`postgres_url` and `redis_url` are databases for this test alone; `each_…_url` runs the test once on every
 server of that kind that this machine has; `crash_…` are servers of one's own to crash and start again.
 """
 
@@ -19,9 +19,8 @@ from tests.support.dynamodb import DynamoDB
 from tests.support.processes import Child
 from tests.support.receiver import Sink
 from tests.support.running import Running, tell_stacks_on_quit
-from tests.support.shared import SharedServers, shared
-
-import hooklane
+from tests.support.shared import WITH_TABLES, SharedServers, shared
+from tests.support.tree import SOURCE
 
 SHARED = pytest.StashKey[SharedServers]()
 
@@ -51,7 +50,14 @@ def postgres_server() -> pg.Postgres:
 
 @pytest.fixture
 def postgres_url(postgres_server: pg.Postgres) -> Iterator[str]:
-    """An empty database for this test alone."""
+    """A database for this test alone, as a hooklane has left it that was started once: our tables, and no rows."""
+    with postgres_server.fresh_database(WITH_TABLES) as url:
+        yield url
+
+
+@pytest.fixture
+def empty_postgres_url(postgres_server: pg.Postgres) -> Iterator[str]:
+    """A database for this test alone in which nothing of ours ever was."""
     with postgres_server.fresh_database() as url:
         yield url
 
@@ -130,9 +136,7 @@ def start_hooklane(tmp_path: Path) -> Iterator[Callable[..., Child]]:
     with ExitStack() as running:
 
         def start(*arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> Child:
-            source = os.pathsep.join(
-                [str(Path(hooklane.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
-            )
+            source = os.pathsep.join([SOURCE, os.environ.get("PYTHONPATH", "")])
             log = tmp_path / f"hooklane-{next(numbers)}.log"
             child = Child(
                 [sys.executable, "-m", "hooklane", *arguments],

@@ -12,6 +12,7 @@ from typing import Any
 
 from hooklane.errors import ConfigError
 from hooklane.model.database_url import shown
+from hooklane.model.worker_name import LABEL
 
 ROLES = ("api", "deliver", "inbox")
 """What a server may be. `inbox` is only a name: handlers are code of yours, and `hooklane inbox worker` runs it."""
@@ -44,6 +45,8 @@ class Settings:
     role: tuple[str, ...] = ("api", "deliver")
     workers: int = 1
     """How many processes deliver: 1 is this process itself."""
+    worker_name: str | None = None
+    """A name that this replica has for ever, and no other one at the same time."""
     api_key: Secret | None = field(default=None, repr=False)
     no_auth: bool = False
     egress_allow: tuple[str, ...] = ()
@@ -129,6 +132,13 @@ def _workers(value: Any) -> int:
     return workers
 
 
+def _worker_name(value: Any) -> str | None:
+    text = str(value).strip()
+    if text and not LABEL.match(text):
+        raise ValueError
+    return text or None
+
+
 def _networks(value: Any) -> tuple[str, ...]:
     return tuple(str(ipaddress.ip_network(word)) for word in _words(value))
 
@@ -197,6 +207,7 @@ SETTINGS = (
     _Setting("port", _port, "a port from 0 to 65535"),
     _Setting("role", _roles, f"some of {', '.join(ROLES)}, with commas"),
     _Setting("workers", _workers, f"a number of processes from 1 to {WORKERS_MAX}"),
+    _Setting("worker_name", _worker_name, "1 to 64 of A-Z a-z 0-9 _ . - that no other replica has"),
     _Setting(
         "api_key",
         _key,

@@ -63,7 +63,7 @@ class Overloaded(StoreUnavailable):
 
 
 class Overtaken(StoreBusy):
-    """Somebody else has decided about the same event meanwhile (replayed it, or skipped it): nothing was changed."""
+    """The same event was decided about meanwhile (it was replayed or skipped by another call): nothing was changed."""
 
 
 class SearchTooLong(StoreUnavailable):

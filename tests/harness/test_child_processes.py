@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.processes import Child, ProcessFailed, free_port, http_status, start_listening, until
+from tests.support.tree import ROOT
 
 SERVE = """
 import http.server, sys
@@ -116,7 +117,7 @@ def test_closing_ends_the_children_of_the_child(tmp_path: Path) -> None:
 
 
 def test_nothing_outlives_a_test_process_that_is_killed(tmp_path: Path) -> None:
-    root = Path(__file__).resolve().parents[2]
+    root = ROOT
     owner = f"""
 import sys, time
 from pathlib import Path

@@ -14,8 +14,7 @@ from tests.support.pace import scaled_s
 from tests.support.processes import Child
 from tests.support.proxy import BlackHole, Clear, Cut, DuplicateRequest, FaultProxy, Latency, LoseReply, Refuse
 from tests.support.receiver import Answer, Sink
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.tree import ROOT
 
 
 @pytest.fixture

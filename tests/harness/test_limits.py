@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from tests.support.pace import SLOWEST, scaled_ms, scaled_s, slowness, slowness_of
 from tests.support.processes import Child, until
+from tests.support.tree import ROOT
 
 from hooklane.store.reads import Page
 from hooklane.testing.paging import all_pages
 
-ROOT = Path(__file__).resolve().parents[2]
 WITHIN_S = 60
 BOUND = "\n    deadline = time.monotonic() + 250  # so that this very test has an end\n"
 

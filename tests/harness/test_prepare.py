@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from tests import prepare
 from tests.support.dynamodb import INSTALLED
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.tree import ROOT
 
 
 def test_what_is_there_is_not_installed_again() -> None:

@@ -12,8 +12,7 @@ import pytest
 from tests.support.postgres import IN_NAMESPACE
 from tests.support.processes import Child, until
 from tests.support.shared import ServerFailed, shared
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.tree import ROOT
 
 # Each of the two tests ends only after both have begun, so that two workers must take them.
 MEET = """

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from tests.support.pace import scaled_s
+from tests.support.tree import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 MARK = "mark." + "soak"
 MAKEFILE = (ROOT / "Makefile").read_text().replace("\\\n", " ")
 

@@ -1,9 +1,10 @@
 """The page "Which store?" says what the code says."""
 
 import importlib.util
-from pathlib import Path
 
-SCRIPT = Path(__file__).parents[2] / "docs" / "how-to" / "which_store_table.py"
+from tests.support.tree import ROOT
+
+SCRIPT = ROOT / "docs" / "how-to" / "which_store_table.py"
 
 
 def test_the_table_of_capabilities_is_the_one_that_the_stores_tell() -> None:

@@ -7,6 +7,7 @@ import json
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -193,8 +194,34 @@ def write_and_commit() -> None:
         try:
             with connection.cursor() as cursor:
                 cursor.execute("COMMIT")
-        except django.db.Error as error:
+        except (django.db.Error, TransactionMisused) as error:
             drive(guard.lift(error), caller.execute)
+
+
+def what_a_handler_writes_in_a_transaction_of_its_own_is_not_kept() -> None:
+    kept = "INSERT INTO note (id, words) VALUES (99, 'kept')"
+    for texts in (
+        [f"ROLLBACK; BEGIN; {kept}; COMMIT"],
+        ["ROLLBACK", "BEGIN", kept, "COMMIT"],
+        ["ROLLBACK", kept],
+        ["CLOSE ALL", kept, "COMMIT"],
+    ):
+        before = count()
+        with pytest.raises(TransactionMisused, match="tried to commit"):
+            ask_all(texts)
+        assert count() == before, texts
+
+
+def ask_all(texts: list[str]) -> None:
+    with transaction.atomic():
+        caller = adapt(connection)
+        caller.run(write(14), identity())
+        guard = guard_of(caller, connection)
+        caller.run(guard.set(), identity())
+        for text in texts:
+            with suppress(Exception), connection.cursor() as cursor:
+                cursor.execute(text)
+        drive(guard.lift(None), caller.execute)
 
 
 def a_publish_commits_and_vanishes_with_its_block() -> None:
@@ -226,6 +253,8 @@ PROMISES = [
     a_guarded_transaction_can_be_committed_when_the_guard_is_lifted,
     a_commit_is_refused_before_it_happens,
 ]
+if ENGINE == "postgresql":
+    PROMISES.append(what_a_handler_writes_in_a_transaction_of_its_own_is_not_kept)
 if "--psycopg2" not in sys.argv:  # the outbox's own connection is psycopg's, which is hidden there
     PROMISES.append(a_publish_commits_and_vanishes_with_its_block)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from tests.support.leftovers import scratch_folder
 from tests.support.processes import Child, start_listening
+from tests.support.tree import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 INSTALLED = ROOT / ".servers" / "npm"
 JAVA_MIN = 17
 REGION = "eu-central-1"

@@ -4,7 +4,8 @@ import importlib.util
 import shutil
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.tree import ROOT
+
 CONSUMER = ROOT / "examples" / "node_consumer"
 CONSUMER_PACKAGES = ROOT / ".servers" / "node_consumer"
 CONSUMER_CACHE = CONSUMER_PACKAGES / "npm-cache"

@@ -4,6 +4,7 @@ The main pytest process owns them. Workers of pytest-xdist ask it over a loopbac
 the environment, and get back an address. So a worker may crash, and its servers stay for the others.
 """
 
+import asyncio
 import json
 import os
 import socket
@@ -19,6 +20,13 @@ from tests.support.pace import scaled_s
 from tests.support.postgres import postgres_server
 from tests.support.valkey import valkey_server
 
+from hooklane.core.fanout import places
+from hooklane.store.open_inbox import open_inbox
+from hooklane.store.outbox import StoreOptions
+from hooklane.store.postgres.outbox import PostgresOutbox
+
+WITH_TABLES = "with_tables"
+"""The name of a database on each shared PostgreSQL that has the tables of outbox and inbox, and no rows."""
 PORT_VARIABLE = "HOOKLANE_TEST_SERVERS_PORT"
 START_WITHIN_S = 110.0
 
@@ -29,9 +37,22 @@ class ServerFailed(RuntimeError):
     """A server that a test needs did not start; the message says why."""
 
 
+def make_tables(url: str) -> None:
+    """All tables of ours, so that a test may begin with a copy of them: to make them takes longer than most tests."""
+
+    async def of_the_outbox() -> None:
+        store = PostgresOutbox(url, StoreOptions(placer=places))
+        await store.open()
+        await store.close()
+
+    asyncio.run(of_the_outbox())
+    open_inbox(url).close()
+
+
 @contextmanager
 def _postgres(major: int) -> Iterator[Address]:
     with postgres_server(major) as server:
+        make_tables(server.address.create_database(WITH_TABLES))
         yield {"port": server.address.port, "major": server.address.major}
 
 

@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar
 import asyncpg
 
 from hooklane.store.caller import Rows
-from hooklane.store.postgres.database import READ, WRITE, execute
 from hooklane.store.postgres.outbox.statements import statement_of
+from hooklane.store.postgres.transactions import READ, WRITE, execute
 from hooklane.store.sql.outbox.steps import Flow
 
 T = TypeVar("T")

@@ -143,7 +143,7 @@ def open_services(
         if listener is not None:
             listener(happening)
 
-    relay = Relay(store, transport, listener=tell, grace_ms=DRAIN_MS) if deliver else None
+    relay = Relay(store, transport, listener=tell, name=settings.worker_name, grace_ms=DRAIN_MS) if deliver else None
 
     feed = feed_of(relay, workers.nudge if workers is not None else None)
     tenants = TenantDirectory(store)

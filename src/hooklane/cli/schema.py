@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 
 from hooklane.errors import StoreRefused, needing
+from hooklane.store.sql.migration_files import migrations_of
 from hooklane.store.sqlite import database
 
 
@@ -18,7 +19,7 @@ def versions(db: str) -> tuple[int, int]:
 def _of_sqlite(path: str) -> tuple[int, int]:
     from hooklane.store.sqlite.outbox.store import COMPONENT, MIGRATIONS
 
-    wanted = len(database.migrations_of(MIGRATIONS))
+    wanted = len(migrations_of(MIGRATIONS))
     if not Path(path).exists():
         return 0, wanted
     conn = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
@@ -34,7 +35,7 @@ async def _of_postgres(url: str) -> tuple[int, int]:
     with needing("postgres"):
         from hooklane.store.postgres.database import Database
         from hooklane.store.postgres.outbox.publish_port import COMPONENT, MIGRATIONS
-        from hooklane.store.postgres.schema import migrations_of, version_of
+        from hooklane.store.postgres.schema import version_of
 
     connected = Database(url, size=1)
     await connected.open()

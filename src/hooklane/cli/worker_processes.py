@@ -14,6 +14,7 @@ import msgspec
 
 from hooklane.config import Settings
 from hooklane.errors import UsageError
+from hooklane.model.worker_name import LABEL_MAX
 from hooklane.server.tally import Tally, tally_of
 
 log = logging.getLogger("hooklane.workers")
@@ -37,8 +38,7 @@ class WorkerProcesses:
     """
 
     def __init__(self, settings: Settings, command: Sequence[str] = COMMAND, *, restart_s: float = RESTART_S) -> None:
-        # A worker answers no calls, so it does not need the API key.
-        self._letter = msgspec.json.encode(replace(settings, api_key=None)) + b"\n"
+        self._settings = settings
         self._size = settings.workers
         self._command = command
         self._restart_s = restart_s
@@ -118,7 +118,7 @@ class WorkerProcesses:
         self._processes[number] = process
         try:
             if not process.stdin.is_closing():  # one that died at once has closed it: its exit status tells
-                process.stdin.write(self._letter)
+                process.stdin.write(self._letter(number))
             if self._stopping.is_set():
                 self._dismiss(process)
             async for line in process.stdout:
@@ -128,6 +128,12 @@ class WorkerProcesses:
             self._ready.discard(number)
             del self._processes[number]
             _kill(process)  # only where we are cancelled: else it has ended
+
+    def _letter(self, number: int) -> bytes:
+        """What a worker is told first. It answers no calls, so it does not need the API key."""
+        name = self._settings.worker_name
+        own_name = None if name is None else f"{name}.{number}"[-LABEL_MAX:]
+        return msgspec.json.encode(replace(self._settings, api_key=None, worker_name=own_name)) + b"\n"
 
     def _hear(self, number: int, line: bytes) -> None:
         if not line.endswith(b"\n"):

@@ -23,7 +23,7 @@ class ChainCheck:
     anchor: Link | None
     """The last line that retention removed: the chain goes on from it."""
     expect: Link | None = None
-    """A line whose seal somebody noted down elsewhere: who rewrote the whole log could not rewrite that."""
+    """A line whose seal was noted down elsewhere: a person who rewrote the whole log could not rewrite that."""
     broken: Broken | None = None
     lines: int = 0
     _last: Link = field(init=False)

@@ -112,7 +112,7 @@ class Breaker:
         return 1 if self._is_ours and now < self.until else 0
 
     def wants_probe(self, now: Instant) -> bool:
-        """Whether it is time for a probe, and nobody has been asked yet whose it is."""
+        """Whether it is time for a probe, and the store has not been asked yet whose it is."""
         return (self.state is OPEN or self.state is PROBING) and self._asked is None and now >= self.until
 
     def _check_clock(self, now: Instant) -> None:
@@ -196,7 +196,7 @@ class Breaker:
         behind, self._behind = self._behind, False
         if asked is None:
             return None
-        if found is None or (found.turn == asked.turn and found.by == worker):  # none: it is deleted, and nobody's
+        if found is None or (found.turn == asked.turn and found.by == worker):  # none: the endpoint is deleted
             self._turn, self._shared = asked.turn, asked.state
             if behind:
                 return self._tell()

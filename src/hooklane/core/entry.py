@@ -32,7 +32,7 @@ def _is_type(type_: str) -> bool:
 
 
 def admit_type(type_: str) -> None:
-    # Their length first: what is kept must be short, however long the texts are that somebody sends.
+    # Their length first: what is kept must be short, however long the texts are that are sent.
     if len(type_) > TYPE_CHARS_MAX or not _is_type(type_):
         raise InvalidEvent("invalid_type", f"type must be 1-128 of A-Z a-z 0-9 _ . -, got {type_[:140]!r}")
 

@@ -33,7 +33,7 @@ def fits(pattern: str, text: str) -> bool:
     """Whether *text* is what stands between the stars of *pattern*, in that order, with anything in their places.
 
     Each piece is taken where it is found first: that leaves the most for the others, so nothing is ever tried again,
-    however many stars there are. (As a regular expression, thirty stars took longer than anybody waits.)
+    however many stars there are. (As a regular expression, thirty stars took longer than a publisher waits.)
     """
     first, *rest = pattern.split("*")
     if not rest:
@@ -59,7 +59,7 @@ def places(event: Event, asked: Sequence[str] | None, endpoints: Sequence[Endpoi
 
 
 class Fanout:
-    """`places` for whoever asks it about the same endpoints again and again: the work is done once for each type.
+    """`places` for a publisher that asks about the same endpoints again and again: the work is done once for each type.
 
     Told by identity: a list that was given here once is never changed, a change of an endpoint makes a new list.
     """

@@ -147,5 +147,5 @@ class Pace:
 
 
 def counts_of(run: JobRun) -> Mapping[Progress, int]:
-    """What people see: every word, also those that nobody has come to."""
+    """What people see: every word, also those that no member has come to."""
     return {progress: run.counts[progress] for progress in Progress}

@@ -34,7 +34,7 @@ class Frozen:
 
 
 def freeze(op: Op, found: Iterable[Member], endpoints: Mapping[str, Endpoint], asked: Sequence[str] = ()) -> Frozen:
-    """Sort out what was found: in order per key, each once. *asked* are ids that somebody named."""
+    """Sort out what was found: in order per key, each once. *asked* are ids that a person named."""
     members: dict[tuple[str, str], Member] = {}
     refused: list[tuple[str, str]] = []
     known: set[str] = set()

@@ -39,7 +39,7 @@ class Dead:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """410: nobody is there any more; the endpoint is disabled and everything it is owed is held."""
+    """410: the receiver says that it is gone for good; the endpoint is disabled and everything it is owed is held."""
 
     reason: str
 
@@ -49,7 +49,7 @@ DELIVERED = Delivered()
 
 
 # The two below are made for every event, and a frozen dataclass takes three times as long to make:
-# nobody changes them all the same.
+# they are never changed all the same.
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class Settlement:
     outcome: Outcome
     at: Instant
     result: Result | None = field(repr=False)
-    """None where the worker died during the attempt, so that nobody saw an answer."""
+    """None where the worker died during the attempt, so that no answer was seen."""
     request: bytes = field(default=b"", repr=False)
     """The head of the request without its secrets, for the log of a failure."""
 

@@ -14,7 +14,7 @@ GENESIS = bytes(32)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """Something that somebody did; it is recorded in the same commit as what it changed, or not at all."""
+    """Something that a person or a program did; it is recorded in the same commit as what it changed, or not at all."""
 
     tenant: str
     at: Instant

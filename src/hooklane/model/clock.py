@@ -1,4 +1,4 @@
-"""What time is it? Integer milliseconds everywhere; whoever decides is handed the time."""
+"""What time is it? Integer milliseconds everywhere; code that decides is handed the time."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _NAMED = re.compile(r"(?i)(\b\w*(?:pass(?:word|wd|phrase)?|secret\w*|token)\s*=\
 def shown(address: str) -> str:
     """*address* for a person or a log, without the passwords in it, however it is spelled."""
     scheme, separator, rest = address.partition("://")
-    # The last @: an unescaped one may stand in the password. What is hidden too much harms nobody.
+    # The last @: an unescaped one may stand in the password. To hide too much does no harm.
     user, at, tail = rest.rpartition("@")
     if separator and at:
         name, colon, _ = user.partition(":")

@@ -13,7 +13,7 @@ DEFAULT_TENANT = "default"
 class Event:
     """One published event; *data* is the JSON text exactly as it was received.
 
-    Nobody changes one. (It is made for every publish, and a frozen dataclass takes three times as long to make.)
+    It is never changed. (It is made for every publish, and a frozen dataclass takes three times as long to make.)
     """
 
     id: str

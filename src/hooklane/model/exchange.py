@@ -19,7 +19,7 @@ class Failure(StrEnum):
     ABORTED = "aborted"  # by us, at shutdown or when the lease was lost
 
 
-# Timings and Answer are not frozen, though nobody changes one: each delivery makes one of each, and frozen ones cost
+# Timings and Answer are not frozen, though none is ever changed: each delivery makes one of each, and frozen ones cost
 # three times as much to make (1.8 µs for the pair, of 12 µs for a whole request).
 @dataclass(slots=True)
 class Timings:

@@ -19,7 +19,7 @@ class BreakerState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The *turn*-th turn of an endpoint's breaker. Whoever writes turn n+1 first decides it; the others follow."""
+    """The *turn*-th turn of an endpoint's breaker. The first worker to write turn n+1 decides it; others follow."""
 
     endpoint_id: str
     turn: int

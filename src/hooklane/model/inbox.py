@@ -16,7 +16,7 @@ OPEN = (Status.PENDING, Status.IN_PROGRESS, Status.FAILED, Status.HELD)
 """Statuses of a handling that is still owed."""
 
 SETTLED = (Status.COMPLETED, Status.STALE, Status.IGNORED, Status.DEAD)
-"""Statuses of a handling that nobody owes any more; a dead one waits for a person."""
+"""Statuses of a handling that no worker owes any more; a dead one waits for a person."""
 
 _LOUDEST_FIRST = (
     Status.DEAD,

@@ -42,7 +42,7 @@ class Observed:
         self._seen: dict[str, tuple[Instant, Instant]] = {}
 
     def is_over(self, name: str, until: Instant, now: Instant, boot: Instant) -> bool:
-        """Whether the lease of *name* has ended at *now*, which is *boot* on a clock that nobody sets."""
+        """Whether the lease of *name* has ended at *now*, which is *boot* on a clock that cannot be set."""
         if not is_too_long(until, now, self._length_ms):
             self._seen.pop(name, None)
             return until <= now

@@ -51,7 +51,7 @@ class Request:
     headers: tuple[tuple[str, str], ...]
     body: bytes = field(repr=False)
     _lone: dict[str, str | None] | None = field(default=None, init=False, repr=False, compare=False)
-    """The headers by name in lower case, once somebody has asked; None for those that are there more than once."""
+    """The headers by name in lower case, once they were asked for; None for those that are there more than once."""
 
     @classmethod
     def of(cls, method: str, url: str, headers: Mapping[str, str] | Iterable[tuple[str, str]], body: bytes) -> Request:

@@ -96,7 +96,7 @@ class Job:
     state: JobState = JobState.PLANNED
     job_id: str | None = None
     asked: Mapping[str, str] = field(default_factory=dict)
-    """The filter, in the words of whoever asked."""
+    """The filter, in the words of the person who asked."""
     refused: tuple[tuple[str, str], ...] = ()
     """What was asked for and cannot be done, each with the reason (the first thousand)."""
     refused_count: int = 0

@@ -13,7 +13,7 @@ else:
     from dataclasses import dataclass
 
     def value(*, frozen: bool, **options: Any) -> Any:
-        """A dataclass that nobody writes to; it can be hashed, as a frozen one can."""
+        """A dataclass whose fields are never written again; it can be hashed, as a frozen one can."""
         assert frozen
         return dataclass(unsafe_hash=True, **options)
 

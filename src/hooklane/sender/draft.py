@@ -48,7 +48,7 @@ def draft_of(
     if endpoints is not None:
         asked = tuple(dict.fromkeys(endpoints))
         if not 1 <= len(asked) <= ENDPOINTS_MAX:
-            # Nobody means to publish to nobody; who leaves `endpoints` out means all that want the type.
+            # An empty list is a mistake: without `endpoints` an event goes to all that want its type.
             raise InvalidEvent("invalid_endpoints", f"endpoints must name 1 to {ENDPOINTS_MAX}, got {len(asked)}")
         for endpoint_id in asked:
             if not _ENDPOINT_ID.match(endpoint_id):

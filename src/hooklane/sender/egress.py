@@ -1,7 +1,7 @@
 """May a delivery go there? The one guard, used wherever a URL is set or used.
 
 `check` judges the spelling of a URL and a literal address in it, without any lookup: for create and update.
-`vet` asks the resolver once and judges every answer: for each new connection. Whoever connects, connects to a vetted
+`vet` asks the resolver once and judges every answer: for each new connection. That is made to a vetted
 address and never looks the name up again, so a name that changes its mind between the two cannot get through.
 
 The grammar is our own and small. Libraries disagree about what a URL means, and each disagreement is a way in.

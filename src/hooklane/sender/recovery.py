@@ -98,7 +98,7 @@ class Jobs:
         return bool(jobs)
 
     async def _claim(self, job: Job) -> Job | None:
-        """The job as ours, if it is or nobody alive has it."""
+        """The job as ours, if it is, or if no living runner has it."""
         now = self._now()
         if job.runner == self._name and job.id in self._going:
             return job

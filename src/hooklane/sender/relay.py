@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import random
-import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from hooklane.core.engine import Engine, Input, Settled
 from hooklane.core.worker import Call, ClockSet, Effects, LeaseLost, MarkLost, Missed, Note, Worker
 from hooklane.core.worker.sweeping import Rounds
+from hooklane.core.worker.worker import LEASE_MS
 from hooklane.errors import Broken, StoreError
 from hooklane.model.attempt import Delivered, Send, Settlement, Write
 from hooklane.model.clock import FOREVER, Instant, boot_now, wall_now
@@ -21,6 +20,7 @@ from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Timings
 from hooklane.model.lane import LaneId
 from hooklane.sender.courier import Courier
 from hooklane.sender.failpoints import Failpoints
+from hooklane.sender.process_identity import is_gone_for, names_of_this_process
 from hooklane.sender.signed_request import SignedRequests
 from hooklane.store.outbox import CommitReport, OutboxStore, PublishReport
 from hooklane.telemetry import deliveries
@@ -40,7 +40,8 @@ class Relay:
         transport: Courier,
         *,
         listener: Listener | None = None,
-        lease_ms: int = 30_000,
+        name: str | None = None,
+        lease_ms: int = LEASE_MS,
         poll_ms: int = 250,
         grace_ms: int = 10_000,
         roll: Callable[[], float] = random.random,
@@ -57,8 +58,9 @@ class Relay:
         in_flight_max = min(IN_FLIGHT_MAX, transport.connections_max)
         self.worker = Worker(
             engine if engine is not None else Engine(in_flight_max=in_flight_max),
-            new_name,
+            names_of_this_process(name),
             skew_ms=wall_now() - boot_now(),
+            is_gone=is_gone_for(name),
             lease_ms=lease_ms,
             poll_ms=poll_ms,
             grace_ms=grace_ms,
@@ -309,8 +311,3 @@ class Relay:
                     self._listener(deliveries.Missed(many))
             case LeaseLost():
                 log.warning("the lease was lost: this worker forgets what it knew and joins anew")
-
-
-def new_name() -> str:
-    """A name for a worker that none has had."""
-    return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}"

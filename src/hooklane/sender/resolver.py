@@ -60,12 +60,12 @@ class ThreadResolver:
     def _forget(self, key: tuple[asyncio.AbstractEventLoop, str], answer: asyncio.Future[list[str]]) -> None:
         del self._under_way[key]
         if not answer.cancelled():
-            answer.exception()  # whoever asked may be gone; the answer is then nobody's
+            answer.exception()  # the caller may be gone; then the answer is not wanted
 
     def _overrun(self, job: _Job, lane: _Lane) -> None:
         if job.answer.done():
             return
-        if not job.started:  # it waits for a thread; whoever asked has given up, and so will the lane
+        if not job.started:  # it waits for a thread; the caller has given up, and so will the lane
             job.loop.call_later(LOOKUP_LIMIT_S, self._overrun, job, lane)
             return
         lane.write_off(job)
@@ -87,7 +87,7 @@ class _Job:
         self._wanted_until = time.monotonic() + LOOKUP_LIMIT_S
 
     def run(self) -> None:
-        """Ask, in this thread, for as long as it takes; not at all when nobody waits any more."""
+        """Ask, in this thread, for as long as it takes; not at all when no caller waits any more."""
         addresses: list[str] = []
         error: DnsError | None = None
         if time.monotonic() > self._wanted_until:
@@ -99,7 +99,7 @@ class _Job:
                 addresses = list(dict.fromkeys(str(row[4][0]) for row in found))
             except (OSError, UnicodeError) as refused:
                 error = DnsError(str(getattr(refused, "strerror", None) or refused))
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: no caller waits any more
             self.loop.call_soon_threadsafe(self._settle, addresses, error)
 
     def _settle(self, addresses: list[str], error: DnsError | None) -> None:

@@ -92,7 +92,7 @@ class Housekeeping:
         self._stopping.set()
 
     async def prune(self, *, full: bool = True) -> Counter[str]:
-        """One round, in small steps with rests as long as the steps, so that nobody waits long for the writer.
+        """One round, in small steps with rests as long as the steps, so that no publisher waits long for the writer.
 
         A round that is not *full* goes on where the last one met events that were too young: what stays behind because
         it is owed is looked at once an hour only.

@@ -47,7 +47,7 @@ class SignedRequests:
         return kept.target, headers, body
 
     def shown(self, send: Send) -> bytes:
-        """The head of an attempt's request for the log: what anybody may see, without signature and own headers."""
+        """The head of an attempt's request for the log: what its readers may see, without signature and own headers."""
         endpoint = send.endpoint
         key, seq, prev_seq = _place_of(send)
         lines = headers_of(
@@ -79,7 +79,7 @@ _SECRET_CHARS_MIN = 6
 
 
 def _secrets_of(endpoint: Endpoint) -> list[bytes]:
-    """What the request carried and nobody else should read: own headers, the query, and passwords inside of them."""
+    """What the request carried and the log must not show: own headers, the query, and passwords inside of them."""
     query = urlsplit(endpoint.url).query
     values = [value for _, value in endpoint.headers] + [query, *(value for _, value in parse_qsl(query))]
     # `Bearer x` is told by its second word alone as well.

@@ -185,6 +185,9 @@ class OutboxStore(Protocol):
     async def leave(self, worker: str) -> None:
         """Give everything back and leave the roster."""
 
+    async def expire(self, workers: Sequence[str]) -> None:
+        """End the leases of *workers*, which are certainly gone: what they owned is taken as after an expiry."""
+
     async def load(self, worker: str, epochs: Mapping[int, int]) -> Load:
         """Read the lanes with work of partitions that were acquired before."""
 

@@ -47,6 +47,7 @@ class SqlitePublishPort:
     """Publishes into a SQLite file, beside the process that delivers from it."""
 
     def __init__(self, url: str, options: StoreOptions) -> None:
+        from hooklane.store.sql.migration_files import migrations_of
         from hooklane.store.sqlite import database
         from hooklane.store.sqlite.outbox.store import COMPONENT, MIGRATIONS
 
@@ -54,7 +55,7 @@ class SqlitePublishPort:
         self._options = options
         conn = database.connect(self._path, busy_wait_ms=options.busy_wait_ms)
         try:
-            database.migrate(conn, COMPONENT, database.migrations_of(MIGRATIONS), self._path)
+            database.migrate(conn, COMPONENT, migrations_of(MIGRATIONS), self._path)
         finally:
             conn.close()
 

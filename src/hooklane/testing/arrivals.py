@@ -33,7 +33,7 @@ class Tally:
 def tally(accepted: dict[str, list[str]], arrivals: Iterable[Arrival], skipped: dict[str, set[int]]) -> Tally:
     """Check a receiver's log against what was accepted (event ids by lane, in order of seq) and what was skipped.
 
-    For runs of real processes, where nobody sees the sender from inside.
+    For runs of real processes, where the sender is not seen from inside.
     """
     found: list[Violation] = []
     taken: dict[str, set[int]] = {lane: set() for lane in accepted}

@@ -1,4 +1,4 @@
-"""What must hold in every history of the sender, whoever made it: the simulator, or real processes under faults.
+"""What must hold in every history of the sender, wherever it comes from: the simulator, or real processes under faults.
 
 Call one method per thing that happened, in the order in which it happened. The checker keeps its own books and shares
 no code with the engine or a store, so that it cannot make their mistakes. Numbers and names are those of the design:
@@ -18,7 +18,7 @@ from hooklane.testing.lane_book import LaneBook, Rules
 from hooklane.testing.violation import Violation
 
 KILLS_MAX = 9
-"""An event may kill so many workers: one before anybody knows, two in company, and six alone."""
+"""An event may kill so many workers: one before it is suspected, two in company, and six alone."""
 KEEP_MAX = 100
 """So many violations are kept in words; the rest is only counted."""
 
@@ -178,7 +178,7 @@ class Invariants:
         book = self._books[lane]
         self._fence(book, lane, worker, epoch)
         if seen and not book.ended:
-            self.broken(13, f"lane {lane}: {worker} counted a failure of {seq} that nobody saw since the last one")
+            self.broken(13, f"lane {lane}: {worker} counted a failure of {seq} that did not happen since the last one")
         book.ended = False
         if seq != book.head:
             self.broken(7, f"lane {lane}: a failure of {seq} was written at head {book.head}")

@@ -1,4 +1,4 @@
-"""What is known of one lane by whoever watches a history."""
+"""What a checker of a history knows of one lane."""
 
 from __future__ import annotations
 

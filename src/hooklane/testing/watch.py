@@ -33,7 +33,7 @@ _running: ContextVar[Name | None] = ContextVar("running", default=None)
 
 
 class Crashed(BaseException):
-    """The process "died" here. Not an Exception: nobody may catch it and go on, as after kill -9."""
+    """The process "died" here. Not an Exception: no code may catch it and go on, as after kill -9."""
 
 
 class Watch:
@@ -121,7 +121,7 @@ class Watch:
         try:
             yield
         except Exception:
-            # The inbox keeps the error with the event; whoever reads of a failed test finds it in the captured log.
+            # The inbox keeps the error with the event; the reader of a failed test finds it in the captured log.
             _log.warning("%s raised on %r", handler.name, event, exc_info=True)
             raise
 

@@ -137,7 +137,7 @@ class Engine:
             before = self._heads.lanes.get(row.id)
             if before is not None:
                 self._heads.forget(before)
-            # A head whose time has not come was in nobody's hands.
+            # A head whose time has not come was not in flight.
             lane = self._heads.lanes[row.id] = OwnedLane(
                 row, loaded.epoch, unsure=loaded.unclean and row.next_at <= now
             )
@@ -211,7 +211,7 @@ class Engine:
                 self._heads.turns.push(queue)
 
     def _cancel_all(self, endpoint: Endpoint) -> None:
-        """Cancel what nobody has in hands; the rest follows when it comes back."""
+        """Cancel what is not in flight; the rest follows when it comes back."""
         waiting = (Phase.READY, Phase.WAITING, Phase.STOPPED, Phase.PARKED)
         for lane in self._heads.lanes.values():
             if lane.endpoint_id == endpoint.id and lane.phase in waiting:

@@ -55,7 +55,7 @@ class Heads:
     # --- where a lane belongs ---
 
     def place(self, now: Instant, lane: OwnedLane) -> None:
-        """Put a lane that is in nobody's hands where it belongs."""
+        """Put a lane that is not in flight where it belongs."""
         lane.flight = None
         if lane.kept is not None:
             self.suspects.release(lane)
@@ -180,7 +180,7 @@ class Heads:
             self._placeless.append(queue)
 
     def free_place(self) -> None:
-        """One delivery is over: who has waited longest without any has its turn before whoever held the place."""
+        """One delivery is over: the lane that waited longest without any goes before the one that held the place."""
         self.in_flight -= 1
         if self._placeless:
             queue = self._placeless.popleft()
@@ -222,7 +222,7 @@ class Heads:
             return False
         if is_lost:
             outcome = Dead("worker_died", skip=self.skips_dead(queue, lane))
-            # Nobody will try again: it died of the last attempt that was announced.
+            # There is no further attempt: it died of the last attempt that was announced.
             last = replace(self._send_of(now, queue, lane, event), attempt=lane.attempts)
             self.settle(lane, Settlement(last, outcome, now, None))
         elif lane.unsure:

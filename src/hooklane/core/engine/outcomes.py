@@ -38,7 +38,7 @@ class Outcomes:
         self._heads.turns.push(queue)
         lane = self._heads.lanes.get(send.lane_id)
         if lane is None or lane.flight is not send or lane.phase is not Phase.FLYING:
-            return  # the lane was lost meanwhile: whoever owns it now will try again
+            return  # the lane was lost meanwhile: its owner will try again
         if never_happened(result):
             self._put_off(now, queue, lane, settled.roll)
             return
@@ -105,7 +105,7 @@ class Outcomes:
                         self._cancelled(now, lane, write)
 
     def _not_gone(self, send: Send) -> None:
-        """A 410 that did not become durable: whoever owns the lane now will hear it again, if it is still true."""
+        """A 410 that did not become durable: the lane's owner will hear it again, if it is still true."""
         queue = self._heads.queues[send.endpoint.id]
         if queue.endpoint.state is EndpointState.DISABLED:
             queue.change(replace(queue.endpoint, state=send.endpoint.state))

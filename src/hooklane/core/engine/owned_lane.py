@@ -107,7 +107,7 @@ class OwnedLane:
         self.clear()
 
     def clear(self) -> None:
-        """An attempt at the head has come to something: nobody died of it."""
+        """An attempt at the head has come to something: no worker died of it."""
         self.unsure = False
         self.starts = 0
 

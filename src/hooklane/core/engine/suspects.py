@@ -1,11 +1,11 @@
-"""Which head killed the worker? Nobody saw it, so those that may have are announced, and kept apart until it shows.
+"""Which head killed the worker? It was not seen, so those that may have are announced, and kept apart until it shows.
 
 A head is announced durably (`Start`) before it flies, and any outcome wipes the announcement out. So a head that is
 loaded with one on record was in the hands of a worker that died: a suspect. Each such death narrows the circle:
 
     unsure    loaded after a death, never announced    goes with all others, announced
     grouped   announced once, and its worker died      goes with few other suspects
-    alone     and again, or there is no other suspect  goes as the only one that anybody doubts, and only this counts
+    alone     and again, or there is no other suspect  goes as the only one in doubt, and only this counts
 
 Most deaths are no event's fault. What is innocent is cleared by its first outcome, whatever that is; what kills dies
 alone in the end, and is a dead letter after `DEATHS_MAX` such deaths.
@@ -29,7 +29,7 @@ DEATHS_MAX = 6
 KILLS_MAX = 3 + DEATHS_MAX
 """So many workers can an event kill in all: once unseen, twice in company, then alone."""
 QUIET_MS = 1_000
-"""So long may heads that nobody accuses be held back for one that goes alone: a slow one is not worth more."""
+"""So long may heads that are not suspected be held back for one that goes alone: a slow one is not worth more."""
 _GROUPS = 2
 """So many announcements are made in company; every further one is made alone."""
 
@@ -43,7 +43,7 @@ class Rank(IntEnum):
 
 
 def deaths(lane: OwnedLane) -> int:
-    """At how many deaths of a worker this head was the only one that anybody doubted."""
+    """At how many deaths of a worker this head was the only one in doubt."""
     return max(0, lane.starts - _GROUPS) if lane.unsure else 0
 
 
@@ -66,7 +66,7 @@ class Suspects:
         self._quiet_until: Instant = START
 
     def __bool__(self) -> bool:
-        """Whether anybody waits."""
+        """Whether any lane waits."""
         return bool(self._unsure or self._groups or self._alone)
 
     # --- in hand ---
@@ -94,7 +94,7 @@ class Suspects:
             self._quiet_until = Instant(now + QUIET_MS)
 
     def release(self, lane: OwnedLane) -> None:
-        """*lane* is in nobody's hands any more."""
+        """*lane* is not in flight any more."""
         if lane.kept is not None:
             self._in_hand[lane.kept] -= 1
             if lane.kept == Rank.ALONE:

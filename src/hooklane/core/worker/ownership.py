@@ -3,6 +3,8 @@
 One call to the store after the other, so that no two steps undo each other:
 
     leave former names -> join -> roster -> take more, give some back, or neither -> renew -> roster -> ...
+
+A worker that is certainly gone is expired before its partitions are counted: its lease need not be waited for.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any
 
 from hooklane.core.engine import Dropped, EndpointChanged, HealthSeen, Jumped, LeaseSet, Leaving, Loaded, StartedAnew
 from hooklane.core.share import fair_share
-from hooklane.core.worker.effects import Call, ClockSet, LeaseLost, MarkLost
+from hooklane.core.worker.effects import Call, ClockSet, LeaseLost, MarkLost, Note
 from hooklane.core.worker.news import News
 from hooklane.core.worker.sending import Sending
 from hooklane.core.worker.state import WorkerState
@@ -29,17 +31,32 @@ LET_GO_POLL_MS = 20
 FORMER_MAX = 16
 AGAIN_MS = 250
 """After a call that failed."""
+RENEWALS = 4
+"""So often is a lease renewed in its life."""
+LOADED_FIRST = 8
+"""So many partitions are loaded first, then twice as many each time: what they owe is sent while the rest is read."""
 
 
 class Ownership:
     """A worker's place in the roster, its lease and its partitions."""
 
-    def __init__(self, state: WorkerState, news: News, writing: Writing, sending: Sending, lease_ms: int) -> None:
+    def __init__(
+        self,
+        state: WorkerState,
+        news: News,
+        writing: Writing,
+        sending: Sending,
+        lease_ms: int,
+        is_gone: Callable[[str], bool],
+    ) -> None:
+        """*is_gone* says of a worker's name whether that worker is certainly gone."""
         self._state = state
         self._news = news
         self._writing = writing
         self._sending = sending
         self._lease_ms = lease_ms
+        self._part_ms = lease_ms // RENEWALS
+        self._is_gone = is_gone
         self._call: Call | None = None
         self._due: Instant = START
         """When to renew, or to come back."""
@@ -47,9 +64,12 @@ class Ownership:
         """When the lease that we have now was asked for."""
         self._taken: Sequence[Taken] = ()
         """What we have acquired, and not loaded yet."""
+        self._load_most = LOADED_FIRST
         self._leaving: Sequence[int] = ()
         """What shall be given back as soon as it is quiet."""
         self._look_at = self._patience_until = START
+        self._parting: Note | None = None
+        """Why everything is given up, as soon as what is known is written or refused."""
         self._is_lost = True
         """Nothing is ours: join, under a name that no worker has had."""
         self._former: deque[str] = deque(maxlen=FORMER_MAX)
@@ -59,12 +79,13 @@ class Ownership:
         self._forward_ms = 0
         """By how much the store's clock was set forward since the last renewal."""
         self.is_ready = False
-        """Whether it has joined once, and loaded what it took."""
+        """Whether it has joined once, and loaded something of what it took."""
         self._then: dict[str, Callable[[Call, Any, Instant], None]] = {
             "leave": self._left,
             "join": self._joined,
             "renew": self._renewed,
             "roster": self._counted,
+            "expire": self._expired,
             "acquire": self._acquired,
             "load": self._loaded,
             "release": self._released,
@@ -76,20 +97,24 @@ class Ownership:
         return (*self._former, self._state.name)
 
     def wake_at(self) -> Instant:
+        if self._parting is not None:
+            return self._patience_until
         if self._call is not None or self._taken:
             return FOREVER
         return self._look_at if self._leaving else self._due
 
     def go_on(self, boot: Instant) -> None:
         """Take the next step, if it is time and none is under way."""
-        if self._call is not None:
+        if self._parting is not None:
+            self._part(boot)
+        if self._call is not None or self._parting is not None:
             return
-        if self._taken:
+        if self._taken and boot < self._due:
             self._load(boot)
         elif self._leaving:
             self._let_go(boot)
         elif boot >= self._due:
-            if self._is_lost:
+            if self._is_lost and not self._taken:
                 self._to_leave = list(self._former)
                 self._come_back(boot)
             else:
@@ -102,7 +127,7 @@ class Ownership:
         self._call = None
         if call.verb == "load":
             self._news.is_loading = False
-        if call.worker == self._state.name:
+        if call.worker == self._state.name and self._parting is None:
             self._then[call.verb](call, result, boot)
 
     def failed(self, call: Call, boot: Instant) -> None:
@@ -113,7 +138,7 @@ class Ownership:
         if call.worker != self._state.name:
             return
         self._taken = ()
-        self._due = Instant(boot + AGAIN_MS + (0 if self._is_lost else self._lease_ms // 3))
+        self._due = Instant(boot + AGAIN_MS + (0 if self._is_lost else self._part_ms))
         if self._is_lost and call.verb != "leave":
             self._former.append(self._state.name)  # it may have joined, and own something
             self._forget()
@@ -136,7 +161,7 @@ class Ownership:
 
     def _renewed(self, call: Call, lease: Lease | None, boot: Instant) -> None:
         if lease is None:
-            self.start_anew(boot)  # an expired lease is never revived: others may own everything by now
+            self._give_up(LeaseLost(), boot)  # an expired lease is never revived: others may own everything by now
             return
         self._forward_ms = 0
         self._leased(call, lease, boot)
@@ -145,7 +170,11 @@ class Ownership:
         self._leased_at = call.asked_at
         self.set_time(lease.now, call.asked_at, boot)
         self._set_lease(boot)
-        self._ask("roster", boot, ())
+        self._due = Instant(boot + self._part_ms)
+        if self._taken:
+            self._load(boot)  # a long load goes on; what is not loaded yet would look like what was lost
+        else:
+            self._ask("roster", boot, ())
 
     def _set_lease(self, boot: Instant) -> None:
         until = Instant(self._leased_at + int(self._lease_ms * SAFE_PART))
@@ -153,11 +182,11 @@ class Ownership:
         self._state.inputs.append(LeaseSet(self._state.lease_until, self._state.share))
 
     def _rest(self, boot: Instant) -> None:
-        """All is well until the next renewal, a third of the lease from now."""
+        """All is well until the next renewal."""
         self._set_lease(boot)  # our share may be another one by now
         self._is_lost = False
         self.is_ready = True
-        self._due = Instant(boot + self._lease_ms // 3)
+        self._due = Instant(boot + self._part_ms)
 
     def set_time(self, store_now: Instant, asked_at: Instant, boot: Instant) -> None:
         """The store has said what time it is. What waits goes on waiting as before, also where its clock was set."""
@@ -175,10 +204,14 @@ class Ownership:
 
     def _counted(self, call: Call, roster: Roster, boot: Instant) -> None:
         name, epochs = self._state.name, self._state.epochs
+        gone = [other for other in roster.owned if other != name and self._is_gone(other)]
+        if gone:
+            self._ask("expire", boot, (gone,))
+            return
         share, owned, ours = fair_share(len({*roster.owned, name})), roster.owned.get(name, 0), len(epochs)
         if owned < ours:
             # Others took something of ours and we did not notice (their clock said that our lease was over).
-            self.start_anew(boot)
+            self._give_up(LeaseLost(), boot)
         elif owned > ours:
             # An acquire or a release whose reply was lost: what we do not work on, others must get.
             self._ask("release", boot, (name, [pid for pid in range(PARTITIONS) if pid not in epochs]))
@@ -189,8 +222,12 @@ class Ownership:
         else:
             self._rest(boot)
 
+    def _expired(self, call: Call, result: None, boot: Instant) -> None:
+        self._ask("roster", boot, ())
+
     def _acquired(self, call: Call, taken: Sequence[Taken], boot: Instant) -> None:
         self._taken = taken
+        self._load_most = LOADED_FIRST
         if taken:
             self._load(boot)
         else:
@@ -200,11 +237,11 @@ class Ownership:
         """The acquire has committed; only now may the lanes be read, or a late ack of the old owner would be missed."""
         if self._news.may_load():
             self._news.is_loading = True
-            self._ask("load", boot, (self._state.name, {one.pid: one.epoch for one in self._taken}))
+            self._ask("load", boot, (self._state.name, {one.pid: one.epoch for one in self._taken[: self._load_most]}))
 
     def _loaded(self, call: Call, load: Load, boot: Instant) -> None:
-        state, taken = self._state, self._taken
-        self._taken = ()
+        state, taken, self._taken = self._state, self._taken[: self._load_most], self._taken[self._load_most :]
+        self._load_most *= 2
         state.epochs.update({one.pid: one.epoch for one in taken})
         self._news.loaded(load.mark, load.session)
         state.inputs.extend(EndpointChanged(endpoint) for endpoint in load.endpoints)
@@ -213,13 +250,19 @@ class Ownership:
         for one in taken:
             rows = [kept_waiting(row, now, by) for row in load.lanes.get(one.pid, ())]
             state.inputs.append(Loaded(one.pid, one.epoch, rows, one.unclean))
-        self._rest(boot)
+        if self._taken:
+            self._set_lease(boot)  # our share has grown: what is loaded is sent now
+            self._is_lost = False
+            self.is_ready = True
+            self.go_on(boot)
+        else:
+            self._rest(boot)
 
     def _give_back(self, pids: Sequence[int], boot: Instant) -> None:
         """Start nothing more there, wait for what is in flight, and only then let others have it: no duplicates."""
         self._leaving = pids
         self._look_at = Instant(boot + LET_GO_POLL_MS)
-        self._patience_until = Instant(boot + self._lease_ms // 3)
+        self._patience_until = Instant(boot + self._part_ms)
         self._state.inputs.append(Leaving(frozenset(pids)))
 
     def busy(self, pids: frozenset[int]) -> frozenset[int]:
@@ -253,14 +296,30 @@ class Ownership:
 
     def mark_lost(self, boot: Instant) -> None:
         """The mark says nothing any more: leave under the old name, and come back under a new one."""
-        self._state.notes.append(MarkLost(dict(self._state.epochs)))
-        self._former.append(self._state.name)
-        self._forget()
-        self._due = boot
+        self._give_up(MarkLost(dict(self._state.epochs)), boot)
 
-    def start_anew(self, boot: Instant) -> None:
-        """Forget everything and come back under a new name."""
-        self._state.notes.append(LeaseLost())
+    def _give_up(self, why: Note, boot: Instant) -> None:
+        """Everything will be forgotten, and nothing more is sent. Known outcomes are offered to the store first.
+
+        Their commit carries the old name and the old epochs. Where no other worker has taken the partitions since, as
+        after a short outage of the store, it is let through, and what was delivered is not sent a second time.
+        """
+        if self._parting is None:
+            self._parting = why
+            self._patience_until = Instant(boot + self._part_ms)
+            self._state.lease_until = self._state.now(boot)
+            self._state.inputs.append(LeaseSet(self._state.lease_until, self._state.share))
+            self._part(boot)
+
+    def _part(self, boot: Instant) -> None:
+        """Forget everything and come back under a new name, unless something is still being written."""
+        why = self._parting
+        assert why is not None
+        if not self._writing.is_idle and boot < self._patience_until:
+            return
+        self._state.notes.append(why)
+        if isinstance(why, MarkLost):
+            self._former.append(self._state.name)
         self._forget()
         self._due = boot
 
@@ -270,5 +329,6 @@ class Ownership:
         state.inputs.append(StartedAnew())
         state.name = state.new_name()
         self._news.forget()
+        self._parting = None
         self._taken = self._leaving = ()
         self._is_lost = True

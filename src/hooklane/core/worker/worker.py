@@ -25,6 +25,9 @@ from hooklane.model.lane import Grown, LaneId
 from hooklane.model.owning import CommitReport, Span
 from hooklane.model.owning import News as Told
 
+LEASE_MS = 8_000
+"""How long the partitions of a worker that has died on another host stay without an owner, at the most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -46,12 +49,14 @@ class Worker:
         new_name: Callable[[], str],
         *,
         skew_ms: int,
-        lease_ms: int = 30_000,
+        is_gone: Callable[[str], bool] = lambda _: False,
+        lease_ms: int = LEASE_MS,
         poll_ms: int = 250,
         grace_ms: int = 10_000,
         rounds: Rounds | None = None,
         parts: Parts | None = None,
     ) -> None:
+        """*new_name* makes a name that no worker has had; *is_gone* says whether a name's worker is surely gone."""
         parts = parts or Parts()
         state = self.state = WorkerState(engine, new_name, skew_ms)
         self.engine = engine
@@ -60,7 +65,7 @@ class Worker:
         self.news = parts.news(state, poll_ms)
         self.writing = parts.writing(state)
         self.sending = parts.sending(state)
-        self.ownership = parts.ownership(state, self.news, self.writing, self.sending, lease_ms)
+        self.ownership = parts.ownership(state, self.news, self.writing, self.sending, lease_ms, is_gone)
         self.sweeping = parts.sweeping(state, rounds or Rounds())
         self.fetches = Fetches(state)
         self.reloads = Reloads(state)

@@ -3,8 +3,8 @@
 PostgreSQL does it for every driver and every spelling. A cursor WITH HOLD is opened whose rows cannot be computed; a
 COMMIT has to compute what such a cursor still owes, fails, and the transaction is rolled back. Nothing is computed
 before, and closing the cursor makes the transaction one that can be committed. SQLite asks an authorizer.
-A rollback keeps nothing, so it is let through, and found out. What comes after it cannot be kept either: where the
-driver is written in Python its commit is refused as well, and with psycopg2 the transaction that begins is read-only.
+A rollback keeps nothing, so it is let through, and found out. What comes after it is refused before it is sent, as is
+every text that would end our transaction or close our cursor (`lent.py`); besides, what psycopg2 begins is read-only.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from hooklane.errors import TransactionAborted, TransactionMisused
 from hooklane.store.caller.base import Caller
 from hooklane.store.caller.causes import causes, sqlstate
 from hooklane.store.caller.flow import Dialect, Flow, Statement
+from hooklane.store.caller.lent import Lent
+from hooklane.store.caller.transaction_control import GUARD
 
 REFUSAL = "hooklane commits this transaction when the handler returns, so the handler must not"
 ENDED = "the handler has tried to commit tx, or has rolled it back: hooklane does it, when it returns"
@@ -26,13 +28,13 @@ CAUGHT = (
 )
 
 # random() keeps the planner from computing it at once; no character of it is shown.
-_DECLARE = "DECLARE hooklane_guard NO SCROLL CURSOR WITH HOLD FOR SELECT "
+_DECLARE = f"DECLARE {GUARD} NO SCROLL CURSOR WITH HOLD FOR SELECT "
 _REFUSE = f"('{REFUSAL}' || left(random()::text, 0))::integer"
 _SET = Statement(_DECLARE + _REFUSE)
 # asyncpg is in autocommit outside of a transaction, and would keep what a handler writes when it has caught the error.
 # So its session is ended as well, right after the error was told.
 _SET_FOR_ASYNCPG = Statement(f"{_DECLARE}CASE WHEN pg_terminate_backend(pg_backend_pid()) THEN {_REFUSE} END")
-_LIFT = Statement("CLOSE hooklane_guard")
+_LIFT = Statement(f"CLOSE {GUARD}")
 _NO_SUCH_CURSOR = "34000"
 _READ_ONLY = "PreventCommandIfReadOnly"
 """The function of the server that refuses to write, which the drivers tell with an error."""
@@ -68,13 +70,13 @@ class _CommitOf:
     def refuse(self) -> None:
         if hasattr(self._tx, "commit"):
             with suppress(AttributeError):  # psycopg2 is written in C, and its methods stay as they are
-                self._tx.commit = self._refuse
+                self._tx.commit = self.refuse_now
 
     def allow(self) -> None:
         with suppress(AttributeError):
             del self._tx.commit
 
-    def _refuse(self, *_: Any, **__: Any) -> Any:
+    def refuse_now(self, *_: Any, **__: Any) -> Any:
         self.refused = True
         raise TransactionMisused(REFUSAL)
 
@@ -83,13 +85,16 @@ class PostgresGuard:
     def __init__(self, tx: Any) -> None:
         self._tx = tx
         self._commit = _CommitOf(tx)
+        self._lent = Lent(tx, self._commit.refuse_now)
 
     def set(self) -> Flow[None]:
         yield _SET_FOR_ASYNCPG if type(self._tx).__module__.startswith("asyncpg") else _SET
         self._commit.refuse()
+        self._lent.watch()
 
     def lift(self, error: BaseException | None) -> Flow[None]:
         self._commit.allow()
+        self._lent.release()
         if _is_refused(error) or self._commit.refused or self._is_read_only(error):
             raise TransactionMisused(ENDED) from error
         if error is not None:

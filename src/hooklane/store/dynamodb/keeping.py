@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
+
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Count, Heartbeat, NewHandling, Row, RowId, Search, Track
+from hooklane.model.jumps import set_back
 from hooklane.model.message import Status
 from hooklane.store.dynamodb import items as shapes
 from hooklane.store.dynamodb.base import After, Base, is_settled
 from hooklane.store.dynamodb.changes import Change, Changes
 from hooklane.store.dynamodb.items import CLASSES, Item, typed
-from hooklane.store.dynamodb.session import Many
+from hooklane.store.dynamodb.session import Api, Many, Refused
 from hooklane.store.inbox import Flow
 from hooklane.store.without_tx.buffer import Buffer, State
 from hooklane.store.without_tx.names import text_of, track_name
@@ -93,8 +96,33 @@ class Keeping(Base):
         yield self._alone(Change(_BEAT, put=_BEAT | values))
 
     def keep_clock(self, now: Instant) -> Flow[int]:
-        yield from ()
-        return 0  # leases are judged by the clocks of many hosts here, and none of them is the store's
+        # Times are those of many hosts here, and a host that is behind the others was not set back: each has its note.
+        key = {"pk": "meta", "sk": f"clock#{text_of(socket.gethostname())}"}
+        noted = yield from self._get(key)
+        by = 0 if noted is None else set_back(Instant(noted["t"]), now)
+        note = Change(key, assign={"t": now})
+        if noted is not None:
+            note.when("{t} = :noted", noted=noted["t"])
+        # Of the workers of a host one moves what waits: who writes the note.
+        if isinstance((yield self._alone(note)), Refused):
+            return 0
+        if by:
+            yield from self._move_back(by, now)
+        return by
+
+    def _move_back(self, by: int, now: Instant) -> Flow[None]:
+        """All that waits and all leases, by what the clock was set back, but not before *now*."""
+        fields = "pk, sk, id, hh, hs, hd, hk, hq, hp, hg, pn, ipk, isk"
+        found = yield from self._scan("hd > :now AND attribute_exists(ipk)", {":now": typed(now)}, fields)
+        for item in found:
+            if item["hs"] == Status.DEAD:
+                continue
+            source = item["ipk"].partition("#")[2].partition("\x1f")[0]
+            changes, due_at = Changes(), Instant(max(now, item["hd"] - by))
+            moved = self._moved(item | {"src": source}, Status(item["hs"]), due_at, changes.of(item, "clock"), changes)
+            moved.when("{isk} = :place", place=item["isk"])
+            written = [{kind: params} for kind, params in (each.params(self.table) for each in changes)]
+            yield Api("transact_write_items", {"TransactItems": written})  # refused: it has moved on meanwhile
 
     def prune(self, *, before: Instant, source: str | None, limit: int) -> Flow[int]:
         gone = 0

@@ -26,7 +26,9 @@ class Ordering(Base, TrackVerbs):
         now = wall_now()
         change = Change(track_key(track_name(track)), assign={"lk": token, "lu": now + LOCK_MS})
         change.set_if_absent["n"] = shapes.track_names(track)
-        change.when("attribute_not_exists({lk}) OR {lk} = :token OR {lu} < :now", token=token, now=now)
+        # One that ends later than it can was taken before a clock was set back.
+        free = "attribute_not_exists({lk}) OR {lk} = :token OR {lu} < :now OR {lu} > :latest"
+        change.when(free, token=token, now=now, latest=now + 2 * LOCK_MS)
         answer = yield Api("update_item", change.params(self.table)[1] | {"ReturnValues": "ALL_NEW"})
         return None if isinstance(answer, Refused) else shapes.track_of(plain(answer["Attributes"]))
 

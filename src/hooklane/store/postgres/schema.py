@@ -1,12 +1,11 @@
-"""How does the schema `hooklane` come up to date? Numbered migrations, one transaction each, one migrator at a time."""
+"""How does the schema `hooklane` come up to date? Numbered migrations, one migrator at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from importlib import resources
+from collections.abc import Sequence
 
-from hooklane.errors import StoreRefused
 from hooklane.store.caller.flow import Flow, Statement
+from hooklane.store.sql.migration_files import check_version, due
 from hooklane.store.sql.queries import queries_of
 
 LOCK_WAIT = "15s"
@@ -14,12 +13,6 @@ TABLE_WAIT = "5s"
 """Shorter: every session that needs the table waits behind us for as long."""
 
 _SQL = queries_of("hooklane.store.postgres")
-
-
-def migrations_of(package: str) -> list[str]:
-    """The numbered `NNNN_name.sql` files of *package*, in order."""
-    files = (entry for entry in resources.files(package).iterdir() if entry.name.endswith(".sql"))
-    return [entry.read_text("utf-8") for entry in sorted(files, key=lambda entry: entry.name)]
 
 
 def version_of(component: str) -> Flow[int]:
@@ -31,16 +24,8 @@ def version_of(component: str) -> Flow[int]:
     return int(rows[0][0]) if rows else 0
 
 
-def check_version(version: int, component: str, newest: int) -> None:
-    if version > newest:
-        raise StoreRefused(
-            f"the database has {component} schema {version}, newer than this hooklane's {newest}:"
-            " upgrade hooklane, the data was not touched"
-        )
-
-
 def migrate_once(component: str, migrations: Sequence[str]) -> Flow[bool]:
-    """Apply the next migration, in the transaction that is open; False when there is none."""
+    """Apply what is due, in the transaction that is open; False when nothing is."""
     yield Statement(f"SET LOCAL lock_timeout = '{LOCK_WAIT}'")
     yield Statement(_SQL["schema_lock"])
     yield Statement(f"SET LOCAL lock_timeout = '{TABLE_WAIT}'")
@@ -50,24 +35,8 @@ def migrate_once(component: str, migrations: Sequence[str]) -> Flow[bool]:
     check_version(version, component, len(migrations))
     if version == len(migrations):
         return False
-    for sql in statements_of(migrations[version]):
+    statements, version = due(version, migrations)
+    for sql in statements:
         yield Statement(sql)
-    yield Statement(_SQL["set_schema_version"], {"component": component, "version": version + 1})
+    yield Statement(_SQL["set_schema_version"], {"component": component, "version": version})
     return True
-
-
-def statements_of(script: str) -> Iterator[str]:
-    """The statements of a script one by one, since a prepared statement holds only one. A body between $$ is whole."""
-    statement: list[str] = []
-    in_body = False
-    for line in script.splitlines():
-        code = line.partition("--")[0].rstrip()
-        if not code and not in_body:
-            continue
-        statement.append(code)
-        in_body ^= code.count("$$") % 2 == 1
-        if code.endswith(";") and not in_body:
-            yield "\n".join(statement)
-            statement = []
-    if statement:
-        raise StoreRefused(f"a migration ends in the middle of a statement: {statement[0][:80]!r}")

@@ -83,7 +83,7 @@ class Address:
             try:
                 client = self._make_async()
                 if self.is_cluster:
-                    # Learn the nodes before anybody uses it: redis-py closes connections that are in use otherwise.
+                    # Learn the nodes before the first use: redis-py closes connections that are in use otherwise.
                     await client.initialize()
             except BaseException as error:
                 del self._async[loop]

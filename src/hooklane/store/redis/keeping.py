@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Count, Heartbeat, NewHandling, Row, RowId, Search
+from hooklane.model.jumps import JUMP_MS
 from hooklane.model.message import Status
 from hooklane.store.inbox import Flow
 from hooklane.store.redis import pack
@@ -18,6 +20,8 @@ from hooklane.store.without_tx.names import text_of
 from hooklane.store.without_tx.search import CLAIMABLE, matches
 
 PAGE = 500
+NOTE_MS = 30 * 86_400_000
+"""So long it is remembered what time it was on a host that looks no more."""
 ENTRIES = 20
 """So many entries of the stream are looked at in one script; an entry has up to a hundred rows or so."""
 SLACK_US = 86_400_000_000
@@ -69,8 +73,12 @@ class Keeping(Base):
         yield Command(("HSET", f"{self._prefixes[0]}:beat", *values))
 
     def keep_clock(self, now: Instant) -> Flow[int]:
-        yield from ()
-        return 0  # leases are judged by the clocks of many hosts here, and none of them is the store's
+        # Times are those of many hosts here, and a host that is behind the others was not set back: each has its note.
+        by = 0
+        for prefix in self._prefixes:
+            args = (text_of(socket.gethostname()), now, JUMP_MS, NOTE_MS)
+            by = max(by, (yield Call("keep_clock", prefix, pack.pack(args))))
+        return by
 
     def prune(self, *, before: Instant, source: str | None, limit: int) -> Flow[int]:
         return (yield from self._sweep("prune", before, source, limit))

@@ -1,4 +1,4 @@
-"""How does the inbox's schema come up to date over any connection? One numbered migration per transaction."""
+"""How does the inbox's schema come up to date over any connection?"""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from functools import cache
 
 from hooklane.store.caller import Dialect, Flow, Statement
 from hooklane.store.postgres import schema as postgres
+from hooklane.store.sql.migration_files import check_version, due, migrations_of
 from hooklane.store.sql.queries import queries_of
-from hooklane.store.sqlite import database as sqlite
 
 _SQLITE = queries_of("hooklane.store.sqlite")
 
@@ -15,7 +15,7 @@ _SQLITE = queries_of("hooklane.store.sqlite")
 @cache
 def newest_of(package: str) -> int:
     """The version to which the migrations of *package* lead."""
-    return len(sqlite.migrations_of(package))
+    return len(migrations_of(package))
 
 
 def version_of(dialect: Dialect, component: str) -> Flow[int]:
@@ -29,16 +29,17 @@ def version_of(dialect: Dialect, component: str) -> Flow[int]:
 
 
 def next_migration(dialect: Dialect, component: str, package: str) -> Flow[bool]:
-    """Apply the next migration in the open transaction; False when the schema is up to date."""
-    migrations = sqlite.migrations_of(package)
+    """Apply what is due in the open transaction; False when the schema is up to date."""
+    migrations = migrations_of(package)
     version = yield from version_of(dialect, component)
-    postgres.check_version(version, component, len(migrations))
+    check_version(version, component, len(migrations))
     if version == len(migrations):
         return False
     if dialect is Dialect.POSTGRESQL:
         return (yield from postgres.migrate_once(component, migrations))
     yield Statement(_SQLITE["create_schema_table"])
-    for statement in sqlite.statements_of(migrations[version]):
+    statements, version = due(version, migrations)
+    for statement in statements:
         yield Statement(statement)
-    yield Statement(_SQLITE["set_schema_version"], {"component": component, "version": version + 1})
+    yield Statement(_SQLITE["set_schema_version"], {"component": component, "version": version})
     return True

@@ -104,7 +104,7 @@ def search_params(search: Search) -> dict[str, Any]:
 
 
 def without_nul(text: str) -> str:
-    """What a handler raised is anybody's text; PostgreSQL has no NUL, and no database has lone surrogates."""
+    """What a handler raised may be any text; PostgreSQL has no NUL, and no database has lone surrogates."""
     return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
 
 

@@ -10,11 +10,11 @@ import contextlib
 import errno
 import sqlite3
 from collections.abc import Iterator, Sequence
-from importlib import resources
 from pathlib import Path
 
 from hooklane.errors import StoreBusy, StoreError, StoreFull, StoreRefused
 from hooklane.model.database_url import shown
+from hooklane.store.sql.migration_files import check_version, due
 from hooklane.store.sql.queries import queries_of
 from hooklane.store.sqlite.privacy import keep_private
 
@@ -70,12 +70,6 @@ def check(conn: sqlite3.Connection, path: str) -> None:
         )
 
 
-def migrations_of(package: str) -> list[str]:
-    """The numbered `NNNN_name.sql` files of *package*, in order."""
-    files = (entry for entry in resources.files(package).iterdir() if entry.name.endswith(".sql"))
-    return [entry.read_text("utf-8") for entry in sorted(files, key=lambda entry: entry.name)]
-
-
 def version_of(conn: sqlite3.Connection, component: str) -> int:
     """The schema version of *component* in this file; 0 when it has none."""
     if not conn.execute(_SQL["schema_table"]).fetchone():
@@ -85,7 +79,7 @@ def version_of(conn: sqlite3.Connection, component: str) -> int:
 
 
 def migrate(conn: sqlite3.Connection, component: str, migrations: Sequence[str], path: str) -> int:
-    """Bring *component* up to date in one transaction each, or refuse a file of a newer hooklane."""
+    """Bring *component* up to date, or refuse a file of a newer hooklane."""
     with errors_named(path):
         if version_of(conn, component) == len(migrations):
             return len(migrations)  # as nearly always: a process that only wants to look needs no turn to write
@@ -93,30 +87,13 @@ def migrate(conn: sqlite3.Connection, component: str, migrations: Sequence[str],
         with errors_named(path), writing(conn):
             conn.execute(_SQL["create_schema_table"])
             version = version_of(conn, component)
-            if version > len(migrations):
-                raise StoreRefused(
-                    f"{path} has {component} schema {version}, newer than this hooklane's {len(migrations)}:"
-                    " upgrade hooklane, the data was not touched"
-                )
+            check_version(version, component, len(migrations), path)
             if version == len(migrations):
                 return version
-            for statement in statements_of(migrations[version]):
+            statements, version = due(version, migrations)
+            for statement in statements:
                 conn.execute(statement)
-            conn.execute(_SQL["set_schema_version"], {"component": component, "version": version + 1})
-
-
-def statements_of(script: str) -> Iterator[str]:
-    """The statements of a script one by one: executescript would commit between them."""
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
-    if statement.strip() and not all(
-        line.lstrip().startswith("--") or not line.strip() for line in statement.splitlines()
-    ):
-        raise StoreError(f"a migration ends in the middle of a statement: {statement[:80]!r}")
+            conn.execute(_SQL["set_schema_version"], {"component": component, "version": version})
 
 
 @contextlib.contextmanager

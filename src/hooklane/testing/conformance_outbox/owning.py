@@ -115,6 +115,22 @@ class Owning(OutboxKit):
         await store.join("w2", LEASE_MS)
         assert not any(taken.unclean for taken in await store.acquire("w2", PARTITIONS))
 
+    async def test_a_worker_that_is_certainly_gone_is_expired_at_once_and_fenced(self, store: Outbox) -> None:
+        await store.save_endpoint(endpoint(), expect=None)
+        report = await published(store, event("e1"))
+        gone = await Owner.of(store, "w1")
+        late = await gone.settlement(report.grown[0].lane_id, DELIVERED)
+
+        await store.expire(["w1", "w_never_joined"])
+
+        roster = await store.roster()
+        assert (dict(roster.owned), roster.free) == ({}, PARTITIONS)
+        assert await store.renew("w1", LEASE_MS) is None
+        await store.join("w2", LEASE_MS)
+        taken = await store.acquire("w2", PARTITIONS)
+        assert all(one.unclean and one.epoch > gone.epochs[one.pid] for one in taken)
+        assert {late.send.pid} == (await gone.commit(late)).fenced
+
     async def test_a_load_brings_only_lanes_with_work(self, store: Outbox) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, event("e1", "a"), event("e2", "b"), event("e3", "b"), event("e4", None))

@@ -32,6 +32,8 @@ class Faults:
     workers: int = 3
     crash_every_ms: int = 400
     pause_every_ms: int = 2_500
+    same_host: float = 0.5
+    """The part of all crashes that the other workers see at once, since they run on the same host."""
     turn_broken: float = 0.001
     """A crash or a pause between two effects of one turn."""
     leave_every_ms: int = 8_000
@@ -45,7 +47,7 @@ class Faults:
     """The part of all events on which every endpoint chokes."""
     # the people
     operate_every_ms: int = 150
-    """Replays, skips, pauses, resumptions and deletions; 0 from the start: nobody is there."""
+    """Replays, skips, pauses, resumptions and deletions; 0 from the start: no operator is there."""
 
 
 ROUGH = Faults(

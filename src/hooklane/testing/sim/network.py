@@ -125,7 +125,7 @@ class Network:
         world.after(0.5 + 2.0 * world.roll(), self._arrive, send, digest, deadline, done)
 
     def kills(self, send: Send) -> bool:
-        """Whether this delivery is the end of whoever makes it."""
+        """Whether this delivery is the end of the worker that makes it."""
         killers = self.world.faults.killers
         return killers > 0 and crc32(f"{send.event.id}/{send.endpoint.id}".encode()) % 100_000 < killers * 100_000
 
@@ -142,7 +142,7 @@ class Network:
         world.trace(8, send.lane_id, send.seq, answer.status)
         self.checker.answered(send.lane_id, send.seq, send.epoch, landed=landed)
         if done is None:
-            self.checker.unanswered(send.lane_id, send.seq)  # a copy whose answer nobody waits for
+            self.checker.unanswered(send.lane_id, send.seq)  # a copy whose answer no worker waits for
             return
         back = took + 0.5 + 2.0 * world.roll()
         if world.now + back >= deadline:

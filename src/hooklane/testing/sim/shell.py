@@ -55,6 +55,7 @@ class Shell(Process):
             engine,
             self._new_name,
             skew_ms=T0,
+            is_gone=world.is_gone,
             lease_ms=LEASE_MS,
             poll_ms=POLL_MS,
             grace_ms=GRACE_MS,
@@ -74,6 +75,11 @@ class Shell(Process):
     def _new_name(self) -> str:
         self._lives += 1
         return f"w{self.number}.{self._lives}"
+
+    def crash(self) -> None:
+        super().crash()
+        if self.world.roll() < self.world.faults.same_host:
+            self.world.gone.add(f"w{self.number}")
 
     # --- what others call ---
 

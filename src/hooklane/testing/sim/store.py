@@ -186,8 +186,11 @@ class SimStore:
     def leave(self, worker: str) -> None:
         owning.leave(self.tables, worker)
 
+    def expire(self, workers: Iterable[str]) -> None:
+        owning.expire(self.tables, workers)
+
     def read_acks(self) -> dict[LaneId, int]:
-        """The first half of a load: what owners appended and nobody folded yet."""
+        """The first half of a load: what owners appended and no fold has reached yet."""
         return dict(self.tables.acks)
 
     def load_steps(self, worker: str, epochs: Mapping[int, int]) -> list[Callable[[Any], Any]]:

@@ -24,6 +24,8 @@ class World:
         self.counts: Counter[str] = Counter()
         self.hash = seed
         self.steps = 0
+        self.gone: set[str] = set()
+        """Processes that have crashed where others can see it."""
         self._heap: list[tuple[float, float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
 
@@ -48,6 +50,10 @@ class World:
     def calm(self) -> None:
         """No more faults from here on."""
         self.faults = NONE
+
+    def is_gone(self, worker: str) -> bool:
+        """Whether the process of a worker's name is certainly dead."""
+        return worker.partition(".")[0] in self.gone
 
     def trace(self, kind: int, *facts: int) -> None:
         # Integers only: their hash is the same in every process.

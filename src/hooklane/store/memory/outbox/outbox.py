@@ -84,6 +84,9 @@ class MemoryOutbox(MemoryTenants, MemoryRecovery):
     async def leave(self, worker: str) -> None:
         owning.leave(self.tables, worker)
 
+    async def expire(self, workers: Sequence[str]) -> None:
+        owning.expire(self.tables, workers)
+
     async def load(self, worker: str, epochs: Mapping[int, int]) -> Load:
         return owning.load(self.tables, worker, epochs)
 

@@ -80,6 +80,12 @@ def leave(tables: Tables, worker: str) -> None:
     tables.workers.pop(worker, None)
 
 
+def expire(tables: Tables, workers: Iterable[str]) -> None:
+    for worker in workers:
+        if worker in tables.workers:
+            tables.workers[worker] = START
+
+
 def is_owner(part: Part, worker: str, epoch: int | None) -> bool:
     return part.owner == worker and part.epoch == epoch
 

@@ -16,10 +16,12 @@ from hooklane.model.lane import Grown
 from hooklane.store.caller.flow import Flow, Statement, T
 from hooklane.store.endpoint_cache import EndpointCache
 from hooklane.store.outbox import BUSY, Draft, NotAll, Placer, Published, PublishReport, Refused, all_or_nothing
-from hooklane.store.postgres.database import LOCK_WAIT_MS, Database, Unknown
+from hooklane.store.postgres.database import Database
+from hooklane.store.postgres.driver_errors import Unknown
 from hooklane.store.postgres.outbox.publish import publish
 from hooklane.store.postgres.outbox.publish_in_one import PublishInOne
 from hooklane.store.postgres.outbox.statements import SQL
+from hooklane.store.postgres.transactions import LOCK_WAIT_MS
 
 GROUP_WAIT_MS = 50
 """Other group commits hold a lane for a few milliseconds, a caller's transaction for as long as it likes."""
@@ -101,7 +103,7 @@ class Group:
         return PublishReport([_BUSY if is_aside else next(results) for is_aside in aside], report.grown)
 
     async def _commit(self, drafts: Sequence[Draft], again: bool) -> PublishReport:
-        if not (again or self.db.is_pooled or self._are_doubled(drafts)):
+        if not (again or self.db.pool.is_pooled or self._are_doubled(drafts)):
             report = await self._at_once(drafts)
             if report is not None:
                 return report

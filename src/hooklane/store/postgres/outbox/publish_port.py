@@ -17,8 +17,9 @@ from hooklane.store.outbox import Draft, PublishReport, StoreOptions
 from hooklane.store.postgres.commits import ENDED, commit_psycopg
 from hooklane.store.postgres.outbox.publish import publish
 from hooklane.store.postgres.outbox.statements import SQL
-from hooklane.store.postgres.schema import check_version, migrate_once, migrations_of, version_of
+from hooklane.store.postgres.schema import migrate_once, version_of
 from hooklane.store.sql.faults import named
+from hooklane.store.sql.migration_files import check_version, migrations_of
 from hooklane.store.sql.queries import queries_of
 
 try:

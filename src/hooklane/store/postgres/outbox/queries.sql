@@ -205,6 +205,12 @@ UPDATE hooklane.worker SET lease_until = hooklane.now_ms() + :lease_ms::bigint
 WHERE id = :worker AND lease_until > hooklane.now_ms()
 RETURNING lease_until - :lease_ms::bigint, lease_until
 
+-- name: expire
+-- These workers are certainly gone: their leases need not be waited for. A renewal of theirs that the database is still
+-- about waits for the row, and finds the lease expired. In one order, so that two who expire the same cannot deadlock.
+UPDATE hooklane.worker SET lease_until = 0
+WHERE id IN (SELECT id FROM hooklane.worker WHERE id = ANY(:workers::text[]) ORDER BY id FOR UPDATE)
+
 -- name: roster
 -- Partitions by live worker, and how many belong to none.
 SELECT w.id, count(p.pid), hooklane.now_ms()

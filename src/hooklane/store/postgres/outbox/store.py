@@ -13,14 +13,15 @@ from hooklane.model.event import Event
 from hooklane.model.lane import LaneId, LaneRow
 from hooklane.store.budget import SEARCH_S_MAX
 from hooklane.store.outbox import Capabilities, CommitReport, Draft, Load, News, PublishReport, StoreOptions, Taken
-from hooklane.store.postgres.database import RACES, Database, Unknown
+from hooklane.store.postgres.database import Database
+from hooklane.store.postgres.driver_errors import RACES, Unknown
 from hooklane.store.postgres.inbox.store import VERBS, PostgresVerbs
 from hooklane.store.postgres.outbox import acks, commit, fold_acks, lanes
 from hooklane.store.postgres.outbox.ack_vacuum import AckVacuum
 from hooklane.store.postgres.outbox.group import Group
 from hooklane.store.postgres.outbox.statements import statement_of
 from hooklane.store.postgres.runs import OtherRun
-from hooklane.store.postgres.schema import migrations_of
+from hooklane.store.sql.migration_files import migrations_of
 from hooklane.store.sql.outbox.colocated_inbox import InboxFlows
 from hooklane.store.sql.outbox.steps import Flow
 from hooklane.store.sql.outbox.store import SqlOutbox
@@ -68,14 +69,14 @@ class PostgresOutbox(SqlOutbox):
     # owning
 
     async def acquire(self, worker: str, most: int) -> Sequence[Taken]:
-        run = self.db.runs.now
+        run = self.db.pool.runs.now
         taken = await super().acquire(worker, most)
-        if run == self.db.runs.now:
+        if run == self.db.pool.runs.now:
             self._taken.update({one.pid: (worker, one.epoch, run) for one in taken})
         return taken
 
     async def load(self, worker: str, epochs: Mapping[int, int]) -> Load:
-        return await self.db.look(lambda: lanes.load(worker, epochs, pooled=self.db.is_pooled))
+        return await self.db.look(lambda: lanes.load(worker, epochs, pooled=self.db.pool.is_pooled))
 
     async def owed(self, worker: str, epochs: Mapping[int, int]) -> Mapping[int, Sequence[LaneRow]]:
         return await self.db.look(lambda: lanes.owed(worker, epochs))
@@ -83,7 +84,7 @@ class PostgresOutbox(SqlOutbox):
     async def poll(self, worker: str, pids: Sequence[int], mark: Any) -> News:
         try:
             rows = await self.db.once(lanes.poll_statement(pids, mark))
-            return lanes.news_of(rows, pooled=self.db.is_pooled)
+            return lanes.news_of(rows, pooled=self.db.pool.is_pooled)
         except RACES as error:
             raise StoreUnavailable(f"PostgreSQL: {error}") from error
 

@@ -14,6 +14,7 @@
 --   p:count                 hash    <source>\31<status>\31<handler> -> how many
 --   p:since                 hash    the same -> received at, of the first one counted
 --   p:clock                 string  the largest place given out
+--   p:clock:<host>          string  what time it was there at the last look; expires
 --   p:track:<name>          hash    n name, q seq, a at, e tie, k state token, v version
 --   p:wait:<track name>     hash    what is owed to a track: <place>-<name> -> status|due|seq|prev_seq
 --   p:lock:<track name>     string  the session that holds the track; expires

@@ -1,4 +1,4 @@
--- cover: complete a handling that nobody is at work on, because another one's fetch covers it.
+-- cover: complete a handling that no worker is at, because another one's fetch covers it.
 -- {verb, member, handler, now}
 verbs.cover = {
     check = function(w)

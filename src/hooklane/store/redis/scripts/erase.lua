@@ -1,4 +1,4 @@
--- erase: a row, its message, its handlings and its counts are gone; whoever calls it relists the entry of p:rows.
+-- erase: a row, its message, its handlings and its counts are gone; the caller relists the entry of p:rows.
 function erase(row)
     local own = call('HGET', row.key, 's')
     for handler, h in pairs(handlings(row.key)) do

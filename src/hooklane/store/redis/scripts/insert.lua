@@ -47,7 +47,7 @@ while at <= #ARGV do
     local name, kind, message = ARGV[at], kinds[tonumber(ARGV[at + 1])], ARGV[at + 2]
     at, n = at + 3, n + 1
     if not call('SET', messages .. name, message, 'NX') then
-        call('HSET', rows .. name, 'k', 1) -- whoever is answered relies on it: it is not taken back any more
+        call('HSET', rows .. name, 'k', 1) -- the sender that is answered relies on it: it is not taken back any more
         answers[n] = false
     else
         last = last + 1

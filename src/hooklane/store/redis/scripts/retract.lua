@@ -1,4 +1,4 @@
--- retract: take a row back that this session wrote and nobody else relies on; else make its handlings pending again.
+-- retract: take a row back that this session wrote and no other relies on; else make its handlings pending again.
 -- {verb, member}
 verbs.retract = {
     check = function() return true end,

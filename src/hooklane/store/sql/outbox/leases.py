@@ -59,6 +59,10 @@ def release(worker: str, pids: Sequence[int]) -> Flow[None]:
     yield sql("release", worker=worker, pids=list(pids))
 
 
+def expire(workers: Sequence[str]) -> Flow[None]:
+    yield sql("expire", workers=list(workers))
+
+
 def leave(worker: str) -> Flow[None]:
     yield from keep_clock()
     yield sql("release_all", worker=worker)

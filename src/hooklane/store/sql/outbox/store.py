@@ -124,6 +124,9 @@ class SqlOutbox(ABC):
     async def leave(self, worker: str) -> None:
         await self._write(lambda: leases.leave(worker))
 
+    async def expire(self, workers: Sequence[str]) -> None:
+        await self._write(lambda: leases.expire(workers))
+
     # recovering
 
     async def replay(self, tenant: str, dead_letter_id: str, *, actor: str, now: Instant) -> Recovery | None:

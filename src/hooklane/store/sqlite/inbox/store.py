@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 
 from hooklane.model.inbox import Identity, Known
 from hooklane.store.inbox import Capabilities
+from hooklane.store.sql.migration_files import migrations_of
 from hooklane.store.sql.queries import Sql, Step
 from hooklane.store.sql.rows import identity_params, known_of
-from hooklane.store.sqlite.database import BUSY_WAIT_MS, connect, migrate, migrations_of
+from hooklane.store.sqlite.database import BUSY_WAIT_MS, connect, migrate
 from hooklane.store.sqlite.inbox.transactions import SqliteSession, Transactions
 from hooklane.store.sqlite.inbox.verbs import SqliteVerbs
 

@@ -183,6 +183,10 @@ UPDATE hooklane_part SET owner = NULL, epoch = epoch + 1 WHERE owner = :worker
 UPDATE hooklane_worker SET lease_until = {now} + :lease_ms WHERE id = :worker AND lease_until > {now}
 RETURNING lease_until - :lease_ms, lease_until
 
+-- name: expire
+-- These workers are certainly gone: their leases need not be waited for.
+UPDATE hooklane_worker SET lease_until = 0 WHERE id IN (SELECT value FROM json_each(:workers))
+
 -- name: expire_all
 -- The process that holds the file's delivery lock knows that every earlier worker is gone.
 UPDATE hooklane_worker SET lease_until = 0

@@ -31,6 +31,7 @@ from hooklane.store.outbox import (
     StoreOptions,
     all_or_nothing,
 )
+from hooklane.store.sql.migration_files import migrations_of
 from hooklane.store.sql.outbox import tenants
 from hooklane.store.sql.outbox.colocated_inbox import InboxFlows
 from hooklane.store.sql.outbox.steps import Flow
@@ -82,7 +83,7 @@ class SqliteOutbox(SqlOutbox):
         conn = database.connect(self.path, busy_wait_ms=self._options.busy_wait_ms)
         try:
             database.check(conn, self.path)
-            database.migrate(conn, COMPONENT, database.migrations_of(MIGRATIONS), self.path)
+            database.migrate(conn, COMPONENT, migrations_of(MIGRATIONS), self.path)
         except BaseException:
             conn.close()
             raise

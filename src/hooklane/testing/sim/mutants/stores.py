@@ -16,7 +16,7 @@ from hooklane.testing.sim.store import SimStore
 
 
 class NoFence(SimStore):
-    """Whoever writes is believed."""
+    """Every writer is believed."""
 
     def write(self, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
         for write in writes:
@@ -26,7 +26,7 @@ class NoFence(SimStore):
 
 
 class ZombieAcksAccepted(SimStore):
-    """A success is a success, whoever reports it."""
+    """A success is a success, also from a worker that has lost the lane."""
 
     def write(self, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
         for write in writes:

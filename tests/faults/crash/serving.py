@@ -1,0 +1,133 @@
+"""`hooklane serve` in processes to be killed, stalled and started again, for tests in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.support.pace import scaled_s
+from tests.support.processes import free_port
+
+WITHIN_S = 60.0
+
+
+class Nursery:
+    """Makes servers quickly; see nursery.py."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def open(cls) -> Nursery:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.faults.crash.nursery"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        return cls(process)
+
+    async def start(self, options: dict[str, Any], *, log: Path, env: dict[str, str], **limits: float | None) -> int:
+        """The pid of a new process that serves with those *options* of the command line, and *limits* of its code."""
+        wanted: dict[str, Any] = {"options": options, "env": env, "log": str(log)}
+        wanted |= {name: limit for name, limit in limits.items() if limit is not None}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(wanted).encode() + b"\n")
+        async with asyncio.timeout(scaled_s(WITHIN_S)):
+            return int(await self._process.stdout.readline())
+
+    async def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        await self._process.wait()
+
+
+class Server:
+    """One process that serves; it answers on *port* once `ready`."""
+
+    def __init__(self, pid: int, port: int, log: Path) -> None:
+        self.pid = pid
+        self.port = port
+        self.log = log
+
+    async def ready(self) -> None:
+        """Until it accepts connections: then it owns its partitions, or soon will."""
+        async with asyncio.timeout(scaled_s(WITHIN_S)):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                except OSError:
+                    assert is_alive(self.pid), f"it ended before it listened:\n{self.log.read_text()}"
+                    await asyncio.sleep(0.003)
+                else:
+                    writer.close()
+                    return
+
+    async def kill(self) -> None:
+        """kill -9, and until it is gone with all its sockets and locks."""
+        os.kill(self.pid, signal.SIGKILL)
+        await self.ended()
+
+    async def stop(self) -> None:
+        os.kill(self.pid, signal.SIGTERM)
+        await self.ended()
+
+    async def ended(self) -> None:
+        async with asyncio.timeout(scaled_s(WITHIN_S)):
+            while is_alive(self.pid):  # noqa: ASYNC110 - it is no child of ours: nobody tells us
+                await asyncio.sleep(0.002)
+
+    def freeze(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+
+class Site:
+    """A place to serve from: a database, a port that stays, and the servers that were started on it."""
+
+    def __init__(self, nursery: Nursery, db: str, folder: Path) -> None:
+        self._nursery = nursery
+        self.db = db
+        self._folder = folder
+        self._servers: list[Server] = []
+        self.port = free_port()
+
+    async def serve(
+        self,
+        *,
+        failpoints: str = "",
+        role: str | None = None,
+        port: int | None = None,
+        lease_ms: int | None = None,
+        commit_wait_s: float | None = None,
+    ) -> Server:
+        port = self.port if port is None else port
+        log = self._folder / f"serve-{len(self._servers)}.log"
+        options = {"db": self.db, "port": str(port), "role": role, "no_auth": True, "no_ui": True}
+        options["egress_allow"] = "127.0.0.0/8"
+        env = {"HOOKLANE_FAILPOINTS": failpoints}
+        pid = await self._nursery.start(options, log=log, env=env, lease_ms=lease_ms, commit_wait_s=commit_wait_s)
+        server = Server(pid, port, log)
+        self._servers.append(server)
+        return server
+
+    async def close(self) -> None:
+        for server in self._servers:
+            if is_alive(server.pid):
+                server.thaw()
+                await server.kill()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

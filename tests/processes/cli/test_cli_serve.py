@@ -1,0 +1,201 @@
+"""`hooklane serve` and its failures, as real processes: one clear line each, no traceback."""
+
+import os
+import signal
+import socket
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.processes.cli.conftest import Ended
+from tests.support.processes import Child, free_port, http_status
+from tests.support.receiver import Answer, Sink
+from tests.support.tree import SOURCE
+
+Process = Callable[..., Ended]
+NO_AUTH = ("serve", "--no-auth", "--port", "0")
+
+
+def only_line(ended: Ended, code: int = 1) -> str:
+    assert (ended.code, ended.out) == (code, ""), ended
+    [line] = ended.talk
+    assert line.startswith("hooklane: ")
+    return line
+
+
+def test_without_a_key_it_does_not_start(process: Process):
+    assert "HOOKLANE_API_KEY" in only_line(process("serve", "--port", "0"))
+
+
+def test_without_a_key_it_is_not_open_to_others(process: Process):
+    line = only_line(process("serve", "--no-auth", "--host", "0.0.0.0", "--port", "0"))
+
+    assert "--no-auth only works on the loopback" in line
+
+
+def test_a_busy_port_is_one_line(process: Process):
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+
+        line = only_line(process("serve", "--no-auth", "--port", str(port)))
+
+    assert line == f"hooklane: cannot listen on 127.0.0.1:{port}: Address already in use"
+
+
+def test_an_unknown_host_is_one_line(process: Process):
+    assert "cannot listen on" in only_line(process("serve", "--host", "no.such.host.invalid", "--port", "0", env=KEY))
+
+
+KEY = {"HOOKLANE_API_KEY": "a-key-for-the-tests"}
+
+
+# Nobody can create a file in /proc, not even root, as whom these tests may run.
+@pytest.mark.parametrize("path", ["occupied/x.db", "/proc/nowhere/x.db", "/proc/x.db"])
+def test_a_folder_that_cannot_be_written_is_one_line(process: Process, tmp_path: Path, path: str):
+    (tmp_path / "occupied").write_text("a file where the folder should be")
+
+    line = only_line(process(*NO_AUTH, "--db", f"sqlite:///{path}"))
+
+    assert path.rpartition("/")[0] in line
+
+
+def test_a_newer_schema_is_one_line_and_untouched(process: Process, tmp_path: Path):
+    db = tmp_path / "newer.db"
+    assert process("migrate", "up", "--db", f"sqlite:///{db}").code == 0
+    with sqlite3.connect(db) as conn:
+        conn.execute("UPDATE hooklane_schema SET version = 999")
+
+    line = only_line(process(*NO_AUTH, "--db", f"sqlite:///{db}"))
+
+    assert "newer than this hooklane" in line
+    with sqlite3.connect(db) as conn:
+        assert conn.execute("SELECT max(version) FROM hooklane_schema").fetchone() == (999,)
+
+
+@pytest.mark.parametrize(
+    "content", [b"this is not a database, it is a text " * 100, b"SQLite format 3\x00" + b"\xff" * 8192]
+)
+def test_a_damaged_database_is_one_line_and_untouched(process: Process, tmp_path: Path, content: bytes):
+    db = tmp_path / "damaged.db"
+    db.write_bytes(content)
+    db.chmod(0o600)  # or a second line would say that other users could read it
+
+    line = only_line(process(*NO_AUTH, "--db", f"sqlite:///{db}"))
+
+    assert "damaged.db" in line
+    assert db.read_bytes() == content
+
+
+def test_all_wrong_settings_are_told_at_once(process: Process, tmp_path: Path):
+    (tmp_path / "hooklane.toml").write_text('port = "ninety"\ncolour = "red"\n')
+    ended = process("serve", "--role", "api,cook", env={"HOOKLANE_DB": "mysql://x", "HOOKLANE_API_KEY": "short"})
+
+    assert (ended.code, ended.out) == (1, "")
+    assert sorted(line.split()[1] for line in ended.talk) == ["api_key", "db", "hooklane.toml", "port", "role"]
+    assert "short" not in ended.err
+
+
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(process: Process, tmp_path: Path):
+    for name in ("uvicorn", "typer"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.py").write_text(f"raise ImportError('No module named {name}', name='{name}')\n")
+        path = os.pathsep.join([str(tmp_path / name), SOURCE])
+
+        line = only_line(process(*NO_AUTH, env={"PYTHONPATH": path}))
+
+        assert "pip install 'hooklane[server]'" in line
+
+
+def test_a_server_cannot_be_an_inbox_alone(process: Process):
+    assert "hooklane inbox worker" in only_line(process(*NO_AUTH, "--role", "inbox"))
+
+
+def test_a_server_that_is_to_be_an_inbox_too_says_that_it_is_not(start_hooklane: Callable[..., Child]):
+    child = start_hooklane(*NO_AUTH, "--role", "api,deliver,inbox")
+    child.wait_for_line(r"serving api, deliver on ")
+
+    assert "cannot run the role inbox" in child.output()
+    assert child.stop() == 0
+
+
+def test_an_unknown_back_end_is_one_line(process: Process):
+    line = only_line(process(*NO_AUTH, "--db", "mysql://x"))
+
+    assert "sqlite:///path/to/file.db or postgresql://host/name" in line
+
+
+def test_a_second_deliver_role_on_one_sqlite_file_is_refused(
+    process: Process, start_hooklane: Callable[..., Child], tmp_path: Path
+):
+    db = f"sqlite:///{tmp_path}/one.db"
+    first = start_hooklane("serve", "--no-auth", "--port", "0", "--db", db)
+    url = first.wait_for_line(r"on (http://\S+),")[1]
+    first.wait_for_http(f"{url}/readyz", status=200)
+
+    (tmp_path / "linked.db").symlink_to(tmp_path / "one.db")
+    lines = [only_line(process(*NO_AUTH, "--db", one)) for one in (db, f"sqlite:///{tmp_path}/linked.db")]
+
+    assert ["another process already delivers" in line for line in lines] == [True, True]
+    assert http_status(f"{url}/readyz") == 200
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_orderly_when_told_to(start_hooklane: Callable[..., Child], tmp_path: Path, number: signal.Signals):
+    child = start_hooklane("serve", "--no-auth", "--port", "0", "--db", f"sqlite:///{tmp_path}/x.db")
+    url = child.wait_for_line(r"on (http://\S+),")[1]
+    child.wait_for_http(f"{url}/healthz", status=200)
+
+    assert child.stop(number) == 0
+    assert "Traceback" not in child.output()
+
+
+def test_what_is_in_flight_is_finished_before_it_ends(
+    start_hooklane: Callable[..., Child], tmp_path: Path, process: Process
+):
+    db = f"sqlite:///{tmp_path}/x.db"
+    with Sink(lambda _: Answer(after_s=0.5)) as sink:
+        child = start_hooklane("serve", "--no-auth", "--port", "0", "--db", db, "--egress-allow", "127.0.0.0/8")
+        url = child.wait_for_line(r"on (http://\S+),")[1]
+        child.wait_for_http(f"{url}/readyz", status=200)
+        assert process("endpoints", "add", sink.url(), "--server", url).code == 0
+        sent = process("send", "a", "1", "--key", "k", "--server", url, "--json").json
+        sink.wait_for(1)
+        assert child.stop() == 0
+
+    event = process("events", "show", sent["id"], "--db", db, "--json").json
+    assert event["deliveries"][0]["state"] == "delivered"
+    assert len(sink.requests) == 1
+
+
+def test_the_key_may_come_from_a_file(start_hooklane: Callable[..., Child], tmp_path: Path, process: Process):
+    (tmp_path / "key").write_text("from-the-file-0123\n")
+    port = free_port()
+    child = start_hooklane("serve", "--port", str(port), env={"HOOKLANE_API_KEY_FILE": str(tmp_path / "key")})
+    child.wait_for_http(f"http://127.0.0.1:{port}/healthz", status=200)
+    server = ("--server", f"http://127.0.0.1:{port}")
+
+    assert process("lanes", "ls", *server, env={"HOOKLANE_API_KEY": "from-the-file-0123"}).code == 0
+    refused = process("lanes", "ls", *server, env={"HOOKLANE_API_KEY": "something-else-entirely"})
+    assert (refused.code, refused.out) == (4, "")
+    assert "from-the-file-0123" not in child.output()
+
+
+def test_a_server_that_is_not_there_is_exit_5(process: Process):
+    line = only_line(process("lanes", "ls", "--server", "http://127.0.0.1:9"), code=5)
+
+    assert "cannot reach http://127.0.0.1:9" in line
+
+
+def test_output_into_a_closed_pipe_is_no_traceback(tmp_path: Path):
+    import subprocess
+
+    command = f"{sys.executable} -m hooklane config show --origin | head -1 >/dev/null"
+    ended = subprocess.run(
+        ["bash", "-c", command], capture_output=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": SOURCE}
+    )
+
+    assert b"Traceback" not in ended.stderr

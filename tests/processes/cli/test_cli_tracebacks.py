@@ -1,0 +1,161 @@
+"""What is missing or is somebody else is told in one line, never as a traceback."""
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from tests.processes.cli.conftest import Ended
+from tests.support.pace import scaled_s
+
+Process = Callable[..., Ended]
+Cli = Callable[..., Ended]
+
+# In place of an environment without the packages: they cannot be imported.
+WITHOUT = """
+import sys
+names = sys.argv[1].split(",")
+class Nowhere:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in names:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Nowhere())
+from hooklane.cli.main import run
+sys.exit(run(sys.argv[2:]))
+"""
+POSTGRES = ("asyncpg", "psycopg", "psycopg2", "sqlalchemy")
+SERVER = ("uvicorn", "starlette", "httptools", "uvloop", "prometheus_client")
+
+
+@pytest.fixture
+def without(tmp_path: Path) -> Callable[..., Ended]:
+    """Runs a command in an environment in which packages are missing."""
+    import os
+    import subprocess
+
+    from tests.support.tree import SOURCE
+
+    def call(packages: tuple[str, ...], *arguments: str) -> Ended:
+        ended = subprocess.run(
+            [sys.executable, "-c", WITHOUT, ",".join(packages), *arguments],
+            capture_output=True,
+            timeout=scaled_s(60),
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": SOURCE},
+        )
+        return Ended(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("lanes", "ls", "--db", "postgresql://127.0.0.1:1/x"),
+        ("migrate", "status", "--db", "postgresql://127.0.0.1:1/x"),
+        ("migrate", "up", "--db", "postgresql://127.0.0.1:1/x"),
+        ("serve", "--no-auth", "--port", "0", "--db", "postgresql://127.0.0.1:1/x"),
+        ("inbox", "stats", "--store", "postgresql://127.0.0.1:1/x"),
+    ],
+    ids=" ".join,
+)
+def test_a_database_whose_driver_is_missing_names_the_extra(without: Callable[..., Ended], command: tuple[str, ...]):
+    ended = without(POSTGRES, *command)
+
+    assert ended.code == 1
+    assert ended.talk[-1].endswith("is not installed: run  pip install 'hooklane[postgres]'")
+    assert len(ended.talk) == 1
+
+
+@pytest.mark.parametrize("command", [("lanes", "ls"), ("endpoints", "add", "https://x.example/"), ("migrate", "up")])
+def test_a_command_on_a_database_without_the_server_names_the_extra(
+    without: Callable[..., Ended], tmp_path: Path, command: tuple[str, ...]
+):
+    (tmp_path / "a.db").touch()
+    ended = without(SERVER, *command, "--db", f"sqlite:///{tmp_path}/a.db")
+
+    assert ended.code == 1
+    assert ended.talk[-1].endswith("is not installed: run  pip install 'hooklane[server]'")
+    assert len(ended.talk) == 1
+
+
+OTHERS = {
+    "page": (200, "text/html", b"<!doctype html><title>Welcome</title>"),
+    "not found": (404, "text/html", b"<h1>Not Found</h1>"),
+    "fastapi": (404, "application/json", b'{"detail":"Not Found"}'),
+    "other object": (200, "application/json", b'{"hello":"world"}'),
+    "list": (200, "application/json", b"[1,2]"),
+    "text": (200, "application/json", b'"hello"'),
+    "number": (200, "application/json", b"7"),
+    "nothing": (200, "application/json", b""),
+    "null": (200, "application/json", b"null"),
+    "odd items": (200, "application/json", b'{"items":[{}],"next":null}'),
+    "binary": (200, "application/octet-stream", bytes(range(256))),
+    "failing": (500, "text/plain", b"\xff\xfe"),
+    "redirect": (302, "text/html", b""),
+}
+
+
+@pytest.fixture
+def other_server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Some other HTTP server, which answers everything in its own way."""
+    status, media, body = request.param
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length") or 0))
+            self.send_response(status)
+            self.send_header("content-type", media)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = do_DELETE = do_PATCH = _answer  # noqa: N815
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+COMMANDS = [
+    ("lanes", "ls"),
+    ("lanes", "why", "k"),
+    ("endpoints", "ls"),
+    ("endpoints", "add", "https://x.example/"),
+    ("endpoints", "test", "ep_1"),
+    ("endpoints", "show", "name"),
+    ("events", "ls"),
+    ("events", "show", "evt_1"),
+    ("dlq", "ls"),
+    ("dlq", "replay", "dlv_1", "--yes"),
+    ("send", "a", "{}"),
+    ("audit", "ls"),
+    ("doctor",),
+]
+
+
+@pytest.mark.parametrize("other_server", OTHERS.values(), ids=OTHERS.keys(), indirect=True)
+def test_a_server_that_is_not_hooklane_is_told_in_one_line(cli: Cli, other_server: str):
+    for command in COMMANDS:
+        ended = cli(*command, "--server", other_server)
+
+        assert ended.code == 5, (command, ended)
+        assert len(ended.talk) == 1, (command, ended)
+
+
+@pytest.mark.parametrize("other_server", [OTHERS["page"]], ids=["environment"], indirect=True)
+def test_the_environment_may_name_a_wrong_server_too(cli: Cli, other_server: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOOKLANE_SERVER", other_server)
+    ended = cli("lanes", "ls", "--json")
+
+    assert (ended.code, ended.out) == (5, "")
+    assert json.dumps(ended.talk)

@@ -1,0 +1,116 @@
+"""Settings: flag before environment before file before default, and every wrong one told at once."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.processes.cli.conftest import Ended
+
+from hooklane.config import DEFAULT_DB, load
+from hooklane.errors import ConfigError
+
+
+def origin(origins: list, name: str) -> str:  # type: ignore[type-arg]
+    return str(next(one.origin for one in origins if one.name == name))
+
+
+def test_a_flag_wins_over_the_environment_over_the_file_over_the_default(tmp_path: Path):
+    file = tmp_path / "hooklane.toml"
+    file.write_text("port = 1111\nhost = '127.0.0.3'\nlog_level = 'debug'\n")
+    environ = {"HOOKLANE_PORT": "2222", "HOOKLANE_HOST": "127.0.0.2"}
+
+    settings, origins = load({"port": "3333"}, environ, file=file)
+
+    assert (settings.port, settings.host, settings.log_level, settings.db) == (3333, "127.0.0.2", "debug", DEFAULT_DB)
+    assert origin(origins, "port") == "flag --port"
+    assert origin(origins, "host") == "HOOKLANE_HOST"
+    assert origin(origins, "log_level") == str(file)
+    assert origin(origins, "db") == "default"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HOOKLANE_PORT", "65536"),
+        ("HOOKLANE_PORT", "x"),
+        ("HOOKLANE_DB", "sqlite:///"),
+        ("HOOKLANE_DB", "redis://x"),
+        ("HOOKLANE_HOST", "a b"),
+        ("HOOKLANE_ROLE", ""),
+        ("HOOKLANE_ROLE", "api,cook"),
+        ("HOOKLANE_EGRESS_ALLOW", "10.0.0.1/8"),
+        ("HOOKLANE_EGRESS_ALLOW", "everything"),
+        ("HOOKLANE_NO_AUTH", "maybe"),
+        ("HOOKLANE_LOG_LEVEL", "loud"),
+        ("HOOKLANE_API_KEY", "short"),
+        ("HOOKLANE_API_KEY", "fifteen-letters"),
+        ("HOOKLANE_API_KEY", "with a space in it"),
+        ("HOOKLANE_API_KEY_FILE", "/nowhere/key"),
+        ("HOOKLANE_CONFIG", "/nowhere/hooklane.toml"),
+    ],
+)
+def test_a_wrong_value_is_told_with_where_it_came_from(name: str, value: str):
+    with pytest.raises(ConfigError) as raised:
+        load({}, {name: value})
+
+    [problem] = raised.value.problems
+    assert name in problem or "/nowhere" in problem
+
+
+def test_a_wrong_key_is_not_printed():
+    with pytest.raises(ConfigError) as raised:
+        load({}, {"HOOKLANE_API_KEY": "hunter2"})
+
+    assert "hunter2" not in str(raised.value)
+
+
+def test_all_wrong_values_are_told_at_once(tmp_path: Path):
+    file = tmp_path / "hooklane.toml"
+    file.write_text("port = true\ncolour = 1\n")
+    with pytest.raises(ConfigError) as raised:
+        load({"role": "cook"}, {"HOOKLANE_DB": "x", "HOOKLANE_EGRESS_ALLOW": "y"}, file=file)
+
+    assert len(raised.value.problems) == 5
+
+
+def test_a_file_that_is_no_toml_is_told(tmp_path: Path):
+    file = tmp_path / "hooklane.toml"
+    file.write_text("port = = 1")
+    with pytest.raises(ConfigError, match="cannot be read as TOML"):
+        load({}, {}, file=file)
+
+
+def test_lists_and_switches_are_read(tmp_path: Path):
+    file = tmp_path / "hooklane.toml"
+    file.write_text('role = ["api", "deliver"]\negress_allow = ["127.0.0.0/8", "::1/128"]\nui = false\n')
+
+    settings, _ = load({}, {"HOOKLANE_NO_AUTH": "yes"}, file=file)
+
+    assert (settings.role, settings.egress_allow) == (("api", "deliver"), ("127.0.0.0/8", "::1/128"))
+    assert (settings.ui, settings.no_auth) == (False, True)
+
+
+def test_config_show_says_where_each_setting_comes_from_and_hides_secrets(
+    cli: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HOOKLANE_API_KEY", "hunter2hunter2hunter2")
+    monkeypatch.setenv("HOOKLANE_PORT", "9000")
+
+    table = cli("config", "show", "--origin")
+    value = cli("config", "show", "--origin", "--json").json
+
+    assert "hunter2" not in table.out + str(value)
+    assert value["port"] == {"value": 9000, "origin": "HOOKLANE_PORT"}
+    assert value["api_key"] == {"value": "***", "origin": "HOOKLANE_API_KEY"}
+    assert value["host"]["origin"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("127.0.0.1", True), ("localhost", True), ("::1", True), ("127.9.9.9", True), ("0.0.0.0", False), ("::", False),
+     ("localhost.example.com", False), ("10.0.0.1", False)],
+)  # fmt: skip
+def test_only_the_loopback_is_the_loopback(host: str, expected: bool):
+    settings, _ = load({"host": host}, {})
+
+    assert settings.is_loopback is expected

@@ -1,0 +1,92 @@
+"""A small Django program that receives: run by test_callers_transactions, one `ok` for each promise that holds."""
+
+import sqlite3
+import sys
+from typing import Any
+
+import django
+from django.conf import settings
+
+ENGINE, NAME, *SERVER = sys.argv[1:]
+DATABASE: dict[str, Any] = {"ENGINE": f"django.db.backends.{ENGINE}", "NAME": NAME}
+if SERVER:
+    DATABASE |= {"HOST": SERVER[0], "PORT": SERVER[1], "USER": SERVER[2]}
+settings.configure(DATABASES={"default": DATABASE}, INSTALLED_APPS=[], DEFAULT_AUTO_FIELD="django.db.models.AutoField")
+django.setup()
+
+from django.db import connection, models, transaction  # noqa: E402
+from tests.promises.receiving.kit import outcome, own_source, signed  # noqa: E402
+
+from hooklane.errors import UsageError  # noqa: E402
+from hooklane.receiver import Event, Inbox  # noqa: E402
+
+
+class Payment(models.Model):
+    event_id = models.CharField(max_length=64)
+
+    class Meta:
+        app_label = "shop"
+
+
+def promise(held: bool, what: str) -> None:
+    if not held:
+        raise SystemExit(f"broken: {what}")
+    print("ok")
+
+
+with connection.schema_editor() as editor:
+    editor.create_model(Payment)
+
+committed: list[str] = []
+for mode in ("durable", "inline"):
+    inbox = Inbox("default", mode)  # type: ignore[arg-type]
+
+    @own_source(inbox, order="none").on("*")
+    def pay(event: Event, tx: Any) -> None:
+        Payment.objects.create(event_id=event.id)
+        transaction.on_commit(lambda: committed.append(event.id))
+        if event.type == "order.fails":
+            raise RuntimeError("after the write")
+
+    inbox.receive(signed(f"good_{mode}"))
+    inbox.run_once()
+    inbox.receive(signed(f"bad_{mode}", type="order.fails"))
+    inbox.run_once()
+    paid = list(Payment.objects.filter(event_id__endswith=mode).values_list("event_id", flat=True))
+    promise(paid == [f"good_{mode}"] and committed[-1:] == paid, f"one commit with the ORM, {mode}: {paid} {committed}")
+    promise(outcome(inbox.receive(signed(f"good_{mode}"))) == "duplicate", f"dedup, {mode}")
+
+if ENGINE == "sqlite3":
+    # A handler that reads before it writes must have been the writer from the start: SQLite would refuse it at once.
+    inbox = Inbox("default")
+
+    @own_source(inbox, order="none").on("*")
+    def count_first(event: Event, tx: Any) -> None:
+        Payment.objects.count()
+        other = sqlite3.connect(NAME, timeout=0)
+        try:
+            other.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            Payment.objects.create(event_id=event.id)
+        finally:
+            other.close()
+
+    inbox.receive(signed("reads_first"))
+    inbox.run_once()
+    promise(Payment.objects.filter(event_id="reads_first").count() == 1, "a handler begins as a writer")
+    inbox = Inbox("default", "inline", inline_wait_ms=200)
+    own_source(inbox, order="none").on("*")(count_first)
+    elsewhere = sqlite3.connect(NAME)
+    elsewhere.execute("BEGIN IMMEDIATE")
+    connection.cursor().execute("PRAGMA busy_timeout = 50")
+    busy = inbox.receive(signed("while_busy"))
+    promise(dict(busy.headers)["retry-after"] == "1", "a locked file is busy, not away")
+    elsewhere.close()
+
+inbox = Inbox("django:default")
+own_source(inbox)
+try:
+    with transaction.atomic():  # as ATOMIC_REQUESTS would: the answer would go out before the commit
+        inbox.receive(signed("inside"))
+except UsageError as refused:
+    promise("non_atomic_requests" in str(refused), "an outer atomic block is refused")

@@ -1,0 +1,80 @@
+"""What an application gives wrongly is said when it is given, with what was expected, and not when it is needed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.promises.receiving.kit import SECRET, outcome, signed
+
+from hooklane import Inbox, Outbox, Request, latest, sequence
+from hooklane.errors import ConfigError, StoreRefused, UsageError
+
+
+def nothing(event: Any, tx: Any) -> None:
+    pass
+
+
+def source(**options: Any) -> Any:
+    return Inbox("memory://").source("hooklane", [SECRET], **options)
+
+
+WRONG: dict[str, tuple[Callable[[], Any], str]] = {
+    "a secret that is not set": (lambda: Inbox("memory://").source("stripe", secrets=None), "needs secrets="),
+    "bytes": (lambda: Inbox("memory://").source("stripe", [b"x"]), "secret 1 of 1 must be text, got bytes"),  # type: ignore[list-item]
+    "a rule that is not there": (lambda: source(retention=3), "no rule 'retention': known are .* retention_ms"),
+    "words for a time": (lambda: source(payload_ms="30d"), "payload_ms is a whole number of at least 1, got '30d'"),
+    "nothing at all": (lambda: source(body_bytes_max=0), "body_bytes_max is a whole number of at least 1, got 0"),
+    "all at once": (lambda: source(retention_ms="x", tombstone_ms=-1), "retention_ms .*\n?.*tombstone_ms"),
+    "a rate": (lambda: source(rate_limit="5/s"), "rate_limit is a positive number"),
+    "a number for a policy": (lambda: source(retry=3), r"retry is a RetryPolicy\(…\), got 3"),
+    "the same at a handler": (lambda: source().on("*", breaker=True), r"breaker is a BreakerPolicy\(…\), got True"),
+    "an order that was not made": (lambda: source(order=latest), r"order is latest\(…\), sequence\(…\)"),
+    "no parentheses": (lambda: source().on(nothing), r'as in @source.on\("order.\*"\)'),
+    "a tie": (lambda: latest(on_tie="newest"), 'on_tie must be "id" or "refetch"'),  # type: ignore[arg-type]
+    "a skew": (lambda: latest(skew_ms="5m"), "skew_ms must be a whole number"),  # type: ignore[arg-type]
+    "a patience": (lambda: sequence(gap_timeout="5m"), "gap_timeout must be a positive number"),  # type: ignore[arg-type]
+    "a lease": (lambda: Inbox("memory://", lease_ms=-1), "lease_ms is a whole number of at least 0, got -1"),
+    "a wait": (lambda: Inbox("memory://", inline_wait_ms=-1), "inline_wait_ms is a whole number of at least 0"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_value_is_refused_with_what_was_expected(what: str) -> None:
+    give, expected = WRONG[what]
+    with pytest.raises(UsageError, match=f"(?s){expected}"):
+        give()
+
+
+def test_a_word_for_future_times_that_is_not_there_is_refused() -> None:
+    conn = sqlite3.connect(":memory:")
+    with pytest.raises(UsageError, match='future must be "raise" or "skip"'):
+        latest.apply(conn, "cars", key={"id": 1}, at=1, set={"speed": 1}, future="drop")
+    conn.close()
+
+
+def test_a_request_may_have_a_dict_of_headers_and_must_have_bytes() -> None:
+    inbox = Inbox("memory://")
+    inbox.source("hooklane", [SECRET]).on("*")(nothing)
+    good = signed()
+    shaped: Any = Request("post", good.url, dict(good.headers), bytearray(good.body))  # type: ignore[arg-type]
+    assert outcome(inbox.receive(shaped)) == "stored"
+    with pytest.raises(UsageError, match="raw bytes as they came, got str"):
+        inbox.receive(Request("POST", good.url, good.headers, good.body.decode()))  # type: ignore[arg-type]
+
+
+def test_what_is_wrong_with_a_source_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigError) as raised:
+        source(retention_ms="x", payload_ms="y")
+    assert len(raised.value.problems) == 2
+
+
+@pytest.mark.parametrize("make", [Inbox, Outbox])
+def test_a_database_in_the_memory_of_each_connection_is_refused(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreRefused, match="name a file"):
+        make("sqlite:///:memory:")
+
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,130 @@
+"""What is no proper HTTP is answered or cut off, and nobody else notices."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.promises.sending.api.conftest import KEY, Api
+from tests.support.http_client import Connection
+from tests.support.pace import scaled_s
+
+from hooklane.server import ingest
+
+HEAD = f"host: 127.0.0.1\r\nauthorization: Bearer {KEY}\r\n".encode()
+POST = b"POST /api/v1/events HTTP/1.1\r\n" + HEAD
+BODY = b'{"type":"a","data":1}'
+
+SMUGGLED = {
+    "length and chunked": POST + b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+    "two lengths": POST + b"content-length: 21\r\ncontent-length: 5\r\n\r\n" + BODY,
+    "negative length": POST + b"content-length: -1\r\n\r\n",
+    "length with a sign": POST + b"content-length: +21\r\n\r\n" + BODY,
+    "length in words": POST + b"content-length: 5, 5\r\n\r\nhello",
+    "huge length": POST + b"content-length: 99999999999999999999999\r\n\r\n",
+    "bare line feed": b"POST /api/v1/events HTTP/1.1\nhost: x\n\n",
+    "chunk garbage": POST + b"transfer-encoding: chunked\r\n\r\nzz\r\n",
+    "negative chunk": POST + b"transfer-encoding: chunked\r\n\r\n-5\r\n",
+    "chunk too long": POST + b"transfer-encoding: chunked\r\n\r\nfffffffffffffffff\r\n",
+    "space before colon": POST + b"content-length : 21\r\n\r\n" + BODY,
+    "header without colon": POST + b"nonsense\r\n\r\n",
+    "nul in a header": POST + b"x-a: \x00\r\n\r\n",
+    "no http": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 64,
+    "http/0.9": b"GET /\r\n\r\n",
+    "http/9.9": b"GET / HTTP/9.9\r\n" + HEAD + b"\r\n",
+    "unknown method": b"BREW / HTTP/1.1\r\n" + HEAD + b"\r\n",
+}
+
+
+@pytest.mark.parametrize("request_", SMUGGLED.values(), ids=SMUGGLED.keys())
+async def test_a_malformed_request_is_refused_and_the_connection_ends(api: Api, request_: bytes):
+    async with Connection(api.port) as stranger:
+        stranger.writer.write(request_)
+        answer = await stranger.answer()
+
+        assert answer.status in (400, 413)
+        assert await stranger.is_closed()
+    assert (await api.get("/api/v1/events"))["items"] == []
+
+
+async def test_a_huge_header_is_refused_before_it_is_complete(api: Api):
+    async with Connection(api.port) as stranger:
+        stranger.writer.write(POST + b"x-a: " + b"a" * 1_048_576)
+        answer = await stranger.answer()
+
+    assert (answer.status, answer.code) == (431, "headers_too_large")
+
+
+@pytest.mark.parametrize("path", [b"/api/v1/events", b"/healthz"])
+async def test_very_many_headers_are_refused(api: Api, path: bytes):
+    async with Connection(api.port) as stranger:
+        many = b"".join(b"x-%d: 1\r\n" % number for number in range(10_000))
+        stranger.writer.write(b"POST " + path + b" HTTP/1.1\r\n" + HEAD + many + b"\r\n")
+        answer = await stranger.answer()
+
+    assert (answer.status, answer.code) == (431, "headers_too_large")
+
+
+@pytest.mark.parametrize("path", ["/api/v1/events", "/api/v1/endpoints"])
+@pytest.mark.parametrize("begun", ["nothing", "headers", "body"])
+async def test_a_request_that_does_not_arrive_is_ended(
+    api: Api, monkeypatch: pytest.MonkeyPatch, path: str, begun: str
+):
+    monkeypatch.setattr(ingest, "REQUEST_S_MAX", 0.2)
+    async with api.connect() as slow:
+        whole = slow.request("POST", path, BODY)
+        slow.writer.write({"nothing": b"", "headers": whole[:40], "body": whole[:-1]}[begun])
+        answer = await slow.answer()
+
+        assert (answer.status, answer.code) == (408, "request_timeout")
+        assert await slow.is_closed()
+
+
+async def test_slow_clients_do_not_slow_others(api: Api):
+    slow = [await Connection(api.port).__aenter__() for _ in range(200)]
+    for one in slow:
+        one.writer.write(POST[:20])
+
+    async with asyncio.timeout(scaled_s(5)):
+        answers = [await api.call("POST", "/api/v1/events", BODY) for _ in range(50)]
+
+    assert {answer.status for answer in answers} == {202}
+    for one in slow:
+        one.writer.close()
+
+
+async def test_an_idle_connection_is_ended(api: Api, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ingest, "IDLE_S_MAX", 0.1)
+    assert (await api.call("POST", "/api/v1/events", BODY)).status == 202
+
+    assert await api.connection.is_closed()
+
+
+async def test_a_client_that_leaves_before_its_answer_harms_nobody(api: Api):
+    for _ in range(20):
+        async with api.connect() as hasty:
+            hasty.writer.write(hasty.request("POST", "/api/v1/events", BODY) * 5)
+            await hasty.writer.drain()
+
+    assert (await api.call("POST", "/api/v1/events", BODY)).status == 202
+
+
+async def test_a_client_that_pipelines_without_end_is_answered_in_order(api: Api, endpoint: Any):
+    many = 500
+    request = api.connection.request("POST", "/api/v1/events", {"type": "a", "data": 1, "key": "k"})
+    api.connection.writer.write(request * many)
+
+    seqs = [(await api.connection.answer()).json["lanes"][0]["seq"] for _ in range(many)]
+
+    assert seqs == list(range(1, many + 1))
+
+
+async def test_an_upgrade_is_not_taken_up(api: Api):
+    upgrade = {
+        "connection": "upgrade",
+        "upgrade": "websocket",
+        "sec-websocket-key": "eA==",
+        "sec-websocket-version": "13",
+    }
+    answer = await api.call("GET", "/healthz", headers=upgrade)
+
+    assert answer.status == 200

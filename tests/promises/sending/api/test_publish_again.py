@@ -1,0 +1,69 @@
+"""The same head again and again on one connection, as clients do: the short way means what the long way means."""
+
+import pytest
+from tests.promises.sending.api.conftest import Api
+from tests.support.http_client import Connection
+
+PATH = "/api/v1/events"
+
+
+@pytest.fixture
+def cores() -> int:
+    """With the process that writes, as on most machines."""
+    return 2
+
+
+def body(number: int, **more: object) -> dict[str, object]:
+    return {"type": "order.created", "data": {"n": number}, **more}
+
+
+async def test_the_same_head_with_another_body_is_another_event(api: Api):
+    answers = [await api.call("POST", PATH, body(number)) for number in range(10, 20)]
+    found = await api.get("/api/v1/events?limit=20")
+
+    assert [answer.status for answer in answers] == [202] * 10
+    stored = [(await api.get(f"{PATH}/{answer.json['id']}"))["data"] for answer in answers]
+    assert stored == [{"n": number} for number in range(10, 20)]
+    assert len(found["items"]) == 10
+
+
+async def test_a_known_head_does_not_hide_what_is_wrong_with_a_body(api: Api):
+    good, bad = b'{"type":"a","data":10}', b'{"type":"a","data":10 '
+    answers = [await api.call("POST", PATH, text) for text in (good, bad, good)]
+
+    assert [answer.status for answer in answers] == [202, 400, 202]
+
+
+async def test_known_heads_that_come_in_pieces_or_together_are_understood(api: Api):
+    request = api.connection.request("POST", PATH, body(10))
+    await api.call("POST", PATH, body(11))
+    writer = api.connection.writer
+    writer.write(request[:-5])
+    await writer.drain()
+    writer.write(request[-5:] + request + request)
+    writer.write(request)
+    answers = [await api.connection.answer() for _ in range(4)]
+
+    assert [answer.status for answer in answers] == [202] * 4
+    assert len({answer.json["id"] for answer in answers}) == 4
+
+
+async def test_a_refused_head_is_refused_every_time(api: Api):
+    crossing = {"origin": "https://elsewhere.example"}
+    wrong_key = {"authorization": "Bearer wrong-key-0123456789"}
+    async with api.connect() as connection:
+        crossed = [(await connection.call("POST", PATH, body(10), crossing)).status for _ in range(3)]
+    async with Connection(api.port, wrong_key) as connection:
+        unknown = [(await connection.call("POST", PATH, body(10))).status for _ in range(3)]
+
+    assert crossed == [403] * 3
+    assert unknown == [401] * 3
+
+
+async def test_the_same_idempotency_key_on_the_same_head_is_one_event(api: Api):
+    named = {"idempotency-key": "once"}
+    answers = [await api.call("POST", PATH, body(10), named) for _ in range(3)]
+    other = await api.call("POST", PATH, body(11), named)
+
+    assert len({answer.json["id"] for answer in answers}) == 1
+    assert other.code == "idempotency_conflict"

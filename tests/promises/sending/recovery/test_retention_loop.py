@@ -1,0 +1,244 @@
+"""A system that runs for years: the disk stays flat, and nothing is forgotten that is owed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import asyncpg
+import pytest
+from tests.promises.sending.recovery.wire import BAD, OK, Wire
+from tests.support.pace import scaled_s
+from tests.support.running_sender import SECRET
+from tests.support.tree import ROOT
+
+from hooklane.core.fanout import places
+from hooklane.errors import ConfigError, StoreUnavailable
+from hooklane.model.attempt import DELIVERED, Dead, Send, Settlement
+from hooklane.model.clock import Instant, wall_now
+from hooklane.model.endpoint import Endpoint, EndpointState, SigningKey
+from hooklane.model.event import Event
+from hooklane.model.lane import DeliveryState
+from hooklane.sender.publish_limits import PublishLimits
+from hooklane.sender.retention import DAY_MS, HOUR_MS, Housekeeping, Retention
+from hooklane.store.memory.outbox import MemoryOutbox
+from hooklane.store.outbox import Draft, StoreOptions
+from hooklane.store.postgres.outbox import PostgresOutbox
+from hooklane.store.recovery import Cutoffs, Pruned
+from hooklane.store.sqlite.outbox import SqliteOutbox
+from hooklane.testing.conformance_outbox.kit import Owner, answer
+
+START = Instant(1_750_000_000_000)
+EVENTS_AN_HOUR = 100
+KEYS = 50
+
+
+WAL_MAX = 8 * 1024 * 1024
+"""The log beside the file is as long as it ever was: a checkpoint and the largest commits behind it."""
+
+
+def wal_of(path: Path) -> int:
+    return path.with_name(f"{path.name}-wal").stat().st_size
+
+
+async def settle(owner: Owner, report, endpoint: Endpoint, at: Instant) -> None:
+    """Deliver what was published; of one key in fifty the first is given up by policy, as an endpoint would."""
+    rows = {row.id: row for row in await owner.store.reload([one.lane_id for one in report.grown])}
+    writes = []
+    heads = {lane_id: (row.head, row.acked) for lane_id, row in rows.items()}
+    for one in report.grown:
+        row = rows[one.lane_id]
+        head, acked = heads[one.lane_id]
+        send = Send(row.id, row.pid, owner.epochs[row.pid], row.rev, row.key, head, acked, 1, one.event, endpoint, at)
+        give_up = one.key == "k0"
+        outcome = Dead("422", skip=True) if give_up else DELIVERED
+        writes.append(Settlement(send, outcome, at, answer(422 if give_up else 200, b"x" * 200)))
+        heads[one.lane_id] = (head + 1, acked if give_up else head)
+    committed = await owner.commit(*writes)
+    assert not committed.stale
+
+
+async def test_a_week_of_traffic_with_retention_of_a_day_keeps_the_disk_flat(tmp_path):
+    """A hundred events an hour instead of a hundred a second: the same seven days and the same ratio of kept to pruned.
+
+    Every key sees thousands of events, one of them skips everything it gets, and some deliveries are loose.
+    """
+    path = tmp_path / "hooklane.db"
+    store = SqliteOutbox(str(path), StoreOptions(placer=places))
+    await store.open()
+    endpoint = Endpoint(id="ep_a", url="https://a.example", created_at=START)
+    await store.save_endpoint(endpoint, expect=None)
+    owner = await Owner.of(store)
+    now = START
+    keeping = Housekeeping(store, Retention(events_ms=DAY_MS, attempts_ms=DAY_MS, audit_ms=DAY_MS), now=lambda: now)
+    by_day: list[int] = []
+    for hour in range(7 * 24):
+        now = Instant(START + hour * HOUR_MS)
+        drafts = []
+        for n in range(EVENTS_AN_HOUR):
+            key = None if n % 10 == 9 else f"k{n % KEYS}"
+            data = b'{"pad":"%b"}' % (b"x" * 400)
+            drafts.append(Draft(Event(f"e{hour}.{n}", "order.changed", key, data, now)))
+        report = await store.publish(drafts)
+        await settle(owner, report, endpoint, now)
+        if hour % 6 == 5:
+            await keeping.prune()
+        if hour % 24 == 23:
+            by_day.append(path.stat().st_size)
+
+    assert max(by_day[2:]) <= by_day[1] * 1.05, by_day
+    assert wal_of(path) <= WAL_MAX
+    assert keeping.pruned["events"] >= 5 * 24 * EVENTS_AN_HOUR
+    assert keeping.pruned["skipped"] > 0
+    (line,) = await store.check_ledger()
+    assert line.is_balanced, line
+    assert line.accepted == 7 * 24 * EVENTS_AN_HOUR
+    assert line.counts[DeliveryState.SKIPPED] == 7 * 24 * 2
+    await store.close()
+
+
+async def test_the_loop_finishes_deletions_and_goes_on_when_the_store_was_away(tmp_path):
+    class Flaky(SqliteOutbox):
+        away = 2
+
+        async def tidy(self) -> None:
+            if self.away:
+                self.away -= 1
+                raise StoreUnavailable("away")
+            await super().tidy()
+
+    store = Flaky(str(tmp_path / "hooklane.db"), StoreOptions(placer=places))
+    await store.open()
+    endpoint = Endpoint(id="ep_a", url="https://a.example", created_at=START, state=EndpointState.DRAINING)
+    await store.save_endpoint(endpoint, expect=None)
+    keeping = Housekeeping(store, tidy_ms=5, round_ms=5)
+    running = asyncio.create_task(keeping.run())
+
+    async with asyncio.timeout(scaled_s(5)):
+        while await store.endpoints():  # noqa: ASYNC110  (another process would look like this)
+            await asyncio.sleep(0.005)
+    keeping.stop()
+    await running
+    await store.close()
+
+
+async def test_on_postgres_a_deleted_endpoint_stays_for_the_day_that_the_how_to_names(postgres_url):
+    store = PostgresOutbox(postgres_url, StoreOptions(placer=places))
+    await store.open()
+    endpoint = Endpoint(id="ep_a", url="https://a.example", created_at=START, state=EndpointState.DRAINING)
+    await store.save_endpoint(endpoint, expect=None)
+    connection = await asyncpg.connect(postgres_url)
+
+    async def left_after(hours: float) -> int:
+        change = "UPDATE hooklane.endpoint SET changed_at = hooklane.now_ms() - $1::bigint"
+        await connection.execute(change, int(hours * 3_600_000))
+        await store.tidy()
+        return len(await store.endpoints())
+
+    assert [await left_after(hours) for hours in (0, 23.9, 24.1)] == [1, 1, 0]
+    how_to = ROOT / "docs" / "how-to" / "retention.md"
+    assert "stay for 24 hours after the deletion" in how_to.read_text()
+    await connection.close()
+    await store.close()
+
+
+async def test_a_short_round_does_not_look_again_at_what_stays_behind():
+    asked: list[str | None] = []
+
+    class Recording(MemoryOutbox):
+        async def prune(self, cutoffs: Cutoffs, cursor: str | None, limit: int) -> Pruned:
+            asked.append(cursor)
+            return Pruned({"events": 1}, {None: "events.500", "events.500": "events.1000"}.get(cursor))
+
+    keeping = Housekeeping(Recording(StoreOptions(placer=places)))
+
+    await keeping.prune()
+    await keeping.prune(full=False)
+
+    assert asked == [None, "events.500", "events.1000", "events.1000"]
+    assert keeping.pruned["events"] == 4
+
+
+async def test_a_tenant_beyond_its_quota_waits_and_others_do_not(tmp_path):
+    store = MemoryOutbox(StoreOptions(placer=places))
+    limits = PublishLimits(store, quota=2)
+    mine, yours = (Draft(Event("e", "t", "k", b"{}", START, tenant)) for tenant in ("mine", "yours"))
+
+    answers = [limits.refusal(mine) for _ in range(3)]
+
+    assert answers[:2] == [None, None]
+    assert answers[2] is not None
+    assert limits.refusal(yours) is None
+    await limits.look()
+    assert limits.refusal(mine) is None, "nothing of it was stored: there is room again"
+
+
+async def test_room_is_looked_for_where_the_file_is(tmp_path):
+    free = 10 * 2**20
+    file = tmp_path / "hooklane.db"
+    file.touch()
+    limits = PublishLimits(
+        MemoryOutbox(StoreOptions(placer=places)), file=file, free_min=5 * 2**20, free=lambda _: free
+    )
+    draft = Draft(Event("e", "t", "k", b"{}", START))
+    await limits.look()
+    assert limits.refusal(draft) is None
+
+    free = 4 * 2**20
+    await limits.look()
+
+    assert "4 MiB are free" in str(limits.refusal(draft))
+    assert "5 MiB are to be kept free" in str(limits.refusal(draft))
+
+
+def test_settings_of_retention_say_what_was_expected():
+    from hooklane.config import load
+
+    settings, _ = load({}, {"HOOKLANE_RETENTION": "12h", "HOOKLANE_QUOTA": "500", "HOOKLANE_DISK_FREE_MIN": "1GB"})
+    assert (settings.retention, settings.quota, settings.disk_free_min) == (12 * HOUR_MS, 500, 2**30)
+    with pytest.raises(ConfigError) as wrong:
+        load({}, {"HOOKLANE_RETENTION": "soon", "HOOKLANE_QUOTA": "-1", "HOOKLANE_DISK_FREE_MIN": "much"})
+    assert len(wrong.value.problems) == 3
+
+
+async def test_deleting_with_cancel_ends_also_where_letters_are_dead(tmp_path):
+    from hooklane.sender.publisher import Publisher
+    from hooklane.sender.relay import Relay
+
+    store = SqliteOutbox(str(tmp_path / "hooklane.db"), StoreOptions(placer=places))
+    await store.open()
+    keys = (SigningKey(SECRET),)
+    endpoint = Endpoint(id="ep_a", url="https://a.example", created_at=START, keys=keys, attempts_max=1)
+    await store.save_endpoint(endpoint, expect=None)
+    wire = Wire(lambda sent: BAD if sent.seq in (None, 1) else OK)
+    relay = Relay(store, wire, poll_ms=10)
+    publisher = Publisher(store, relay.feed)
+    running = asyncio.create_task(relay.run())
+    await relay.ready()
+    for n, key in enumerate(("a", "a", None)):
+        await publisher.publish(Draft(Event(f"e{n}", "t", key, b"{}", wall_now())))
+
+    async with asyncio.timeout(scaled_s(10)):
+        while (await store.ledger("default"))[DeliveryState.DEAD] < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        (found,) = await store.endpoints()
+        cancelling = Endpoint(
+            id="ep_a",
+            url=found.url,
+            created_at=START,
+            keys=keys,
+            attempts_max=1,
+            state=EndpointState.CANCELLING,
+        )
+        assert await store.save_endpoint(cancelling, expect=found)
+        relay.nudge()
+        while await store.endpoints():
+            await store.tidy()
+            await asyncio.sleep(0.005)
+    relay.stop()
+    await running
+    ledger = await store.ledger("default")
+    assert (ledger[DeliveryState.CANCELLED], ledger["accepted"]) == (3, 3)
+    assert (await store.dead_letters("default", endpoint_id=None, cursor=None, limit=9)).items == []
+    assert all(line.is_balanced for line in await store.check_ledger())
+    await store.close()

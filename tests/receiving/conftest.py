@@ -1,1 +1,0 @@
-from tests.inbox.conftest import *  # noqa: F403 - the same worlds

@@ -1,0 +1,148 @@
+"""Opening a PostgreSQL store: migrations by one at a time, and one clear line when it cannot be."""
+
+import asyncio
+
+import asyncpg
+import psycopg
+import pytest
+from tests.stores.outbox.test_upgrade import COUNTED_TAILS
+from tests.support.pace import scaled_s
+
+from hooklane.core.fanout import places
+from hooklane.errors import StoreRefused, StoreUnavailable
+from hooklane.store.outbox import StoreOptions
+from hooklane.store.postgres import schema
+from hooklane.store.postgres.outbox import PostgresOutbox
+from hooklane.store.postgres.outbox.publish_port import PostgresPublishPort
+from hooklane.store.sql.migration_files import statements_of
+from hooklane.testing.conformance_outbox.kit import endpoint, event, published
+
+OPTIONS = StoreOptions(placer=places)
+
+
+async def opened(url: str) -> PostgresOutbox:
+    store = PostgresOutbox(url, OPTIONS)
+    await store.open()
+    return store
+
+
+async def test_many_who_open_an_empty_database_at_once_migrate_it_once(empty_postgres_url: str) -> None:
+    stores = await asyncio.gather(*(opened(empty_postgres_url) for _ in range(5)))
+
+    rosters = [await store.roster() for store in stores]
+    assert {256} == {roster.free for roster in rosters}
+    for store in stores:
+        await store.close()
+
+
+async def test_opening_again_changes_nothing(each_postgres_url: str) -> None:
+    store = await opened(each_postgres_url)
+    await store.join("w1", 60_000)
+    await store.acquire("w1", 10)
+    await store.close()
+
+    store = await opened(each_postgres_url)
+    PostgresPublishPort(each_postgres_url, OPTIONS).close()
+
+    assert (await store.roster()).owned == {"w1": 10}
+    await store.close()
+
+
+async def test_a_newer_schema_is_refused_and_not_touched(empty_postgres_url: str) -> None:
+    await (await opened(empty_postgres_url)).close()
+    with psycopg.connect(empty_postgres_url) as connection:
+        connection.execute("UPDATE hooklane.schema SET version = 99")
+
+    with pytest.raises(StoreRefused, match="schema 99, newer than this hooklane's"):
+        await opened(empty_postgres_url)
+    with pytest.raises(StoreRefused, match="schema 99, newer than this hooklane's"):
+        PostgresPublishPort(empty_postgres_url, OPTIONS)
+
+
+async def test_a_role_that_may_only_use_the_tables_can_open_them(empty_postgres_url: str) -> None:
+    await (await opened(empty_postgres_url)).close()
+    with psycopg.connect(empty_postgres_url) as connection:
+        connection.execute("CREATE ROLE hooklane_app LOGIN")
+        connection.execute("GRANT USAGE ON SCHEMA hooklane TO hooklane_app")
+        connection.execute("GRANT ALL ON ALL TABLES IN SCHEMA hooklane TO hooklane_app")
+        connection.execute("GRANT ALL ON ALL SEQUENCES IN SCHEMA hooklane TO hooklane_app")
+    try:
+        store = await opened(empty_postgres_url.replace("postgres@", "hooklane_app@"))
+        assert (await store.roster()).free == 256
+        await store.close()
+    finally:
+        with psycopg.connect(empty_postgres_url) as connection:
+            connection.execute("DROP OWNED BY hooklane_app")
+            connection.execute("DROP ROLE hooklane_app")
+
+
+async def test_a_migration_that_another_process_runs_is_waited_for_and_then_given_up(
+    empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "LOCK_WAIT", "100ms")
+    other = await asyncpg.connect(empty_postgres_url)
+    await other.execute("BEGIN; " + schema._SQL["schema_lock"])
+
+    with pytest.raises(StoreUnavailable, match="another process is migrating it"):
+        await opened(empty_postgres_url)
+    await other.close()
+
+
+async def test_a_migration_does_not_keep_publishers_waiting_behind_an_open_transaction(
+    empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "TABLE_WAIT", "100ms")
+    store = await opened(empty_postgres_url)
+    await store.save_endpoint(endpoint(), expect=None)
+    await published(store, event("e1", "a"))
+    await store.close()
+    with psycopg.connect(empty_postgres_url) as connection:
+        connection.execute(COUNTED_TAILS)
+        connection.execute("UPDATE hooklane.schema SET version = 4 WHERE component = 'outbox'")
+    backup = await asyncpg.connect(empty_postgres_url)
+    await backup.execute("BEGIN; SELECT FROM hooklane.lane_tail")
+
+    async with asyncio.timeout(scaled_s(5)):
+        with pytest.raises(StoreUnavailable, match="a transaction that is still open"):
+            await opened(empty_postgres_url)
+    await backup.close()
+
+    store = await opened(empty_postgres_url)
+    assert [one.seq for one in (await published(store, event("e2", "a"))).grown] == [2]
+    await store.close()
+
+
+async def test_no_server_at_the_address_is_one_clear_line_without_the_password() -> None:
+    with pytest.raises(
+        StoreUnavailable, match=r"^postgresql://me:\*\*\*@127\.0\.0\.1:1/x: PostgreSQL cannot be reached"
+    ) as caught:
+        await opened("postgresql://me:secret@127.0.0.1:1/x")
+
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_database_that_does_not_exist_is_refused(empty_postgres_url: str) -> None:
+    with pytest.raises(StoreRefused, match="does not exist"):
+        await opened(empty_postgres_url + "_nowhere")
+
+
+def test_a_script_is_cut_where_its_statements_end() -> None:
+    script = "-- a; comment\nSELECT 1; -- trailing\nCREATE FUNCTION f() AS $$\n  SELECT 1;\n$$;\n"
+
+    assert list(statements_of(script)) == ["SELECT 1;", "CREATE FUNCTION f() AS $$\n  SELECT 1;\n$$;"]
+    with pytest.raises(StoreRefused, match="in the middle"):
+        list(statements_of("SELECT 1"))
+
+
+async def test_a_database_that_cannot_hold_every_text_is_refused(empty_postgres_url: str) -> None:
+    """One key that it cannot hold would refuse all that share a commit with it."""
+    url = f"{empty_postgres_url}_latin"
+    name = url.rpartition("/")[2]
+    conn = await asyncpg.connect(empty_postgres_url)
+    await conn.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+    try:
+        with pytest.raises(StoreRefused, match=r"encoding of this database is LATIN1.* ENCODING 'UTF8'"):
+            await opened(url)
+    finally:
+        await conn.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        await conn.close()

@@ -1,0 +1,300 @@
+"""Which rule of `core/worker/` could be deleted without any test turning red? Each is deleted here, one by one.
+
+`python -m tests.units.core.deletions` prints the table of docs/explain/proof.md; with a number it makes that one
+deletion in its own process and prints the first test that turns red.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import NamedTuple
+
+from tests.support.pace import scaled_s
+from tests.support.tree import ROOT
+
+FOLDER = ROOT / "src/hooklane/core/worker"
+CPU_S_MAX = 10.0
+TESTS = ("test_worker_ownership", "test_worker_news", "test_worker_writing")
+
+
+class Deletion(NamedTuple):
+    """In *file*, *text* becomes *instead*: a rule less."""
+
+    rule: str
+    file: str
+    text: str
+    instead: str = ""
+
+
+OWN, NEWS, WRITE, SEND, READ, SWEEP, WORK, STATE = (
+    f"{name}.py" for name in ("ownership", "news", "writing", "sending", "reading", "sweeping", "worker", "state")
+)
+DELETIONS = [
+    # --- ownership ---
+    Deletion("one step after the other", OWN, "if self._call is not None or self._parting is", "if self._parting is"),
+    Deletion("an answer to a former name is ignored", OWN, "if call.worker == self._state.name and self", "if self"),
+    Deletion("a failure under a former name is ignored", OWN, "if call.worker != self._state.name:", "if False:"),
+    Deletion(
+        "what was not loaded is not kept",
+        OWN,
+        "        self._taken = ()\n        self._due = Instant(",
+        "        self._due = Instant(",
+    ),
+    Deletion("a rest after a failed renewal", OWN, " + (0 if self._is_lost else self._part_ms)"),
+    Deletion("a name that may have joined is left", OWN, "self._former.append(self._state.name)  # it", "pass  # it"),
+    Deletion("former names are left first", OWN, "self._to_leave = list(self._former)", "self._to_leave = []"),
+    Deletion("an expired lease is not revived", OWN, "        if lease is None:", "        if False:"),
+    Deletion("a lease counts from its asking", OWN, "self._leased_at = call.asked_at", "self._leased_at = boot"),
+    Deletion("sending ends before the lease", OWN, "int(self._lease_ms * SAFE_PART)", "self._lease_ms"),
+    Deletion("the share follows the partitions", OWN, "self._set_lease(boot)  # our share", "pass  # our share"),
+    Deletion("the first time is no jump", OWN, "if by and self.is_ready:", "if by:"),
+    Deletion("a lease follows the store's clock", OWN, "state.lease_until = Instant(state.lease_until + by)", "pass"),
+    Deletion("the engine hears of a jump", OWN, "            state.inputs.append(Jumped(by))\n"),
+    Deletion("a jump forward is kept in mind", OWN, "self._forward_ms = max(0, by)", "pass"),
+    Deletion(
+        "until the next renewal", OWN, "        self._forward_ms = 0\n        self._leased(", "        self._leased("
+    ),
+    Deletion("what waited goes on waiting", OWN, "[kept_waiting(row, now, by) for row in", "[row for row in"),
+    Deletion("who was robbed starts anew", OWN, "if owned < ours:", "if False:"),
+    Deletion("what we do not work on is given back", OWN, "elif owned > ours:", "elif False:"),
+    Deletion("no more than the fair share", OWN, "elif ours > share:", "elif False:"),
+    Deletion(
+        "nothing starts in what is given back", OWN, "self._state.inputs.append(Leaving(frozenset(pids)))", "pass"
+    ),
+    Deletion("what is busy is waited for", OWN, "if busy and boot < self._patience_until:", "if False:"),
+    Deletion("but not for ever", OWN, "if busy and boot < self._patience_until:", "if busy:"),
+    Deletion("what is busy stays ours", OWN, "if pid not in busy]", "]"),
+    Deletion("and goes on", OWN, "self._state.inputs.append(Leaving(frozenset()))", "pass"),
+    Deletion("lost partitions lose their writes", OWN, "        self._writing.drop(pids)\n"),
+    Deletion("the engine hears of a loss", OWN, "        self._state.inputs.append(Dropped(pids))\n"),
+    Deletion("lost partitions lose their sends", OWN, "        self._sending.drop(pids)\n"),
+    Deletion(
+        "a lost partition is not ours", OWN, "            self._state.epochs.pop(pid, None)\n", "            pass\n"
+    ),
+    Deletion(
+        "a name without a mark is left",
+        OWN,
+        "            self._former.append(self._state.name)\n        self._forget()",
+        "            pass\n        self._forget()",
+    ),
+    Deletion(
+        "what is known is offered first",
+        OWN,
+        "if not self._writing.is_idle and boot < self._patience_until:",
+        "if False:",
+    ),
+    Deletion(
+        "but not for long",
+        OWN,
+        "if not self._writing.is_idle and boot < self._patience_until:",
+        "if not self._writing.is_idle:",
+    ),
+    Deletion("nothing is sent meanwhile", OWN, "            self._state.lease_until = self._state.now(boot)\n"),
+    Deletion("who is gone is not waited for", OWN, "        if gone:", "        if False:"),
+    Deletion("nobody thinks itself gone", OWN, "other != name and self._is_gone(other)", "self._is_gone(other)"),
+    Deletion("a few partitions are loaded first", OWN, "self._taken[: self._load_most]})", "self._taken})"),
+    Deletion("a long load does not forget the lease", OWN, "if self._taken and boot < self._due:", "if self._taken:"),
+    Deletion(
+        "what is not loaded yet is no loss",
+        OWN,
+        "            self._load(boot)  # a long load",
+        '            self._ask("roster", boot, ())  # a long load',
+    ),
+    Deletion("breakers are counted anew", OWN, "        state.inputs.append(StartedAnew())\n"),
+    Deletion("no name is used twice", OWN, "        state.name = state.new_name()\n"),
+    Deletion("the mark is forgotten", OWN, "        self._news.forget()\n"),
+    Deletion("plans are forgotten", OWN, "        self._taken = self._leaving = ()\n"),
+    # --- news ---
+    Deletion("loads wait for polls", NEWS, "        return self._call is None\n", "        return True\n"),
+    Deletion("polls wait for loads", NEWS, "return not self.is_loading", "return True"),
+    Deletion(
+        "a load that failed lets polls go on",
+        OWN,
+        "            self._news.is_loading = False\n        if call.worker !=",
+        "            pass\n        if call.worker !=",
+    ),
+    Deletion("later loads keep the older mark", NEWS, "        if self.mark is None:\n", "        if True:\n"),
+    Deletion("spans are forgotten", NEWS, "        self._spans.clear()\n"),
+    Deletion("one poll at a time", NEWS, "if self._call is not None or not (", "if not ("),
+    Deletion("a nudge is a poll at once", NEWS, "not (self._nudged or boot >= self._due)", "not (boot >= self._due)"),
+    Deletion("one nudge is one poll", NEWS, "self._nudged = False  # one", "pass  # one"),
+    Deletion("news for a former name are ignored", NEWS, "if call.worker != self._state.name:", "if False:"),
+    Deletion("news count while their mark holds", NEWS, "        if not self.holds(told):\n            return False\n"),
+    Deletion("the mark moves", NEWS, "        self.mark, self.session = told.mark, told.session\n"),
+    Deletion("spans pass after a poll", NEWS, "told.session\n        self._pass()\n", "told.session\n"),
+    Deletion("spans pass where all is ours", NEWS, " and len(self._state.epochs) == PARTITIONS"),
+    Deletion("no span passes during a poll", NEWS, "            if self._call is None:\n", "            if True:\n"),
+    # --- writing ---
+    Deletion("what may wait is told apart", WRITE, "write.outcome.at - write.at >= PATIENT_MS", "True"),
+    Deletion("one commit at a time", WRITE, "if self._again_at == FOREVER:", "if False:"),
+    Deletion(
+        "a repeat takes its time", WRITE, "                if boot >= self._again_at:\n", "                if True:\n"
+    ),
+    Deletion(
+        "the same epochs again",
+        WRITE,
+        "_, epochs, writes = call.args",
+        "writes, epochs = call.args[2], dict(self._state.epochs)",
+    ),
+    Deletion(
+        "no repeat for a former name",
+        WRITE,
+        "            if call.worker == self._state.name:\n",
+        "            if True:\n",
+    ),
+    Deletion("what may wait waits", WRITE, "(self._patient and boot >= self._linger_until)", "self._patient"),
+    Deletion("but not for ever", WRITE, " or (self._patient and boot >= self._linger_until)"),
+    Deletion("a few need not wait", WRITE, " or len(self._patient) >= FEW"),
+    Deletion("only a few join a commit", WRITE, "few = max(FEW, len(self._patient) // 4)", "few = len(self._patient)"),
+    Deletion("a long line goes in large parts", WRITE, "max(FEW, len(self._patient) // 4)", "FEW"),
+    Deletion("a commit has a bound", WRITE, "room = COMMIT_MAX - len(patient)", "room = len(self._line)"),
+    Deletion(
+        "urgent writes are dropped",
+        WRITE,
+        "        self._line = [write for write in self._line if write.pid not in pids]\n",
+    ),
+    Deletion(
+        "patient writes are dropped",
+        WRITE,
+        "        self._patient = [write for write in self._patient if write.pid not in pids]\n",
+    ),
+    Deletion(
+        "a report to a former name is ignored",
+        WRITE,
+        "        if call.worker != self._state.name:\n            return False\n",
+    ),
+    Deletion(
+        "a fence holds for its epoch", WRITE, "if self._state.epochs.get(pid) == call.epochs.get(pid):", "if True:"
+    ),
+    Deletion(
+        "fenced partitions are not ours",
+        WRITE,
+        "                self._state.epochs.pop(pid, None)\n",
+        "                pass\n",
+    ),
+    # --- sending ---
+    Deletion("held back when the lease is over", SEND, "        if self.is_held_back(boot):\n            return []\n"),
+    Deletion("a few at a time", SEND, "self._line[:SENDS_AT_ONCE], self._line[SENDS_AT_ONCE:]", "self._line, []"),
+    Deletion("no turn sends beside the shell", SEND, "if self._line and not self.has_more else", "if self._line else"),
+    Deletion(
+        "lost sends are not sent",
+        SEND,
+        "            self._line = [send for send in self._line if send.pid not in pids]\n",
+    ),
+    Deletion(
+        "and give their places back",
+        SEND,
+        "self._state.inputs.extend(Settled(send, never, 0.0) for send in void)",
+        "pass",
+    ),
+    # --- reading ---
+    Deletion(
+        "one read of a kind at a time", READ, "if self._items and not self._batch and boot", "if self._items and boot"
+    ),
+    Deletion("a rest after a failed read", READ, "        self._due = Instant(boot + REST_MS)\n"),
+    Deletion("a failed read is made again", READ, "        self._items.extend(self._batch)\n"),
+    Deletion("reads have a bound", READ, "self._items[:BATCH_MAX], self._items[BATCH_MAX:]", "self._items, []"),
+    Deletion("rows count for their epochs", READ, "(batch,), dict(self._state.epochs))", "(batch,))"),
+    Deletion("a breaker's turn has a name", READ, "replace(turn, by=self._state.name)", "turn"),
+    # --- sweeping ---
+    Deletion("one look at a time", SWEEP, "        if self._look is not None:\n            return\n"),
+    Deletion("a look is believed late", SWEEP, "if look.polls <= 0]", "]"),
+    Deletion("a look of a former name is ignored", SWEEP, "if look.worker != self._state.name:", "if False:"),
+    Deletion("a look at what is ours", SWEEP, "        if look.pid in owed:\n", "        if True:\n"),
+    Deletion("endpoints once in a round", SWEEP, "if pid == min(state.epochs):", "if False:"),
+    Deletion(
+        "unnoticed endpoints are told",
+        SWEEP,
+        "self._state.inputs.extend(EndpointChanged(one) for one in changed)",
+        "pass",
+    ),
+    Deletion("and counted", SWEEP, "                self._state.notes.append(Missed(len(changed)))\n"),
+    # --- the whole ---
+    Deletion(
+        "a lost mark starts anew", WORK, "                self.ownership.mark_lost(boot)\n", "                pass\n"
+    ),
+    Deletion("a poll tells the time", WORK, "        self.ownership.set_time(told.now, call.asked_at, boot)\n"),
+    Deletion("recovered lanes are read again", WORK, "        self.reloads.add(told.recovered)\n"),
+    Deletion("a poll leads to a sweep", WORK, "        self.sweeping.polled(boot)\n"),
+    Deletion(
+        "what a sweep found is counted",
+        WORK,
+        "            state.notes.append(Missed(found.missed))\n",
+        "            pass\n",
+    ),
+    Deletion("who is stopped sends no more", WORK, "        self.state.inputs.append(Draining())\n"),
+    Deletion("a drain waits for attempts", WORK, "self.engine.in_flight == 0 and "),
+    Deletion("a drain waits for commits", WORK, " and self.writing.is_idle"),
+    Deletion("a drain has an end", WORK, "boot >= self._grace_until and not is_quiet", "False"),
+    Deletion(
+        "small differences are not followed",
+        STATE,
+        "if not asked - SLACK_MS <= store_now <= answered + SLACK_MS:",
+        "if True:",
+    ),
+]
+
+
+class Patched(Loader, MetaPathFinder):
+    """Imports one module without one of its rules."""
+
+    def __init__(self, deletion: Deletion) -> None:
+        self._path = FOLDER / deletion.file
+        self._name = f"hooklane.core.worker.{self._path.stem}"
+        source = self._path.read_text()
+        assert deletion.text in source, f"{deletion.file} does not contain {deletion.text!r}"
+        self._source = source.replace(deletion.text, deletion.instead, 1)
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        return importlib.util.spec_from_loader(name, self) if name == self._name else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        exec(compile(self._source, str(self._path), "exec"), module.__dict__)
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError("the test does not end")
+
+
+def first_red(deletion: Deletion) -> str:
+    """The first test that fails without the rule; only for a process in which no worker was imported yet."""
+    sys.meta_path.insert(0, Patched(deletion))
+    signal.signal(signal.SIGVTALRM, _too_long)
+    for name in TESTS:
+        module = importlib.import_module(f"tests.units.core.{name}")
+        for test in [one for one in vars(module).values() if getattr(one, "__name__", "").startswith("test_")]:
+            signal.setitimer(signal.ITIMER_VIRTUAL, CPU_S_MAX)
+            try:
+                test()
+            except Exception:
+                return f"{name}.py::{test.__name__}"
+    return ""
+
+
+def caught_by(number: int) -> str:
+    """The same in a process of its own."""
+    command = [sys.executable, "-m", "tests.units.core.deletions", str(number)]
+    plain = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    done = subprocess.run(command, cwd=ROOT, env=plain, capture_output=True, text=True, timeout=scaled_s(300))
+    return done.stdout.strip() if done.returncode == 0 else f"!!! {done.stderr[-300:]}"
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        print(first_red(DELETIONS[int(sys.argv[1])]))
+        return
+    for number, deletion in enumerate(DELETIONS):
+        print(f"| {number + 1} | `{deletion.file}` | {deletion.rule} | `{caught_by(number)}` |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""A clock that is set makes nothing due and keeps nothing waiting: each wait is as long as it would have been."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.units.core.kit import Bench, answer, row
+
+from hooklane.core.engine import Jumped, Settled
+from hooklane.model.clock import FOREVER, Instant
+from hooklane.model.jumps import JUMP_MS, Observed, jump, kept_waiting, set_back
+from hooklane.model.lane import LaneState
+
+DAY_MS = 86_400_000
+jumps = st.integers(-3_650 * DAY_MS, 3_650 * DAY_MS)
+instants = st.integers(3_650 * DAY_MS * 10, 3_650 * DAY_MS * 20).map(Instant)
+
+
+@given(instants, st.integers(0, DAY_MS), jumps)
+def test_a_clock_is_found_to_be_set_exactly_where_it_says_something_else_than_it_should(asked, took_ms, by):
+    answered = Instant(asked + took_ms)
+
+    assert jump(asked, answered, Instant(answered + max(0, by))) == (by if by > JUMP_MS else 0)
+    assert jump(asked, answered, Instant(asked + min(0, by))) == (by if by < -JUMP_MS else 0)
+
+
+@given(instants, st.integers(0, DAY_MS), st.floats(0, 1))
+def test_an_answer_that_was_long_on_its_way_does_not_look_like_a_clock_that_was_set(asked, took_ms, part):
+    assert jump(asked, Instant(asked + took_ms), Instant(asked + int(part * took_ms))) == 0
+
+
+@given(instants, instants)
+def test_a_clock_is_set_back_by_at_least_what_it_has_said_before(last, now):
+    by = set_back(last, now)
+
+    assert by >= 0
+    assert now + by >= last - JUMP_MS  # moved by so much, nothing waits longer than it did
+
+
+@given(instants, st.integers(0, 3_650 * DAY_MS), st.integers(-DAY_MS, DAY_MS))
+def test_what_waited_when_the_clock_was_set_forward_waits_as_long_as_before(before, by, wait_ms):
+    now = Instant(before + by)
+
+    kept = kept_waiting(row(next_at=Instant(before + wait_ms)), now, by)
+
+    left_before, left_after = max(0, wait_ms), max(0, kept.next_at - now)
+    assert left_after == (left_before if by >= wait_ms else max(0, wait_ms - by))
+
+
+def waiting_bench() -> Bench:
+    """An engine whose only head has failed, and waits for its second attempt: a second from now."""
+    bench = Bench(row(1, head=1, tail=1))
+    [send] = bench.fetch().sends
+    bench.settle(send, 503)
+    return bench
+
+
+def set_clock(bench: Bench, by: int) -> None:
+    bench.now = Instant(bench.now + by)
+    bench.step(Jumped(by))
+
+
+@given(jumps, jumps)
+def test_a_retry_comes_after_its_wait_however_the_clock_is_set_meanwhile(first, second):
+    bench = waiting_bench()
+
+    set_clock(bench, first)
+    assert bench.later(400).fetches + bench.effects.sends == []
+    set_clock(bench, second)
+    assert bench.later(599).fetches + bench.effects.sends == []
+    assert bench.effects.wake_at - bench.now == 1
+    bench.later(1)
+
+    assert len(bench.effects.sends) + len(bench.effects.fetches) == 1
+
+
+@given(st.integers(1, 3_650 * DAY_MS))
+def test_a_retry_that_becomes_durable_after_the_clock_was_set_back_waits_no_longer(back_ms):
+    bench = Bench(row(1, head=1, tail=1))
+    [send] = bench.fetch().sends
+    writes = bench.answer(send, 503)
+
+    set_clock(bench, -back_ms)
+    bench.commit(*writes)
+    bench.later(1_000)
+
+    assert len(bench.effects.sends) + len(bench.effects.fetches) == 1
+
+
+@given(jumps)
+def test_a_held_endpoint_is_tried_again_in_time_however_the_clock_is_set(by):
+    bench = Bench(*[row(lane, head=1, tail=1) for lane in range(1, 31)])
+    sends = bench.fetch().sends
+    for send in sends:
+        bench.answer(send, 503)
+        if bench.effects.health:
+            break
+    bench.share_health()
+    breaker = bench.engine.queues["ep"].breaker
+    left_ms = breaker.until - bench.now
+    assert left_ms > 0
+
+    set_clock(bench, by)
+
+    assert breaker.until - bench.now == left_ms
+
+
+def test_a_lane_that_waits_for_nothing_is_not_touched():
+    bench = Bench(row(1, head=1, tail=1))
+    [send] = bench.fetch().sends
+
+    set_clock(bench, -DAY_MS)
+    bench.step(Settled(send, answer(200), 0.0))
+    bench.commit(*bench.effects.writes)
+
+    assert bench.effects.wake_at == FOREVER
+    assert bench.engine._heads.lanes[1].state is LaneState.IDLE
+
+
+@given(instants, st.integers(1, 60_000), st.integers(0, 3_650 * DAY_MS), st.integers(0, 1_000_000))
+def test_a_lease_that_ends_later_than_it_can_is_waited_for_once(now, length_ms, back_ms, boot):
+    others, until = Observed(length_ms), Instant(now + length_ms + JUMP_MS + back_ms + 1)
+
+    def is_over(after_ms: int, until: Instant = until) -> bool:
+        return others.is_over("w", until, Instant(now + after_ms), Instant(boot + after_ms))
+
+    assert not is_over(0)
+    if back_ms > length_ms:
+        assert not is_over(length_ms - 1)
+        assert is_over(length_ms)
+        assert not is_over(length_ms, Instant(until + 1)), "its holder lives, and has renewed it"
+
+
+@given(instants, st.integers(1, 60_000), st.integers(-60_000, 60_000))
+def test_a_lease_that_can_be_ends_when_it_says(now, length_ms, left_ms):
+    left_ms = min(left_ms, length_ms)
+
+    assert Observed(length_ms).is_over("w", Instant(now + left_ms), now, Instant(0)) == (left_ms <= 0)

@@ -1,0 +1,265 @@
+"""News comes late, twice and in the wrong order, and the engine believes the newest."""
+
+from __future__ import annotations
+
+from tests.units.core.kit import T0, Bench, endpoint, grown, row
+
+from hooklane.core.engine import Committed, Draining, Dropped, EndpointChanged, Leaving, Loaded, Reloaded
+from hooklane.model.attempt import Dead, Gone, Settlement, Start
+from hooklane.model.clock import Instant
+from hooklane.model.endpoint import EndpointState
+from hooklane.model.lane import LaneState
+
+
+def test_a_reload_that_was_read_before_our_last_commit_is_ignored() -> None:
+    bench = Bench(row(tail=1))
+    (send,) = bench.fetch().sends
+    bench.settle(send)
+
+    effects = bench.step(Reloaded([row(1, head=1, tail=1)], [1]))
+
+    assert (effects.sends, effects.fetches) == ([], [])
+
+
+def test_a_reload_that_was_read_before_our_last_failure_does_not_shorten_its_wait() -> None:
+    bench = Bench(row(tail=1))
+    (send,) = bench.fetch().sends
+    bench.settle(send, 500)
+
+    assert bench.step(Reloaded([row(1, tail=1)], [1])).fetches == []
+    (again,) = bench.later(1_000).sends
+    assert again.attempt == 2
+
+
+def test_a_lane_that_waits_for_its_own_reload_is_not_content_with_an_older_one() -> None:
+    bench = Bench(row(head=2, tail=3))
+    (send,) = bench.fetch().sends
+    bench.commit(*bench.answer(send), stale=True)
+
+    effects = bench.step(Reloaded([row(1, head=1, tail=3)], [1]))
+
+    assert (effects.fetches, effects.reloads) == ([], [1])
+
+
+def test_a_reload_from_before_a_takeover_is_void() -> None:
+    bench = Bench(row(1, tail=1))
+    old = dict(bench.engine.epochs)
+    bench.step(Dropped(frozenset({0})))
+    bench.step(Loaded(0, 2, []))
+
+    effects = bench.step(Reloaded([row(1, tail=1)], [1], old))
+
+    assert (effects.sends, effects.fetches) == ([], [])
+    assert len(bench.engine) == 0
+
+
+def test_a_replay_that_comes_between_a_death_and_the_news_of_it_is_not_forgotten() -> None:
+    """Found by the simulator, rough seed 29: the lane stayed blocked for ever."""
+    bench = Bench(row(tail=2), attempts_max=1)
+    (send,) = bench.fetch().sends
+    (death,) = bench.answer(send, 500)
+    replayed = row(1, head=1, tail=2, rev=1)
+
+    bench.step(Reloaded([replayed], [1]))
+    effects = bench.commit(death)
+
+    assert isinstance(death, Settlement)
+    assert death.outcome == Dead("500")
+    assert effects.reloads == [1]
+    bench.step(Reloaded([replayed], [1]))
+    (again,) = bench.fetch().sends
+    assert (again.seq, again.attempt, again.rev) == (1, 1, 1)
+
+
+def test_a_late_report_about_an_old_epoch_takes_nothing_away() -> None:
+    """Found by the simulator, rough seed 19: it dropped the partition that had become ours again."""
+    bench = Bench(row(1))
+    (send,) = bench.fetch().sends
+    writes, old = bench.answer(send), dict(bench.engine.epochs)
+    bench.step(Dropped(frozenset({0})))
+    bench.step(Loaded(0, 3, [row(1)]))
+    (again,) = bench.fetch().sends
+
+    bench.step(Committed(writes, frozenset({0}), frozenset(), old))
+    (following,) = bench.settle(again).sends
+
+    assert bench.engine.epochs == {0: 3}
+    assert (following.seq, following.epoch) == (2, 3)
+
+
+def test_an_old_announcement_does_not_start_a_new_attempt() -> None:
+    bench = Bench(row(1), unclean=True)
+    (old,) = bench.fetch().writes
+    bench.step(Dropped(frozenset({0})))
+    bench.step(Loaded(0, 3, [row(1, rev=1)], unclean=True))
+    (new,) = bench.fetch().writes
+    assert isinstance(old, Start)
+    assert isinstance(new, Start)
+
+    assert bench.commit(old).sends == []
+    assert len(bench.commit(new).sends) == 1
+
+
+def test_an_event_that_is_reported_twice_is_sent_once() -> None:
+    bench = Bench()
+    (send,) = bench.step(grown(1, 1)).sends
+
+    bench.step(grown(1, 1, fed=False))
+    bench.settle(send)
+
+    assert bench.step(grown(1, 1, fed=False), grown(1, 1)).sends == []
+
+
+def test_what_others_publish_is_read_when_it_is_due() -> None:
+    bench = Bench()
+    (send,) = bench.step(grown(1, 1)).sends
+    bench.step(grown(1, 2, fed=False))
+
+    effects = bench.settle(send)
+    (following,) = bench.fetch().sends
+
+    assert effects.sends == []
+    assert following.seq == 2
+
+
+def test_a_loose_delivery_that_is_not_owed_any_more_is_forgotten() -> None:
+    bench = Bench()
+    bench.step(grown(-7, 1, fed=False))
+
+    bench.step(Reloaded([], [-7]))
+
+    assert len(bench.engine) == 0
+
+
+def test_a_paused_endpoint_holds_and_resuming_it_sends() -> None:
+    bench = Bench(row(), state=EndpointState.PAUSED)
+    assert bench.effects.fetches == []
+    assert bench.later(10**7).sends == []
+
+    bench.step(EndpointChanged(endpoint()))
+
+    assert len(bench.fetch().sends) == 1
+
+
+def test_new_rules_hold_from_the_next_attempt() -> None:
+    bench = Bench(row(tail=2))
+    (first,) = bench.fetch().sends
+
+    bench.step(EndpointChanged(endpoint(url="https://y.example")))
+    (second,) = bench.settle(first).sends
+
+    assert (first.endpoint.url, second.endpoint.url) == ("https://x.example", "https://y.example")
+
+
+def test_lanes_of_an_endpoint_that_is_not_known_yet_wait_for_the_news_of_it() -> None:
+    bench = Bench(row(1, endpoint_id="ep_new"))
+    assert bench.effects.fetches == []
+
+    bench.step(EndpointChanged(endpoint("ep_new")))
+
+    assert len(bench.fetch().sends) == 1
+
+
+def test_410_holds_everything_of_the_endpoint_at_once() -> None:
+    bench = Bench(row(1), row(2), in_flight_max=1)
+    (send,) = bench.fetch().sends
+
+    (write,) = bench.answer(send, 410)
+
+    assert isinstance(write, Settlement)
+    assert write.outcome == Gone("410")
+    assert bench.commit(write).sends == []
+    assert bench.later(10**7).sends == []
+
+
+def test_an_endpoint_that_was_resumed_before_its_410_is_reported_durable_stays_resumed() -> None:
+    bench = Bench(row(1))
+    (send,) = bench.fetch().sends
+    writes = bench.answer(send, 410)
+
+    bench.step(EndpointChanged(endpoint()))
+    (again,) = bench.commit(*writes).sends
+
+    assert (again.seq, again.attempt) == (1, 2)
+
+
+def test_a_410_that_did_not_become_durable_holds_nothing() -> None:
+    bench = Bench(row(1), row(2), in_flight_max=1)
+    (send,) = bench.fetch().sends
+
+    effects = bench.commit(*bench.answer(send, 410), stale=True)
+
+    assert [other.lane_id for other in effects.sends] == [2]
+
+
+def test_410_of_an_endpoint_that_is_being_drained_is_a_failure_like_any_other() -> None:
+    bench = Bench(row(1), state=EndpointState.DRAINING)
+    (send,) = bench.fetch().sends
+
+    effects = bench.settle(send, 410)
+
+    assert effects.wake_at == T0 + 1_000
+    (again,) = bench.later(1_000).sends
+    assert again.attempt == 2
+
+
+def test_nothing_new_is_started_in_a_partition_that_will_be_given_back() -> None:
+    bench = Bench(row(1), row(2))
+    first, second = bench.fetch().sends
+    assert bench.engine.busy(frozenset({0, 1})) == {0}
+
+    bench.step(Leaving(frozenset({0})))
+    bench.settle(first)
+    effects = bench.settle(second)
+
+    assert effects.sends == []
+    assert not bench.engine.busy(frozenset({0}))
+
+
+def test_a_partition_that_is_kept_after_all_goes_on() -> None:
+    """Found by the simulator, seed 112: what was busy for too long was parked for ever."""
+    bench = Bench(row(1))
+    (send,) = bench.fetch().sends
+    bench.step(Leaving(frozenset({0})))
+    bench.settle(send)
+
+    (following,) = bench.step(Leaving(frozenset())).sends
+
+    assert following.seq == 2
+
+
+def test_an_attempt_in_flight_is_not_parked_for_a_stale_place_in_the_line() -> None:
+    bench = Bench(row(1), rate_limit=1.0)
+    (first,) = bench.fetch().sends
+    bench.settle(first, 500)
+    bench.step(EndpointChanged(endpoint(state=EndpointState.PAUSED, rate_limit=1.0)))
+    bench.later(1_010)
+    bench.step(Reloaded([row(1, attempts=1, state=LaneState.RETRYING, rev=1)], [1]))  # a second place in the line
+    bench.step(grown(1, 1))
+    (again,) = bench.step(EndpointChanged(endpoint(rate_limit=1.0))).sends
+
+    bench.step(Leaving(frozenset({0})))
+    bench.later(1_010)
+
+    assert bench.engine.busy(frozenset({0})) == {0}
+    assert len(bench.answer(again)) == 1
+
+
+def test_a_draining_engine_sends_nothing_more_and_finishes_what_it_began() -> None:
+    bench = Bench(row(1), row(2), in_flight_max=1)
+    (send,) = bench.fetch().sends
+
+    bench.step(Draining())
+    writes = bench.answer(send)
+
+    assert len(writes) == 1
+    assert bench.commit(*writes).sends == []
+    assert bench.engine.in_flight == 0
+
+
+def test_the_engine_asks_to_be_woken_when_the_next_head_is_due() -> None:
+    bench = Bench(row(1, next_at=Instant(T0 + 700)), row(2, next_at=Instant(T0 + 300)))
+
+    assert bench.effects.wake_at == T0 + 300
+    assert [want.lane_id for want in bench.later(300).fetches] == [2]
+    assert bench.effects.wake_at == T0 + 700

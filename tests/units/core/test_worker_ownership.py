@@ -1,0 +1,541 @@
+"""Which partitions are a worker's, and until when: joining, sharing, giving back, and starting anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.units.core.kit import T0, row
+from tests.units.core.worker_kit import LEASE_MS, WorkerBench
+
+from hooklane.core.engine import Committed, Dropped, Jumped, LeaseSet, Leaving, Loaded, StartedAnew
+from hooklane.core.worker import ClockSet, LeaseLost, MarkLost
+from hooklane.core.worker.ownership import AGAIN_MS, FORMER_MAX, LET_GO_POLL_MS, LOADED_FIRST, RENEWALS, SAFE_PART
+from hooklane.model.lane import PARTITIONS
+from hooklane.model.owning import CommitReport
+from hooklane.model.session import Session
+
+ALL = frozenset(range(PARTITIONS))
+PART = LEASE_MS // RENEWALS
+
+
+def told(bench: WorkerBench, kind: type) -> list:
+    return [one for one in bench.worker.inputs if isinstance(one, kind)]
+
+
+def renew(bench: WorkerBench) -> None:
+    """The next renewal, with what follows from it."""
+    bench.later(PART)
+    bench.settle()
+
+
+# --- joining and renewing ---
+
+
+def test_a_worker_joins_takes_all_that_is_free_and_is_ready_when_that_is_loaded() -> None:
+    bench = WorkerBench(start=False)
+    bench.turn()
+    bench.settle("join", "roster", "acquire")
+    assert not bench.worker.is_ready
+
+    bench.answer("load")
+    assert bench.worker.is_ready
+    bench.settle("load")
+
+    assert set(bench.worker.epochs) == ALL
+    assert bench.engine.epochs == bench.worker.epochs
+
+
+def test_a_lease_counts_from_when_it_was_asked_for_and_ends_a_little_early() -> None:
+    bench = WorkerBench()
+    bench.later(PART)
+    asked = bench.boot
+    bench.world.now += 400
+
+    bench.answer("renew")
+
+    assert bench.worker.state.lease_until == T0 + asked + int(LEASE_MS * SAFE_PART)
+
+
+def test_what_a_worker_owns_is_its_share_of_the_limits() -> None:
+    bench = WorkerBench(start=False)
+    bench.turn()
+    bench.settle("join", "roster", "acquire")
+    bench.tell(bench.call("load"), bench.carry_out(bench.call("load")))
+    assert [one.share for one in told(bench, LeaseSet)] == [LOADED_FIRST / PARTITIONS]
+
+    while len(bench.worker.epochs) < PARTITIONS:
+        bench.turn()
+        bench.tell(bench.call("load"), bench.carry_out(bench.call("load")))
+
+    assert [one.share for one in told(bench, LeaseSet)] == [1.0]
+
+
+def test_a_lease_is_renewed_four_times_in_its_life_and_later_where_the_store_was_away() -> None:
+    bench = WorkerBench()
+    assert not bench.is_open("renew")
+    bench.later(PART - 1)
+    assert not bench.is_open("renew")
+    bench.later(1)
+    bench.fail("renew")
+
+    bench.later(AGAIN_MS + PART - 1)
+    assert not bench.is_open("renew")
+    bench.later(1)
+
+    assert bench.is_open("renew")
+
+
+def test_an_expired_lease_is_never_revived() -> None:
+    bench = WorkerBench()
+    bench.later(PART)
+    bench.world.now += LEASE_MS
+
+    bench.tell(bench.call("renew"), None)
+
+    assert (bench.worker.name, bench.worker.epochs) == ("a2", {})
+    assert told(bench, Dropped) == [Dropped(ALL)]
+    assert told(bench, StartedAnew)
+    bench.turn()
+    assert bench.notes == [LeaseLost()]
+    assert bench.call("join").args[0] == "a2"
+    bench.settle()
+    assert set(bench.worker.epochs) == ALL
+
+
+def test_only_one_step_is_under_way() -> None:
+    bench = WorkerBench()
+    bench.later(PART)
+    bench.later(5 * PART)
+
+    assert [one.verb for one in bench.open if one.verb != "poll"] == ["renew"]
+
+
+# --- workers that are certainly gone ---
+
+
+def test_a_worker_that_is_certainly_gone_is_not_waited_for() -> None:
+    dead = WorkerBench(lanes=3)
+    other = WorkerBench(dead, is_gone=lambda name: name == "a1")
+
+    assert set(other.worker.epochs) == ALL
+    assert all(epoch == 2 for epoch in other.worker.epochs.values())
+    other.settle("fetch", "commit")
+    assert len(other.sends) == 3
+
+
+def test_what_a_gone_worker_owned_is_taken_as_after_an_expiry() -> None:
+    dead = WorkerBench(lanes=1)
+    other = WorkerBench(dead, start=False, is_gone=lambda name: name == "a1")
+    other.turn()
+    other.settle("join", "roster", "expire")
+
+    taken = other.carry_out(other.call("acquire"))
+
+    assert len(taken) == PARTITIONS
+    assert all(one.unclean for one in taken)
+
+
+def test_a_living_worker_keeps_what_it_has_and_never_thinks_itself_gone() -> None:
+    one = WorkerBench(is_gone=lambda name: True)
+    assert set(one.worker.epochs) == ALL
+    other = WorkerBench(one, is_gone=lambda name: False)
+
+    assert other.worker.epochs == {}
+
+
+# --- loading ---
+
+
+def test_what_is_loaded_first_is_sent_while_the_rest_is_read() -> None:
+    bench = WorkerBench(start=False, lanes=600)
+    bench.turn()
+    bench.settle("join", "roster", "acquire")
+
+    bench.answer("load")
+    bench.settle("fetch")
+
+    assert {send.pid for send in bench.sends} == set(range(LOADED_FIRST))
+    assert len(bench.call("load").args[1]) == 2 * LOADED_FIRST
+
+
+def test_a_lease_is_renewed_while_much_is_loaded() -> None:
+    bench = WorkerBench(start=False, lanes=600)
+    bench.turn()
+    bench.settle("join", "roster", "acquire")
+    for _ in range(4):
+        bench.world.now += PART
+        bench.answer("load")
+        bench.settle("poll", "fetch")
+        bench.answer("renew")
+        assert not bench.is_open("roster"), "what is not loaded yet is no loss"
+        bench.settle("poll")
+    bench.settle()
+
+    assert (bench.worker.name, set(bench.worker.epochs)) == ("a1", ALL)
+
+
+def test_what_was_sent_while_much_is_loaded_is_not_forgotten_when_a_later_load_fails() -> None:
+    bench = WorkerBench(start=False, lanes=600)
+    bench.turn()
+    bench.settle("join", "roster", "acquire")
+    bench.answer("load")
+    bench.settle("fetch")
+
+    bench.fail("load")
+
+    assert (bench.worker.name, set(bench.worker.epochs)) == ("a1", set(range(LOADED_FIRST)))
+    bench.later(AGAIN_MS + PART)
+    bench.settle()
+    renew(bench)
+    assert (bench.worker.name, set(bench.worker.epochs)) == ("a1", ALL)
+
+
+# --- the fair share ---
+
+
+def test_an_acquire_whose_reply_was_lost_leaves_no_partition_without_an_owner() -> None:
+    bench = WorkerBench()
+    bench.world.now += LEASE_MS  # so that there is something to take
+    bench.later(PART)
+    bench.settle("poll", "renew", "join", "roster")
+    bench.fail("acquire", carried_out=True)
+    assert bench.worker.name == "a3", "it may have joined as a2, and own something: that name is left"
+
+    bench.later(AGAIN_MS)
+    bench.settle()
+
+    assert set(bench.worker.epochs) == ALL
+
+
+def test_what_the_store_says_is_ours_and_we_do_not_work_on_is_given_back() -> None:
+    bench = WorkerBench()
+    del bench.worker.epochs[3], bench.worker.epochs[200]
+    bench.later(PART)
+    bench.answer("renew")
+    bench.answer("roster")
+
+    assert bench.call("release").args == ("a1", [3, 200])
+    bench.settle()
+    renew(bench)
+    assert set(bench.worker.epochs) == ALL
+
+
+def test_two_workers_come_to_have_half_each() -> None:
+    one = WorkerBench()
+    other = WorkerBench(one)
+    assert other.worker.epochs == {}
+
+    one.later(PART)
+    one.settle()
+    one.later(LET_GO_POLL_MS)
+    one.settle()
+    renew(other)
+
+    assert (len(one.worker.epochs), len(other.worker.epochs)) == (PARTITIONS // 2, PARTITIONS // 2)
+    assert not set(one.worker.epochs) & set(other.worker.epochs)
+    assert one.engine.epochs == one.worker.epochs
+
+
+def test_a_release_that_was_lost_is_made_up_for() -> None:
+    one = WorkerBench()
+    WorkerBench(one)
+    one.later(PART)
+    one.settle()
+    one.later(LET_GO_POLL_MS)
+    one.fail("release")
+
+    one.later(AGAIN_MS + PART)
+    one.answer("renew")
+    one.answer("roster")
+
+    assert len(one.call("release").args[1]) == PARTITIONS // 2
+
+
+def test_a_worker_that_was_robbed_without_noticing_starts_anew() -> None:
+    bench = WorkerBench()
+    bench.store.release("a1", [1, 2, 3])
+    bench.later(PART)
+    bench.answer("renew")
+
+    bench.tell(bench.call("roster"), bench.store.roster())
+
+    assert bench.worker.name == "a2"
+    assert told(bench, Dropped) == [Dropped(ALL)]
+
+
+def test_what_was_acquired_is_read_after_the_acquire() -> None:
+    bench = WorkerBench(start=False)
+    bench.turn()
+    bench.settle("join", "roster")
+    assert not bench.is_open("load")
+
+    bench.answer("acquire")
+
+    assert bench.call("load").args == ("a1", dict.fromkeys(range(LOADED_FIRST), 1))
+
+
+def test_a_load_that_failed_keeps_nothing_of_what_was_acquired() -> None:
+    bench = WorkerBench()
+    bench.store.release("a1", [5])
+    del bench.worker.epochs[5]
+    bench.later(PART)
+    bench.settle("poll", "renew", "roster", "acquire")
+    assert bench.worker.news.is_loading
+    bench.fail("load")
+
+    assert 5 not in bench.worker.epochs
+    bench.later(AGAIN_MS + PART)
+    assert not bench.is_open("load"), "what was not loaded is not loaded later"
+    bench.settle()
+    renew(bench)
+    assert set(bench.worker.epochs) == ALL
+
+
+def test_what_is_busy_is_given_back_when_it_is_quiet() -> None:
+    one = WorkerBench(lanes=600)
+    one.settle("fetch")
+    busy = {send.pid for send in one.sends} & set(range(PARTITIONS // 2, PARTITIONS))
+    assert busy
+    WorkerBench(one)
+    one.later(PART)
+    one.settle()
+
+    one.later(LET_GO_POLL_MS)
+    assert not one.is_open("release"), "something of it is in flight"
+    for send in one.sends:
+        one.end(send)
+    one.turn()
+    one.answer("commit")
+    one.later(LET_GO_POLL_MS)
+
+    assert len(one.call("release").args[1]) == PARTITIONS // 2
+
+
+def test_what_stays_busy_for_too_long_stays_ours_and_goes_on() -> None:
+    one = WorkerBench(lanes=600)
+    one.settle("fetch")
+    WorkerBench(one)
+    one.later(PART)
+    one.settle()
+
+    one.world.now += PART
+    one.worker.ownership.go_on(one.boot)
+
+    assert [one.pids for one in told(one, Leaving)] == [frozenset()]
+    [dropped] = told(one, Dropped)
+    assert not dropped.pids & {send.pid for send in one.sends}
+    assert {send.pid for send in one.sends} <= set(one.worker.epochs)
+
+
+def test_a_late_report_about_an_old_epoch_takes_no_partition_away() -> None:
+    bench = WorkerBench(lanes=1)
+    bench.settle("fetch")
+    bench.end(bench.sends[0])
+    bench.turn()
+    bench.worker.epochs[8] += 1
+
+    bench.tell(bench.call("commit"), CommitReport(T0, fenced=frozenset({7, 8})))
+
+    assert (7 in bench.worker.epochs, 8 in bench.worker.epochs) == (False, True)
+
+
+# --- starting anew ---
+
+
+def lose_the_mark(bench: WorkerBench) -> None:
+    bench.worker.nudge()
+    bench.turn()
+    news = bench.carry_out(bench.call("poll"))
+    bench.answer("poll", replace(news, session=Session("another", "1", None, 0), mark_lives=False))
+
+
+def test_a_worker_whose_mark_is_lost_leaves_under_its_old_name_and_comes_back_under_a_new_one() -> None:
+    bench = WorkerBench()
+    lose_the_mark(bench)
+
+    assert bench.notes == [MarkLost(dict.fromkeys(range(PARTITIONS), 1))]
+    assert (bench.worker.name, bench.worker.epochs, bench.worker.news.mark) == ("a2", {}, None)
+    assert bench.call("leave").args == ("a1",)
+    bench.answer("leave")
+    assert bench.call("join").args[0] == "a2"
+    bench.settle()
+    assert set(bench.worker.epochs.values()) == {2}
+
+
+def test_what_was_asked_under_a_name_that_is_given_up_is_not_believed() -> None:
+    bench = WorkerBench()
+    bench.later(PART)
+    bench.answer("poll")
+    renewal = bench.call("renew")
+    lose_the_mark(bench)
+    assert not bench.is_open("leave"), "one step after the other"
+
+    bench.tell(renewal, None)
+    bench.turn()
+
+    assert bench.worker.name == "a2"
+    assert bench.is_open("leave")
+
+
+def test_a_failure_of_what_was_asked_under_a_name_that_is_given_up_changes_nothing() -> None:
+    bench = WorkerBench()
+    bench.later(PART)
+    bench.answer("poll")
+    lose_the_mark(bench)
+
+    bench.fail("renew")
+
+    assert bench.worker.name == "a2"
+    assert bench.is_open("leave")
+
+
+def test_a_name_under_which_coming_back_failed_is_left_before_the_next_try() -> None:
+    bench = WorkerBench()
+    lose_the_mark(bench)
+    bench.answer("leave")
+    bench.fail("join", carried_out=True)
+    assert bench.worker.name == "a3"
+    bench.later(AGAIN_MS - 1)
+    assert not bench.is_open("leave")
+
+    bench.later(1)
+    left = [bench.call("leave").args[0]]
+    bench.answer("leave")
+    left.append(bench.call("leave").args[0])
+    bench.answer("leave")
+
+    assert left == ["a1", "a2"]
+    assert bench.call("join").args[0] == "a3"
+
+
+def test_a_leave_that_fails_is_tried_again_under_the_same_name() -> None:
+    bench = WorkerBench()
+    lose_the_mark(bench)
+    bench.fail("leave")
+    assert bench.worker.name == "a2"
+
+    bench.later(AGAIN_MS)
+
+    assert bench.call("leave").args == ("a1",)
+
+
+def test_all_names_are_left_at_the_end_and_the_last_few_are_remembered() -> None:
+    bench = WorkerBench()
+    for _ in range(FORMER_MAX + 4):
+        lose_the_mark(bench)
+        bench.settle()
+
+    names = [f"a{n}" for n in range(5, FORMER_MAX + 6)]
+    assert bench.worker.ownership.names == tuple(names)
+
+
+def test_what_was_to_be_given_back_is_forgotten_with_the_rest() -> None:
+    one = WorkerBench()
+    WorkerBench(one)
+    one.later(PART)
+    one.answer("poll")
+    one.settle()
+    lose_the_mark(one)
+
+    assert one.is_open("leave")
+    assert not one.is_open("release")
+
+
+def test_a_load_that_waits_for_a_poll_is_forgotten_with_the_rest() -> None:
+    bench = WorkerBench()
+    bench.store.release("a1", [5])
+    del bench.worker.epochs[5]
+    bench.later(PART)
+    bench.settle("renew", "roster", "acquire")
+    assert not bench.is_open("load"), "a poll is under way"
+
+    news = bench.carry_out(bench.call("poll"))
+    bench.answer("poll", replace(news, session=Session("another", "1", None, 0), mark_lives=False))
+
+    assert [one.verb for one in bench.open] == ["leave"]
+
+
+# --- clocks ---
+
+
+def test_a_clock_that_was_set_before_the_first_lease_is_no_jump() -> None:
+    bench = WorkerBench(start=False)
+    bench.store.skew = 3_600_000
+    bench.turn()
+    bench.settle()
+
+    assert bench.notes == []
+    assert bench.worker.state.now(bench.boot) == T0 + bench.boot + 3_600_000
+
+
+def test_a_lease_goes_on_as_long_as_before_when_the_stores_clock_is_set() -> None:
+    bench = WorkerBench()
+    until = bench.worker.state.lease_until
+    bench.later(100)
+    bench.store.skew = -7_200_000
+    call = bench.call("poll")
+
+    bench.tell(call, bench.carry_out(call))
+
+    assert told(bench, Jumped) == [Jumped(-7_200_000)]
+    assert bench.worker.state.lease_until == until - 7_200_000
+    assert told(bench, LeaseSet)[-1].until == until - 7_200_000
+    bench.turn()
+    assert bench.notes == [ClockSet(-7_200_000)]
+
+
+def test_a_small_difference_of_clocks_is_not_followed() -> None:
+    bench = WorkerBench()
+    bench.later(100)
+    bench.store.skew = 90
+
+    bench.answer("poll")
+
+    assert bench.worker.state.now(bench.boot) == T0 + bench.boot
+
+
+def waiting_after_a_jump(bench: WorkerBench, jump_ms: int) -> int:
+    """How long a head goes on waiting that waited for 60 s, when the lease is lost by a clock that was set."""
+    bench.later(100)
+    bench.store.skew = jump_ms
+    bench.answer("poll")
+    bench.later(PART)
+    bench.settle("poll", "renew", "leave", "join", "roster", "acquire")
+    call = bench.call("load")
+    load = bench.carry_out(call)
+    waiting = row(1, pid=7, next_at=T0 + bench.boot + 60_000)
+    bench.tell(call, replace(load, lanes={**load.lanes, 7: [waiting]}))
+    [lane] = [lane for one in told(bench, Loaded) for lane in one.lanes]
+    return lane.next_at - bench.worker.state.now(bench.boot)
+
+
+def test_what_waited_when_the_clock_was_set_forward_waits_as_long_after_a_lost_lease() -> None:
+    assert waiting_after_a_jump(WorkerBench(), 3_600_000) == 60_000
+
+
+def test_a_clock_that_was_set_forward_is_made_up_for_until_the_next_renewal_and_not_after_it() -> None:
+    bench = WorkerBench()
+    bench.later(100)
+    bench.store.skew = 3_600_000
+    bench.answer("poll")
+    bench.store.tables.workers["a1"] += 3_600_000
+    renew(bench)
+    bench.store.release("a1", [7])
+    del bench.worker.epochs[7]
+    renew(bench)
+    renew(bench)
+
+    assert bench.worker.ownership._forward_ms == 0
+
+
+def test_committed_is_told_with_what_was_ours_when_it_was_written() -> None:
+    bench = WorkerBench(lanes=1)
+    bench.settle("fetch")
+    bench.end(bench.sends[0])
+    bench.turn()
+    before = dict(bench.worker.epochs)
+    bench.worker.epochs[8] += 1
+
+    bench.tell(bench.call("commit"), CommitReport(T0))
+
+    assert told(bench, Committed)[0].epochs == before
