@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 import msgspec
 
 from hooklane.cli.exits import CallFailed, Exit, exit_of
+from hooklane.cli.tenant_option import tenant_headers
 from hooklane.config import DEFAULT_PORT, Secret, load
 from hooklane.errors import ConfigError, StoreRefused, needing
 from hooklane.model.database_url import shown
@@ -87,7 +88,7 @@ class Caller:
     ) -> Reply:
         text = urlencode({name: str(value) for name, value in (query or {}).items() if value is not None})
         data = b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
-        sent = {"content-type": "application/json", **(headers or {})}
+        sent = {"content-type": "application/json", **tenant_headers(), **(headers or {})}
         reply = self._client.send(method, path, text, sent, data)
         if reply.status >= 400:
             raise failure_of(reply)

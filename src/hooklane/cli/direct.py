@@ -42,7 +42,8 @@ class DirectClient:
             route, params = self._router.find(method, urlsplit(path).path)
             asked = parse_query(query.encode(), route.query)
             await self._services.tenants.look()
-            tenant = tenant_of_call(None, headers.get(HEADER), self._services.tenants)
+            named = None if route.of_server else headers.get(HEADER)
+            tenant = tenant_of_call(None, named, self._services.tenants)
             response = await route.run(Call(self._services, params, asked, headers, body, tenant, actor="cli"))
         except Exception as error:
             response = problem_response(error)

@@ -10,10 +10,26 @@ from typing import Annotated
 import typer
 
 from hooklane import __version__
-from hooklane.cli import audit, config, dev, dlq, doctor, endpoints, events, inbox, lanes, migrate, send, serve, verify
+from hooklane.cli import (
+    audit,
+    config,
+    dev,
+    dlq,
+    doctor,
+    endpoints,
+    events,
+    inbox,
+    lanes,
+    migrate,
+    send,
+    serve,
+    tenants,
+    verify,
+)
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Json
 from hooklane.cli.output import show, talk
+from hooklane.cli.tenant_option import add_tenant_option
 from hooklane.errors import Broken, ConfigError, HooklaneError
 
 app = typer.Typer(
@@ -33,6 +49,7 @@ app.add_typer(events.app, name="events", help="What was published, and why it wa
 app.add_typer(lanes.app, name="lanes", help="Which keys wait, and for what.")
 app.add_typer(dlq.app, name="dlq", help="Dead letters: look, note, replay, skip.")
 app.add_typer(inbox.app, name="inbox", help="What was received: look, replay, skip, prune, work.")
+app.add_typer(tenants.app, name="tenants", help="Whose data it is, and what each may use.")
 app.add_typer(audit.app, name="audit", help="Who did what, and whether that record is whole.")
 app.add_typer(migrate.app, name="migrate", help="The schema of the database.")
 app.add_typer(config.app, name="config", help="Which settings hold, and where from.")
@@ -81,6 +98,7 @@ def _empty(arguments: Sequence[str]) -> str | None:
 def run(arguments: Sequence[str]) -> int:
     """Run a command; its exit code. Only a bug of ours ends in a traceback."""
     command = typer.main.get_command(app)
+    add_tenant_option(command)
     if (empty := _empty(arguments)) is not None:
         talk(f"{empty} is empty: give a value")
         return Exit.USAGE

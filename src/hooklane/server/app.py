@@ -77,9 +77,9 @@ class Api:
 
     async def _tenant(self, route: Route, key_tenant: str | None, headers: Mapping[str, str]) -> str:
         """On whose data the call acts; a tenant that is not known yet is looked for in the store."""
-        named = headers.get(HEADER)
         if route.of_server and key_tenant is not None:
             raise Problem("for_all_tenants")
+        named = None if route.of_server else headers.get(HEADER)
         if route.needs is not Access.KEY and named is None:
             return key_tenant or DEFAULT_TENANT  # health and documents answer also while the store does not
         await self.services.tenants.look_for(named or key_tenant or DEFAULT_TENANT)
