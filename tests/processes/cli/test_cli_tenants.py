@@ -22,7 +22,7 @@ def test_a_tenant_is_added_limited_suspended_and_deleted(cli: Cli, db: Path):
     assert (added.code, added.out) == (0, "created tenant acme\n")
     assert quota.json == {"v": 1, "events_per_s": None, "endpoints": 3, "bytes": None}
     assert (suspended.out, resumed.out) == ("acme is suspended\n", "acme is active\n")
-    assert (refused.code, "suspended" in refused.err) == (1, True)
+    assert (refused.code, "suspended" in refused.err) == (4, True)
     assert deleted.code == 0
     assert [line.split()[:2] for line in listed.out.splitlines()[1:]] == [["acme", "cancelling"], ["default", "active"]]
 
