@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 
 from hooklane.config import Settings
+from hooklane.sender.operational import OperationalEvents
 from hooklane.sender.publish_limits import PublishLimits
 from hooklane.sender.recovery import Jobs
 from hooklane.sender.relay import Relay
@@ -38,7 +39,13 @@ class Maintenance:
     """The loops of a process, started and stopped together."""
 
     def __init__(
-        self, settings: Settings, store: Outbox, jobs: Jobs, limits: PublishLimits, tenants: TenantDirectory | None
+        self,
+        settings: Settings,
+        store: Outbox,
+        jobs: Jobs,
+        limits: PublishLimits,
+        operational: OperationalEvents,
+        tenants: TenantDirectory | None = None,
     ) -> None:
         retention = Retention(
             events_ms=settings.retention,
@@ -49,11 +56,13 @@ class Maintenance:
         self._delivers = "deliver" in settings.role
         self._jobs = jobs
         self._limits = limits
+        self._operational = operational
         self._tenants = tenants
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._limits.run(), name="check disk space and quota")
+            group.create_task(self._operational.run(), name="operational events")
             if self._tenants is not None:
                 group.create_task(self._tenants.run(), name="follow the tenants")
             if self._delivers:
@@ -62,6 +71,7 @@ class Maintenance:
 
     def stop(self) -> None:
         self._limits.stop()
+        self._operational.stop()
         if self._tenants is not None:
             self._tenants.stop()
         self._jobs.stop()

@@ -22,6 +22,7 @@ from hooklane.core.fanout import Fanout
 from hooklane.errors import UsageError
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.feeding import feed_of
+from hooklane.sender.operational import OperationalEvents
 from hooklane.sender.publisher import Publisher
 from hooklane.sender.relay import Relay
 from hooklane.sender.tenant_directory import TenantDirectory
@@ -140,6 +141,7 @@ def open_services(
     def tell(happening: Happening) -> None:
         live_stream.listen(happening)
         meter.listen(happening)
+        operational.listen(happening)
         if listener is not None:
             listener(happening)
 
@@ -148,6 +150,9 @@ def open_services(
     feed = feed_of(relay, workers.nudge if workers is not None else None)
     tenants = TenantDirectory(store)
     limits = publish_limits_for(settings, store, tenants)
+    operational = OperationalEvents(store.publish, store.endpoints, feed)
+    if limits.tenants is not None:
+        limits.tenants.reached = operational.quota_reached
     services = Services(
         store=store,
         publisher=Publisher(store, feed, meter.count_published, limits.refusal),
@@ -162,6 +167,7 @@ def open_services(
         jobs=jobs_for(store, relay),
         publish_limits=limits,
         tenants=tenants,
+        operational=operational,
     )
     live_stream.breakers = services.breakers
     live_stream.hears_all = relay is not None
@@ -211,7 +217,9 @@ async def running(
                 else None
             )
             watching = group.create_task(services.live_stream.run(), name="live_stream")
-            maintenance = Maintenance(settings, store, services.jobs, services.publish_limits, services.tenants)
+            maintenance = Maintenance(
+                settings, store, services.jobs, services.publish_limits, services.operational, services.tenants
+            )
             keeping = group.create_task(maintenance.run(), name="maintenance")
             server = _server(settings, services, routes, mounts(services))
             serving = group.create_task(server.serve(sockets=[sock]), name="http")

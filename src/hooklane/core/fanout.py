@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Sequence
 
 from hooklane.errors import InvalidEvent
-from hooklane.model.endpoint import Endpoint, EndpointState, Order
+from hooklane.model.endpoint import Endpoint, EndpointState, Operational, Order
 from hooklane.model.event import Event
 from hooklane.model.lane import GLOBAL_KEY, PARTITIONS, Place
 
@@ -95,7 +95,10 @@ class _Takers:
         if found is None:
             if len(self._of_type) >= TYPES_MAX:
                 self._of_type.clear()
-            found = self._of_type[type_] = [one for one in self._all if matches(one.types, type_)]
+            # What takes operational events is named by them, and takes nothing else.
+            found = self._of_type[type_] = [
+                one for one in self._all if one.operational is Operational.NONE and matches(one.types, type_)
+            ]
         return found
 
     def _named(self, asked: Sequence[str]) -> list[Endpoint]:

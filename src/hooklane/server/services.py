@@ -15,6 +15,7 @@ from hooklane.model.clock import Instant, wall_now
 from hooklane.model.health import BreakerState
 from hooklane.model.lane import LaneId
 from hooklane.sender.egress import EgressGuard
+from hooklane.sender.operational import OperationalEvents
 from hooklane.sender.publish_limits import PublishLimits
 from hooklane.sender.publisher import Publisher
 from hooklane.sender.recovery import Jobs
@@ -55,6 +56,7 @@ class Services:
     jobs: Jobs
     publish_limits: PublishLimits
     tenants: TenantDirectory
+    operational: OperationalEvents
     relay: Relay | None = None
     workers: Workers | None = None
     features: tuple[str, ...] = ()

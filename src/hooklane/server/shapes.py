@@ -7,7 +7,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from hooklane.model.endpoint import EndpointState, OnDead, Order, Payload
+from hooklane.model.endpoint import EndpointState, OnDead, Operational, Order, Payload
 from hooklane.model.health import BreakerState
 from hooklane.model.lane import DeliveryState, LaneState
 from hooklane.model.tenant import TenantState
@@ -150,6 +150,7 @@ class EndpointShape(Shape, kw_only=True):
     order: Order
     on_dead: OnDead
     payload: Payload
+    operational: Operational
     headers: dict[str, str]
     rate_limit: float | None
     in_flight_max: int

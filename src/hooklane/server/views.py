@@ -49,6 +49,7 @@ def endpoint(one: Endpoint, health: Health | None = None) -> View:
         "order": one.order,
         "on_dead": one.on_dead,
         "payload": one.payload,
+        "operational": one.operational,
         "headers": {name: HIDDEN for name, _ in one.headers},
         "rate_limit": one.rate_limit,
         "in_flight_max": one.in_flight_max,

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from hooklane.core.endpoint import faults_of
 from hooklane.core.signing import SECRET_BYTES, Scheme, new_key
 from hooklane.model.clock import Instant
-from hooklane.model.endpoint import Endpoint, EndpointState, OnDead, Order, Payload, SigningKey
+from hooklane.model.endpoint import Endpoint, EndpointState, OnDead, Operational, Order, Payload, SigningKey
 from hooklane.model.ids import new_id
 from hooklane.sender.egress import UrlNotAllowed
 from hooklane.sender.transport.tls import own_context
@@ -49,6 +49,7 @@ class EndpointChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     backoff_ms: int | UnsetType = UNSET
     backoff_cap_ms: int | UnsetType = UNSET
     payload: Payload | UnsetType = UNSET
+    operational: Operational | UnsetType = UNSET
     ca_pem: str | UnsetType | None = UNSET
 
 
@@ -74,6 +75,10 @@ async def create(call: Call) -> Response:
     secret = body.secret if isinstance(body.secret, str) else new_key(body.signature, services.chance(SECRET_BYTES))
     blank = Endpoint(id=new_id("ep", now), url=body.url, created_at=now, tenant=call.tenant)
     endpoint = replace(blank, keys=(SigningKey(secret),), **_set_fields(body))
+    if endpoint.operational is not Operational.NONE and body.order is UNSET:
+        endpoint = replace(endpoint, order=Order.NONE)
+    if endpoint.operational is Operational.ALL and call.key_tenant is not None:
+        raise Problem("for_all_tenants")
     if isinstance(body.backoff_ms, int) and not isinstance(body.backoff_cap_ms, int):
         endpoint = replace(endpoint, backoff_cap_ms=max(endpoint.backoff_cap_ms, body.backoff_ms))
     _check(call, endpoint)
@@ -117,7 +122,7 @@ async def show(call: Call) -> Response:
 async def change(call: Call) -> Response:
     body = call.read(EndpointChange)
     present = await find(call)
-    for field in ("order", "payload"):
+    for field in ("order", "payload", "operational"):
         if getattr(body, field) not in (UNSET, getattr(present, field)):
             raise Problem(
                 "immutable_field",
