@@ -22,7 +22,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 Shown = Callable[[Row], View]
 
-TENANT = Param("tenant", "as the application's source says; all of them, unless given")
+ACCOUNT = Param("account", "as the application's source says; all of them, unless given")
 CHUNK = 25
 """Rows that are read at a time, payloads and all: a page of the longest takes tens of megabytes, not hundreds."""
 
@@ -38,10 +38,10 @@ def is_row(id: str) -> bool:
 
 
 def one(call: Call) -> Search:
-    """The row that the path names; not found where `tenant` names another tenant than the row's."""
+    """The row that the path names; not found where `account` names another than the row's."""
     if not is_row(call.params["id"]):
         raise Problem("not_found", NO_ROW)
-    return Search(ids=(int(call.params["id"]),), tenant=call.query.get("tenant"), limit=1)
+    return Search(ids=(int(call.params["id"]),), account=call.query.get("account"), limit=1)
 
 
 async def find(call: Call) -> Row:

@@ -43,7 +43,7 @@ class DeadLetterShape(Shape, kw_only=True):
     waiting: int | None
     note: str
     source: str | UnsetType = UNSET
-    tenant: str | UnsetType = UNSET
+    account: str | UnsetType = UNSET
     handlers: list[HandlingShape] | UnsetType = UNSET
 
 
@@ -55,7 +55,7 @@ class NamedValue(Shape, kw_only=True):
 class RowShape(Shape, kw_only=True):
     id: str
     source: str
-    tenant: str
+    account: str
     event_id: str
     type: str
     key: str | None

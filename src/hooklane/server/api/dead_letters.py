@@ -135,14 +135,14 @@ async def _find(call: Call) -> DeadLetter:
 
 
 _OTHER_SIDE = {"sender": "inbox", "inbox": "sender"}
-_OTHERS = {"sender": ("source", "tenant"), "inbox": ("endpoint",)}
+_OTHERS = {"sender": ("source", "account"), "inbox": ("endpoint",)}
 """The sides, and the filters that only the other one has."""
 
 _FILTER = (
     Param("side", "sender (unless given) or inbox: what the handlers of this database's inbox gave up"),
     Param("endpoint", "id of an endpoint; sender only"),
     Param("source", "exact name of a source; inbox only"),
-    Param("tenant", "as the application's source says; inbox only"),
+    Param("account", "as the application's source says; inbox only"),
 )
 
 ROUTES = (

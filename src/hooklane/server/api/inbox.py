@@ -11,7 +11,7 @@ from hooklane.server import inbox_views
 from hooklane.server.audit_acts import act_of
 from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
 from hooklane.server.inbox_actions import replay_row
-from hooklane.server.inbox_rows import TENANT, action_answer, ask_inbox, change_inbox, find, one, page_of
+from hooklane.server.inbox_rows import ACCOUNT, action_answer, ask_inbox, change_inbox, find, one, page_of
 from hooklane.server.problem import Problem
 from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_recovery import InboxStats, RecoveryShape, RowShape, WholeRow
@@ -30,7 +30,7 @@ async def search(call: Call) -> Response:
         raise Problem("invalid_parameter", f"status must be one of {', '.join(Status)}, got {status[:40]!r}")
     wanted = Search(
         source=query.get("source"),
-        tenant=query.get("tenant"),
+        account=query.get("account"),
         status=None if status is None else Status(status),
         handler=query.get("handler"),
         type=query.get("type"),
@@ -73,7 +73,7 @@ _FILTER = (
     Param("type", "exact type"),
     Param("key", "exact key"),
     Param("event_id", "exact event id, as the provider gave it"),
-    TENANT,
+    ACCOUNT,
     Param("after", "received at or after this time"),
     Param("before", "received before this time"),
 )
@@ -101,7 +101,7 @@ ROUTES = (
         "/api/v1/inbox/{id}",
         show,
         "A row with its payload (`payload_encoding`: json or base64), headers, and each handler's errors.",
-        query=(TENANT,),
+        query=(ACCOUNT,),
         tag="inbox",
         answers=WholeRow,
     ),
@@ -111,7 +111,7 @@ ROUTES = (
         replay,
         "Owe it to its handlers again, attempts from zero; a worker of the application runs them.",
         takes=ReplayBody,
-        query=(TENANT,),
+        query=(ACCOUNT,),
         tag="inbox",
         answers=RecoveryShape,
     ),

@@ -19,7 +19,7 @@ from hooklane.server.problem import Problem
 
 async def search(call: Call) -> Response:
     """The oldest first: it has waited longest."""
-    wanted = Search(status=Status.DEAD, source=call.query.get("source"), tenant=call.query.get("tenant"))
+    wanted = Search(status=Status.DEAD, source=call.query.get("source"), account=call.query.get("account"))
     if call.wants_lines():
         return Response(200, media=NDJSON, stream=_lines(call, wanted))
     return await page_of(call, "dead-letters", wanted, inbox_views.letter)

@@ -117,7 +117,7 @@ def row_items(
         (
             message.event_id,
             message.type,
-            message.tenant,
+            message.account,
             new.variant,
             message.key,
             message.seq,
@@ -219,7 +219,7 @@ def head_of(item: Item) -> tuple[Any, ...]:
 
 def message_of(item: Item, payload: bytes | None) -> tuple[Message, tuple[tuple[str, str], ...]]:
     """The message of a row item; *payload* None once it was purged."""
-    (event_id, type_, tenant, _, key, seq, prev_seq, event_time, delivery_id, attempt, fingerprint, signed,
+    (event_id, type_, account, _, key, seq, prev_seq, event_time, delivery_id, attempt, fingerprint, signed,
      _) = head_of(item)  # fmt: skip
     body, headers = (b"", []) if payload is None else msgpack.decode(payload)
     message = Message(
@@ -227,7 +227,7 @@ def message_of(item: Item, payload: bytes | None) -> tuple[Message, tuple[tuple[
         event_id=event_id,
         type=type_,
         body=body,
-        tenant=tenant,
+        account=account,
         key=key,
         seq=seq,
         prev_seq=prev_seq,
@@ -290,7 +290,7 @@ def claimed_of(row: Item, handling: Item, payload: bytes | None, *, was: Status)
 
 
 def track_of(item: Item) -> TrackState:
-    source, tenant, handler, key = msgpack.decode(item["n"])
+    source, account, handler, key = msgpack.decode(item["n"])
     waiting: dict[RowId, Waiting] = {}
     for name, line in item.items():
         if not name.startswith("w#"):
@@ -306,7 +306,7 @@ def track_of(item: Item) -> TrackState:
             "row" if where == "row" else f"h#{handler}",
         )
     return TrackState(
-        Track(source, tenant, handler, key),
+        Track(source, account, handler, key),
         seq=item.get("q"),
         at=item.get("a"),
         tie=item.get("e", ""),
@@ -317,4 +317,4 @@ def track_of(item: Item) -> TrackState:
 
 
 def track_names(track: Track) -> bytes:
-    return msgpack.encode((track.source, track.tenant, track.handler, track.key))
+    return msgpack.encode((track.source, track.account, track.handler, track.key))

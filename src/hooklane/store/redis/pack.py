@@ -53,7 +53,7 @@ def row_args(new: NewRow, name: str) -> tuple[str, bytes, tuple[Any, ...]]:
         (
             message.event_id,
             message.type,
-            message.tenant,
+            message.account,
             new.variant,
             message.key,
             message.seq,
@@ -69,7 +69,7 @@ def row_args(new: NewRow, name: str) -> tuple[str, bytes, tuple[Any, ...]]:
     own = "" if new.status is Status.PENDING else new.status.value
     kind: tuple[Any, ...] = (len(new.handlings), new.received_at * 1000, new.received_at, message.source, own)
     for each in new.handlings:
-        line = handling_line(message.source, message.tenant, each)
+        line = handling_line(message.source, message.account, each)
         kind += (each.handler, pack(line), line[0], line[3], line[4] or "", line[6] or "", line[7] or "")
     return name, len(head).to_bytes(4, "big") + head + pack((message.body, new.headers)), kind
 
@@ -83,11 +83,11 @@ def insert_words(keeping: Iterable[int], rows: Iterable[tuple[str, bytes, tuple[
     return [*keeping, len(kinds), *(word for kind in kinds for word in kind), *lines]
 
 
-def handling_line(source: str, tenant: str, new: NewHandling) -> tuple[Any, ...]:
+def handling_line(source: str, account: str, new: NewHandling) -> tuple[Any, ...]:
     """A handling as it is kept."""
     track: str | bool = False
     if new.key is not None:
-        track = track_name(Track(source, tenant, new.handler, new.key))
+        track = track_name(Track(source, account, new.handler, new.key))
     return (
         new.status.value,
         new.fence,
@@ -211,7 +211,7 @@ def _payload_at(kept: bytes) -> int:
 
 def _message(source: bytes, kept: bytes) -> tuple[Message, str, str | None, tuple[tuple[str, str], ...], bool]:
     at = _payload_at(kept)
-    (event_id, type_, tenant, variant, key, seq, prev_seq, event_time, delivery_id, attempt, fingerprint, signed,
+    (event_id, type_, account, variant, key, seq, prev_seq, event_time, delivery_id, attempt, fingerprint, signed,
      reason) = unpack(kept[4:at])  # fmt: skip
     purged = len(kept) == at
     body, headers = (b"", []) if purged else unpack(kept[at:])
@@ -220,7 +220,7 @@ def _message(source: bytes, kept: bytes) -> tuple[Message, str, str | None, tupl
         event_id=event_id,
         type=type_,
         body=body,
-        tenant=tenant,
+        account=account,
         key=key,
         seq=seq,
         prev_seq=prev_seq,

@@ -56,9 +56,7 @@ async def test_ten_times_too_much_is_refused_quickly_and_what_was_accepted_is_st
         after = await crowd[0].call("POST", "/api/v1/events", {"type": "a", "data": DATA})
 
     assert {(one.status, one.code, one.headers["retry-after"]) for one in refused} == {(503, "overloaded", "2")}
-    assert {one.status for one in (*accepted, after)} == {202}, (
-        "what was let in is stored, and more is taken"
-    )
+    assert {one.status for one in (*accepted, after)} == {202}, "what was let in is stored, and more is taken"
     assert most <= ROOM
     assert publisher.waiting_bytes == 0
     assert await api.server.services.store.stored_bytes("default") == (len(accepted) + 1) * (len(DATA) + 2)
