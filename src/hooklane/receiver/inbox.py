@@ -26,7 +26,7 @@ from hooklane.receiver.order import Order, OrderWord
 from hooklane.receiver.receive import Receiving, source_in
 from hooklane.receiver.runner import Plan, Run, Runner
 from hooklane.receiver.search import Filter, Ids, as_search
-from hooklane.receiver.source import KeepSecret, RulesGiven, Source, Tenant, Where, make_source
+from hooklane.receiver.source import Account, KeepSecret, RulesGiven, Source, Where, make_source
 from hooklane.receiver.steps import transaction
 from hooklane.receiver.validate.fits_store import check_fits_store
 from hooklane.receiver.validate.outbox import PublishesInTx, check_outbox
@@ -114,7 +114,7 @@ class Inbox:
         event_id: Where | None = None,
         event_type: Where | None = None,
         key: Where | None = None,
-        account: Tenant | None = None,
+        account: Account | None = None,
         url: str | None = None,
         tolerance_ms: int | None = None,
         verify_token: str | None = None,

@@ -30,7 +30,7 @@ from hooklane.store.inbox import Capabilities
 
 Function = TypeVar("Function", bound=Callable[[Event, Any], object])
 """A handler: `(event, tx)`, sync or async. Its *tx* is the driver's own connection, of whichever class that is."""
-Tenant = str | Callable[[Message], str]
+Account = str | Callable[[Message], str]
 Where = str | Place
 KeepSecret = Callable[[str], Any]
 Headers = tuple[tuple[str, str], ...]
@@ -86,7 +86,7 @@ class Rules:
     """How the messages of a source are kept."""
 
     dedup: Dedup
-    account: Tenant | None = None
+    account: Account | None = None
     event_age_ms_max: int | None = None
     retention_ms: int = RETENTION_MS
     payload_ms: int | None = None
