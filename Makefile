@@ -24,15 +24,19 @@ AGAIN_SHARE := tests/units/compiled tests/units/core tests/faults/sim/test_plant
          tests/promises/sending/test_promises.py tests/units/transport/test_transport_answers.py \
          tests/promises/sending/api/test_batch_api.py \
          tests/faults/crash/test_failpoints.py::test_f17_a_kill_before_the_answer_sends_again
-ON_COMPILED = test ! -d $(COMPILED) || HOOKLANE_TREE=$(COMPILED) PYTHONPATH=$(COMPILED) \
+ON_COMPILED = test ! -d $(COMPILED) || HOOKLANE_TEST_TREE=$(COMPILED) PYTHONPATH=$(COMPILED) \
 		$(PYTEST) -o pythonpath="$(COMPILED) ."
 
-.PHONY: run setup test test-compiled check compiled bench soak lock clean
+.PHONY: run vendor setup test test-compiled check compiled bench soak lock clean
 
 # For instance `make run ARGS="--port 8790"`.
-run: $(RUN)
+run: $(RUN) vendor
 	@echo "hooklane: starting the demo; Ctrl-C ends it; another port: make run ARGS=\"--port 8790\""
 	@$(BIN)/hooklane dev --demo $(ARGS)
+
+# What the dashboard imports, from npm; where there is none, from the wheel of it. What is there costs nothing.
+vendor: $(RUN)
+	@$(BIN)/python -m tools.vendor
 
 setup: $(TEST)
 
@@ -78,7 +82,7 @@ lock: $(TEST)
 COMPILE := --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 
 clean:
-	rm -rf $(VENV) build .servers .hooklane
+	rm -rf $(VENV) build .servers .hooklane src/hooklane/server/ui/vendor
 
 $(VENV)/bin/python:
 	@echo "hooklane: making a Python environment in $(VENV)"

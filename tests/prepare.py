@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 from tests.support.dynamodb import INSTALLED
-from tests.support.node import CONSUMER, CONSUMER_CACHE, CONSUMER_PACKAGES, NodeMissing, npm
+from tests.support.node import CONSUMER, CONSUMER_CACHE, CONSUMER_PACKAGES, DASHBOARD_PACKAGES, NodeMissing, npm
+from tools import vendor
 
 TESTS = Path(__file__).resolve().parent
 NPM_FILES = TESTS / "support" / "npm"
@@ -26,6 +27,7 @@ class CannotPrepare(RuntimeError):
 def prepare() -> None:
     install_dynamodb()
     install_node_consumer()
+    install_dashboard()
     if (TESTS / "ui").is_dir():
         install_browser()
 
@@ -38,6 +40,15 @@ def install_node_consumer() -> None:
     """The packages of examples/node_consumer, and npm's cache of them: its README's `npm ci` then needs no network."""
     what = "the packages of examples/node_consumer"
     _install_from_npm(CONSUMER, CONSUMER_PACKAGES, what=what, env={"npm_config_cache": str(CONSUMER_CACHE)})
+
+
+def install_dashboard() -> None:
+    """What the dashboard imports, and axe, which judges whether everyone can use it."""
+    try:
+        vendor.fill()
+    except vendor.CannotVendor as problem:
+        raise CannotPrepare(str(problem)) from None
+    _install_from_npm(vendor.UI, DASHBOARD_PACKAGES, what="the dashboard's packages")
 
 
 def _install_from_npm(files: Path, into: Path, *, what: str, env: dict[str, str] | None = None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import difflib
 import ipaddress
 import re
 import tomllib
@@ -49,9 +51,16 @@ class Settings:
     """A name that this replica has for ever, and no other one at the same time."""
     api_key: Secret | None = field(default=None, repr=False)
     no_auth: bool = False
+    seal_key: tuple[str, ...] = field(default=(), repr=False)
+    """Keys that seal the secrets of endpoints in the database: the first seals, all open."""
     egress_allow: tuple[str, ...] = ()
     ui: bool = True
+    playground: bool = False
+    """Whether `serve` answers the playground's calls, which take time of its processor; `dev` always does."""
     log_level: str = "info"
+    log_format: str = "text"
+    otel: bool = False
+    """Whether spans are made and sent over OTLP/HTTP."""
     retention: int = 30 * DAY_MS
     """How long a delivered event is kept, in milliseconds; the same for the others below."""
     retention_attempts: int = 30 * DAY_MS
@@ -60,6 +69,12 @@ class Settings:
     """How many deliveries a tenant may have undelivered before publishes over HTTP are refused."""
     disk_free_min: int = 256 * 2**20
     """Publishes over HTTP are refused while fewer bytes are free where the database file is."""
+    public_url: str | None = None
+    """Where browsers find this server, if a proxy stands before it: portal links begin with it."""
+    page_accent: str | None = None
+    page_logo: str | None = None
+    portal_frames: tuple[str, ...] = ()
+    """The sites that may show the customer portal in a frame."""
 
     @property
     def is_loopback(self) -> bool:
@@ -156,6 +171,22 @@ def _key(value: Any) -> Secret:
     return Secret(text)
 
 
+def _seal_keys(value: Any) -> tuple[Secret, ...]:
+    """32 bytes each, as base64 or hexadecimal digits, with commas, spaces or line ends between them; newest first."""
+    words = value if isinstance(value, list | tuple) else re.split(r"[\s,]+", str(value).strip())
+    for word in words:
+        seal_key_bytes(str(word))
+    return tuple(Secret(word) for word in words)
+
+
+def seal_key_bytes(text: str) -> bytes:
+    """The 32 bytes that *text* spells; ValueError where it spells something else."""
+    raw = bytes.fromhex(text) if re.fullmatch(r"[0-9A-Fa-f]{64}", text) else base64.b64decode(text, validate=True)
+    if len(raw) != 32:
+        raise ValueError
+    return raw
+
+
 def _switch(value: Any) -> bool:
     match str(value).strip().lower():
         case "1" | "true" | "yes" | "on":
@@ -163,6 +194,12 @@ def _switch(value: Any) -> bool:
         case "0" | "false" | "no" | "off" | "":
             return False
     raise ValueError
+
+
+def _format(value: Any) -> str:
+    if str(value) not in ("text", "json"):
+        raise ValueError
+    return str(value)
 
 
 def _level(value: Any) -> str:
@@ -199,6 +236,34 @@ def _quota(value: Any) -> int | None:
     return quota
 
 
+def _public_url(value: Any) -> str:
+    text = str(value).strip().rstrip("/")
+    if not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]_-]{1,255}(/[A-Za-z0-9._~/-]{0,255})?", text):
+        raise ValueError
+    return text
+
+
+def _accent(value: Any) -> str:
+    text = str(value).strip()
+    if not re.fullmatch(r"#[0-9A-Fa-f]{6}", text):
+        raise ValueError
+    return text.lower()
+
+
+def _logo(value: Any) -> str:
+    text = str(value).strip()
+    if not re.fullmatch(r"https://[!-~]{1,2000}", text) or re.search(r"[\s;,\"'<>]", text):
+        raise ValueError
+    return text
+
+
+def _sites(value: Any) -> tuple[str, ...]:
+    sites = tuple(_words(value))
+    if not all(re.fullmatch(r"https://(\*\.)?[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?", site) for site in sites):
+        raise ValueError
+    return sites
+
+
 _DURATION = "a duration such as 30d, 12h, 90m"
 
 SETTINGS = (
@@ -214,15 +279,28 @@ SETTINGS = (
         "16 to 512 printable characters without spaces, made by chance: openssl rand -hex 32",
         is_secret=True,
     ),
+    _Setting(
+        "seal_key",
+        _seal_keys,
+        "one or more keys of 32 bytes in base64 or hex, newest first: openssl rand -base64 32",
+        is_secret=True,
+    ),
     _Setting("no_auth", _switch, "true or false"),
     _Setting("egress_allow", _networks, "networks such as 127.0.0.0/8,::1/128"),
     _Setting("ui", _switch, "true or false"),
+    _Setting("playground", _switch, "true or false"),
     _Setting("log_level", _level, "debug, info, warning or error"),
+    _Setting("log_format", _format, "text or json"),
+    _Setting("otel", _switch, "true or false"),
     _Setting("retention", _duration, _DURATION),
     _Setting("retention_attempts", _duration, _DURATION),
     _Setting("retention_audit", _duration, _DURATION),
     _Setting("quota", _quota, "a number of deliveries, or none"),
     _Setting("disk_free_min", _size, "a size such as 256MB, or 0"),
+    _Setting("public_url", _public_url, "the address of this server for browsers, such as https://hooks.example.com"),
+    _Setting("page_accent", _accent, "a colour such as #0055aa"),
+    _Setting("page_logo", _logo, "the https URL of an image"),
+    _Setting("portal_frames", _sites, "sites with commas, such as https://app.example.com,https://*.example.com"),
 )
 
 
@@ -251,6 +329,24 @@ def load(
     if problems:
         raise ConfigError(problems)
     return Settings(**values), origins
+
+
+_BESIDES = ("CONFIG", "SERVER", "STORE", "SECRET", "SECRET_FILE", "COMPILE", "FAILPOINTS")
+"""Variables that are read elsewhere, and are no settings of a server."""
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """A line for each `HOOKLANE_…` variable that nothing reads: a misspelt setting does not hold, and is not missed.
+    What begins with `HOOKLANE_TEST_` is for test runs."""
+    known = {setting.env for setting in SETTINGS} | {f"HOOKLANE_{name}" for name in _BESIDES}
+    known |= {f"{setting.env}_FILE" for setting in SETTINGS if setting.is_secret}
+    lines = []
+    for name in sorted(environ):
+        if name.upper().startswith("HOOKLANE_") and name not in known and not name.startswith("HOOKLANE_TEST_"):
+            near = difflib.get_close_matches(name.upper(), sorted(known), n=1, cutoff=0.85)
+            advice = f"did you mean {near[0]}?" if near else "see `hooklane config show` for those that are"
+            lines.append(f"{name} is set, but no setting has this name, so it is ignored: {advice}")
+    return lines
 
 
 def _find(

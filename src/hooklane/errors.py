@@ -82,6 +82,10 @@ class StoreRefused(StoreError):
     """The store is not one this version may open (corrupt, newer schema, in use); it was not touched."""
 
 
+class SecretsSealed(StoreRefused):
+    """Secrets in the database do not open with the seal keys that this process has; nothing was changed."""
+
+
 class StoreGone(StoreRefused):
     """The file of the database was removed or replaced while it was open: what is written to it is lost."""
 

@@ -1,12 +1,12 @@
-"""The receiver in FastAPI: `app.include_router(router(inbox), prefix="/webhooks")`."""
+"""The receiver in FastAPI: `app.include_router(router(inbox), prefix="/webhooks")`; and the dashboard, mounted."""
 
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hooklane.asgi import TooLarge, read_request, working
-from hooklane.errors import MissingExtra
+from hooklane.errors import MissingExtra, needing
 from hooklane.model.message import Reply
 from hooklane.receiver.inbox import Inbox
 
@@ -15,6 +15,11 @@ try:
 except ImportError as error:
     raise MissingExtra("fastapi", "fastapi") from error
 
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hooklane.dashboard import Dashboard
 
 METHODS = ["POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
 """All: which of them a provider's greeting may use is the profile's business, and so is the answer to the others."""
@@ -53,3 +58,31 @@ def _response(reply: Reply, *more: tuple[str, str]) -> Response:
     for name, value in (*reply.headers, *more):
         response.headers[name] = value
     return response
+
+
+def dashboard(
+    where: str,
+    *,
+    may: Callable[[Request], Any],
+    login_url: str | None = None,
+    deliver: bool = False,
+    playground: bool = False,
+    behind_proxy: bool = False,
+    egress_allow: Sequence[str] = (),
+) -> Dashboard:
+    """The dashboard on the database *where*: `app.mount("/hooklane", dashboard(DB, may=is_operator))`.
+
+    *may*, plain or async, is asked for each request whether this person may come in; a browser without a login is sent
+    to *login_url*. Whoever comes in may do everything that the API can. It works in any ASGI application.
+    """
+    with needing("server"):
+        from hooklane.dashboard import made
+    return made(
+        where,
+        may,
+        login_url=login_url,
+        deliver=deliver,
+        playground=playground,
+        behind_proxy=behind_proxy,
+        egress_allow=egress_allow,
+    )

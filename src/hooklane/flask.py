@@ -1,10 +1,11 @@
-"""The receiver in Flask: `app.register_blueprint(blueprint(inbox), url_prefix="/webhooks")`."""
+"""The receiver in Flask: `app.register_blueprint(blueprint(inbox), url_prefix="/webhooks")`; and the dashboard."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from hooklane.errors import MissingExtra
+from hooklane.errors import MissingExtra, needing
 from hooklane.model.message import Reply, Request
 from hooklane.receiver.inbox import Inbox
 
@@ -13,6 +14,9 @@ try:
 except ImportError as error:
     raise MissingExtra("flask", "flask") from error
 
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 METHODS = ["POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
 """All: which of them a provider's greeting may use is the profile's business, and so is the answer to the others."""
@@ -59,3 +63,56 @@ def _url() -> str:
 
 def _response(reply: Reply) -> Response:
     return Response(reply.body, reply.status, list(reply.headers))
+
+
+def dashboard(
+    where: str,
+    *,
+    may: Callable[[], Any],
+    name: str = "hooklane_dashboard",
+    login_url: str | None = None,
+    deliver: bool = False,
+    playground: bool = False,
+    behind_proxy: bool = False,
+    egress_allow: Sequence[str] = (),
+) -> Blueprint:
+    """The dashboard on the database *where*: `app.register_blueprint(dashboard(DB, may=…), url_prefix="/hooklane")`.
+
+    *may* is asked for each request (`flask.request`, `session` and `current_user` are there) whether this person may
+    come in; a browser without a login is sent to *login_url*. The page asks for news every two seconds, as WSGI has no
+    room for a live stream. With Flask-WTF: `csrf.exempt(the blueprint)`; calls of other sites are refused without it.
+    """
+    with needing("server"):
+        from hooklane.dashboard import made
+        from hooklane.dashboard_wsgi import BODY_BYTES_MAX, WsgiDashboard, raw_below
+    inner = WsgiDashboard(
+        made(
+            where,
+            may,
+            login_url=login_url,
+            deliver=deliver,
+            playground=playground,
+            behind_proxy=behind_proxy,
+            egress_allow=egress_allow,
+        )
+    )
+    mounted = Blueprint(name, __name__)
+
+    @mounted.route("/", defaults={"rest": ""}, methods=METHODS, provide_automatic_options=False)
+    @mounted.route("/<path:rest>", methods=METHODS, provide_automatic_options=False)
+    def show(rest: str) -> Response:
+        headers = list(request.headers)
+        if not may():
+            return _answer(inner.turn_away(request.method, headers))
+        path = f"/{rest}"
+        # The empty segments of `//` count in the raw path and not in the route: what is left over is what is below.
+        depth = (request.root_path + request.path).rstrip("/").count("/") - path.rstrip("/").count("/")
+        raw = raw_below(request.environ.get("REQUEST_URI") or request.environ.get("RAW_URI"), path, depth)
+        body = request.stream.read(BODY_BYTES_MAX)
+        return _answer(inner.answer(request.method, path, raw, request.query_string.decode("latin-1"), headers, body))
+
+    return mounted
+
+
+def _answer(answered: Any) -> Response:
+    return Response(answered.body, answered.status, list(answered.headers))

@@ -11,8 +11,10 @@ from playwright.async_api import Locator, Page, expect
 from tests.support.eventually import eventually
 from tests.support.pace import scaled_s
 from tests.support.processes import Child
+from tests.ui.conftest import Visit
 
-Visit = Callable[..., Any]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 KEY = "order:1001"
 
 
@@ -22,14 +24,10 @@ class Play:
     def __init__(self, url: str, page: Page) -> None:
         self.url = url
         self.page = page
-        self.controls = page.get_by_role("region", name="Demo controls")
+        self.strip = page.get_by_role("region", name="Demo")
 
     def button(self, name: str) -> Locator:
-        return self.controls.get_by_role("button", name=name)
-
-    def lane(self, endpoint: str, key: str) -> Locator:
-        heading = self.page.get_by_role("heading", name=key, exact=True)
-        return self.page.locator("li.lane").filter(has=heading).filter(has_text=endpoint)
+        return self.strip.get_by_role("button", name=name)
 
     async def ask(self, path: str) -> Any:
         def get() -> Any:
@@ -51,44 +49,39 @@ class Play:
         await eventually(more, within_s=30)
 
 
-@pytest.fixture
-async def play(start_hooklane: Callable[..., Child], visit: Visit) -> Play:
+async def test_the_demo_breaks_one_key_then_all_and_one_click_resolves_what_is_blocked(
+    start_hooklane: Callable[..., Child], visit: Visit
+):
     child = start_hooklane("dev", "--demo", "--no-open", "--port", "0")
     url = (await asyncio.to_thread(child.wait_for_line, r"Dashboard\s+(http://\S+)"))[1]
-    return Play(url, await visit(url))
-
-
-async def test_one_broken_key_stops_while_all_others_flow_and_one_click_replays_it(play: Play):
-    await expect(play.controls).to_contain_text("Break one key and watch: it stops, the others flow on.")
-    await expect(play.button("Mend it")).to_have_attribute("aria-pressed", "true")
-    await expect(play.button("Replay blocked")).to_be_disabled()
+    play = Play(url, await visit(f"{url}/lanes"))
+    await expect(play.strip).to_contain_text("Break one key and watch")
+    await play.delivers_more(12)
+    assert (await play.ask("overview"))["ledger"]["dead"] == 0, "nothing dies by itself"
 
     await play.button("Break one key").click()
-    await expect(play.controls).to_contain_text(f"{KEY} is broken")
-    await expect(play.lane("demo shop", KEY)).to_have_attribute("data-state", "blocked")
+    row = play.page.locator("li.lane[data-state=blocked]").filter(has_text=KEY)
+    await expect(row).to_contain_text("422 “unknown sku”")
+    await expect(play.strip).to_contain_text(f"{KEY} stops, the others flow on")
     await play.delivers_more(12)
     assert await play.blocked() == {("demo shop", KEY)}
+    await play.button("Mend").click()
+    await play.button("Resolve 1 blocked lane").click()
+    await expect(play.page.locator(".said")).to_contain_text("1 event delivered.")
 
-    await play.button("Mend it").click()
-    await play.button("Replay 1 blocked").click()
-    await expect(play.page.locator("#verdict")).to_have_text("Healthy")
-    await expect(play.button("Replay blocked")).to_be_disabled()
-    await play.delivers_more(3)
-    assert await play.blocked() == set()
-
-
-async def test_a_receiver_that_is_down_stops_its_keys_and_one_click_replays_them_all(play: Play):
-    await play.delivers_more(5)
     await play.button("Receiver down").click()
-    await expect(play.controls).to_contain_text("answers 503 to every key")
 
     async def several() -> bool:
         return len(await play.blocked()) >= 3
 
     await eventually(several, within_s=60)
     assert {endpoint for endpoint, _ in await play.blocked()} == {"demo shop"}, "billing has nothing to do with it"
-    await play.button("Mend it").click()
-    await expect(play.controls).to_contain_text("one click for all")
-    await play.button("Replay").click()
-    await expect(play.page.locator("#verdict")).to_have_text("Healthy", timeout=60_000)
-    assert await play.blocked() == set()
+    await play.button("Mend").click()
+    await expect(play.strip).to_contain_text("What failed stays until you resolve it")
+    await play.button("Resolve").click()
+
+    async def none() -> bool:
+        return not await play.blocked()
+
+    await eventually(none, within_s=60)
+    await play.delivers_more(3)

@@ -12,6 +12,7 @@ import math
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
@@ -23,7 +24,7 @@ from hooklane.errors import StoreBusy, StoreUnavailable
 OVERDUE_S = 60.0
 
 
-class Waiter:
+class Waiter(ABC):
     """A request that waits in a thread or in an event loop until it was served, or until its thread leads."""
 
     # Defaults of the class: most requests meet no other, and never set them.
@@ -39,11 +40,11 @@ class Waiter:
     leads = False
     """Whether its owner was told to serve it, and others."""
 
+    @abstractmethod
     def refused(self, error: BaseException) -> None:
         """It is not served: it ends with *error*."""
-        raise NotImplementedError
 
-    def overdue(self) -> None:
+    def overdue(self) -> None:  # noqa: B027  # most wait on
         """It has been in hand for long; raises where its owner should not wait any more."""
 
     def wait_in(self, loop: asyncio.AbstractEventLoop | None) -> None:
@@ -81,6 +82,7 @@ class LeadLine(Generic[W]):
         self._weigh = weigh
         self._busy = busy
         self._starting = threading.Lock()
+        self._is_closed = False
         self._pid = 0
         self._start_process()
 
@@ -240,10 +242,12 @@ class LeadLine(Generic[W]):
         """A thread of this line leads, since an event loop cannot."""
         try:
             with self._lock:
+                if self._is_closed:
+                    raise RuntimeError("it is closed")
                 if self._pool is None:
                     self._pool = ThreadPoolExecutor(1, thread_name_prefix=self._name)
                 self._pool.submit(self._lead_for_loops)
-        except RuntimeError as error:  # the interpreter is shutting down
+        except RuntimeError as error:  # or the interpreter is shutting down
             with self._lock:
                 theirs = [waiter for waiter in list(self._line.items) if self._line.withdraw(waiter)]
                 self.is_led = False
@@ -286,8 +290,11 @@ class LeadLine(Generic[W]):
             self._expire_later(loop, min(waiter.deadline for waiter in here if waiter not in late))
 
     def close(self, *, wait: bool = False) -> None:
-        """Let go of the thread; with *wait*, after it has served what waits."""
-        pool, self._pool = self._pool, None
+        """Let go of the thread, for good: what an event loop asks later is refused. With *wait*, after it has served
+        what waits."""
+        with self._lock:
+            self._is_closed = True
+            pool, self._pool = self._pool, None
         if pool is not None and self._pid == os.getpid():
             pool.shutdown(wait=wait)
 

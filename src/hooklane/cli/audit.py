@@ -8,24 +8,28 @@ import typer
 
 from hooklane.cli.client import calling
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.options import Db, Json, Limit, Server
+from hooklane.cli.filters import Filter, keep, parse_filter
+from hooklane.cli.options import Cursor, Db, Json, Limit, Server
 from hooklane.cli.output import counted, show, table
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/audit"
+WORDS = ("actor", "action", "subject", "note", "after", "before")
 
 
 @app.command("ls")
 def ls(
+    filter_: Filter = None,
     limit: Limit = 50,
-    cursor: Annotated[str | None, typer.Option(help="`next` of the page before.")] = None,
+    cursor: Cursor = None,
     server: Server = None,
     db: Db = None,
     as_json: Json = False,
 ) -> None:
     """List acts, newest first."""
+    wanted = parse_filter(filter_, WORDS)
     with calling(server, db) as caller:
-        page = caller.get(BASE, {"limit": limit, "cursor": cursor})
+        page = caller.page(BASE, {"limit": limit, "cursor": cursor}, keep(wanted, at="at"))
     fields = ("n", "at", "actor", "action", "subject", "note")
     rows = [[one[name] for name in fields] for one in page["items"]]
     show(page, as_json, lambda: table(("N", "AT", "WHO", "WHAT", "SUBJECT", "NOTE"), rows))

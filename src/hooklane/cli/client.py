@@ -6,7 +6,8 @@ import contextlib
 import http.client
 import os
 import ssl
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 import msgspec
 
 from hooklane.cli.exits import CallFailed, Exit, exit_of
+from hooklane.cli.output import detail
 from hooklane.cli.tenant_option import tenant_headers
 from hooklane.config import DEFAULT_PORT, Secret, load
 from hooklane.errors import ConfigError, StoreRefused, needing
@@ -41,6 +43,9 @@ class Client(Protocol):
 
     def send(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Reply: ...
 
+    def lines(self, path: str, query: str, headers: Mapping[str, str]) -> Iterator[bytes]:
+        """The lines of an answer that is read while it is written."""
+
     def close(self) -> None: ...
 
 
@@ -50,17 +55,27 @@ class Caller:
     def __init__(self, client: Client) -> None:
         self._client = client
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether a server answers, and not a database directly."""
+        return isinstance(self._client, HttpClient)
+
     def get(self, path: str, query: Mapping[str, object] | None = None) -> Any:
         return self.ask("GET", path, query=query)
 
-    def page(self, path: str, query: Mapping[str, object]) -> Any:
-        """A list of `limit` items: where a search ends a page early, its `next` is followed."""
-        page = self.get(path, query)
-        while page["next"] is not None and len(page["items"]) < int(str(query["limit"])):
-            left = int(str(query["limit"])) - len(page["items"])
-            more = self.get(path, {**query, "limit": left, "cursor": page["next"]})
-            page = {"items": page["items"] + more["items"], "next": more["next"]}
-        return page
+    def page(
+        self, path: str, query: Mapping[str, object], keep: Callable[[Mapping[str, Any]], bool] = lambda _: True
+    ) -> Any:
+        """A list of `limit` items that *keep* keeps: where a page has fewer, its `next` is followed."""
+        limit = int(str(query["limit"]))
+        items: list[Any] = []
+        cursor = query.get("cursor")
+        while True:
+            page = self.get(path, {**query, "limit": limit - len(items), "cursor": cursor})
+            items += [one for one in page["items"] if keep(one)]
+            cursor = page["next"]
+            if cursor is None or len(items) >= limit:
+                return {"items": items, "next": cursor}
 
     def post(self, path: str, body: object = None, *, headers: Mapping[str, str] | None = None) -> Any:
         return self.ask("POST", path, body=body, headers=headers)
@@ -86,13 +101,29 @@ class Caller:
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
-        text = urlencode({name: str(value) for name, value in (query or {}).items() if value is not None})
+        text = _query(query)
         data = b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
         sent = {"content-type": "application/json", **tenant_headers(), **(headers or {})}
+        began = time.monotonic()
         reply = self._client.send(method, path, text, sent, data)
+        took_ms = (time.monotonic() - began) * 1000
+        detail(f"{method} {path}{'?' if text else ''}{text}  {reply.status}  {took_ms:.0f} ms")
         if reply.status >= 400:
             raise failure_of(reply)
         return reply
+
+    def scrub(self) -> None:
+        """Rewrite the database file; only a command that opened it itself can."""
+        work = getattr(self._client, "scrub", None)
+        if work is None:
+            raise CallFailed("--scrub needs --db: a server does not rewrite the file that it works on", Exit.USAGE)
+        work()
+
+    def lines(
+        self, path: str, query: Mapping[str, object] | None = None, *, accept: str = "application/x-ndjson"
+    ) -> Iterator[bytes]:
+        """The lines of an answer, each as soon as it is there."""
+        return self._client.lines(path, _query(query), {"accept": accept})
 
     def endpoint_id(self, name: str) -> str:
         """The id of the endpoint that *name* means: an id, or the name of exactly one."""
@@ -110,10 +141,15 @@ class Caller:
         return str(found[0])
 
 
+def _query(query: Mapping[str, object] | None) -> str:
+    return urlencode({name: str(value) for name, value in (query or {}).items() if value is not None})
+
+
 def failure_of(reply: Reply) -> CallFailed:
     try:
         problem = reply.value()
-        return CallFailed(str(problem["detail"]), exit_of(reply.status), str(problem["code"]))
+        code = str(problem["code"])
+        return CallFailed(str(problem["detail"]), exit_of(reply.status, code), code)
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
         return CallFailed(f"the server answered {reply.status} without saying why", exit_of(reply.status))
 
@@ -124,23 +160,44 @@ def calling(server: str | None, db: str | None, *, create: bool = False) -> Iter
 
     A database that does not exist is an error unless *create*: a mistyped path must not look like an empty one.
     """
+    client = _client(server, db, create=create)
+    try:
+        yield Caller(client)
+    finally:
+        client.close()
+
+
+@contextlib.contextmanager
+def calling_quickly(server: str | None, db: str | None, within_s: float) -> Iterator[Caller]:
+    """A caller for what nobody wants to wait for; a database that would have to be migrated first is left alone."""
+    client = _client(server, db, timeout_s=within_s, migrate=False)
+    try:
+        yield Caller(client)
+    finally:
+        client.close()
+
+
+def _client(
+    server: str | None, db: str | None, *, create: bool = False, timeout_s: float = TIMEOUT_S, migrate: bool = True
+) -> Client:
     if server is not None and db is not None:
         raise CallFailed("give --server or --db, not both", Exit.USAGE)
     settings, origins = load({"db": db}, os.environ)
     db_is_named = any(one.name == "db" and one.origin != "default" for one in origins)
     server = server or (None if db else os.environ.get("HOOKLANE_SERVER"))
-    client: Client
-    if server is None and db_is_named:
-        _must_exist(settings.db, create)
-        with needing("server"):  # the remote way does without it
-            from hooklane.cli.direct import DirectClient
-        client = DirectClient(settings)
-    else:
-        client = HttpClient(server or f"http://127.0.0.1:{settings.port or DEFAULT_PORT}", settings.api_key)
-    try:
-        yield Caller(client)
-    finally:
-        client.close()
+    if server is not None or not db_is_named:
+        url = server or f"http://127.0.0.1:{settings.port or DEFAULT_PORT}"
+        return HttpClient(url, settings.api_key, timeout_s)
+    _must_exist(settings.db, create)
+    with needing("server"):  # the remote way does without it
+        from hooklane.cli.direct import DirectClient
+    if not migrate:
+        from hooklane.cli.schema import versions
+
+        found, wanted = versions(settings.db)
+        if found != wanted:
+            raise StoreRefused(f"the schema of {shown(settings.db)} is not that of this hooklane")
+    return DirectClient(settings)
 
 
 def _must_exist(db: str, create: bool) -> None:
@@ -175,32 +232,52 @@ def why_unreachable(error: Exception) -> str:
 class HttpClient:
     """A server at a URL."""
 
-    def __init__(self, url: str, api_key: Secret | None) -> None:
+    def __init__(self, url: str, api_key: Secret | None, timeout_s: float = TIMEOUT_S) -> None:
         address = address_of(url)
         if address is None:
             raise ConfigError([f"server must be a URL such as http://127.0.0.1:{DEFAULT_PORT}, got {shown(url)!r}"])
         self.url = shown(url)
         self._prefix = address.path.rstrip("/")
         self._key = api_key
-        self._connection = connection_to(address, TIMEOUT_S)
+        self._connection = connection_to(address, timeout_s)
 
     def send(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        try:
+            response = self._ask(method, path, query, headers, body)
+            reply = Reply(response.status, response.read())
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from None
+        self._must_be_ours(response)
+        return reply
+
+    def lines(self, path: str, query: str, headers: Mapping[str, str]) -> Iterator[bytes]:
+        try:
+            response = self._ask("GET", path, query, headers, b"")
+            self._must_be_ours(response)
+            if response.status >= 400:
+                raise failure_of(Reply(response.status, response.read()))
+            while line := response.readline():
+                yield line
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from None
+
+    def _ask(
+        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
+    ) -> http.client.HTTPResponse:
         sent = dict(headers)
         if self._key is not None:
             sent["authorization"] = f"Bearer {self._key}"
-        target = f"{self._prefix}{path}{'?' if query else ''}{query}"
-        try:
-            self._connection.request(method, target, body or None, sent)
-            response = self._connection.getresponse()
-            reply = Reply(response.status, response.read())
-        except (OSError, http.client.HTTPException) as error:
-            raise CallFailed(
-                f"cannot reach {self.url}: {why_unreachable(error)}. Is `hooklane serve` running there?",
-                Exit.UNREACHABLE,
-            ) from None
+        self._connection.request(method, f"{self._prefix}{path}{'?' if query else ''}{query}", body or None, sent)
+        return self._connection.getresponse()
+
+    def _must_be_ours(self, response: http.client.HTTPResponse) -> None:
         if response.getheader(MARK) is None:
-            raise CallFailed(f"{self.url} is not a hooklane server (it answered {reply.status})", Exit.UNREACHABLE)
-        return reply
+            raise CallFailed(f"{self.url} is not a hooklane server (it answered {response.status})", Exit.UNREACHABLE)
+
+    def _unreachable(self, error: Exception) -> CallFailed:
+        return CallFailed(
+            f"cannot reach {self.url}: {why_unreachable(error)}. Is `hooklane serve` running there?", Exit.UNREACHABLE
+        )
 
     def close(self) -> None:
         self._connection.close()

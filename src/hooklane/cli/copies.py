@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import http.client
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ import msgspec
 
 from hooklane.cli.client import address_of, connection_to, why_unreachable
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.output import plain, say, show
+from hooklane.cli.output import plain, say, show, sign
 from hooklane.core.signing import Signer
 from hooklane.core.wire import body_of, headers_of
 from hooklane.errors import ConfigError
@@ -26,7 +25,6 @@ from hooklane.model.database_url import shown
 from hooklane.model.endpoint import Payload, SigningKey
 from hooklane.model.event import Event
 
-TIMES_MAX = 10_000
 ANSWER_BYTES_MAX = 64 * 1024
 
 
@@ -203,15 +201,14 @@ def _is_fine(outcome: Outcome) -> bool:
 
 def _line(sent: SentCopy) -> str:
     outcome = sent.outcome
-    fine, bad, unknown = "✓✕?" if (sys.stdout.encoding or "").lower().startswith("utf") else "+-?"
     match outcome:
         case Answered(status=status, verdict=verdict):
-            mark = fine if outcome.is_good else bad
+            mark = sign("ok" if outcome.is_good else "failed")
             told = f"{mark} {status} {plain(verdict) if verdict else 'no verdict'}"
         case AckDropped():
-            told = f"{unknown} ack dropped"
+            told = f"{sign('unknown')} ack dropped"
         case Unanswered(why=why):
-            told = f"{bad} no answer: {plain(why)}"
+            told = f"{sign('failed')} no answer: {plain(why)}"
         case _:
             assert_never(outcome)
     return f"try {sent.copy.attempt}  {told:<16} {sent.took_ms:>5.0f} ms{_REASONS.get(_word(outcome), '')}"

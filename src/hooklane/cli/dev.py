@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hooklane import __version__
+from hooklane.cli.hot_keys import HotKeys
 from hooklane.cli.options import Json
-from hooklane.cli.output import counted, json_line, plain, say
-from hooklane.cli.serve import Stoppable, run_until_signalled
+from hooklane.cli.serve import Stoppable, routes_for, run_until_signalled
 from hooklane.config import Origin, Settings, load
 from hooklane.errors import UsageError
 
@@ -24,12 +23,11 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from hooklane.cli.process import Running
+    from hooklane.sender.courier import Courier
     from hooklane.server.services import Services
-    from hooklane.telemetry.deliveries import Happening
 
 DB = "sqlite:///.hooklane/dev.db"
 LOOPBACK = ("127.0.0.0/8", "::1/128")
-_MARKS = {"delivered": "✓", "retry": "↻", "dead": "✕"}
 
 
 def add_to(app: typer.Typer) -> None:
@@ -46,7 +44,7 @@ def dev(
     as_json: Json = False,
 ) -> None:
     """Run everything on this machine, for development."""
-    flags = {"db": db, "port": port, "host": "127.0.0.1", "no_auth": True, "role": "api,deliver"}
+    flags = {"db": db, "port": port, "host": "127.0.0.1", "no_auth": True, "role": "api,deliver", "playground": True}
     settings, origins = load(flags, os.environ)
     if _is_default(origins, "db"):
         settings, origins = load({**flags, "db": DB}, os.environ)
@@ -68,26 +66,58 @@ async def _dev(
     opens: bool,
     as_json: bool,
 ) -> None:
+    from hooklane.cli.dev_keys import DevKeys
+    from hooklane.cli.dev_screen import Printer, banner, print_banner
+    from hooklane.cli.faulty_courier import FaultyCourier
     from hooklane.cli.process import listen, running
-    from hooklane.server.api import ROUTES
     from hooklane.server.demo import Demo
 
     sock = listen(settings)  # first of all: a busy port must not cost the data of earlier runs
     if fresh:
         _forget(settings.db)
     setup = _DevSetup(Demo() if demo else None, settings)
-    routes = (*ROUTES, *(setup.demo.routes() if setup.demo else ()))
-    printer = _printer(as_json)
-    async with running(settings, sock=sock, routes=routes, mounts=setup.mounts, listener=printer) as server:
-        ready(server)
+    routes = (*routes_for(settings), *(setup.demo.routes() if setup.demo else ()))
+    printer = Printer(as_json)
+    couriers: list[FaultyCourier] = []
+
+    def faulty(transport: Courier) -> Courier:
+        couriers.append(FaultyCourier(transport))
+        return couriers[0]
+
+    async with running(
+        settings, sock=sock, routes=routes, mounts=setup.mounts, listener=printer, courier=faulty
+    ) as server:
+        stoppable = _WithKeys(server)
+        stoppable.keys = HotKeys(
+            DevKeys(server.services, server.address, couriers[0], printer, stoppable.stop).actions()
+        )
+        ready(stoppable)
         await setup.set(server, forward_to)
-        _banner(server, settings, setup)
+        has_keys = HotKeys.can_be_pressed()
+        lines = await asyncio.to_thread(banner, server.address, settings.db, setup.forward, is_demo=demo, keys=has_keys)
+        print_banner(lines)
         if opens and _has_screen():
-            webbrowser.open(server.address)
+            webbrowser.open(f"{server.address}/lanes" if demo else server.address)
+        stoppable.keys.start()
         try:
             await server.ended()
         finally:
+            stoppable.keys.stop()
             await setup.clear()
+
+
+class _WithKeys:
+    """The server and the keys that are pressed beside it: at the first signal the terminal is put back, whatever
+    the rest takes."""
+
+    keys: HotKeys
+
+    def __init__(self, server: Running) -> None:
+        self._server = server
+
+    def stop(self) -> None:
+        self.keys.stop()
+        self._server.stop()
 
 
 class _DevSetup:
@@ -127,11 +157,15 @@ class _DevSetup:
             from hooklane.server.demo import BILLING, SHOP, ensure_endpoints, kept_secret, receiver
 
             secret = await kept_secret(services)
-            self._inbox = receiver(_beside(self._settings.db), secret)
+            # In the server's own database, so that the dashboard shows both sides.
+            self._inbox = receiver(self._settings.db, secret, services.inbox_tally)
+            services.inbox_tally.rules.update(
+                {name: (source.rules.retention_ms, None) for name, source in self._inbox.sources.items()}
+            )
             for name in (SHOP, BILLING):
                 self._apps[name] = self.demo.gate(name, app(self._inbox))
             await ensure_endpoints(services, server.address, secret)
-            services.features = ("demo",)
+            services.features += ("demo",)
             self._producer = asyncio.create_task(self.demo.produce(services), name="demo producer")
 
     async def clear(self) -> None:
@@ -141,62 +175,6 @@ class _DevSetup:
                 await self._producer
         if self._inbox is not None:
             await asyncio.to_thread(self._inbox.close)
-
-
-def _banner(server: Running, settings: Settings, setup: _DevSetup) -> None:
-    lines = [
-        f"hooklane {__version__}  ·  data {settings.db.removeprefix('sqlite:///')} (kept between runs)",
-        f"Dashboard    {server.address}",
-    ]
-    if setup.forward is not None:
-        url, secret = setup.forward
-        lines += [
-            f"Send to      {server.address}/in/dev",
-            f"Forward to   {url}",
-            f"Secret       {secret}  (same after restart)",
-            "Local only: no public URL. Put your own tunnel in front if a provider must reach it.",
-        ]
-    if setup.demo is None and setup.forward is None:
-        lines.append("Send         hooklane send order.created '{\"id\": 1}' --key order:1")
-    encoding = sys.stderr.encoding or "ascii"
-    for line in lines:
-        sys.stderr.write("  " + plain(line).encode(encoding, "replace").decode(encoding) + "\n")
-    sys.stderr.flush()
-
-
-def _printer(as_json: bool) -> Callable[[Happening], None]:
-    from hooklane.server.attempt_views import settled_attempt
-    from hooklane.telemetry.deliveries import Recorded
-
-    def tell(happening: Happening) -> None:
-        if isinstance(happening, Recorded):
-            for settlement in happening.settlements:
-                line = settled_attempt(settlement)
-                if as_json:
-                    sys.stdout.write(json_line({"v": 1, **line}))
-                    sys.stdout.flush()
-                else:
-                    say(_line(line))
-
-    return tell
-
-
-def _line(one: Mapping[str, Any]) -> str:
-    place = f"{plain(one['key'])} #{one['seq']}" if one["seq"] is not None else "no order"
-    result = one["status"] or one["failure"] or "no answer"
-    after = {
-        "delivered": one["said"] or "",
-        "retry": f"try {one['attempt']}/{one['attempts_max']}, {_next(one)}",
-        "dead": f"dead after {counted(one['attempt'], 'try', 'tries')}",
-    }[one["outcome"]]
-    took = "?" if one["took_ms"] is None else one["took_ms"]
-    mark = _MARKS[one["outcome"]] if (sys.stdout.encoding or "").lower().startswith("utf") else one["outcome"]
-    return f"{one['started_at'][11:19]}  {mark} {one['type']:<18} {place:<16} {result!s:<8} {took:>6} ms   {after}"
-
-
-def _next(one: Mapping[str, Any]) -> str:
-    """When it is tried again; after a 410 only when the endpoint is resumed."""
-    return f"next {one['next_at'][11:23]}" if one["next_at"] else "held: the endpoint is disabled"
 
 
 def _has_screen() -> bool:
@@ -210,18 +188,12 @@ def _is_default(origins: list[Origin], name: str) -> bool:
     return any(one.name == name and one.origin == "default" for one in origins)
 
 
-def _beside(db: str) -> str:
-    """Where the demo's receiver keeps its inbox: a file of its own, as another company would."""
-    return f"{db.removesuffix('.db')}-inbox.db" if db.startswith("sqlite:///") else "memory://"
-
-
 def _forget(db: str) -> None:
     if not db.startswith("sqlite:///"):
         raise UsageError("--fresh only works with SQLite: empty another database yourself")
-    for url in (db, _beside(db)):
-        path = Path(url.removeprefix("sqlite:///"))
-        for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-            try:
-                file.unlink(missing_ok=True)
-            except OSError as error:
-                raise UsageError(f"cannot remove {file}: {error.strerror}") from None
+    path = Path(db.removeprefix("sqlite:///"))
+    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot remove {file}: {error.strerror}") from None

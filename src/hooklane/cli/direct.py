@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from hooklane.cli.client import Reply
+from hooklane.cli.client import Reply, failure_of
 from hooklane.cli.process import open_services, open_store
 from hooklane.config import Settings
 from hooklane.server.api import ROUTES
 from hooklane.server.app import problem_response
 from hooklane.server.call import Call, parse_query
+from hooklane.server.caller import COMMAND_LINE
 from hooklane.server.router import Router
 from hooklane.server.services import Services
 from hooklane.server.tenant_of_call import HEADER, tenant_of_call
@@ -32,7 +33,9 @@ class DirectClient:
 
     async def _open(self, settings: Settings) -> Services:
         await self._store.open()
-        return open_services(settings, self._store, deliver=False)
+        services = open_services(settings, self._store, deliver=False)
+        await services.types.look()
+        return services
 
     def send(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Reply:
         return self._runner.run(self._perform(method, path, query, headers, body))
@@ -44,12 +47,24 @@ class DirectClient:
             await self._services.tenants.look()
             named = None if route.of_server else headers.get(HEADER)
             tenant = tenant_of_call(None, named, self._services.tenants)
-            response = await route.run(Call(self._services, params, asked, headers, body, tenant, actor="cli"))
+            call = Call(self._services, params, asked, headers, body, tenant, actor="cli", caller=COMMAND_LINE)
+            response = await route.run(call)
         except Exception as error:
             response = problem_response(error)
         if response.stream is not None:
             return Reply(response.status, b"".join([chunk async for chunk in response.stream]))
         return Reply(response.status, response.body)
+
+    def scrub(self) -> None:
+        """Leave no page behind that holds what was overwritten or deleted."""
+        self._runner.run(self._store.scrub())
+
+    def lines(self, path: str, query: str, headers: Mapping[str, str]) -> Iterator[bytes]:
+        """Written out first: what is asked for in this way has an end, on a database."""
+        reply = self.send("GET", path, query, headers, b"")
+        if reply.status >= 400:
+            raise failure_of(reply)
+        yield from reply.body.splitlines(keepends=True)
 
     def close(self) -> None:
         self._runner.run(self._close())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -10,39 +9,43 @@ import typer
 from hooklane.cli import plans
 from hooklane.cli.client import Caller, calling, segment
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.options import Db, EndpointFilter, Json, Limit, Server, Yes
-from hooklane.cli.output import counted, json_line, pairs, plain, say, show, table, talk
-from hooklane.cli.plans import Filter, PlanOnly, Rate
+from hooklane.cli.filters import Filter, parse_filter, rfc3339_of
+from hooklane.cli.options import Cursor, Db, EndpointFilter, Json, LetterId, LetterIds, Limit, Server, Yes
+from hooklane.cli.output import complain, counted, pairs, plain, say, say_json, show, table
+from hooklane.cli.plans import PlanOnly, Rate
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/dead-letters"
-
-Id = Annotated[str, typer.Argument(metavar="ID", help="dlv_…")]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID…", help="dlv_…, one or more.")]
+WORDS = ("endpoint", "key", "type", "reason", "http", "after", "before")
 
 
 @app.command("ls")
 def ls(
+    filter_: Filter = None,
     endpoint: EndpointFilter = None,
     limit: Limit = 50,
-    cursor: Annotated[str | None, typer.Option(help="`next` of the page before.")] = None,
+    cursor: Cursor = None,
     server: Server = None,
     db: Db = None,
     as_json: Json = False,
 ) -> None:
     """List dead letters."""
+    wanted: dict[str, Any] = parse_filter(filter_, WORDS)
+    named = endpoint or wanted.get("endpoint")
+    times = {word: rfc3339_of(wanted.get(word), f"{word}:") for word in ("after", "before")}
     with calling(server, db) as caller:
-        endpoint_id = caller.endpoint_id(endpoint) if endpoint else None
-        page = caller.page(BASE, {"endpoint": endpoint_id, "limit": limit, "cursor": cursor})
+        place = caller.endpoint_id(named) if named else None
+        page = caller.page(BASE, {**wanted, **times, "endpoint": place, "limit": limit, "cursor": cursor})
     rows = [
         (one["id"], one["key"], one["seq"], one["type"], one["attempts"], one["waiting"], one["died_at"], one["reason"])
         for one in page["items"]
     ]
-    show(page, as_json, lambda: table(("ID", "KEY", "SEQ", "TYPE", "TRIES", "WAITING", "DIED", "REASON"), rows))
+    head = ("ID", "KEY", "SEQ", "TYPE", "TRIES", "WAITING", "DIED", "REASON")
+    show(page, as_json, lambda: table(head, rows, right=("SEQ", "TRIES", "WAITING")))
 
 
 @app.command("show")
-def show_one(letter: Id, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def show_one(letter: LetterId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
     """Show one dead letter with its data."""
     with calling(server, db) as caller:
         found = caller.get(f"{BASE}/{segment(letter)}")
@@ -51,7 +54,7 @@ def show_one(letter: Id, server: Server = None, db: Db = None, as_json: Json = F
 
 @app.command("note")
 def note(
-    letter: Id,
+    letter: LetterId,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to remember.")],
     server: Server = None,
     db: Db = None,
@@ -65,7 +68,7 @@ def note(
 
 @app.command("replay")
 def replay(
-    letters: Ids = None,
+    letters: LetterIds = None,
     filter_: Filter = None,
     all_: Annotated[bool, typer.Option("--all", help="All dead letters (of --endpoint).")] = False,
     endpoint: EndpointFilter = None,
@@ -87,7 +90,7 @@ def replay(
 
 @app.command("skip")
 def skip(
-    letters: Ids = None,
+    letters: LetterIds = None,
     filter_: Filter = None,
     note: Annotated[str | None, typer.Option("--note", help="Why; it goes on record.")] = None,
     endpoint: EndpointFilter = None,
@@ -104,13 +107,19 @@ def skip(
 
 
 @app.command("export")
-def export(endpoint: EndpointFilter = None, server: Server = None, db: Db = None) -> None:
-    """Print all dead letters as NDJSON."""
+def export(
+    endpoint: EndpointFilter = None,
+    server: Server = None,
+    db: Db = None,
+    as_json: Annotated[bool, typer.Option("--json", help="NDJSON, which is what this prints anyway.")] = False,
+) -> None:
+    """Print all dead letters, one JSON object a line (NDJSON)."""
+    import msgspec
+
     with calling(server, db) as caller:
         endpoint_id = caller.endpoint_id(endpoint) if endpoint else None
-        reply = caller.raw("GET", BASE, query={"endpoint": endpoint_id}, headers={"accept": "application/x-ndjson"})
-    sys.stdout.write(reply.body.decode())
-    sys.stdout.flush()
+        for line in caller.lines(BASE, {"endpoint": endpoint_id}):
+            say_json(msgspec.json.decode(line))
 
 
 def _each(caller: Caller, letters: list[str], action: str, body: dict[str, Any] | None, as_json: bool) -> None:
@@ -122,11 +131,11 @@ def _each(caller: Caller, letters: list[str], action: str, body: dict[str, Any] 
         except CallFailed as failure:
             if failure.exit is Exit.UNREACHABLE:
                 raise
-            talk(f"{letter}: {failure}")
+            complain(f"{letter}: {failure}")
             failures.append(failure)
             continue
         if as_json:
-            sys.stdout.write(json_line({"v": 1, "action": action, **done}))
+            say_json({"action": action, **done})
         else:
             place = "no order" if done["seq"] is None else f"{plain(done['key'])} #{done['seq']}"
             behind = counted(done["released"] or 0, "event")

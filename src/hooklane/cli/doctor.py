@@ -2,73 +2,147 @@
 
 from __future__ import annotations
 
-import platform
-import sqlite3
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hooklane import __version__
 from hooklane.cli.client import Caller, calling
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Db, Json, Server
-from hooklane.cli.output import counted, plain, show
-from hooklane.model.size import size_text
+from hooklane.cli.output import aside, counted, plain, show, sign
+from hooklane.cli.times import since
 
-SQLITE_SAFE = (3, 51, 3)
-"""Older ones have a bug in the write-ahead log where several processes write at the same moment."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One check: fine, worth a look, or wrong."""
-
-    name: str
-    state: str
-    detail: str
+if TYPE_CHECKING:
+    from hooklane.config import Settings
+    from hooklane.core.doctor import Finding
 
 
 def add_to(app: typer.Typer) -> None:
     app.command("doctor")(doctor)
 
 
-def doctor(server: Server = None, db: Db = None, as_json: Json = False) -> None:
-    """Check versions, the ledger of every endpoint, the audit log and what waits."""
+def doctor(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Leave out what takes long: the whole file, the ledger, TLS of endpoints.")
+    ] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended safely, and say what was done.")] = False,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="URL", help="Check the store of an inbox too: redis://…"),
+    ] = None,
+    inbox: Annotated[
+        str | None, typer.Option("--inbox", metavar="MODULE:INBOX", help="Check your inbox with its sources too.")
+    ] = None,
+    server: Server = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Check that everything is as it should be.
+
+    Versions, clock, schema, files, retention, certificates of endpoints, the ledger and the audit log; with --db also
+    what only the database's own host can tell. Ends with 7 when a check is wrong.
+    """
+    found: list[Finding] = []
+    fixed: list[str] = []
+    for one in _findings(server, db, store, inbox, quick=quick, fix=fix, fixed=fixed):
+        found.append(one)
+        if not as_json:
+            _print(one)
+    wrong = [one for one in found if one.state == "wrong"]
+    value = {"healthy": not wrong, "checks": [asdict(one) for one in found], "fixed": fixed}
+    show(value, as_json, list)
+    for line in fixed:
+        aside(f"fixed: {line}")
+    if wrong:
+        can = sum(bool(one.fix) for one in wrong)
+        hint = f"; `hooklane doctor --fix` mends {can} of them" if can and not fix else ""
+        raise CallFailed(f"{counted(len(wrong), 'check')} failed{hint}", Exit.UNHEALTHY)
+
+
+def _print(one: Finding) -> None:
+    from hooklane.cli.output import say
+
+    advice = f"   → {plain(one.advice)}" if one.advice else ""
+    say(f"{sign(one.state)} {one.name}: {plain(one.detail)}{advice}")
+
+
+def _findings(
+    server: str | None,
+    db: str | None,
+    store: str | None,
+    inbox: str | None,
+    *,
+    quick: bool,
+    fix: bool,
+    fixed: list[str],
+) -> Iterator[Finding]:
+    from hooklane.cli import doctor_checks as checks
+    from hooklane.config import load
+
+    yield checks.versions()
+    yield checks.page()
+    settings, origins = load({"db": db}, os.environ)
+    asks_server = server is not None or (db is None and "HOOKLANE_SERVER" in os.environ)
+    is_named = any(one.name == "db" and one.origin != "default" for one in origins)
+    if not asks_server and is_named:
+        is_open = True
+        for one in checks.database(settings, quick=quick):
+            one = _mended(one, settings, fixed) if fix and one.fix else one
+            is_open = is_open and not (one.state == "wrong" and one.name in ("schema", "file", "standby"))
+            yield one
+        if not is_open:
+            return  # to open it would change it, or fail
+    yield from checks.secret_files()
     with calling(server, db) as caller:
-        found = list(findings(caller))
-    value = {"healthy": all(one.state != "wrong" for one in found), "checks": [_shown(one) for one in found]}
-    marks = {"ok": "ok     ", "look": "look   ", "wrong": "WRONG  "}
-    show(value, as_json, lambda: [f"{marks[one.state]}{one.name}: {plain(one.detail)}" for one in found])
-    if not value["healthy"]:
-        many = sum(one.state == "wrong" for one in found)
-        raise CallFailed(f"{counted(many, 'check')} failed, marked WRONG", Exit.UNHEALTHY)
+        yield from _api(caller, settings, quick=quick)
+    if store is not None or inbox is not None:
+        yield from checks.inbox(store, inbox)
 
 
-def _shown(one: Finding) -> dict[str, str]:
-    return {"name": one.name, "state": one.state, "detail": one.detail}
+def _mended(one: Finding, settings: Settings, fixed: list[str]) -> Finding:
+    from hooklane.cli import doctor_checks as checks
+
+    mend: dict[str, Callable[[Settings], tuple[str, Finding]]] = {
+        "migrate": checks.migrate,
+        "wal": checks.set_wal,
+        "chmod": checks.make_private,
+    }
+    done, now = mend[one.fix](settings)
+    fixed.append(done)
+    return now
 
 
-def findings(caller: Caller) -> Iterator[Finding]:
-    yield _versions()
-    yield from _ledger(caller)
-    yield _audit(caller)
-    yield _room(caller)
+def _api(caller: Caller, settings: Settings, *, quick: bool) -> Iterator[Finding]:
+    """What the server, or the store itself, says about itself."""
+    from hooklane.cli import doctor_checks as checks
+    from hooklane.core.doctor import Finding
+
+    endpoints = caller.get("/api/v1/endpoints")["items"]
+    yield checks.retention(settings, endpoints)
+    if not quick:
+        yield from _ledger(caller)
+        yield from checks.certificates(settings, endpoints)
+    audit = caller.get("/api/v1/audit/verify")
+    if audit["whole"]:
+        yield Finding("audit", "ok", f"{counted(audit['lines'], 'line')}, last {audit['last'] or 'none'}")
+    else:
+        yield Finding("audit", "wrong", audit["broken"]["why"])
+    yield _seals(caller)
+    # The same figure a week later says whether retention keeps up.
+    from hooklane.model.size import size_text
+
+    yield Finding("store", "ok", size_text(caller.get("/api/v1/overview")["store_bytes"]))
     yield _waiting(caller)
-
-
-def _versions() -> Finding:
-    detail = f"Python {platform.python_version()}, hooklane {__version__}, SQLite {sqlite3.sqlite_version}"
-    if sqlite3.sqlite_version_info < SQLITE_SAFE:
-        wanted = ".".join(map(str, SQLITE_SAFE))
-        return Finding("versions", "look", f"{detail}; below {wanted} let only one process write a file")
-    return Finding("versions", "ok", detail)
 
 
 def _ledger(caller: Caller) -> Iterator[Finding]:
     """accepted = delivered + queued + retrying + dead + skipped + cancelled, counted from the rows."""
-    lines = caller.get("/api/v1/ledger")["items"]
+    from hooklane.core.doctor import Finding
+
+    lines: list[dict[str, Any]] = caller.get("/api/v1/ledger")["items"]
     for line in lines:
         if line["balanced"]:
             continue
@@ -81,31 +155,30 @@ def _ledger(caller: Caller) -> Iterator[Finding]:
     )
 
 
-def _audit(caller: Caller) -> Finding:
-    found = caller.get("/api/v1/audit/verify")
-    if found["whole"]:
-        return Finding("audit", "ok", f"{counted(found['lines'], 'line')}, last {found['last'] or 'none'}")
-    return Finding("audit", "wrong", found["broken"]["why"])
+def _seals(caller: Caller) -> Finding:
+    """Whether a thief of the database would have the secrets too."""
+    from hooklane.core.doctor import Finding
 
-
-def _room(caller: Caller) -> Finding:
-    """How large the store is: the same figure a week later says whether retention keeps up."""
-    size = caller.get("/api/v1/overview")["store_bytes"]
-    return Finding("store", "ok", size_text(size))
+    found = caller.get("/api/v1/secrets")
+    if found["key"] is None:
+        return Finding(
+            "secrets", "look", "kept as plain text", "set HOOKLANE_SEAL_KEY, then run hooklane secrets rotate"
+        )
+    if left := found["plain"] + sum(many for id, many in found["endpoints"].items() if id != found["key"]):
+        detail = f"{counted(left, 'endpoint')} not sealed with the newest key"
+        return Finding("secrets", "look", detail, "hooklane secrets rotate")
+    return Finding("secrets", "ok", f"sealed with {found['key']}")
 
 
 def _waiting(caller: Caller) -> Finding:
     """The blocked lane that has waited longest tells what to do first."""
+    from hooklane.core.doctor import Finding
+
     blocked = caller.page("/api/v1/lanes", {"state": "blocked", "limit": 200})
     if not blocked["items"]:
         return Finding("lanes", "ok", "no key is blocked")
     many = len(blocked["items"])
     keys = f"{many}+ keys are" if blocked["next"] else f"{counted(many, 'key')} {'is' if many == 1 else 'are'}"
     oldest = min((one["since"] for one in blocked["items"] if one.get("since")), default=None)
-    since = f", the oldest for {_age(oldest)}" if oldest else ""
-    return Finding("lanes", "look", f"{keys} blocked by a dead letter{since}: see hooklane dlq ls")
-
-
-def _age(at: str) -> str:
-    minutes = int((datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds() // 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h"
+    for_ = f", the oldest for {since(oldest)}" if oldest else ""
+    return Finding("lanes", "look", f"{keys} blocked by a dead letter{for_}", "see hooklane dlq ls")

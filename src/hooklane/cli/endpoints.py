@@ -10,11 +10,13 @@ import typer
 
 from hooklane.cli.client import calling, segment
 from hooklane.cli.exits import CallFailed, Exit
+from hooklane.cli.filters import Filter, keep, parse_filter
 from hooklane.cli.options import Db, EndpointId, Json, Server, Yes
 from hooklane.cli.output import confirm, pairs, plain, show, table, talk
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/endpoints"
+WORDS = ("id", "name", "state", "order", "url")
 
 
 @app.command("add")
@@ -68,10 +70,12 @@ def add(
 
 
 @app.command("ls")
-def ls(server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def ls(filter_: Filter = None, server: Server = None, db: Db = None, as_json: Json = False) -> None:
     """List all endpoints."""
+    wanted = keep(parse_filter(filter_, WORDS))
     with calling(server, db) as caller:
         page = caller.get(BASE)
+    page = {**page, "items": [one for one in page["items"] if wanted(one)]}
     rows = [
         (one["id"], one["name"], one["state"], one["order"], ",".join(one["types"]) or "*", one["url"])
         for one in page["items"]
@@ -138,6 +142,7 @@ def rm(
     yes: Yes = False,
     server: Server = None,
     db: Db = None,
+    as_json: Json = False,
 ) -> None:
     """Delete an endpoint."""
     with calling(server, db) as caller:
@@ -148,6 +153,8 @@ def rm(
             )
             confirm(f"Delete {endpoint_id}, and {owed}?")
         caller.ask("DELETE", f"{BASE}/{segment(endpoint_id)}", query={"backlog": backlog})
+    done = {"id": endpoint_id, "deleted": True, "backlog": backlog}
+    show(done, as_json, list)
     talk(f"{endpoint_id} is deleted; what it was owed is {'cancelled' if backlog == 'cancel' else 'delivered first'}")
 
 

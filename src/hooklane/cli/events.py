@@ -3,54 +3,132 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from hooklane.cli import plans
-from hooklane.cli.client import calling, segment
-from hooklane.cli.options import Db, EndpointFilter, Json, Limit, Server, Yes
-from hooklane.cli.output import pairs, plain, show, table
-from hooklane.cli.plans import Filter, PlanOnly, Rate
+from hooklane.cli import complete, plans
+from hooklane.cli.client import Caller, calling, segment
+from hooklane.cli.exits import CallFailed, Exit
+from hooklane.cli.filters import Filter, parse_filter, rfc3339_of
+from hooklane.cli.options import Cursor, Db, EndpointFilter, EventId, Json, KeyFilter, Limit, Server, Yes
+from hooklane.cli.output import aside, counted, one_line, pairs, plain, say_json, show, table, talk
+from hooklane.cli.plans import PlanOnly, Rate
+from hooklane.cli.times import clock_of
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/events"
+WORDS = ("q", "id", "type", "key", "endpoint", "state", "seq", "attempts_min", "http", "reason", "after", "before")
+PAGE = 50
 
-EventId = Annotated[str, typer.Argument(metavar="EVENT", help="Id of an event.")]
+Type = Annotated[str | None, typer.Option("--type", help="Exact type; `*` stands for anything.")]
+State = Annotated[str | None, typer.Option("--state", help="queued, retrying, delivered, dead, skipped or cancelled.")]
+After = Annotated[str | None, typer.Option("--after", metavar="TIME", help="Published at or after it (or -2h).")]
+Before = Annotated[str | None, typer.Option("--before", metavar="TIME", help="Published before it (or -2h).")]
+
+
+def _query(caller: Caller, filter_: str | None, **options: str | None) -> dict[str, Any]:
+    """What the options and the filter ask for, together."""
+    wanted: dict[str, Any] = parse_filter(filter_, WORDS)
+    for word, value in options.items():
+        if value is not None and word in wanted:
+            raise CallFailed(f"--{word} and --filter {word}: say the same thing: give one", Exit.USAGE)
+        wanted.setdefault(word, value)
+    if wanted["endpoint"] is not None:
+        wanted["endpoint"] = caller.endpoint_id(wanted["endpoint"])
+    return {**wanted, **{word: rfc3339_of(wanted[word], f"--{word}") for word in ("after", "before")}}
 
 
 @app.command("ls")
 def ls(
-    type_: Annotated[str | None, typer.Option("--type", help="Exact type.")] = None,
-    key: Annotated[str | None, typer.Option(help="Exact key.")] = None,
+    filter_: Filter = None,
+    type_: Type = None,
+    key: KeyFilter = None,
     endpoint: EndpointFilter = None,
-    state: Annotated[str | None, typer.Option(help="queued, retrying, delivered, dead, skipped or cancelled.")] = None,
-    after: Annotated[str | None, typer.Option(help="Published at or after this time.")] = None,
-    before: Annotated[str | None, typer.Option(help="Published before this time.")] = None,
+    state: State = None,
+    after: After = None,
+    before: Before = None,
     limit: Limit = 50,
-    cursor: Annotated[str | None, typer.Option(help="`next` of the page before.")] = None,
+    cursor: Cursor = None,
     server: Server = None,
     db: Db = None,
     as_json: Json = False,
 ) -> None:
     """List events, newest first."""
     with calling(server, db) as caller:
-        query = {
-            "type": type_,
-            "key": key,
-            "endpoint": caller.endpoint_id(endpoint) if endpoint else None,
-            "state": state,
-            "after": after,
-            "before": before,
-            "limit": limit,
-            "cursor": cursor,
-        }
-        page = caller.page(BASE, query)
+        query = _query(caller, filter_, type=type_, key=key, endpoint=endpoint, state=state, after=after, before=before)
+        page = caller.page(BASE, {**query, "limit": limit, "cursor": cursor})
     rows = [
         (one["id"], one["type"], one["key"], ",".join(each["state"] for each in one["deliveries"]), one["created_at"])
         for one in page["items"]
     ]
     show(page, as_json, lambda: table(("ID", "TYPE", "KEY", "STATE", "PUBLISHED"), rows))
+
+
+@app.command("export")
+def export(
+    filter_: Filter = None,
+    type_: Type = None,
+    key: KeyFilter = None,
+    endpoint: EndpointFilter = None,
+    state: State = None,
+    after: After = None,
+    before: Before = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Stop after so many.")] = None,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Go on where an earlier export stopped.")] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="FILE", help="Keep the place in this file, and go on from it next time."),
+    ] = None,
+    server: Server = None,
+    db: Db = None,
+    as_json: Annotated[bool, typer.Option("--json", help="NDJSON, which is what this prints anyway.")] = False,
+) -> None:
+    """Print events with their data and deliveries, newest first, one JSON object a line (NDJSON)."""
+    if resume is not None:
+        if cursor is not None:
+            raise CallFailed("--cursor and --resume say the same thing: give one", Exit.USAGE)
+        cursor = _place(resume)
+    done, place = 0, cursor
+    try:
+        with calling(server, db) as caller:
+            query = _query(
+                caller, filter_, type=type_, key=key, endpoint=endpoint, state=state, after=after, before=before
+            )
+            while limit is None or done < limit:
+                most = PAGE if limit is None else min(PAGE, limit - done)
+                page = caller.get(BASE, {**query, "limit": most, "cursor": place, "data": "true"})
+                for one in page["items"]:
+                    say_json(one)
+                done, place = done + len(page["items"]), page["next"]
+                if resume is not None:
+                    _keep_place(resume, place)
+                if place is None:
+                    break
+    except (KeyboardInterrupt, CallFailed):
+        if place is not None:
+            talk(f"stopped after {counted(done, 'event')}; go on with --cursor {place}")
+        raise
+    aside(f"exported {counted(done, 'event')}" + (f"; go on with --cursor {place}" if place else ""))
+
+
+def _place(file: Path) -> str | None:
+    """Where an earlier export stopped; None where there was none, or it came to its end."""
+    try:
+        return file.read_text("ascii").strip() or None
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no place of an export"
+        raise CallFailed(f"--resume: cannot read {file}: {why}", Exit.USAGE) from None
+
+
+def _keep_place(file: Path, place: str | None) -> None:
+    try:
+        file.write_text(place or "", "ascii")
+    except OSError as error:
+        raise CallFailed(f"--resume: cannot write {file}: {error.strerror}") from None
 
 
 @app.command("show")
@@ -95,15 +173,49 @@ def _phases(timings: Mapping[str, float | None]) -> str:
 
 @app.command("why")
 def why(event: EventId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
-    """Say in one sentence why an event waits."""
+    """Say why an event waits, and what would make it move."""
     with calling(server, db) as caller:
         told = caller.get(f"{BASE}/{segment(event)}/why")
-    show(told, as_json, lambda: [plain(told["why"])])
+        lines = [] if as_json else _why_lines(caller, event, told)
+    show(told, as_json, lambda: lines)
+
+
+def _why_lines(caller: Caller, event_id: str, told: Mapping[str, Any]) -> list[str]:
+    """What waits behind a dead letter is told with the commands that end the wait; the rest in the API's sentence."""
+    event = caller.get(f"{BASE}/{segment(event_id)}")
+    lines = []
+    for delivery in event["deliveries"]:
+        is_open = delivery["state"] in ("queued", "retrying", "dead", "in_flight")
+        if is_open and delivery["key"] is not None and delivery["seq"] is not None:
+            lane = caller.get(f"/api/v1/lanes/{segment(delivery['endpoint'])}/{segment(delivery['key'])}")
+            if lane["state"] == "blocked" and lane["dead_letter"]:
+                lines += _blocked(event, delivery["seq"], lane)
+    return lines or [plain(told["why"])]
+
+
+def _blocked(event: Mapping[str, Any], seq: int, lane: Mapping[str, Any]) -> list[str]:
+    reason = plain(lane["reason"])
+    if lane["head_said"]:
+        reason += f' "{one_line(lane["head_said"])}"'
+    dead = f"dead since {clock_of(lane['since'])[:5]}, {reason}" if lane["since"] else f"dead, {reason}"
+    first = (
+        f"#{seq} {plain(event['type'])} is {dead}."
+        if lane["head"] == seq
+        else f"#{seq} {plain(event['type'])} waits for #{lane['head']} {plain(lane['head_type'])} ({dead})."
+    )
+    letter = lane["dead_letter"]
+    return [
+        first,
+        f"Nothing moves on {plain(lane['key'])} until:  hooklane dlq replay {letter}   or   hooklane dlq skip {letter}",
+    ]
 
 
 @app.command("replay")
 def replay(
-    events: Annotated[list[str] | None, typer.Argument(metavar="EVENT…", help="Ids of events, one or more.")] = None,
+    events: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="EVENT…", help="Ids of events, one or more.", autocompletion=complete.events),
+    ] = None,
     filter_: Filter = None,
     endpoint: EndpointFilter = None,
     rate: Rate = None,

@@ -28,12 +28,18 @@ class CallFailed(HooklaneError):
         self.code = code
 
 
-def exit_of(status: int) -> Exit:
-    """The exit code that fits a status of the API."""
+_CODES = {"invalid_parameter": Exit.USAGE, "invalid_body": Exit.USAGE}
+"""Problems of the API that a wrong option or argument makes: the same as if the command had seen it itself."""
+
+
+def exit_of(status: int, code: str = "") -> Exit:
+    """The exit code that fits an answer of the API."""
     match status:
         case 404:
             return Exit.NOT_FOUND
         case 401 | 403 | 409:
             return Exit.REFUSED
+        case 503:
+            return Exit.UNREACHABLE  # the server answers, and what it keeps its data in does not
         case _:
-            return Exit.FAILED
+            return _CODES.get(code, Exit.FAILED)

@@ -8,26 +8,27 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hooklane.cli.exits import CallFailed, Exit
+from hooklane.cli.filters import Filter, parse_filter, time_of
 from hooklane.cli.options import Json, Yes
-from hooklane.cli.output import confirm, counted, pairs, say, show, table, talk
+from hooklane.cli.output import confirm, counted, pairs, show, table, talk
 from hooklane.errors import StoreError, StoreRefused, StoreUnavailable
 from hooklane.model.clock import Instant, rfc3339
 from hooklane.model.database_url import shown
 from hooklane.model.inbox import Row
 from hooklane.model.message import Status
-from hooklane.receiver.inbox import Inbox
-from hooklane.server import inbox_views
-from hooklane.store.sqlite.database import path_of
+
+if TYPE_CHECKING:
+    from hooklane.receiver.inbox import Inbox
 
 app = typer.Typer(no_args_is_help=True)
 DAY_MS = 86_400_000
+WORDS = ("source", "status", "type", "key", "event", "handler", "after", "before")
 
 Store = Annotated[
     str,
@@ -46,14 +47,15 @@ TypeName = Annotated[str | None, typer.Option("--type", help="Of this type.")]
 Key = Annotated[str | None, typer.Option("--key", help="Of this key.")]
 EventId = Annotated[str | None, typer.Option("--event-id", help="With this event id.")]
 HandlerName = Annotated[str | None, typer.Option("--handler", help="For this handler only.")]
-Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help="Received from then on (RFC 3339).")]
-Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Received before then (RFC 3339).")]
+Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help="Received from then on (or -2h).")]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Received before then (or -2h).")]
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Row ids, as `ls` shows them.")]
 
 
 @app.command("ls")
 def ls(
     store: Store,
+    filter_: Filter = None,
     source: SourceName = None,
     status: StatusName = None,
     type_: TypeName = None,
@@ -67,7 +69,19 @@ def ls(
     as_json: Json = False,
 ) -> None:
     """List what was received, oldest first."""
-    search = _search(source, status, type_, key, event_id, handler, since, until)
+    from hooklane.server import inbox_views
+
+    wanted = parse_filter(filter_, WORDS)
+    search = _search(
+        source or wanted.get("source"),
+        status or wanted.get("status"),
+        type_ or wanted.get("type"),
+        key or wanted.get("key"),
+        event_id or wanted.get("event"),
+        handler or wanted.get("handler"),
+        since or wanted.get("after"),
+        until or wanted.get("before"),
+    )
     with _opened(store) as inbox:
         rows = inbox.rows(**search, after=None if after is None else _id(after), limit=limit)
     shown = [
@@ -82,6 +96,8 @@ def ls(
 @app.command("show")
 def show_one(row_id: Annotated[str, typer.Argument(metavar="ID")], store: Store, as_json: Json = False) -> None:
     """Show one row with its payload, and what became of it at each handler."""
+    from hooklane.server import inbox_views
+
     with _opened(store) as inbox:
         (row,) = _found(inbox, [row_id])
     value = inbox_views.whole(row)
@@ -91,6 +107,8 @@ def show_one(row_id: Annotated[str, typer.Argument(metavar="ID")], store: Store,
 @app.command("stats")
 def stats(store: Store, as_json: Json = False) -> None:
     """How many events are in which status, how old the oldest owed one is."""
+    from hooklane.server import inbox_views
+
     with _opened(store) as inbox:
         found, can = inbox.stats(), inbox.store.capabilities
     value = {**inbox_views.stats(found.counts, can.name, found.now), "caveat": can.caveat}
@@ -204,18 +222,20 @@ def worker(
     ],
     threads: Annotated[int, typer.Option("--threads", min=1, max=256, help="How many handlers at a time.")] = 4,
     once: Annotated[bool, typer.Option("--once", help="Do what is due and end.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Run the handlers of your inbox, until told to stop (SIGTERM): what is in hand is finished."""
-    inbox = _imported(where)
+    inbox = imported(where)
     if once:
         done = inbox.run_once(1_000_000)
-        say(f"handled {counted(done, 'event')}")
+        show({"handled": done}, as_json, lambda: [f"handled {counted(done, 'event')}"])
         inbox.close()
         return
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     inbox.start_worker(threads=threads)
+    show({"inbox": where, "threads": threads}, as_json, list)
     talk(f"working on {where} with {counted(threads, 'thread')}")
     stopping.wait()
     inbox.close()
@@ -226,6 +246,9 @@ def worker(
 
 @contextmanager
 def _opened(url: str) -> Iterator[Inbox]:
+    from hooklane.receiver.inbox import Inbox
+    from hooklane.store.sqlite.database import path_of
+
     # A mistyped file name must not show an empty inbox, and must not create a file.
     if url.startswith("sqlite:") and not Path(path_of(url)).exists():
         raise StoreRefused(f"there is no database {shown(url)}: check the path")
@@ -257,8 +280,8 @@ def _search(
         "key": key,
         "event_id": event_id,
         "handler": handler,
-        "received_from": _instant(since),
-        "received_until": _instant(until),
+        "received_from": _instant(since, "--since"),
+        "received_until": _instant(until, "--until"),
     }
     return {name: value for name, value in search.items() if value is not None}
 
@@ -295,16 +318,9 @@ def _id(text: str) -> int | str:
     return int(text) if text.isdigit() else text
 
 
-def _instant(text: str | None) -> Instant | None:
-    if text is None:
-        return None
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise CallFailed(f"a time such as 2026-03-01T12:00:00Z was expected, got {text}", Exit.USAGE) from None
-    if at.tzinfo is None:
-        raise CallFailed(f"a time needs its zone, such as {text}Z", Exit.USAGE)
-    return Instant(int(at.timestamp() * 1000))
+def _instant(text: str | None, name: str) -> Instant | None:
+    at = time_of(text, name)
+    return None if at is None else Instant(int(at.timestamp() * 1000))
 
 
 def _was_handled(row: Row, handler: str | None) -> bool:
@@ -315,7 +331,10 @@ def _words(search: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in search.items())
 
 
-def _imported(where: str) -> Inbox:
+def imported(where: str) -> Inbox:
+    """The inbox that *where* names, as `shop.hooks:inbox`."""
+    from hooklane.receiver.inbox import Inbox
+
     module, _, name = where.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:

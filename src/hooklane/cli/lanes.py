@@ -8,42 +8,55 @@ import typer
 
 from hooklane.cli.client import Caller, calling, segment
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.options import Db, EndpointFilter, Json, Limit, Server
-from hooklane.cli.output import pairs, plain, show, table
+from hooklane.cli.filters import Filter, parse_filter
+from hooklane.cli.options import Cursor, Db, EndpointFilter, Json, Key, Limit, Server
+from hooklane.cli.output import one_line, pairs, plain, show, table
+from hooklane.cli.times import clock_of, since
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/lanes"
-
-Key = Annotated[str, typer.Argument(help="The key of the lane.")]
+WORDS = ("state", "endpoint", "key")
 
 
 @app.command("ls")
 def ls(
-    state: Annotated[str | None, typer.Option(help="Some of blocked,retrying,active,paused,idle.")] = None,
+    filter_: Filter = None,
+    state: Annotated[str | None, typer.Option("--state", help="Some of blocked,retrying,active,paused,idle.")] = None,
     endpoint: EndpointFilter = None,
-    q: Annotated[str | None, typer.Option("-q", "--search", help="Text in the key.")] = None,
+    search: Annotated[str | None, typer.Option("--search", metavar="TEXT", help="Text in the key.")] = None,
     limit: Limit = 50,
-    cursor: Annotated[str | None, typer.Option(help="`next` of the page before.")] = None,
+    cursor: Cursor = None,
     server: Server = None,
     db: Db = None,
     as_json: Json = False,
 ) -> None:
     """List lanes, those that need attention first."""
+    wanted = parse_filter(filter_, WORDS)
     with calling(server, db) as caller:
-        endpoint_id = caller.endpoint_id(endpoint) if endpoint else None
-        query = {"state": state, "endpoint": endpoint_id, "q": q, "limit": limit, "cursor": cursor}
+        named = endpoint or wanted.get("endpoint")
+        query = {
+            "state": state or wanted.get("state"),
+            "endpoint": caller.endpoint_id(named) if named else None,
+            "q": search or wanted.get("key"),
+            "limit": limit,
+            "cursor": cursor,
+        }
         page = caller.page(BASE, query)
-    rows = [
-        (
-            one["key"],
-            one["endpoint_name"] or one["endpoint"],
-            f"#{one['head']} {one['state']}",
-            one["waiting"],
-            _reason(one),
-        )
-        for one in page["items"]
-    ]
-    show(page, as_json, lambda: table(("KEY", "ENDPOINT", "HEAD", "WAITING", "REASON"), rows))
+    rows = [_row(one) for one in page["items"]]
+    head = ("KEY", "ENDPOINT", "HEAD", "WAITING", "FOR", "REASON")
+    show(page, as_json, lambda: table(head, rows, right=("WAITING", "FOR")))
+
+
+def _row(lane: dict[str, Any]) -> tuple[object, ...]:
+    is_dead = lane["state"] == "blocked"
+    return (
+        lane["key"],
+        lane["endpoint_name"] or lane["endpoint"],
+        f"#{lane['head']} {'dead' if is_dead else lane['state']}",
+        lane["waiting"],
+        since(lane["since"]) if lane["state"] != "idle" else "",
+        _reason(lane),
+    )
 
 
 @app.command("show")
@@ -79,6 +92,11 @@ def _path(caller: Caller, key: str, endpoint: str | None) -> str:
 
 
 def _reason(lane: dict[str, Any]) -> str:
+    parts = [" ".join(part for part in (lane["reason"], one_line(lane["head_said"])) if part)]
+    if lane["breaker"] not in (None, "closed"):
+        parts.append(f"breaker {lane['breaker']}")
+    if lane["state"] == "retrying" and lane["next_at"]:
+        parts.append(f"next {clock_of(lane['next_at'])}")
+    text = ", ".join(part for part in parts if part)
     tries = f" ({lane['attempts']}/{lane['attempts_max']} tries)" if lane["attempts"] and lane["attempts_max"] else ""
-    due = f", next {lane['next_at']}" if lane["state"] == "retrying" and lane["next_at"] else ""
-    return f"{lane['reason'] or ''}{tries}{due}"
+    return f"{text}{tries}"

@@ -1,4 +1,4 @@
-"""The commands, put together; and how any failure ends: one clear line on stderr and an exit code."""
+"""Which commands are there, and how does any failure end? With one clear line on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -10,55 +10,48 @@ from typing import Annotated
 import typer
 
 from hooklane import __version__
-from hooklane.cli import (
-    audit,
-    config,
-    dev,
-    dlq,
-    doctor,
-    endpoints,
-    events,
-    inbox,
-    lanes,
-    migrate,
-    send,
-    serve,
-    tenants,
-    verify,
-)
+from hooklane.cli import output
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.options import Json
-from hooklane.cli.output import show, talk
-from hooklane.cli.tenant_option import add_tenant_option
-from hooklane.errors import Broken, ConfigError, HooklaneError
+from hooklane.cli.lazy import LazyGroup, help_of
+from hooklane.cli.output import complain, say
+from hooklane.errors import Broken, ConfigError, HooklaneError, StoreBusy, StoreUnavailable
+
+# One line for each: the name, which is that of its module in this folder, and what `--help` says of it. The module is
+# imported when its command is asked for: it has an `app` with commands of its own, or an `add_to(app)` for the one.
+COMMANDS = {
+    "dev": "Run everything on this machine, for development.",
+    "serve": "Take events, keep them, deliver them in order.",
+    "listen": "Receive webhooks here, verify them, and show or forward them.",
+    "send": "Publish an event, or post copies of one to a receiver.",
+    "tail": "Show attempts as they happen.",
+    "events": "What was published, and why it waits.",
+    "lanes": "Which keys wait, and for what.",
+    "dlq": "Dead letters: look, note, replay, skip.",
+    "endpoints": "Where deliveries go.",
+    "inbox": "What was received: look, replay, skip, prune, work.",
+    "verify": "Say whether a request's signature fits, and if not, why.",
+    "simulate": "Play a scenario: the real sender in a simulated network, and receivers side by side.",
+    "doctor": "Check that everything is as it should be.",
+    "tenants": "Whose data it is, and what each may use.",
+    "audit": "Who did what, and whether that record is whole.",
+    "keys": "Who may call the API, and for what.",
+    "secrets": "How secrets of endpoints are kept.",
+    "types": "Which events there are, and their schemas.",
+    "migrate": "The schema of the database.",
+    "config": "Which settings hold, and where from.",
+    "completion": "Completion of commands, ids, keys and endpoints in your shell.",
+    "version": "Print the version.",
+}
 
 app = typer.Typer(
+    cls=LazyGroup.of(COMMANDS),
     name="hooklane",
     help="Webhooks that arrive in order, count once, and never vanish.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["--help", "-h"]},
 )
-serve.add_to(app)
-dev.add_to(app)
-send.add_to(app)
-verify.add_to(app)
-doctor.add_to(app)
-app.add_typer(endpoints.app, name="endpoints", help="Where deliveries go.")
-app.add_typer(events.app, name="events", help="What was published, and why it waits.")
-app.add_typer(lanes.app, name="lanes", help="Which keys wait, and for what.")
-app.add_typer(dlq.app, name="dlq", help="Dead letters: look, note, replay, skip.")
-app.add_typer(inbox.app, name="inbox", help="What was received: look, replay, skip, prune, work.")
-app.add_typer(tenants.app, name="tenants", help="Whose data it is, and what each may use.")
-app.add_typer(audit.app, name="audit", help="Who did what, and whether that record is whole.")
-app.add_typer(migrate.app, name="migrate", help="The schema of the database.")
-app.add_typer(config.app, name="config", help="Which settings hold, and where from.")
-
-
-@app.command()
-def version(as_json: Json = False) -> None:
-    """Print the version."""
-    show({"version": __version__}, as_json, lambda: [__version__])
 
 
 def _print_version(wanted: bool) -> None:
@@ -97,37 +90,50 @@ def _empty(arguments: Sequence[str]) -> str | None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command; its exit code. Only a bug of ours ends in a traceback."""
+    output.level = output.Level.NORMAL
+    if list(arguments) == ["--version"]:
+        say(__version__)
+        return Exit.OK
     command = typer.main.get_command(app)
-    add_tenant_option(command)
     if (empty := _empty(arguments)) is not None:
-        talk(f"{empty} is empty: give a value")
+        complain(f"{empty} is empty: give a value")
         return Exit.USAGE
     try:
+        if (told := help_of(command, arguments)) is not None:
+            say(told)
+            return Exit.OK
+        from hooklane.config import unknown_variables  # which a person who asks for help need not wait for
+
+        for line in unknown_variables(os.environ):
+            complain(line)
         code = command.main(list(arguments), prog_name="hooklane", standalone_mode=False)
         return code if isinstance(code, int) else Exit.OK
     except typer.Abort:
-        talk("interrupted")
+        complain("interrupted")
         return Exit.FAILED
     except _WrongUsage as error:
         error.show(sys.stderr)  # type: ignore[attr-defined]
         return Exit.USAGE
     except CallFailed as failure:
-        talk(str(failure))
+        complain(str(failure))
         return failure.exit
     except ConfigError as error:
         for problem in error.problems:
-            talk(problem)
+            complain(problem)
         return Exit.FAILED
     except Broken as error:
-        talk(str(error))
+        complain(str(error))
         return Exit.BROKEN
+    except StoreUnavailable as error:
+        complain(str(error))
+        return Exit.FAILED if isinstance(error, StoreBusy) else Exit.UNREACHABLE  # it was reached; it is held
     except HooklaneError as error:
-        talk(str(error))
+        complain(str(error))
         return Exit.FAILED
     except BrokenPipeError:
         # The reader of our output went away, as `head` does. Nothing more may be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
     except KeyboardInterrupt:
-        talk("interrupted")
+        complain("interrupted")
         return Exit.FAILED

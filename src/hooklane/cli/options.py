@@ -1,19 +1,35 @@
-"""The options that many commands share."""
+"""The options that many commands share, and those that every command has."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
+
+from hooklane.cli import complete, output
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Server = Annotated[str | None, typer.Option("--server", metavar="URL", help="The server to ask (HOOKLANE_SERVER).")]
 Db = Annotated[str | None, typer.Option("--db", metavar="URL", help="Open this database directly, without a server.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=200, help="How many to list.")]
-EndpointId = Annotated[str, typer.Argument(metavar="ENDPOINT", help="Id or name of an endpoint.")]
+Cursor = Annotated[str | None, typer.Option("--cursor", help="`next` of the page before.")]
+EndpointId = Annotated[
+    str, typer.Argument(metavar="ENDPOINT", help="Id or name of an endpoint.", autocompletion=complete.endpoints)
+]
 EndpointFilter = Annotated[
-    str | None, typer.Option("--endpoint", metavar="ENDPOINT", help="Id or name of an endpoint.")
+    str | None,
+    typer.Option(
+        "--endpoint", metavar="ENDPOINT", help="Id or name of an endpoint.", autocompletion=complete.endpoints
+    ),
+]
+EventId = Annotated[str, typer.Argument(metavar="EVENT", help="Id of an event.", autocompletion=complete.events)]
+Key = Annotated[str, typer.Argument(help="The key of the lane.", autocompletion=complete.keys)]
+KeyFilter = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Exact key.", autocompletion=complete.keys)]
+LetterId = Annotated[str, typer.Argument(metavar="ID", help="dlv_…", autocompletion=complete.letters)]
+LetterIds = Annotated[
+    list[str] | None, typer.Argument(metavar="ID…", help="dlv_…, one or more.", autocompletion=complete.letters)
 ]
 EgressAllow = Annotated[
     str | None,
@@ -21,3 +37,43 @@ EgressAllow = Annotated[
         "--egress-allow", metavar="CIDR,…", help="Private networks that deliveries may go to (operator only)."
     ),
 ]
+
+
+def add_common_options(command: Any) -> None:
+    """Give *command* what every command has."""
+    command.params += [param for param in _common() if not set(param.opts) & _taken(command)]
+
+
+def _taken(command: Any) -> set[str]:
+    return {name for param in command.params for name in param.opts}
+
+
+@cache
+def _common() -> list[Any]:
+    holder = typer.Typer(rich_markup_mode=None, add_completion=False)
+    holder.command()(_output)
+    params: list[Any] = typer.main.get_command(holder).params
+    for param in params:
+        param.expose_value = False
+    return params
+
+
+def _be_quiet(wanted: bool) -> None:
+    if wanted:
+        output.level = output.Level.QUIET
+
+
+def _be_verbose(wanted: bool) -> None:
+    if wanted:
+        output.level = output.Level.VERBOSE
+
+
+def _output(
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", callback=_be_quiet, help="Say nothing but data and errors.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", callback=_be_verbose, help="Say what is done on the way.")
+    ] = False,
+) -> None:
+    """Stands for no command: only its options are used."""

@@ -6,14 +6,24 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from enum import IntEnum
+from typing import Any, TextIO
 
-import msgspec
 import typer
 
 from hooklane.cli.exits import CallFailed, Exit
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+class Level(IntEnum):
+    QUIET = 0
+    NORMAL = 1
+    VERBOSE = 2
+
+
+level = Level.NORMAL
+"""How much a command says besides its data: `-q` and `-v` set it, for the one command that a process runs."""
 
 
 def plain(value: object) -> str:
@@ -22,48 +32,84 @@ def plain(value: object) -> str:
     return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
+def one_line(text: str | None, chars_max: int = 60) -> str:
+    """What somebody else wrote, as an excerpt on one line."""
+    return plain(" ".join(text.split())[:chars_max]) if text else ""
+
+
 def counted(many: int, one: str, more: str | None = None) -> str:
     """*many* with its noun: `1 event`, `2 events`."""
     return f"{many:,} {one if many == 1 else more or f'{one}s'}"
 
 
 def talk(message: str) -> None:
-    """A line for a person, on stderr."""
-    sys.stderr.write(f"hooklane: {plain(message)}\n")
-    sys.stderr.flush()
+    """A line for a person, on stderr; `-q` leaves it out."""
+    if level > Level.QUIET:
+        complain(message)
+
+
+def detail(message: str) -> None:
+    """A line that only `-v` shows."""
+    if level is Level.VERBOSE:
+        complain(message)
+
+
+def complain(message: str) -> None:
+    """What went wrong, on stderr, whatever the command was told about talking."""
+    _write(sys.stderr, f"hooklane: {plain(message)}")
+
+
+def aside(line: str = "") -> None:
+    """A line beside the data, such as a plan before it is confirmed: on stderr, as it is; `-q` leaves it out."""
+    if level > Level.QUIET:
+        _write(sys.stderr, line)
 
 
 def say(line: str = "") -> None:
     """A line of data, on stdout."""
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(line.encode(encoding, "replace").decode(encoding) + "\n")
-    sys.stdout.flush()
+    _write(sys.stdout, line)
+
+
+def _write(stream: TextIO, line: str) -> None:
+    encoding = stream.encoding or "utf-8"
+    stream.write(line.encode(encoding, "replace").decode(encoding) + "\n")
+    stream.flush()
 
 
 def show(value: Mapping[str, Any], as_json: bool, lines: Callable[[], Sequence[str]]) -> None:
     """One object as JSON, or the *lines* that a person reads."""
     if as_json:
-        sys.stdout.write(json_line({"v": 1, **value}))
-        sys.stdout.flush()
+        say_json(value)
     else:
         for line in lines():
             say(line)
 
 
+def say_json(value: Mapping[str, Any]) -> None:
+    """One line of JSON with the version of its shape: the only one, or one of a stream."""
+    sys.stdout.write(json_line({"v": 1, **value}))
+    sys.stdout.flush()
+
+
 def json_line(value: Mapping[str, Any]) -> str:
+    import msgspec
+
     return msgspec.json.encode(value).decode() + "\n"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    """Columns side by side; nothing is cut off, so that what is copied is whole."""
+def table(head: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[str] = ()) -> list[str]:
+    """Columns side by side, those named in *right* flush right; nothing is cut off: what is copied is whole."""
     texts = [[plain(cell) for cell in row] for row in rows]
     widths = [max(len(row[at]) for row in [list(head), *texts]) for at in range(len(head))]
-    styled = is_coloured()
-    first = "  ".join(name.ljust(width) for name, width in zip(head, widths, strict=True)).rstrip()
-    return [
-        f"\x1b[1m{first}\x1b[0m" if styled else first,
-        *("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in texts),
-    ]
+
+    def line(cells: Sequence[str]) -> str:
+        placed = [
+            cell.rjust(width) if name in right else cell.ljust(width)
+            for cell, width, name in zip(cells, widths, head, strict=True)
+        ]
+        return "  ".join(placed).rstrip()
+
+    return [painted(line(list(head)), "bold"), *(line(row) for row in texts)]
 
 
 def pairs(value: Mapping[str, Any]) -> list[str]:
@@ -73,13 +119,43 @@ def pairs(value: Mapping[str, Any]) -> list[str]:
 
 
 def _flat(field: object) -> str:
+    import msgspec
+
     if isinstance(field, dict | list | msgspec.Raw):
         return plain(msgspec.json.encode(field).decode())
     return plain(field)
 
 
-def is_coloured() -> bool:
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+_COLOURS = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33}
+
+
+def painted(text: str, colour: str, stream: TextIO | None = None) -> str:
+    """*text* in a colour, where *stream* (stdout) is a terminal that shows colours."""
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if is_coloured(stream) else text
+
+
+def is_coloured(stream: TextIO | None = None) -> bool:
+    return (stream or sys.stdout).isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+_SIGNS = {
+    "delivered": ("✓", "green"),
+    "retry": ("↻", "yellow"),
+    "dead": ("✕", "red"),
+    "waits": ("▨", "dim"),
+    "unknown": ("?", "yellow"),
+    "ok": ("✓", "green"),
+    "look": ("!", "yellow"),
+    "wrong": ("✕", "red"),
+    "failed": ("✕", "red"),
+}
+
+
+def sign(word: str, stream: TextIO | None = None) -> str:
+    """The sign that stands for *word*; the word itself where the terminal's alphabet has no such signs."""
+    is_utf = ((stream or sys.stdout).encoding or "").lower().startswith("utf")
+    symbol, colour = _SIGNS[word]
+    return painted(symbol if is_utf else word, colour, stream)
 
 
 def confirm(question: str) -> None:

@@ -11,21 +11,33 @@ import typer
 
 from hooklane.cli.client import Caller, segment
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.output import counted, is_interactive, json_line, must_be_interactive, plain, say, talk
+from hooklane.cli.filters import parse_filter
+from hooklane.cli.output import (
+    aside,
+    counted,
+    is_interactive,
+    must_be_interactive,
+    plain,
+    say,
+    say_json,
+    show,
+    sign,
+    talk,
+)
+from hooklane.cli.progress import progress
 
 POLL_S = 0.2
 QUIET_S = 60.0
+SEEN_S = 10.0
+"""How long a skip waits to see what it released arrive."""
 
-Filter = Annotated[
-    str | None,
-    typer.Option(
-        "--filter", metavar="'WORD:VALUE …'", help="endpoint: key: type: state: reason: http:5xx after:-2h before:"
-    ),
-]
 Rate = Annotated[str | None, typer.Option("--rate", metavar="N/s", help="At most so many a second.")]
 PlanOnly = Annotated[bool, typer.Option("--plan", help="Only show what would be done.")]
 
-_WORDS = ("endpoint", "key", "type", "state", "reason", "http", "after", "before")
+WORDS = ("endpoint", "key", "type", "state", "reason", "http", "after", "before")
+UNKNOWN = "there is no such event or dead letter"
+_UNDONE = ("failed", "held", "refused", "cancelled")
+UNDONE_SHOWN = 10
 _DONE = {"replay": "replayed", "skip": "skipped"}
 _RATE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(?:/s)?\Z")
 
@@ -44,12 +56,7 @@ def asked(
         raise CallFailed("name the events by id, or choose them with --filter or --all", Exit.USAGE)
     if ids:
         return {"ids": ids}
-    wanted: dict[str, Any] = {"state": state}
-    for part in (text or "").split():
-        word, colon, value = part.partition(":")
-        if not colon or word not in _WORDS or not value:
-            raise CallFailed(f"--filter knows {', '.join(f'{one}:' for one in _WORDS)}; got {part!r}", Exit.USAGE)
-        wanted[word] = value
+    wanted: dict[str, Any] = {"state": state, **parse_filter(text, WORDS)}
     if endpoint is not None:
         wanted["endpoint"] = endpoint
     if "endpoint" in wanted:
@@ -71,21 +78,15 @@ def plan_and_run(
     """Ends with 0 when all went well, 4 when the plan did not hold, 6 when only some went well."""
     pace = rate_of(rate)
     plan = caller.post("/api/v1/plans", {"op": op, **wanted})
+    lines = plan_lines(plan)
     if plan_only:
-        if as_json:
-            sys.stdout.write(json_line({"v": 1, **plan}))
-        else:
-            for line in plan_lines(plan):
-                say(line)
+        show(plan, as_json, lambda: lines)
         return
-    if not as_json:
-        for line in plan_lines(plan):
-            talk(line)
+    if op == "skip" or plan["refused"] or plan["warnings"]:
+        for line in lines:
+            aside(line)
     if plan["counts"]["members"] == 0:
-        if plan["counts"]["refused"]:
-            why = f"{plan['refused'][0]['id']}: {plan['refused'][0]['why']}"
-            raise CallFailed(f"none of them can be {_DONE[op]}, for instance {why}", Exit.REFUSED)
-        talk(f"nothing matches, so there is nothing to {op}")
+        _nothing(plan)
         return
     if note is None:
         if not is_interactive():
@@ -94,20 +95,36 @@ def plan_and_run(
     if not yes:
         confirm(plan)
     body = {"note": note, "rate": pace, "digest": plan["digest"]}
-    job = watch(caller, caller.post(f"/api/v1/plans/{segment(plan['id'])}/run", body), as_json)
-    tell(job, as_json)
+    what = f"{'Replaying' if op == 'replay' else 'Skipping'} {_size(plan)}"
+    job = watch(caller, caller.post(f"/api/v1/plans/{segment(plan['id'])}/run", body), what)
+    tell(caller, plan, job, as_json)
+
+
+def _nothing(plan: dict[str, Any]) -> None:
+    """No event of a plan can be acted on: which code that is depends on why."""
+    op = plan["op"]
+    if not plan["counts"]["refused"]:
+        talk(f"nothing matches, so there is nothing to {op}")
+        return
+    first = plan["refused"][0]
+    exit_ = Exit.NOT_FOUND if all(one["why"] == UNKNOWN for one in plan["refused"]) else Exit.REFUSED
+    raise CallFailed(f"none of them can be {_DONE[op]}, for instance {first['id']}: {first['why']}", exit_)
+
+
+def _size(plan: dict[str, Any]) -> str:
+    return f"{counted(plan['counts']['members'], 'event')} on {counted(plan['counts']['keys'], 'key')}"
 
 
 def plan_lines(plan: dict[str, Any]) -> list[str]:
     counts = plan["counts"]
-    lines = [
-        f"Plan {plan['id']}: {plan['op']} {counted(counts['members'], 'event')} on {counted(counts['keys'], 'key')}"
-    ]
+    lines = [f"Plan {plan['id']}: {plan['op']} {_size(plan)} (expires in 5 min)"]
     for one in plan["releases"]:
         released = "  ".join(f"#{each['seq']} {plain(each['type'])}" for each in one["released"])
         more = f"  and {one['more']} more" if one["more"] else ""
-        lines.append(f"  skip     {plain(one['key'])} #{one['skips']}   never delivered")
-        lines.append(f"  release  {released or 'nothing waits behind it'}{more}")
+        to = f"  → {plain(one['url'])}" if released and one["url"] else ""
+        type_ = f" {plain(one['skipped']['type'])}" if one["skipped"] else ""
+        lines.append(f"  skip     {plain(one['key'])} #{one['skips']}{type_}   never delivered")
+        lines.append(f"  release  {released or 'nothing waits behind it'}{more}{to}")
         lines.append(f"  consumer sees {one['sees']}")
     lines += [f"  refused  {plain(one['id'])}: {plain(one['why'])}" for one in plan["refused"][:20]]
     if counts["refused"] > 20:
@@ -124,40 +141,100 @@ def confirm(plan: dict[str, Any]) -> None:
         if typer.prompt(f"Type {word} to confirm", err=True) != word:
             raise CallFailed("not confirmed, so nothing was done", Exit.REFUSED)
     else:
-        typer.confirm(f"Replay {counted(members, 'event')}?", abort=True, err=True)
+        typer.confirm(f"Replay {_size(plan)}?", abort=True, err=True)
 
 
-def watch(caller: Caller, job: dict[str, Any], as_json: bool) -> dict[str, Any]:
+def watch(caller: Caller, job: dict[str, Any], what: str) -> dict[str, Any]:
     """Follow a job to its end. One that does not move waits for a server with the deliver role."""
     moved_at, before = time.monotonic(), None
-    while job["state"] == "running":
-        if job["counts"] != before:
-            moved_at, before = time.monotonic(), job["counts"]
-            if is_interactive() and not as_json:
-                sys.stderr.write(f"\r{job['settled']}/{job['members']}")
-                sys.stderr.flush()
-        elif time.monotonic() - moved_at > QUIET_S:
-            done = f"{job['settled']} of {counted(job['members'], 'event')}"
-            talk(f"{job['id']} has settled {done} and goes on in the server; this command waits no longer")
-            return job
-        time.sleep(POLL_S)
-        job = caller.get(f"/api/v1/jobs/{segment(job['id'])}")
-    if is_interactive() and not as_json:
-        sys.stderr.write("\r")
+    with progress(what, job["members"]) as advance:
+        while job["state"] == "running":
+            if job["counts"] != before:
+                moved_at, before = time.monotonic(), job["counts"]
+                advance(job["settled"])
+            elif time.monotonic() - moved_at > QUIET_S:
+                done = f"{job['settled']} of {counted(job['members'], 'event')}"
+                talk(f"{job['id']} has settled {done} and goes on in the server; this command waits no longer")
+                return job
+            time.sleep(POLL_S)
+            job = caller.get(f"/api/v1/jobs/{segment(job['id'])}")
+        advance(job["settled"])
     return job
 
 
-def tell(job: dict[str, Any], as_json: bool) -> None:
+def tell(caller: Caller, plan: dict[str, Any], job: dict[str, Any], as_json: bool) -> None:
+    """What came of it; the exit code says whether all, some or none went well."""
     counts = {word: many for word, many in job["counts"].items() if many}
     if as_json:
-        sys.stdout.write(json_line({"v": 1, **job}))
+        say_json(job)
+    elif job["op"] == "skip":
+        say(_skipped(caller, plan, job, counts))
     else:
-        say(f"{job['id']}  {job['state']}  " + "  ".join(f"{many} {word}" for word, many in counts.items()))
-    bad = sum(counts.get(word, 0) for word in ("failed", "held", "refused", "cancelled"))
+        say(_replayed(counts))
+    bad = sum(counts.get(word, 0) for word in _UNDONE)
     if bad or job["state"] == "running":
         undone = f"{bad} of {counted(job['members'], 'event')} could not be {_DONE[job['op']]}"
-        message = f"{undone}: GET /api/v1/jobs/{job['id']}/members tells why" if bad else "the job is still running"
+        if bad and not as_json:
+            _tell_undone(caller, job)
+        message = f"{undone} (all of them: GET /api/v1/jobs/{job['id']}/members)" if bad else "the job is still running"
         raise CallFailed(message, Exit.FAILED if bad == job["members"] else Exit.PARTLY)
+
+
+def _tell_undone(caller: Caller, job: dict[str, Any]) -> None:
+    """The first of those that did not go well, and why."""
+    query = {"progress": ",".join(_UNDONE), "limit": UNDONE_SHOWN}
+    for one in caller.get(f"/api/v1/jobs/{segment(job['id'])}/members", query)["items"]:
+        place = "no order" if one["seq"] is None else f"{plain(one['key'])} #{one['seq']}"
+        why = f": {plain(one['result'])}" if one["result"] else ""
+        aside(f"  {sign('failed', sys.stderr)} {place} {plain(one['type'])}  {one['progress']}{why}")
+
+
+def _replayed(counts: dict[str, int]) -> str:
+    """Such as `✓ 409 delivered   ✕ 3 failed again (3 keys stay blocked)`."""
+    words = {"failed": "failed again", "published": "published again", "held": "held behind one that failed"}
+    parts = []
+    for word, many in counts.items():
+        mark = sign("delivered" if word in ("delivered", "published") else "failed")
+        stay = f" ({counted(many, 'key')} {'stays' if many == 1 else 'stay'} blocked)" if word == "failed" else ""
+        parts.append(f"{mark} {many} {words.get(word, word)}{stay}")
+    return "   ".join(parts) or "nothing was done"
+
+
+def _skipped(caller: Caller, plan: dict[str, Any], job: dict[str, Any], counts: dict[str, int]) -> str:
+    """Such as `✓ skipped 1, released 3, delivered 3   (audit 8812)`."""
+    events = [each["event"] for one in plan["releases"] for each in one["released"]]
+    places = {one["endpoint"] for one in plan["releases"]}
+    done = [f"skipped {counts.get('skipped', 0)}", f"released {sum(_released(one) for one in plan['releases'])}"]
+    if events:
+        done.append(f"delivered {_delivered(caller, events, places)}")
+    if counts.get("refused"):
+        done.append(f"refused {counts['refused']}")
+    return f"{sign('delivered')} {', '.join(done)}{_on_record(caller, job)}"
+
+
+def _released(one: dict[str, Any]) -> int:
+    return len(one["released"]) + int(one["more"])
+
+
+def _delivered(caller: Caller, events: list[str], places: set[str]) -> int:
+    """How many of *events* have arrived, after a moment in which they can."""
+    deadline = time.monotonic() + SEEN_S
+    while True:
+        states = [
+            delivery["state"]
+            for event in events[:20]
+            for delivery in caller.get(f"/api/v1/events/{segment(event)}")["deliveries"]
+            if delivery["endpoint"] in places
+        ]
+        if not any(state in ("queued", "in_flight") for state in states) or time.monotonic() > deadline:
+            return states.count("delivered")
+        time.sleep(POLL_S)
+
+
+def _on_record(caller: Caller, job: dict[str, Any]) -> str:
+    lines = caller.get("/api/v1/audit", {"limit": 20})["items"]
+    found = [one["n"] for one in lines if one["subject"] == job["id"]]
+    return f"   (audit {found[-1]})" if found else ""
 
 
 def rate_of(text: str | None) -> float | None:

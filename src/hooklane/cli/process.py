@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import resource
 import socket
@@ -17,14 +18,16 @@ from starlette.types import ASGIApp
 from hooklane.cli import writer_process
 from hooklane.cli.maintenance import Maintenance, jobs_for, publish_limits_for
 from hooklane.cli.worker_processes import WorkerProcesses
-from hooklane.config import Settings
+from hooklane.config import Settings, seal_key_bytes
 from hooklane.core.fanout import Fanout
-from hooklane.errors import UsageError
+from hooklane.errors import StoreBusy, UsageError
+from hooklane.model.clock import boot_now
+from hooklane.sender.courier import Courier
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.feeding import feed_of
 from hooklane.sender.operational import OperationalEvents
 from hooklane.sender.publisher import Publisher
-from hooklane.sender.relay import Relay
+from hooklane.sender.relay import BEGIN_WAIT_MS, Relay
 from hooklane.sender.tenant_directory import TenantDirectory
 from hooklane.sender.transport import Transport
 from hooklane.sender.transport.open_files import open_files_now
@@ -33,15 +36,32 @@ from hooklane.server.app import build_app
 from hooklane.server.auth import Authenticator
 from hooklane.server.call import Route
 from hooklane.server.cursor import Cursors
+from hooklane.server.endpoint_facts import FactsOfEndpoints
+from hooklane.server.event_types import TypeRules
+from hooklane.server.inbox_sources import sources_of
+from hooklane.server.inbox_tally import InboxTally
 from hooklane.server.ingest import IngestProtocol, protocol_for
+from hooklane.server.kept import Kept
+from hooklane.server.key_ring import KeyRing
 from hooklane.server.listener import Listener
 from hooklane.server.live_streams import LiveStreams
+from hooklane.server.look import PageLook
 from hooklane.server.metrics import Meter
+from hooklane.server.recent_attempts import RecentAttempts
+from hooklane.server.series import Series
 from hooklane.server.services import Services
+from hooklane.server.sessions import Sessions
+from hooklane.server.topics import topics_of
 from hooklane.server.totals import Totals
 from hooklane.store.open import Outbox, outbox_store
 from hooklane.store.outbox import StoreOptions
+from hooklane.store.sealed_outbox import SealedOutbox
+from hooklane.store.sealing import SealKeys
+from hooklane.telemetry import tracing
 from hooklane.telemetry.deliveries import Happening
+from hooklane.telemetry.json_log import AttemptLog
+
+log = logging.getLogger("hooklane.server")
 
 DRAIN_MS = 10_000
 OPEN_FILES = 16_384
@@ -66,6 +86,12 @@ class Server(uvicorn.Server):
         self.servers = cast(Any, self.listeners)  # it closes them
         self.started = True
         self.listening.set()
+
+    async def wait(self) -> None:
+        """In place of `serve`, where nothing listens: until it is told to exit, as often as uvicorn looks."""
+        self.listening.set()
+        while not self.should_exit:  # noqa: ASYNC110 - a plain flag of uvicorn's
+            await asyncio.sleep(0.1)
 
     def _protocol(self, lost: Callable[[], None]) -> asyncio.Protocol:
         protocol: IngestProtocol = cast(Any, self.config.http_protocol_class)(
@@ -94,6 +120,10 @@ class Running:
         self.services.live_stream.close()
         if self._workers is not None:
             self._workers.stop()
+
+    @property
+    def app(self) -> ASGIApp:
+        return cast(ASGIApp, self.server.config.app)
 
     async def ended(self) -> None:
         assert self._serving is not None
@@ -130,23 +160,41 @@ def open_services(
     listener: Callable[[Happening], None] | None = None,
     deliver: bool = True,
     workers: WorkerProcesses | None = None,
+    courier: Callable[[Courier], Courier] = lambda transport: transport,
 ) -> Services:
-    """Everything that answers calls, on a store that is open. Needs a running loop."""
+    """Everything that answers calls, on a store that is open. Needs a running loop.
+
+    *courier*: what stands between the relay and the transport.
+    """
     guard = EgressGuard(allow=settings.egress_allow)
     transport = Transport(guard)
     meter = Meter()
     totals = Totals(store)
     live_stream = LiveStreams(store, totals)
 
+    recent = RecentAttempts(live_stream.attempted)
+    attempt_log = AttemptLog() if settings.log_format == "json" else None
+
     def tell(happening: Happening) -> None:
         live_stream.listen(happening)
+        recent.listen(happening)
         meter.listen(happening)
         operational.listen(happening)
+        if tracing.active is not None:
+            tracing.active.listen(happening)
+        if attempt_log is not None:
+            attempt_log(happening)
         if listener is not None:
             listener(happening)
 
-    relay = Relay(store, transport, listener=tell, name=settings.worker_name, grace_ms=DRAIN_MS) if deliver else None
+    relay = (
+        Relay(store, courier(transport), listener=tell, name=settings.worker_name, grace_ms=DRAIN_MS)
+        if deliver
+        else None
+    )
 
+    series = Series(store, meter, totals)
+    tally = InboxTally()
     feed = feed_of(relay, workers.nudge if workers is not None else None)
     tenants = TenantDirectory(store)
     limits = publish_limits_for(settings, store, tenants)
@@ -161,6 +209,12 @@ def open_services(
         live_stream=live_stream,
         meter=meter,
         totals=totals,
+        series=series,
+        facts=FactsOfEndpoints(store, series, totals, transport.certificates),
+        recent=recent,
+        causes=Kept(store.causes, "causes of death"),
+        inbox_sources=Kept(lambda _: sources_of(store, tally), "sources of the inbox"),
+        inbox_tally=tally,
         cursors=Cursors(settings.api_key or settings.db),
         relay=relay,
         workers=workers,
@@ -168,8 +222,19 @@ def open_services(
         publish_limits=limits,
         tenants=tenants,
         operational=operational,
+        keys=KeyRing(store),
+        sessions=Sessions(store, os.urandom),
+        types=TypeRules(store),
+        look=PageLook(
+            accent=settings.page_accent,
+            logo=settings.page_logo,
+            frame_ancestors=settings.portal_frames,
+            public_url=settings.public_url,
+        ),
+        features=("playground",) if settings.playground else (),
     )
     live_stream.breakers = services.breakers
+    live_stream.ask_for = lambda tenant: topics_of(services, tenant)
     live_stream.hears_all = relay is not None
     return services
 
@@ -177,7 +242,8 @@ def open_services(
 def open_store(settings: Settings, *, busy: bool = False) -> Outbox:
     """*busy*: for a server, whose SQLite gets a process that writes, where there is a second core to run it."""
     extra = {"writer_process": writer_process.COMMAND} if busy and _cores() > 1 else {}
-    return outbox_store(settings.db, StoreOptions(placer=Fanout(), extra=extra))
+    store = outbox_store(settings.db, StoreOptions(placer=Fanout(), extra=extra))
+    return cast(Outbox, SealedOutbox(store, SealKeys([seal_key_bytes(key) for key in settings.seal_key])))
 
 
 def _cores() -> int:
@@ -194,39 +260,47 @@ async def running(
     mounts: Callable[[Services], Mapping[str, ASGIApp]] = lambda _: {},
     listener: Callable[[Happening], None] | None = None,
     workers: WorkerProcesses | None = None,
+    courier: Callable[[Courier], Courier] = lambda transport: transport,
+    listens: bool = True,
 ) -> AsyncIterator[Running]:
     """A server that answers, and delivers itself or by its *workers*.
 
-    Leaving the block stops it and waits until nothing is under way.
+    Leaving the block stops it and waits until nothing is under way. Where it does not *listen*, another application
+    in this process hands its `app` the requests.
     """
-    allow_open_files()
-    sock = sock or listen(settings)
-    store = open_store(settings, busy=True)
-    await store.open()
+    if listens:
+        allow_open_files()
+        sock = sock or listen(settings)
+    store = open_store(settings, busy=listens)
+    await _opened(store)
     try:
         services = open_services(
-            settings, store, listener=listener, deliver="deliver" in settings.role, workers=workers
+            settings,
+            store,
+            listener=listener,
+            deliver="deliver" in settings.role,
+            workers=workers,
+            courier=courier,
         )
         await services.tenants.look()
         await asyncio.to_thread(lambda: services.cursors.key)  # which takes its time
+        await services.types.look()
         async with asyncio.TaskGroup() as group:
             relaying = group.create_task(services.relay.run(), name="relay") if services.relay is not None else None
-            manning = (
-                group.create_task(workers.run(services.meter.tally.absorb), name="workers")
-                if workers is not None
-                else None
-            )
+            manning = group.create_task(workers.run(services.absorb), name="workers") if workers is not None else None
             watching = group.create_task(services.live_stream.run(), name="live_stream")
+            recording = group.create_task(services.series.run(), name="figures over time")
             maintenance = Maintenance(
                 settings, store, services.jobs, services.publish_limits, services.operational, services.tenants
             )
             keeping = group.create_task(maintenance.run(), name="maintenance")
+            ringing = group.create_task(services.keys.run(), name="keys")
+            ruling = group.create_task(services.types.run(), name="event types")
             server = _server(settings, services, routes, mounts(services))
-            serving = group.create_task(server.serve(sockets=[sock]), name="http")
+            http = server.wait() if sock is None else server.serve(sockets=[sock])
+            serving = group.create_task(http, name="http")
             sweeping = group.create_task(_sweep(server), name="sweep connections")
-            host, port = sock.getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
-            one = Running(services, server, f"http://{shown}:{port}", serving, workers)
+            one = Running(services, server, _address(sock), serving, workers)
             try:
                 await server.listening.wait()
                 await _joined(services.relay)
@@ -235,6 +309,10 @@ async def running(
                 one.stop()
                 await serving
                 sweeping.cancel()
+                services.keys.stop()
+                services.types.stop()
+                await ringing
+                await ruling
                 maintenance.stop()
                 await keeping
                 await services.publisher.close()
@@ -244,9 +322,34 @@ async def running(
                 if manning is not None:
                     await manning
                 await watching
+                services.series.stop()
+                await recording
                 await services.transport.close(DRAIN_MS)
     finally:
         await store.close()
+
+
+def _address(sock: socket.socket | None) -> str:
+    if sock is None:
+        return ""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def _opened(store: Outbox) -> None:
+    """A transaction elsewhere may hold a SQLite file that has to be made or migrated: it is waited for, for a while."""
+    until, told = boot_now() + BEGIN_WAIT_MS, False
+    while True:
+        try:
+            return await store.open()
+        except StoreBusy as error:
+            if boot_now() > until:
+                raise
+            if not told:
+                log.warning(
+                    "the server does not begin yet, tried again for up to %d s: %s", BEGIN_WAIT_MS // 1000, error
+                )
+            told = True
 
 
 async def _joined(relay: Relay | None) -> None:
@@ -259,7 +362,13 @@ async def _joined(relay: Relay | None) -> None:
 
 
 def _server(settings: Settings, services: Services, routes: Sequence[Route], mounts: Mapping[str, ASGIApp]) -> Server:
-    auth = Authenticator(None if settings.no_auth else settings.api_key, on_loopback=settings.is_loopback)
+    auth = Authenticator(
+        None if settings.no_auth else settings.api_key,
+        on_loopback=settings.is_loopback,
+        ring=services.keys,
+        sessions=services.sessions,
+        public_url=services.look.public_url,
+    )
     app = build_app(services, auth, routes=routes, mounts=mounts, ui=settings.ui)
     config = uvicorn.Config(
         app,

@@ -4,16 +4,50 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from hooklane.errors import StoreRefused, needing
-from hooklane.store.sql.migration_files import migrations_of
+from hooklane.store.sql.migration_files import migrations_of, statements_of
 from hooklane.store.sqlite import database
 
 
 def versions(db: str) -> tuple[int, int]:
     """The schema version found in *db* (0 for none) and the one wanted."""
     return _of_sqlite(database.path_of(db)) if db.startswith("sqlite:") else asyncio.run(_of_postgres(db))
+
+
+def pending(db: str, found: int) -> list[dict[str, Any]]:
+    """The migrations that would follow after schema *found*: name, what it is about, how many statements."""
+    if db.startswith("sqlite:"):
+        from hooklane.store.sqlite.outbox.store import MIGRATIONS
+    else:
+        with needing("postgres"):
+            from hooklane.store.postgres.outbox.publish_port import MIGRATIONS
+    files = sorted(
+        (entry for entry in resources.files(MIGRATIONS).iterdir() if entry.name.endswith(".sql")),
+        key=lambda entry: entry.name,
+    )
+    return [
+        {
+            "name": entry.name.removesuffix(".sql"),
+            "about": _about(script := entry.read_text("utf-8")),
+            "statements": len(list(statements_of(script))),
+        }
+        for entry in files[found:]
+    ]
+
+
+def _about(script: str) -> str:
+    """The first sentence of the comment at the top."""
+    words = []
+    for line in script.splitlines():
+        if not line.startswith("--"):
+            break
+        words.append(line.removeprefix("--").strip())
+    sentence, dot, _ = " ".join(words).partition(". ")
+    return f"{sentence}." if dot else sentence
 
 
 def _of_sqlite(path: str) -> tuple[int, int]:

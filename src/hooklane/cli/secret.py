@@ -12,10 +12,15 @@ NAME = "HOOKLANE_SECRET"
 
 def secrets_of(given: list[str] | None) -> list[str]:
     """At least one secret; several in the environment have commas between them, as while one is rotated."""
-    found = given or [one.strip() for one in _environment().split(",") if one.strip()]
+    found = secrets_or_none(given)
     if not found:
         raise CallFailed(f"give the secret with --secret or {NAME}", Exit.USAGE)
     return found
+
+
+def secrets_or_none(given: list[str] | None) -> list[str]:
+    """The same where it may be none."""
+    return given or [one.strip() for one in _environment().split(",") if one.strip()]
 
 
 def _environment() -> str:

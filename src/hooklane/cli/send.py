@@ -8,21 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from hooklane.cli.client import Caller, calling, segment
-from hooklane.cli.copies import TIMES_MAX, CopySender, copies, post_and_tell
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Db, Json, Server
-from hooklane.cli.output import plain, say, show
+from hooklane.cli.output import plain, say, say_json, show, sign
 from hooklane.cli.plans import rate_of
-from hooklane.cli.secret import secrets_of
-from hooklane.model.clock import wall_now
-from hooklane.sender.draft import draft_of
 
 POLL_S = 0.05
 TIMEOUT_S_MAX = 3_600
+TIMES_MAX = 10_000
 _SETTLED = ("delivered", "dead", "skipped", "cancelled")
 
 
@@ -66,12 +62,15 @@ def send(
     db: Db = None,
     as_json: Json = False,
 ) -> None:
-    """Publish an event.
+    """Publish an event, or post copies of one to a receiver.
 
-    With --times, --reorder or --drop-ack nothing is published: copies of one event are posted straight to a receiver
-    (--to URL), correctly signed, as a faulty network would. That shows what the receiver makes of each.
+    With --reorder, --drop-ack, or --times and a URL in --to, nothing is published: copies of one event are posted
+    straight to a receiver, correctly signed, as a faulty network would. That shows what the receiver makes of each.
+    With --times alone one event is published and then sent again by the server, under the same id and seq.
     """
-    if times is not None or reorder or drop_ack:
+    if not 0 < timeout_s <= TIMEOUT_S_MAX:
+        raise CallFailed(f"--timeout must be more than 0 and at most {TIMEOUT_S_MAX} seconds", Exit.USAGE)
+    if reorder or drop_ack or (times is not None and any(_is_url(one) for one in to or ())):
         published = {"--idempotency-key": idempotency_key, "--server": server, "--db": db}
         _refuse("is for publishing, and copies are not published", published)
         if to is None or len(to) != 1:
@@ -80,17 +79,24 @@ def send(
             raise CallFailed("--reorder and --drop-ack need at least two copies: --times 2", Exit.USAGE)
         if seq is not None and key is None:
             raise CallFailed("--seq is a place in the line of a key: give --key too", Exit.USAGE)
-        if not 0 < timeout_s <= TIMEOUT_S_MAX:
-            raise CallFailed(f"--timeout must be more than 0 and at most {TIMEOUT_S_MAX} seconds", Exit.USAGE)
         pace = rate_of(rate)
+        from hooklane.cli.copies import CopySender, copies, post_and_tell
+        from hooklane.cli.secret import secrets_of
+        from hooklane.model.clock import wall_now
+        from hooklane.sender.draft import draft_of
+
         event = draft_of(type_, _data(data), now=wall_now(), key=key, event_id=event_id).event
         sender = CopySender(event, None if key is None else seq or 1, to[0], secrets_of(secret), timeout_s)
         wanted = copies(times or 2, reorder=reorder, drop_ack=drop_ack)
         post_and_tell(sender, wanted, rate=pace, as_json=as_json)
         return
-    _refuse("is for copies: use it with --times", {"--rate": rate, "--secret": secret, "--seq": seq})
-    if any("://" in one for one in to or ()):
+    _refuse("is for copies: use it with --times and a receiver's URL in --to", {"--secret": secret, "--seq": seq})
+    if times is None:
+        _refuse("is for copies: use it with --times", {"--rate": rate})
+    if any(_is_url(one) for one in to or ()):
         raise CallFailed("--to names an endpoint; only with --times is it a receiver's URL", Exit.USAGE)
+    import msgspec
+
     body: dict[str, Any] = {"type": type_, "data": msgspec.Raw(_data(data))}
     if key is not None:
         body["key"] = key
@@ -101,32 +107,80 @@ def send(
             body["endpoints"] = [caller.endpoint_id(one) for one in to]
         headers = {"idempotency-key": idempotency_key} if idempotency_key is not None else None
         made = caller.post("/api/v1/events", body, headers=headers)
-        if not wait:
+        if not wait and times is None:
             show(made, as_json, lambda: [_line(made)])
             return
-        settled = _settled(caller, made["id"], timeout_s)
-    _tell(settled, made, as_json)
+        _follow(caller, made, times or 1, rate_of(rate), timeout_s, as_json)
 
 
-def _tell(event: dict[str, Any], made: dict[str, Any], as_json: bool) -> None:
-    """What came of the deliveries; the exit code says whether all arrived."""
+def _is_url(text: str) -> bool:
+    """Whether `--to` says a receiver's address, and not the name of an endpoint."""
+    return "/" in text or ":" in text
+
+
+def _follow(
+    caller: Caller, made: dict[str, Any], times: int, rate: float | None, timeout_s: float, as_json: bool
+) -> None:
+    """Wait for the event, and have it sent again until it was sent *times* times; then say what came of it all."""
+    seen: set[str] = set()
+    event = _settled(caller, made["id"], timeout_s)
+    attempts = _new_attempts(caller, made["id"], seen)
+    _print(attempts, as_json)
+    if not event["deliveries"] and not as_json:
+        say(_line(made))
+    again = 1
+    while again < times and event["deliveries"] and _undone(event) == []:
+        if rate is not None:
+            time.sleep(1 / rate)
+        plan = caller.post("/api/v1/plans", {"op": "replay", "ids": [made["id"]]})
+        job = caller.post(f"/api/v1/plans/{segment(plan['id'])}/run", {"digest": plan["digest"]})
+        deadline = time.monotonic() + timeout_s
+        while job["state"] == "running" and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+            job = caller.get(f"/api/v1/jobs/{segment(job['id'])}")
+        newer = _new_attempts(caller, made["id"], seen)
+        _print(newer, as_json)
+        attempts += newer
+        again += 1
+        if job["counts"]["delivered"] != job["members"]:
+            raise CallFailed("the event was delivered, and could not be delivered again", Exit.PARTLY)
     if as_json:
-        show(event, True, list)
-    else:
-        for one in event["deliveries"]:
-            place = f"{plain(one['key'])} #{one['seq']}" if one["seq"] is not None else "no order"
-            say(f"{event['id']}  {place}  {one['endpoint']}  {one['state']}  {plain(one['reason'])}")
-        if not event["deliveries"]:
-            say(_line(made) + "  no endpoint matches")
-    states = [one["state"] for one in event["deliveries"]]
-    undone = [state for state in states if state != "delivered"]
-    if undone:
+        say_json({**event, "attempts": attempts})
+    if undone := _undone(event):
+        states = [one["state"] for one in event["deliveries"]]
         are = "is" if len(undone) == 1 else "are"
         many = "the delivery" if len(states) == 1 else f"{len(undone)} of {len(states)} deliveries"
         raise CallFailed(
             f"{many} {are} {', '.join(sorted(set(undone)))}",
             Exit.FAILED if len(undone) == len(states) else Exit.PARTLY,
         )
+
+
+def _undone(event: Mapping[str, Any]) -> list[str]:
+    return [one["state"] for one in event["deliveries"] if one["state"] != "delivered"]
+
+
+def _new_attempts(caller: Caller, event_id: str, seen: set[str]) -> list[dict[str, Any]]:
+    found = caller.get(f"/api/v1/events/{segment(event_id)}/attempts")["items"]
+    new = [one for one in found if one["id"] not in seen]
+    seen |= {one["id"] for one in new}
+    return new
+
+
+def _print(attempts: list[dict[str, Any]], as_json: bool) -> None:
+    if not as_json:
+        for one in attempts:
+            say(attempt_line(one))
+
+
+def attempt_line(one: Mapping[str, Any]) -> str:
+    """Such as `evt_01K9…  order:1 #4   ✓ 200 applied        11 ms`."""
+    place = f"{plain(one['key'])} #{one['seq']}" if one["seq"] is not None else "no order"
+    said = one["said"] or one["outcome"]
+    took = "" if one["took_ms"] is None else f"{one['took_ms']:.0f} ms"
+    reason = "   (suppressed by the receiver)" if said == "duplicate" else ""
+    told = f"{sign(one['outcome'])} {one['status'] or one['failure']} {plain(said)}"
+    return f"{one['event']}  {place}   {told:<18} {took:>8}{reason}"
 
 
 def _refuse(why: str, given: Mapping[str, object]) -> None:

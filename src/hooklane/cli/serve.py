@@ -15,9 +15,11 @@ from typing import Annotated, Any, Protocol
 
 import typer
 
+from hooklane.cli import output
 from hooklane.cli.exits import Exit
 from hooklane.cli.options import EgressAllow
-from hooklane.cli.output import talk
+from hooklane.cli.output import Level, say_json, talk
+from hooklane.cli.telemetry import set_up_telemetry
 from hooklane.config import ROLES, Settings, load
 from hooklane.errors import Broken, HooklaneError, MissingExtra, UsageError
 from hooklane.model.database_url import shown
@@ -46,7 +48,11 @@ def serve(
     ] = None,
     no_auth: Annotated[bool, typer.Option("--no-auth", help="Ask for no key; only on the loopback.")] = False,
     no_ui: Annotated[bool, typer.Option("--no-ui", help="Serve the API without the page.")] = False,
+    playground: Annotated[
+        bool, typer.Option("--playground", help="Answer the playground's calls too; they take time of this process.")
+    ] = False,
     egress_allow: EgressAllow = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON once it serves.")] = False,
 ) -> None:
     """Take events, keep them, deliver them in order."""
     settings, _ = load(
@@ -58,6 +64,7 @@ def serve(
             "workers": workers,
             "no_auth": True if no_auth else None,
             "ui": False if no_ui else None,
+            "playground": True if playground else None,
             "egress_allow": egress_allow,
         },
         os.environ,
@@ -65,7 +72,7 @@ def serve(
     check_auth(settings)
     settings = check_roles(settings)
     check_workers(settings)
-    run_until_signalled(lambda ready: _serve(settings, ready), settings)
+    run_until_signalled(lambda ready: _serve(settings, ready, as_json), settings)
 
 
 def check_auth(settings: Settings) -> None:
@@ -102,7 +109,7 @@ def check_workers(settings: Settings) -> None:
         raise UsageError("--workers needs the role deliver: add deliver to --role")
 
 
-async def _serve(settings: Settings, ready: Callable[[Stoppable], None]) -> None:
+async def _serve(settings: Settings, ready: Callable[[Stoppable], None], as_json: bool) -> None:
     from hooklane.cli.process import running
     from hooklane.cli.worker_processes import WorkerProcesses
 
@@ -110,11 +117,26 @@ async def _serve(settings: Settings, ready: Callable[[Stoppable], None]) -> None
     if settings.workers > 1:
         workers = WorkerProcesses(settings)
         mine = replace(settings, role=tuple(role for role in settings.role if role != "deliver"))
-    async with running(mine, workers=workers) as server:
+    async with running(mine, workers=workers, routes=routes_for(settings)) as server:
         with_ = f" with {settings.workers} workers" if workers is not None else ""
         talk(f"serving {', '.join(settings.role)} on {server.address}, data in {shown(settings.db)}{with_}")
+        if not settings.seal_key:
+            talk("secrets of endpoints are kept as plain text in the database: set HOOKLANE_SEAL_KEY to seal them")
+        if as_json:
+            say_json({"address": server.address, "role": settings.role, "workers": settings.workers})
         ready(server)
         await server.ended()
+
+
+def routes_for(settings: Settings) -> tuple[Any, ...]:
+    """The table of routes: the playground's among them where it is switched on."""
+    from hooklane.server.api import ROUTES
+
+    if not settings.playground:
+        return ROUTES
+    from hooklane.cli.playground import Playground
+
+    return (*ROUTES, *Playground(settings.egress_allow).routes())
 
 
 class Stoppable(Protocol):
@@ -130,7 +152,8 @@ Work = Callable[[Callable[[Stoppable], None]], Awaitable[None]]
 
 def run_until_signalled(work: Work, settings: Settings) -> None:
     """Run a server in this process until SIGINT, SIGTERM or SIGHUP, then let it finish what it does."""
-    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    wanted = {Level.QUIET: "WARNING", Level.NORMAL: settings.log_level.upper(), Level.VERBOSE: "DEBUG"}[output.level]
+    end_tracing = set_up_telemetry(settings, wanted)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     try:
         import uvicorn  # noqa: F401
@@ -147,6 +170,8 @@ def run_until_signalled(work: Work, settings: Settings) -> None:
             raise
         except Exception as error:
             raise _broken(error) from error
+        finally:
+            end_tracing()
 
 
 async def _guarded(work: Work) -> None:

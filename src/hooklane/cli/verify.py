@@ -12,10 +12,6 @@ from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Json
 from hooklane.cli.output import plain, show
 from hooklane.cli.secret import secrets_of
-from hooklane.core.profiles import find_profile
-from hooklane.core.verify.explain import explain
-from hooklane.core.verify.httptext import parse_http
-from hooklane.model.clock import Instant, wall_now
 
 
 def add_to(app: typer.Typer) -> None:
@@ -35,6 +31,11 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Say whether a request's signature fits, and if not, why."""
+    from hooklane.core.profiles import find_profile
+    from hooklane.core.verify.explain import explain
+    from hooklane.core.verify.httptext import parse_http
+    from hooklane.model.clock import Instant, wall_now
+
     secrets = secrets_of(secret)
     now = wall_now() if at is None else Instant(at * 1000)
     told = explain(parse_http(_read(request)), find_profile(profile), secrets, now, url=url)

@@ -61,7 +61,7 @@ async def deliver(settings: Settings, ready: Callable[[Stoppable], None]) -> Non
             await keeping
             listening.cancel()
             telling.cancel()
-        teller.write(_line(services.meter.take().as_value()))
+        teller.write(_line(_told(services)))
         await services.publisher.close()
         await services.transport.close(DRAIN_MS)
         teller.close()
@@ -81,7 +81,13 @@ async def _tell(teller: asyncio.WriteTransport, worker: Worker) -> None:
     while True:
         await asyncio.sleep(TELL_S)
         if not teller.get_write_buffer_size():  # a server that does not read hears it all later
-            teller.write(_line(worker.services.meter.take().as_value()))
+            teller.write(_line(_told(worker.services)))
+
+
+def _told(services: Services) -> dict[str, Any]:
+    """What was counted and tried since the last line."""
+    seen = {"recent": services.recent.take(), "certificates": services.transport.certificates}
+    return {**services.meter.take().as_value(), **seen}
 
 
 async def _pipes() -> tuple[asyncio.StreamReader, asyncio.WriteTransport]:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -14,7 +14,9 @@ import msgspec
 
 from hooklane.config import Settings
 from hooklane.errors import UsageError
+from hooklane.model.clock import Instant
 from hooklane.model.worker_name import LABEL_MAX
+from hooklane.server.recent_attempts import Told
 from hooklane.server.tally import Tally, tally_of
 
 log = logging.getLogger("hooklane.workers")
@@ -28,6 +30,10 @@ GRACE_S = 20.0
 """Longer than a worker's own: it drains by itself, and is killed only when it hangs."""
 NUDGE_S = 0.05
 LINE_BYTES_MAX = 16 * 2**20
+
+
+Absorb = Callable[[Tally, Sequence[Told], Mapping[str, Instant]], None]
+"""Takes what a worker has counted and tried."""
 
 
 class WorkerProcesses:
@@ -49,14 +55,14 @@ class WorkerProcesses:
         self._stopping = asyncio.Event()
         self._nudging: asyncio.TimerHandle | None = None
         self._nudge_again = False
-        self._absorb: Callable[[Tally], None] = lambda _: None
+        self._absorb: Absorb = lambda *_: None
 
     @property
     def is_ready(self) -> bool:
         """Whether at least one worker delivers."""
         return bool(self._ready) and not self._stopping.is_set()
 
-    async def run(self, absorb: Callable[[Tally], None]) -> None:
+    async def run(self, absorb: Absorb) -> None:
         """Keep all workers going until `stop`, then until the last has drained; *absorb* adds up what they count.
 
         `UsageError` when at the start none of them can begin.
@@ -133,7 +139,9 @@ class WorkerProcesses:
         """What a worker is told first. It answers no calls, so it does not need the API key."""
         name = self._settings.worker_name
         own_name = None if name is None else f"{name}.{number}"[-LABEL_MAX:]
-        return msgspec.json.encode(replace(self._settings, api_key=None, worker_name=own_name)) + b"\n"
+        seal_key = tuple(map(str, self._settings.seal_key))  # plain text: a Secret is no JSON
+        plain = replace(self._settings, api_key=None, seal_key=seal_key, worker_name=own_name)
+        return msgspec.json.encode(plain) + b"\n"
 
     def _hear(self, number: int, line: bytes) -> None:
         if not line.endswith(b"\n"):
@@ -144,7 +152,7 @@ class WorkerProcesses:
             self._has_begun = True
             log.info("worker %d delivers (pid %d)", number, self._processes[number].pid)
         else:
-            self._absorb(tally_of(told))
+            self._absorb(tally_of(told), [(tenant, view) for tenant, view in told["recent"]], told["certificates"])
 
     def _dismiss(self, process: Process) -> None:
         assert process.stdin is not None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hooklane.model.endpoint import Endpoint, EndpointState
 from hooklane.model.lane import DeliveryState
-from hooklane.model.plan import Member, Op
+from hooklane.model.plan import Member, Op, PlacedEvent
 
 PLAN_MS = 5 * 60_000
 SKIPS_MAX = 500
@@ -83,8 +83,10 @@ class Release:
     key: str
     skipped: int
     acked: int
-    released: Sequence[tuple[int, str, str]]
-    """(seq, event id, type) of those that will be sent, the first of them."""
+    gives_up: PlacedEvent | None
+    """The event that is never delivered."""
+    released: Sequence[PlacedEvent]
+    """The first of those that will be sent."""
     more: int
     """How many follow after those."""
 

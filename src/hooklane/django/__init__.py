@@ -22,7 +22,8 @@ try:
 except ImportError as error:
     raise MissingExtra("django", "django") from error
 
+from hooklane.django.dashboard import dashboard
 from hooklane.django.handlers import source
 from hooklane.django.inbox import inbox
 
-__all__ = ["inbox", "source"]
+__all__ = ["dashboard", "inbox", "source"]

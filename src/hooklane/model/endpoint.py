@@ -55,6 +55,8 @@ class SigningKey:
 
     secret: str = field(repr=False)
     expires_at: Instant | None = None
+    since: Instant | None = None
+    """When it was set; None for one that is as old as its endpoint, or of a time when this was not kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,9 @@ class Endpoint:
     state: EndpointState = EndpointState.ACTIVE
     suspended: bool = False
     """Whether its tenant is: nothing is sent then either, and all is kept. Set by the store with the tenant's state."""
+    paused_by: str = ""
+    paused_at: Instant | None = None
+    """By whom and since when, while it is paused."""
     keys: tuple[SigningKey, ...] = field(default=(), repr=False)
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     ca_pem: str | None = None

@@ -24,3 +24,5 @@ class Event:
     tenant: str = DEFAULT_TENANT
     replay_of: str | None = None
     """The id of the skipped event that this one publishes again."""
+    trace: str | None = None
+    """The W3C trace context (`traceparent`) of its publish, where that was traced."""

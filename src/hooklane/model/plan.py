@@ -72,6 +72,17 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacedEvent:
+    """An event at its place in a lane, with the beginning of its data."""
+
+    lane_id: LaneId
+    seq: int
+    event_id: str
+    type: str
+    data_excerpt: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobMember:
     """A member with its number in the plan and how far it has come; *result* says more (a reason, a new event)."""
 
@@ -105,6 +116,10 @@ class Job:
     rate: float | None = None
     """Releases a second."""
     started_at: Instant | None = None
+    starts_at: Instant | None = None
+    """Nothing is released before: until then a person can stop it and nothing has happened."""
+    stop_at_first_failure: bool = False
+    """Whether a member that fails anew ends the whole job; its key stops in any case."""
     ended_at: Instant | None = None
     runner: str = ""
     runner_until: Instant = START

@@ -41,13 +41,14 @@ class Redelivery(Event):
         created_at: Instant,
         tenant: str = DEFAULT_TENANT,
         replay_of: str | None = None,
+        trace: str | None = None,
         lane_id: LaneId = 0,
         lane_key: str | None = None,
         seq: int | None = None,
         prev_seq: int = 0,
     ) -> None:
         # (No bare super(): with slots a dataclass is made anew, and this is not its class.)
-        Event.__init__(self, id, type, key, data, created_at, tenant, replay_of)
+        Event.__init__(self, id, type, key, data, created_at, tenant, replay_of, trace)
         self.lane_id = lane_id
         self.lane_key = lane_key
         self.seq = seq

@@ -7,7 +7,10 @@ from hooklane.core.verify.profile import Profile
 from hooklane.core.verify.scheme import Header, HeaderText, NumberedHeaders, Signed
 from hooklane.model.message import Request
 
-_ALWAYS = ("content-type", "user-agent", "idempotency-key", "x-key", "x-seq", "x-prev-seq", "x-attempt", "x-replay-of")
+_ALWAYS = (
+    *("content-type", "user-agent", "idempotency-key", "x-key", "x-seq", "x-prev-seq", "x-attempt", "x-replay-of"),
+    "traceparent",
+)
 VALUE_CHARS_MAX = 4096
 
 

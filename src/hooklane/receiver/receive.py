@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hooklane.core.admission.copies import Copy
@@ -111,9 +112,6 @@ class Receiving:
             if receipts is None and self._inbox.mode == "durable":
                 receipts = yield Insert(arrivals)
             elif receipts is None:
-                if not self._inbox.store.capabilities.transactional:
-                    # Where a claim is a lease in inline mode too, no worker may run that looks at the clock.
-                    yield from self._inbox.maintenance.keep_clock()
                 receipts = []
                 for arrival in arrivals:
                     receipts.append((yield from self._apply(arrival)))
@@ -123,6 +121,10 @@ class Receiving:
         # Only now: a heartbeat that a store takes while it takes no events would say that it was up.
         if self._inbox.maintenance.is_silent(now):
             yield from self._inbox.maintenance.beat()
+        if self._inbox.mode == "inline" and not self._inbox.store.capabilities.transactional:
+            # A claim is a lease there in inline mode too, and perhaps no worker runs that looks at the clock.
+            with suppress(StoreError):  # the next request tries again
+                yield from self._inbox.maintenance.keep_clock()
         return self._answer(source, arrivals, receipts, (time.perf_counter() - began) * 1000)
 
     def _seen(self, arrivals: list[Arrival]) -> list[Receipt] | None:

@@ -17,6 +17,7 @@ from hooklane.sender.draft import draft_of
 from hooklane.store.caller import AsyncCaller, DatabaseIdentity, Flow, adapt, undoable
 from hooklane.store.outbox import Draft, Published, PublishReport, Refused, StoreOptions
 from hooklane.store.publish_port import PublishPort, publish_port
+from hooklane.telemetry.tracing import publishing
 
 T = TypeVar("T")
 
@@ -125,6 +126,9 @@ class Outbox:
         self, events: Sequence[Publish], tx: object, shape: Callable[[list[Published]], T]
     ) -> T | Coroutine[Any, Any, T]:
         drafts = [self._draft(event) for event in events]
+        if drafts:
+            with publishing([draft.event for draft in drafts]):
+                pass  # the span is the act of publishing; when it commits is the caller's transaction's business
         flow = _published(self._port.flow(drafts))
         if tx is ...:
             return shape(self._port.run(flow))

@@ -12,6 +12,7 @@ from hooklane.core.plan import MEMBERS_MAX, PLAN_MS, REFUSED_SHOWN_MAX, SKIPS_MA
 from hooklane.errors import SearchTooLong
 from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
+from hooklane.model.endpoint import Endpoint
 from hooklane.model.ids import new_id
 from hooklane.model.lane import DeliveryState
 from hooklane.model.plan import Job, JobState, Member, Op, Progress
@@ -25,8 +26,10 @@ FIND_S_MAX = 30.0
 """How long the members of a plan are looked for, page by page."""
 KEYS_SHOWN_MAX = 50
 RELEASES_SHOWN_MAX = 20
-EVENTS_SHOWN_MAX = 10
+EVENTS_SHOWN_MAX = 500
+"""Released events that a plan names, shared by its lanes: of one lane nearly always all of them."""
 RATE_MAX = 100_000.0
+GRACE_S_MAX = 300
 
 
 class Store(OutboxStore, OutboxReads, RecoveryStore, Protocol):
@@ -41,6 +44,7 @@ class Plan:
     by_key: Sequence[tuple[str, str | None, int]]
     """(endpoint, key, members) of the keys with most members."""
     releases: Sequence[Release]
+    endpoints: Mapping[str, Endpoint]
     warnings: Sequence[str]
 
 
@@ -126,7 +130,7 @@ async def _keep(
     # Last: a plan exists when all of its members are kept.
     await store.save_job(job, expect=None)
     releases = await _releases(store, job, frozen)
-    return Plan(job, _by_key(frozen), releases, warnings(op, frozen.members, endpoints))
+    return Plan(job, _by_key(frozen), releases, endpoints, warnings(op, frozen.members, endpoints))
 
 
 def _by_key(frozen: Frozen) -> list[tuple[str, str | None, int]]:
@@ -140,15 +144,16 @@ async def _releases(store: Store, job: Job, frozen: Frozen) -> list[Release]:
         return []
     shown = [member for member in frozen.members if member.seq is not None][:RELEASES_SHOWN_MAX]
     rows = {row.id: row for row in await store.reload([member.lane_id for member in shown])}
+    most = EVENTS_SHOWN_MAX // max(1, len(shown))
+    events = await store.lane_events([(one.lane_id, one.seq or 0) for one in shown], most + 1)
     found: list[Release] = []
     for member in shown:
         seq, row = member.seq or 0, rows[member.lane_id]
-        events: list[tuple[int, str, str]] = []
-        for one in await store.lane_deliveries(member.lane_id, seq + 1, EVENTS_SHOWN_MAX):
-            event = await store.event(job.tenant, one.event_id)
-            events.append((one.seq or 0, one.event_id, event.type if event else ""))
-        left = max(0, row.tail - seq - len(events))
-        found.append(Release(member.endpoint_id, member.key or "", seq, row.acked, events, left))
+        here = [one for one in events if one.lane_id == member.lane_id]
+        gives_up = next((one for one in here if one.seq == seq), None)
+        behind = [one for one in here if one.seq > seq][:most]
+        left = max(0, row.tail - seq - len(behind))
+        found.append(Release(member.endpoint_id, member.key or "", seq, row.acked, gives_up, behind, left))
     return found
 
 
@@ -162,8 +167,13 @@ async def run_plan(
     note: str = "",
     rate: float | None = None,
     digest: str | None = None,
+    grace_s: float = 0.0,
+    stop_at_first_failure: bool = False,
 ) -> Job | Changed | NotRun:
-    """Make a job of a plan, on record, unless a member changed meanwhile. Running it twice is running it once."""
+    """Make a job of a plan, on record, unless a member changed meanwhile. Running it twice is running it once.
+
+    For *grace_s* seconds it can be stopped and nothing has happened.
+    """
     plan = await store.job(tenant, plan_id)
     if plan is None:
         return NotRun("not_found", "there is no such plan")
@@ -177,6 +187,8 @@ async def run_plan(
         return NotRun("note_required", "say in `note` why these events are given up; it goes on record")
     if rate is not None and not 0 < rate <= RATE_MAX:
         return NotRun("invalid_rate", f"rate must be more than 0 and at most {RATE_MAX:.0f} a second, got {rate}")
+    if not 0 <= grace_s <= GRACE_S_MAX:
+        return NotRun("invalid_grace", f"grace_s must be from 0 to {GRACE_S_MAX} seconds, got {grace_s}")
     changed = await store.changed(plan.id)
     if changed:
         return Changed(len(changed), await _names(store, plan.id, changed[:20]))
@@ -188,6 +200,8 @@ async def run_plan(
         note=note.strip(),
         rate=rate,
         started_at=now,
+        starts_at=Instant(now + int(1000 * grace_s)) if grace_s else None,
+        stop_at_first_failure=stop_at_first_failure,
     )
     about = f"{plan.op} of {plan.members} events on {plan.keys} keys, set {plan.digest[:16]}"
     act = Act(

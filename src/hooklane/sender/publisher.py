@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from hooklane.batching.tasks import BatchTask
 from hooklane.errors import Overloaded, StoreBusy, StoreError
@@ -33,10 +33,10 @@ class Publisher:
         self,
         store: OutboxStore,
         feed: Callable[[PublishReport], None] | None = None,
-        observe: Callable[[int], None] | None = None,
+        observe: Callable[[Mapping[str, int]], None] | None = None,
         guard: Callable[[Draft], Refused | StoreError | None] | None = None,
     ) -> None:
-        """*feed* takes the news for the lanes of this process; *observe* counts what was published.
+        """*feed* takes the news for the lanes of this process; *observe* counts what was published, by tenant.
 
         *guard* says why a draft may not come in, before the store is asked.
         """
@@ -91,7 +91,7 @@ class Publisher:
                 if refusal is not None:
                     return [refusal] * len(drafts)
         report = await self._store.publish_all(drafts)
-        self._tell(report)
+        self._tell(drafts, report)
         return report.results
 
     async def close(self) -> None:
@@ -116,7 +116,7 @@ class Publisher:
             return
         finally:
             self._bytes -= size
-        self._tell(report)
+        self._tell([draft for draft, _, _ in batch], report)
         for (draft, done, tries), result in zip(batch, report.results, strict=True):
             if not (isinstance(result, Refused) and result.code == BUSY):
                 done(result)
@@ -126,11 +126,16 @@ class Publisher:
                 self._bytes += len(draft.event.data)
                 self._aside.add((draft, done, tries + 1))
 
-    def _tell(self, report: PublishReport) -> None:
+    def _tell(self, drafts: Sequence[Draft], report: PublishReport) -> None:
         if self._feed is not None and report.grown:
             self._feed(report)
         if self._observe is not None:
-            self._observe(sum(isinstance(one, Published) and not one.repeated for one in report.results))
+            counts: dict[str, int] = {}
+            for draft, result in zip(drafts, report.results, strict=True):
+                if isinstance(result, Published) and not result.repeated:
+                    tenant = draft.event.tenant
+                    counts[tenant] = counts.get(tenant, 0) + 1
+            self._observe(counts)
 
 
 def _held(draft: Draft, result: Refused) -> str:

@@ -125,10 +125,15 @@ class Jobs:
 
     async def _advance(self, job: Job) -> None:
         going = self._going[job.id]
+        if job.starts_at is not None and self._now() < job.starts_at:
+            await self._report(job, going.run)  # it can still be stopped; this runner says that it lives
+            return
         held: list[int] = []
         for mark in await self._store.sweep(job.id):
             held += going.run.settled(mark.n, mark.progress)
         await self._store.mark(job.id, [Mark(n, Progress.HELD) for n in held])
+        if job.stop_at_first_failure and going.run.counts[Progress.FAILED]:
+            await self._store.mark(job.id, [Mark(n, Progress.CANCELLED) for n in going.run.stop()])
         taken = going.run.take(going.pace.room(boot_now()))
         going.pace.used(len(taken))
         for first in range(0, len(taken), RELEASE_MAX):

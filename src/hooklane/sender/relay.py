@@ -13,7 +13,7 @@ from hooklane.core.engine import Engine, Input, Settled
 from hooklane.core.worker import Call, ClockSet, Effects, LeaseLost, MarkLost, Missed, Note, Worker
 from hooklane.core.worker.sweeping import Rounds
 from hooklane.core.worker.worker import LEASE_MS
-from hooklane.errors import Broken, StoreError
+from hooklane.errors import Broken, StoreBusy, StoreError
 from hooklane.model.attempt import Delivered, Send, Settlement, Write
 from hooklane.model.clock import FOREVER, Instant, boot_now, wall_now
 from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Timings
@@ -24,12 +24,14 @@ from hooklane.sender.failpoints import Failpoints
 from hooklane.sender.process_identity import is_gone_for, names_of_this_process
 from hooklane.sender.signed_request import SignedRequests
 from hooklane.store.outbox import CommitReport, OutboxStore, PublishReport
-from hooklane.telemetry import deliveries
+from hooklane.telemetry import deliveries, tracing
 from hooklane.telemetry.deliveries import Fenced, Listener, Queued, Recorded, Sent, Turned
 
 log = logging.getLogger("hooklane.relay")
 
 IN_FLIGHT_MAX = 2_048
+BEGIN_WAIT_MS = 30_000
+"""So long a transaction elsewhere may keep a worker from beginning; after it the process ends and says why."""
 
 
 class Relay:
@@ -77,6 +79,8 @@ class Relay:
         self._calls: set[asyncio.Task[None]] = set()
         self._failure: Exception | None = None
         self._refused: StoreError | None = None
+        self._began_at = boot_now()
+        self._waited = False
         self._stopping = asyncio.Event()
         self._drained = asyncio.Event()
         self._joined = asyncio.Event()
@@ -231,6 +235,8 @@ class Relay:
             except Exception as error:
                 self._loop.call_soon(self._done, send, self._held(send, error))
                 continue
+            if tracing.active is not None:
+                headers += tracing.active.sending(send)
             self._transport.send(target, headers, body, partial(self._done, send))
         if sends and self._listener is not None:
             self._listener(Sent(sends))
@@ -260,7 +266,7 @@ class Relay:
         try:
             result = await getattr(self._store, call.verb)(*call.args)
         except StoreError as error:
-            if not self.worker.is_ready:
+            if not self.worker.is_ready and not self._waits_for_another(error):
                 self._refused = error  # it never began: there is nothing to drain or to give back
                 self._stopping.set()
                 return
@@ -276,6 +282,15 @@ class Relay:
             self.worker.answered(call, result, boot_now())
             self._joined.set()
         self.put()
+
+    def _waits_for_another(self, error: StoreError) -> bool:
+        """Whether a transaction elsewhere may still let go of what this worker needs to begin."""
+        if not isinstance(error, StoreBusy) or boot_now() - self._began_at > BEGIN_WAIT_MS:
+            return False
+        if not self._waited:
+            self._waited = True
+            log.warning("nothing is delivered yet, tried again for up to %d s: %s", BEGIN_WAIT_MS // 1000, error)
+        return True
 
     def _before_commit(self, writes: Sequence[Write]) -> None:
         if self._hit is not None:

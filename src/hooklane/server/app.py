@@ -20,6 +20,7 @@ from hooklane.model.size import size_text
 from hooklane.server.api import ROUTES
 from hooklane.server.auth import Authenticator
 from hooklane.server.call import Access, Call, Response, Route, parse_query
+from hooklane.server.compress import compressed
 from hooklane.server.framing import CloseBeforeContinue
 from hooklane.server.page import page_routes
 from hooklane.server.problem import MEDIA, Problem, problem_of
@@ -47,7 +48,7 @@ class Api:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
-        response = await self._answer(scope, receive)
+        response = await compressed(await self._answer(scope, receive), _accepted(scope))
         headers = {"content-type": response.media, **ALWAYS}
         headers.update(response.headers)
         if response.status == 204:
@@ -64,21 +65,35 @@ class Api:
             headers = _headers(scope)
             raw_path = scope["raw_path"].decode("ascii", "replace").partition("?")[0]
             route, params = self._router.find(scope["method"], raw_path)
-            self._auth.admit(scope["method"], headers, route.needs, (scope.get("client") or ("",))[0])
-            key_tenant: str | None = None  # the static key may act for all
-            tenant = await self._tenant(route, key_tenant, headers)
+            peer = (scope.get("client") or ("",))[0]
+            caller = await self._auth.admit(scope["method"], headers, route.needs, peer)
+            self._auth.permit(caller, route, params)
+            tenant = await self._tenant(route, caller.tenant, headers)
             query = parse_query(scope["query_string"], route.query)
             body = await _body(headers, receive, route.body_max)
-            call = Call(self.services, params, query, headers, body, tenant, asks_key=not self._auth.is_open)
-            return await (_while_asked(route.run(call), receive) if route.is_question else route.run(call))
+            call = Call(
+                self.services,
+                params,
+                query,
+                headers,
+                body,
+                tenant=tenant,
+                actor=caller.name,
+                asks_key=not self._auth.is_open,
+                caller=caller,
+                peer=peer,
+                auth=self._auth,
+                routes=self._router.routes,
+            )
+            response = await (_while_asked(route.run(call), receive) if route.is_question else route.run(call))
+            response.is_secret = response.is_secret or route.tells_secret
+            return response
         except Exception as error:
             await self._hold_back(error)
             return problem_response(error)
 
     async def _tenant(self, route: Route, key_tenant: str | None, headers: Mapping[str, str]) -> str:
         """On whose data the call acts; a tenant that is not known yet is looked for in the store."""
-        if route.of_server and key_tenant is not None:
-            raise Problem("for_all_tenants")
         named = None if route.of_server else headers.get(HEADER)
         if route.needs is not Access.KEY and named is None:
             return key_tenant or DEFAULT_TENANT  # health and documents answer also while the store does not
@@ -92,6 +107,10 @@ class Api:
                 await asyncio.sleep(error.delay_s)
             finally:
                 self._held -= 1
+
+
+def _accepted(scope: Scope) -> str:
+    return ",".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"accept-encoding")
 
 
 def problem_response(error: Exception) -> Response:
@@ -170,7 +189,7 @@ def build_app(
 ) -> Starlette:
     """The whole application; *mounts* are further ASGI applications by their path, such as an inbox."""
     api = Api(services, auth, routes)
-    pages: list[BaseRoute] = page_routes() if ui else []
+    pages: list[BaseRoute] = page_routes(services.look) if ui else []
     beside: list[BaseRoute] = [Mount(path, app) for path, app in (mounts or {}).items()]
     app = Starlette(
         routes=[*pages, *beside],

@@ -14,6 +14,8 @@ from hooklane.store.reads import AttemptRow
 
 WORKER_DIED = "worker_died"
 """The failure of an attempt whose worker died before it saw an answer."""
+SENT_SHOWN = 4_096
+"""Bytes of the body that are shown with each attempt: all attempts have the same."""
 _NOT_DETAIL = ("next_at", "receiver_outcome", "rev")
 """What the log keeps beside an attempt and the shape says elsewhere, or nowhere: `rev` is for the store alone."""
 
@@ -44,8 +46,22 @@ def settled_attempt(settlement: Settlement) -> dict[str, Any]:
     }
 
 
-def logged_attempt(row: AttemptRow, event: Event, key: str | None, attempts_max: int | None) -> dict[str, Any]:
-    """An attempt of the log, with `detail`: what was sent and answered, as far as it is kept."""
+def logged_attempt(
+    row: AttemptRow, event: Event, key: str | None, attempts_max: int | None, sent: bytes
+) -> dict[str, Any]:
+    """An attempt of the log, with the body that was sent and `detail`: what was answered, as far as it is kept."""
+    return {
+        **attempt_line(row, event.type, key, attempts_max),
+        "detail": {
+            **{name: value for name, value in row.detail.items() if name not in _NOT_DETAIL},
+            "request_body": sent[:SENT_SHOWN].decode("utf-8", "replace"),
+            "request_bytes": len(sent),
+        },
+    }
+
+
+def attempt_line(row: AttemptRow, type_: str, key: str | None, attempts_max: int | None) -> dict[str, Any]:
+    """An attempt of the log in the shape that the stream has."""
     next_at = row.detail.get("next_at")
     return {
         "id": row.id,
@@ -62,6 +78,5 @@ def logged_attempt(row: AttemptRow, event: Event, key: str | None, attempts_max:
         "failure": row.failure,
         "said": row.detail.get("receiver_outcome"),
         "next_at": rfc3339(Instant(next_at)) if isinstance(next_at, int) else None,
-        "type": event.type,
-        "detail": {name: value for name, value in row.detail.items() if name not in _NOT_DETAIL},
+        "type": type_,
     }

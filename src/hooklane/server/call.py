@@ -12,13 +12,16 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from hooklane.core.fanout import STARS_MAX
+from hooklane.model.api_key import Scope
 from hooklane.model.clock import Instant
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.server import json_body
+from hooklane.server.caller import ADMIN, Caller
 from hooklane.server.problem import Problem
 from hooklane.store.reads import PAGE_MAX
 
 if TYPE_CHECKING:
+    from hooklane.server.auth import Authenticator
     from hooklane.server.services import Services
 
 PAGE_DEFAULT = 50
@@ -40,11 +43,16 @@ class Call:
     body: bytes = b""
     tenant: str = DEFAULT_TENANT
     """On whose data it acts (`tenant_of_call`)."""
-    key_tenant: str | None = None
-    """The tenant of its key; None where the key may act for all."""
     actor: str = "api"
     asks_key: bool = True
     """Whether this server asks for a key at all."""
+    caller: Caller = ADMIN
+    peer: str = ""
+    """The address that the call comes from."""
+    auth: Authenticator | None = None
+    """What let the call in; None where a command opened the database itself."""
+    routes: Sequence[Route] = ()
+    """All that this server answers, for its description."""
 
     def read(self, shape: type[S]) -> S:
         return json_body.read(self.body, shape)
@@ -54,6 +62,15 @@ class Call:
         text = self.query.get("limit", str(PAGE_DEFAULT))
         if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= PAGE_MAX):
             raise Problem("invalid_parameter", f"limit must be a number from 1 to {PAGE_MAX}, got {text[:40]!r}")
+        return int(text)
+
+    def number(self, name: str) -> int | None:
+        """The whole number that the parameter *name* says."""
+        text = self.query.get(name)
+        if text is None:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) > 0):
+            raise Problem("invalid_parameter", f"{name} must be a whole number above 0, got {text[:40]!r}")
         return int(text)
 
     def instant(self, name: str) -> Instant | None:
@@ -76,6 +93,13 @@ class Call:
     def cursor(self, listing: str) -> str | None:
         """Where the page of *listing* starts, as the store said; None for the first."""
         return self.services.cursors.open(self.of_tenant(listing), self.query)
+
+    def switch(self, name: str) -> bool:
+        """Whether the parameter *name* is `true`; left out, it is `false`."""
+        text = self.query.get(name, "false")
+        if text not in ("true", "false"):
+            raise Problem("invalid_parameter", f"{name} must be true or false, got {text[:40]!r}")
+        return text == "true"
 
     def wants_lines(self) -> bool:
         return NDJSON in self.headers.get("accept", "")
@@ -106,6 +130,8 @@ class Response:
     media: str = JSON
     headers: Sequence[tuple[str, str]] = ()
     stream: AsyncIterator[bytes] | None = None
+    is_secret: bool = False
+    """Whether it tells a secret: then it is never compressed."""
 
 
 Handler = Callable[[Call], Awaitable[Response]]
@@ -150,10 +176,14 @@ class Route:
     query: Sequence[Param] = ()
     body_max: int = json_body.BODY_BYTES_MAX
     needs: Access = Access.KEY
+    scope: Scope | None = None
+    """What a key must permit; None for what the method suggests (permission.py)."""
     searches: bool = False
     """Whether a call that is no GET looks for much as well."""
     of_server: bool = False
     """Whether it is about the whole server: a key of one tenant is refused."""
+    tells_secret: bool = False
+    """Whether its answer holds a secret (a signing secret, a key): see compress.py."""
 
     @property
     def is_question(self) -> bool:

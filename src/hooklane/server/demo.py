@@ -22,13 +22,16 @@ from hooklane.sender.draft import draft_of
 from hooklane.server.call import Call, Response, Route, answer
 from hooklane.server.problem import Problem
 from hooklane.server.services import Services
+from hooklane.telemetry.events import Emit
 
 MODES = ("ok", "down", "lost_ack")
-KEYS = ("order:1001", "order:1002", "order:1003", "order:1004", "order:1005")
+KEYS = tuple(f"order:{number}" for number in range(1001, 1009))
 SHOP, BILLING = "shop", "billing"
-PACE_S = 0.3
+PACE_S = 0.2
 WORK_S = (0.05, 0.7)
 """A receiver that takes its time, so that a person sees an event in flight."""
+SAYS = {422: b"unknown sku", 502: b"bad gateway", 503: b"down for maintenance"}
+"""What a broken receiver answers."""
 STORY = ("order.created", "order.updated", "payment.settled", "order.shipped")
 
 
@@ -65,10 +68,9 @@ class Demo:
             status = self._trouble(name, key, is_first=headers.get(b"x-attempt") == b"1")
             if status is None:
                 await receiver(scope, receive, send)
-            elif self.receiver == "lost_ack" and name == SHOP:
-                await receiver(scope, receive, _drop)
-                await _reply(send, status)
             else:
+                if self.receiver == "lost_ack" and name == SHOP:
+                    await receiver(scope, receive, _drop)
                 await _reply(send, status)
 
         return guarded
@@ -133,9 +135,9 @@ class Demo:
         )
 
 
-def receiver(where: str, secret: str) -> Inbox:
+def receiver(where: str, secret: str, emit: Emit) -> Inbox:
     """The demo's receiver is our own: it verifies, counts once and applies in order."""
-    inbox = Inbox(where, mode="inline")
+    inbox = Inbox(where, mode="inline", emit=emit)
     for name in (SHOP, BILLING):
         source = inbox.source(name, secrets=[secret], profile="hooklane")
         source.on("*")(_apply)
@@ -193,6 +195,7 @@ async def _drop(message: Message) -> None:
 
 
 async def _reply(send: Send, status: int) -> None:
-    headers = [(b"content-type", b"text/plain"), (b"content-length", b"0")]
+    body = SAYS[status]
+    headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
+    await send({"type": "http.response.body", "body": body})

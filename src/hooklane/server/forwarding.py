@@ -35,7 +35,7 @@ def forwarding_app(services: Services, auth: Authenticator, endpoint_id: str) ->
     async def take(scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         try:
-            auth.admit(request.method, dict(request.headers), peer=request.client.host if request.client else "")
+            await auth.admit(request.method, dict(request.headers), peer=request.client.host if request.client else "")
             if request.method != "POST":
                 raise Problem("method_not_allowed", "webhooks are sent here with POST", headers=[("allow", "POST")])
             body = b""
@@ -47,6 +47,7 @@ def forwarding_app(services: Services, auth: Authenticator, endpoint_id: str) ->
                     )
             hints = _hints(body)
             draft = draft_of(hints.type or TYPE, body, now=services.now(), key=hints.key, endpoints=[endpoint_id])
+            await services.types.check(draft.event)
             result = await services.publisher.publish(draft)
             if isinstance(result, Refused):
                 raise refused(result)

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
+import msgspec
+
 from hooklane.errors import StoreRefused
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.inbox import Row, Search
@@ -14,7 +16,7 @@ from hooklane.server.call import Call, Param, Response, answer
 from hooklane.server.inbox_actions import ActionOutcome, ActionRefused, HandlingsChanged
 from hooklane.server.problem import Problem
 from hooklane.server.views import View
-from hooklane.store.colocated_inbox import Change, Question
+from hooklane.store.colocated_inbox import Change, Changed, Question
 from hooklane.store.inbox import Flow, InboxVerbs
 from hooklane.store.reads import PAGE_MAX, Page
 
@@ -23,6 +25,7 @@ V = TypeVar("V")
 Shown = Callable[[Row], View]
 
 ACCOUNT = Param("account", "as the application's source says; all of them, unless given")
+DRY_RUN = Param("dry_run", "1: tell what it would do, and do nothing")
 CHUNK = 25
 """Rows that are read at a time, payloads and all: a page of the longest takes tens of megabytes, not hundreds."""
 
@@ -82,17 +85,51 @@ async def change_inbox(call: Call, change: Change[T]) -> T | None:
 
 
 async def _of_inbox(call: Call, verb: Callable[[V], Awaitable[T | None]], wanted: V) -> T | None:
-    """An inbox that the store may not or cannot read is told as that.
-
-    The inbox in the server's database is the application's own, so it belongs to the tenant `default`: for any other
+    """The inbox in the server's database is the application's own, so it belongs to the tenant `default`: for any other
     there is none.
     """
-    if call.tenant != DEFAULT_TENANT:
-        return None
+    return None if call.tenant != DEFAULT_TENANT else await told_if_refused(verb(wanted))
+
+
+async def told_if_refused(answering: Awaitable[T]) -> T:
+    """What the store answers; an inbox that it may not or cannot read is told as that."""
     try:
-        return await verb(wanted)
+        return await answering
     except StoreRefused as error:
         raise Problem("inbox_refused", str(error)) from error
+
+
+class _Undone(Exception):
+    """Thrown inside a store to roll back what a dry run did; *outcome* says what would have come of it."""
+
+    def __init__(self, outcome: ActionOutcome) -> None:
+        super().__init__("dry run")
+        self.outcome = outcome
+
+
+def is_dry_run(call: Call) -> bool:
+    text = call.query.get("dry_run", "0")
+    if text not in ("0", "1"):
+        raise Problem("invalid_parameter", f"dry_run must be 1 or 0, got {text[:40]!r}")
+    return text == "1"
+
+
+async def dry_run(call: Call, change: Change[ActionOutcome]) -> ActionOutcome:
+    """What *change* would do: it is done in a transaction that is rolled back."""
+
+    def undone(verbs: InboxVerbs) -> Flow[Changed[ActionOutcome]]:
+        changed = yield from change(verbs)
+        raise _Undone(changed.result)
+
+    try:
+        return await change_inbox(call, undone)
+    except _Undone as told:
+        return told.outcome
+
+
+def dry_answer(outcome: ActionOutcome, verb: str) -> Response:
+    told = action_answer(outcome, verb)
+    return answer({**msgspec.json.decode(told.body), "dry_run": True})
 
 
 def action_answer(outcome: ActionOutcome, verb: str) -> Response:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
 
@@ -27,7 +27,8 @@ from hooklane.server.publish_request import KnownHead, PublishRequest, is_publis
 from hooklane.server.reply import accepted, common_lines, problem_reply
 from hooklane.server.services import Services
 from hooklane.server.tenant_of_call import HEADER, tenant_of_call
-from hooklane.store.outbox import Published, Refused
+from hooklane.store.outbox import Draft, Published, Refused
+from hooklane.telemetry import tracing
 
 PATH = b"/api/v1/events"
 HEADERS_MAX = 100
@@ -67,6 +68,7 @@ class IngestProtocol(HttpToolsProtocol):
         self._request: PublishRequest | None = None
         self._known: dict[int, KnownHead] = {}
         """By their size, since events differ by a few bytes and their heads by that count."""
+        self._checking: set[asyncio.Future[None]] = set()
         self._messages = 0
         self._is_between = True
         self._was_admitted = False
@@ -113,11 +115,11 @@ class IngestProtocol(HttpToolsProtocol):
     def _enter_again(self, known: KnownHead, data: bytes) -> bool:
         """A publish whose head is known: straight to its body. False where it must be looked at like any other."""
         before = self.cycle
-        if not self._is_between or not self.auth.knows_bytes(known.authorization):
+        if not self._is_between or (caller := self.auth.publisher(known.authorization)) is None:
             return False
         if before is not None and not before.response_complete and not is_publish_request(before):
             return False
-        request = PublishRequest(keep_alive=True, tenant=known.tenant)
+        request = PublishRequest(keep_alive=True, caller=caller, tenant=known.tenant)
         request.chunks.append(data[len(known.head) :])
         self.cycle = request  # type: ignore[assignment]
         self._requests.append(request)
@@ -162,7 +164,12 @@ class IngestProtocol(HttpToolsProtocol):
         headers = self.headers
         if len(headers) > HEADERS_MAX or (self._chunk_bytes > HEADER_BYTES_MAX and _size(headers) > HEADER_BYTES_MAX):
             self._refuse(Problem("headers_too_large", TOO_MANY_HEADERS))
-        elif self.url == PATH and self.parser.get_method() == b"POST" and self._enter(dict(headers)):
+        elif (
+            self.url == PATH
+            and self.parser.get_method() == b"POST"
+            and tracing.active is None  # the application makes the span of a publish
+            and self._enter(dict(headers))
+        ):
             pass
         elif (version := self.parser.get_http_version()) not in ("1.0", "1.1"):
             self._refuse(Problem("bad_request", "the request is not valid HTTP/1.1"))
@@ -190,15 +197,16 @@ class IngestProtocol(HttpToolsProtocol):
             return False  # pipelined behind something else: it must wait for its turn there
         if len(headers) != len(self.headers) or b"expect" in headers or b"host" not in headers:
             return False  # a header twice, a client that asks first, or nothing that is HTTP/1.1
-        if not self.auth.knows_bytes(headers.get(b"authorization")):
-            return False  # the application counts wrong keys
+        if (caller := self.auth.publisher(headers.get(b"authorization"))) is None:
+            return False  # the application counts wrong keys, and says what a key does not permit
         try:
             named = headers.get(TENANT_HEADER)
-            tenant = tenant_of_call(None, None if named is None else named.decode("latin-1"), self.services.tenants)
+            wanted = None if named is None else named.decode("latin-1")
+            tenant = tenant_of_call(caller.tenant, wanted, self.services.tenants)
         except Problem:
             return False  # the application looks into the store before it says so
         request = self._request = PublishRequest(
-            self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive(), tenant
+            self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive(), caller, tenant
         )
         self.cycle = request  # type: ignore[assignment]
         self._requests.append(request)
@@ -216,12 +224,14 @@ class IngestProtocol(HttpToolsProtocol):
         return True
 
     def _admit(self, headers: dict[bytes, bytes]) -> None:
-        authorization = headers.get(b"authorization")
+        """The rest of what the application would look at, for a key that is known."""
         about = tuple([headers.get(name) for name in (b"host", b"origin", b"sec-fetch-site", b"content-type")])
         # What a kept connection sends the same every time is judged once; the key itself every time.
-        if about == self._admitted and self.auth.knows_bytes(authorization):
+        if about == self._admitted:
             return
-        self.auth.admit("POST", {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()})
+        self.auth.check_known(
+            "POST", {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
+        )
         self._admitted = about
 
     def on_body(self, body: bytes) -> None:
@@ -270,7 +280,37 @@ class IngestProtocol(HttpToolsProtocol):
             self._flush()
             return
         request.chunks = []
+        if services.types.enforced and not self._keeps_schema(request, draft):
+            return
         services.publisher.submit(draft, partial(self._done, request))
+
+    def _keeps_schema(self, request: PublishRequest, draft: Draft) -> bool:
+        """Whether the event may go on at once; where not, it is answered here, or by a task that checks it aside."""
+        verdict = self.services.types.judge(draft.event)
+        if verdict is None:
+            return True
+        if isinstance(verdict, Problem):
+            self._refuse_event(request, verdict)
+        else:
+            checking = asyncio.ensure_future(self._submit_checked(request, draft, verdict))
+            self._checking.add(checking)
+            checking.add_done_callback(self._checking.discard)
+        return False
+
+    async def _submit_checked(self, request: PublishRequest, draft: Draft, verdict: Awaitable[Problem | None]) -> None:
+        try:
+            problem = await verdict
+        except Exception as error:
+            problem = problem_of(error)
+        if problem is None:
+            self.services.publisher.submit(draft, partial(self._done, request))
+        else:
+            self._refuse_event(request, problem)
+
+    def _refuse_event(self, request: PublishRequest, problem: Problem) -> None:
+        request.reply = self._problem(request, problem)
+        if self._requests and self._requests[0] is request:
+            self._flush()
 
     def _done(self, request: PublishRequest, result: Published | Refused | StoreError) -> None:
         """The commit is over: only now is there anything to say."""

@@ -17,11 +17,13 @@ import msgspec
 from hooklane.errors import StoreError
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.lane import LaneState
-from hooklane.server.attempt_views import settled_attempt
 from hooklane.server.overview import overview_of
+from hooklane.server.recent_attempts import Told
 from hooklane.server.stream_client import StreamClient, frame
 from hooklane.server.totals import Totals
-from hooklane.store.reads import LaneView, OutboxReads
+from hooklane.store.dashboard import Cells
+from hooklane.store.open import Outbox
+from hooklane.store.reads import LaneView
 from hooklane.telemetry.deliveries import Happening, Queued, Recorded, Sent
 
 FLUSH_S = 0.1
@@ -29,16 +31,18 @@ LOOK_S = 1.0
 LANES_MAX = 100
 """Lanes of one message; those that moved besides are told by the next ones."""
 UNSETTLED_MAX = 1_000
+SETTLED = 8
+"""How many events before its head are told of a lane."""
 MOVED_MAX = 2_000
 """Lanes that wait to be told. Where more have moved, clients are told to fetch everything again."""
 RESET_S = 2.0
 ATTEMPTS_MAX = 50
 FRAMES_MAX = 256
-TOPICS = ("lanes", "attempts", "overview")
+TOPICS = ("lanes", "attempts", "overview", "dead_letters", "jobs", "endpoints", "inbox")
 
 Lane = tuple[str, str]
 """Endpoint and key."""
-Shown = Callable[[LaneView, Mapping[str, Endpoint]], Mapping[str, Any]]
+Shown = Callable[[LaneView, Mapping[str, Endpoint], Cells], Mapping[str, Any]]
 
 _UNSETTLED = (LaneState.BLOCKED, LaneState.RETRYING, LaneState.PAUSED, LaneState.ACTIVE)
 
@@ -46,19 +50,11 @@ _UNSETTLED = (LaneState.BLOCKED, LaneState.RETRYING, LaneState.PAUSED, LaneState
 class LiveStream:
     """Notes what moved (`listen`, `touch`), reads it again and tells the clients (`run`)."""
 
-    def __init__(
-        self,
-        tenant: str,
-        reads: OutboxReads,
-        totals: Totals,
-        endpoints: Callable[[str], Awaitable[Sequence[Endpoint]]],
-        shown: Shown,
-    ) -> None:
-        """*endpoints* reads those of a tenant, as the store does; *shown* is a lane as the page draws it."""
+    def __init__(self, tenant: str, store: Outbox, totals: Totals, shown: Shown) -> None:
+        """*shown* is a lane as the page draws it."""
         self._tenant = tenant
-        self._reads = reads
+        self._store = store
         self._totals = totals
-        self._read_endpoints = endpoints
         self._shown = shown
         self._boot = secrets.token_hex(4)
         self._count = 0
@@ -78,6 +74,8 @@ class LiveStream:
         self._unsettled: dict[Lane, LaneView] = {}
         self._look_at = 0.0
         self._overview: Mapping[str, Any] = {}
+        self.asked: Mapping[str, Callable[[], Awaitable[Mapping[str, Any] | None]]] = {}
+        """Topics that are asked for at each look, while a client wants them: what is new of them."""
 
     @property
     def client_count(self) -> int:
@@ -102,11 +100,8 @@ class LiveStream:
             case Recorded(settlements=settlements):
                 for settlement in settlements:
                     send = settlement.send
-                    if send.endpoint.tenant != tenant:
-                        continue
-                    self.touch(send.endpoint.id, send.key)
-                    if self._watched.is_set():
-                        self._attempts.append(settled_attempt(settlement))
+                    if send.endpoint.tenant == tenant:
+                        self.touch(send.endpoint.id, send.key)
             case _:
                 pass  # what was fenced or missed is found by a look
         self._missed = self._missed or not self._watched.is_set()
@@ -119,6 +114,11 @@ class LiveStream:
             self._moved[endpoint_id, key] = None
         else:
             self._untold = True
+
+    def attempted(self, told: Sequence[Told]) -> None:
+        """Attempts were made."""
+        if self._watched.is_set():
+            self._attempts.extend(view for tenant, view in told if tenant == self._tenant)
 
     def endpoints_changed(self) -> None:
         self._endpoints = None
@@ -189,10 +189,13 @@ class LiveStream:
                 self._untold = self._untold or overview["ledger"] != self._overview["ledger"]
             self._overview = overview
             self._tell("overview", overview)
+        for topic, ask in self.asked.items():
+            if any(client.wants(topic) for client in self._clients) and (news := await ask()) is not None:
+                self._tell(topic, news)
 
     async def _find_unsettled(self) -> tuple[dict[Lane, LaneView], bool]:
         """The lanes that are not at rest, the most pressing first, and whether these are all of them."""
-        page = await self._reads.lanes(
+        page = await self._store.lanes(
             self._tenant, states=_UNSETTLED, endpoint_id=None, text=None, cursor=None, limit=UNSETTLED_MAX
         )
         return {(lane.endpoint_id, lane.key): lane for lane in page.items}, page.next is None
@@ -211,19 +214,17 @@ class LiveStream:
             for lane in moved:
                 del self._moved[lane]  # before it is read: what moves it meanwhile is told again
             try:
-                items = [await self.lane_view(lane) for lane in moved]
+                lanes = await self._store.lanes_named(self._tenant, moved)
+                cells = await self._store.cells(lanes, SETTLED)
+                endpoints = await self._all_endpoints()
             except StoreError:
                 self._moved.update(dict.fromkeys(moved))
                 raise
-            self._tell("lanes", {"items": [item for item in items if item is not None]})
-
-    async def lane_view(self, lane: Lane) -> Mapping[str, Any] | None:
-        found = await self._reads.lane(self._tenant, *lane)
-        return None if found is None else self._shown(found, await self._all_endpoints())
+            self._tell("lanes", {"items": [self._shown(lane, endpoints, cells[lane.lane_id]) for lane in lanes]})
 
     async def _all_endpoints(self) -> Mapping[str, Endpoint]:
         if self._endpoints is None:
-            self._endpoints = {endpoint.id: endpoint for endpoint in await self._read_endpoints(self._tenant)}
+            self._endpoints = {endpoint.id: endpoint for endpoint in await self._store.endpoints(self._tenant)}
         return self._endpoints
 
     def _tell(self, kind: str, value: Mapping[str, Any]) -> None:

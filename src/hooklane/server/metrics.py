@@ -10,15 +10,15 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from hooklane.core.figures import SECONDS
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.health import BreakerState, Health
 from hooklane.model.lane import DeliveryState, LaneState
-from hooklane.server.tally import SECONDS, Spread, Tally
+from hooklane.server.tally import Spread, Tally
 from hooklane.server.totals import Counted
 from hooklane.telemetry.deliveries import Happening
 
 _BREAKER = {BreakerState.CLOSED: 0, BreakerState.RAMPING: 1, BreakerState.PROBING: 2, BreakerState.OPEN: 3}
-_OWED = (DeliveryState.QUEUED, DeliveryState.IN_FLIGHT, DeliveryState.RETRYING)
 
 
 class _Attempts(Collector):
@@ -28,7 +28,7 @@ class _Attempts(Collector):
         self._meter = meter
 
     def collect(self) -> Iterable[Metric]:
-        tally = self._meter.tally
+        tally = self._meter.total
         ended = CounterMetricFamily("hooklane_attempts", "Attempts that ended.", labels=["endpoint", "outcome"])
         for endpoint_id, outcomes in tally.attempts.items():
             for word, many in outcomes.items():
@@ -63,6 +63,9 @@ class Meter:
         registry = self._registry = CollectorRegistry()
         self.published = Counter("hooklane_events_published", "Events made durable.", registry=registry)
         self.tally = Tally()
+        """What was counted since the last `take`."""
+        self._past = Tally()
+        self._published: dict[str, int] = {}
         registry.register(_Attempts(self))
         self._lanes = Gauge("hooklane_lanes", "Lanes by state.", ["state"], registry=registry)
         self._backlog = Gauge("hooklane_backlog", "Deliveries owed and not dead.", registry=registry)
@@ -78,23 +81,47 @@ class Meter:
             registry=registry,
         )
 
-    def count_published(self, many: int) -> None:
-        """The publisher's observer."""
-        self.published.inc(many)
+    def count_published(self, counts: Mapping[str, int]) -> None:
+        """The publisher's observer: how many events of each tenant."""
+        self.published.inc(sum(counts.values()))
+        for tenant, many in counts.items():
+            self._published[tenant] = self._published.get(tenant, 0) + many
 
     def listen(self, happening: Happening) -> None:
         """The relay's listener."""
         self.tally.listen(happening)
 
+    def absorb(self, other: Tally) -> None:
+        """Add what a worker process has counted."""
+        self.tally.absorb(other)
+
     def take(self) -> Tally:
-        """What was counted since the last call, for a process that counts for another one."""
+        """What was counted since the last call: for the series, or for the process that this one counts for."""
         taken, self.tally = self.tally, Tally()
+        self._past.absorb(taken)
         return taken
 
+    def take_published(self) -> dict[str, int]:
+        """The events published since the last call, by tenant."""
+        taken, self._published = self._published, {}
+        return taken
+
+    @property
+    def total(self) -> Tally:
+        """What was counted since the process began."""
+        total = Tally()
+        total.absorb(self._past)
+        total.absorb(self.tally)
+        return total
+
     def exposition(
-        self, counted: Counted, health: Mapping[str, Health], endpoints: Sequence[Endpoint]
+        self,
+        counted: Counted,
+        health: Mapping[str, Health],
+        endpoints: Sequence[Endpoint],
+        inbox_dead: int | None = None,
     ) -> tuple[bytes, str]:
-        """All metrics as text, and its media type."""
+        """All metrics as text, and its media type; *inbox_dead* where an inbox is in the server's database."""
         self._breaker.clear()
         for endpoint in endpoints:
             breaker = health.get(endpoint.id)
@@ -103,7 +130,9 @@ class Meter:
         self._size.set(counted.store_bytes)
         for state in LaneState:
             self._lanes.labels(state).set(lanes.get(state, 0))
-        self._backlog.set(sum(ledger.get(state, 0) for state in _OWED))
+        self._backlog.set(counted.backlog)
         self._dead.labels("sender").set(ledger.get(DeliveryState.DEAD, 0))
+        if inbox_dead is not None:
+            self._dead.labels("inbox").set(inbox_dead)
         self._oldest.set(0 if oldest is None else max(0.0, time.time() - oldest / 1000))
         return generate_latest(self._registry), CONTENT_TYPE_LATEST

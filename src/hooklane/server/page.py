@@ -1,10 +1,12 @@
-"""The page and its files: served from the package, under a policy that lets no other script run."""
+"""The dashboard and its files: served from the package, under a policy that lets no other script run."""
 
 from __future__ import annotations
 
-import mimetypes
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from importlib import resources
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,6 +14,8 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 from hooklane import __version__
+from hooklane.server.compress import file_as, zipped
+from hooklane.server.look import DEFAULT_LOOK, PageLook
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
@@ -26,8 +30,28 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 
-_FILES = resources.files("hooklane.server") / "ui"
-_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".html": "text/html"}
+SCREENS = (
+    "/",
+    "/lanes",
+    "/events",
+    "/events/{id}",
+    "/dead",
+    "/endpoints",
+    "/endpoints/{id}",
+    "/inbox",
+    "/inbox/{id}",
+    "/play",
+    "/portal",
+    "/audit",
+)
+"""The addresses of the dashboard's screens; which one is shown, the page itself decides (ui/main.js)."""
+MISSING = (
+    b"The dashboard's modules are missing: run `python -m tools.vendor` in the source folder, or install a wheel."
+    b" The API and the command line work without them.\n"
+)
+
+_UI = resources.files("hooklane.server") / "ui"
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".txt": "text/plain"}
 
 
 class _Exact(Route):
@@ -37,45 +61,87 @@ class _Exact(Route):
         return (Match.NONE, {}) if "\n" in scope["path"] else super().matches(scope)
 
 
-def page_routes() -> list[BaseRoute]:
+def framed_by(look: PageLook) -> dict[str, str]:
+    """The headers of a page that the operator's sites may show in a frame, and whose logo may come from elsewhere.
+
+    A session that is not the portal's is `SameSite=Strict`: in a frame of another site no browser sends it.
+    """
+    headers = dict(HEADERS)
+    if look.logo is not None:
+        headers["content-security-policy"] = CSP.replace("img-src 'self'", f"img-src 'self' {_origin(look.logo)}")
+    if look.frame_ancestors:
+        policy = headers["content-security-policy"]
+        ancestors = f"frame-ancestors {' '.join(look.frame_ancestors)}"
+        headers["content-security-policy"] = policy.replace("frame-ancestors 'none'", ancestors)
+        del headers["x-frame-options"]
+    return headers
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def page_routes(look: PageLook = DEFAULT_LOOK) -> list[BaseRoute]:
+    headers = framed_by(look)
+    for content in _files().values():  # once, before the first page is asked for
+        zipped(content)
     return [
-        _Exact("/", _page("index.html")),
-        _Exact("/api/docs", _page("docs.html")),
+        *(_Exact(path, _page("index.html", "../" * (path.count("/") - 1), headers)) for path in SCREENS),
+        _Exact("/api/docs", _page("docs.html", "../")),
         _Exact("/favicon.ico", _icon),
         _Exact("/static/{version}/{name:path}", _static),
     ]
 
 
-@lru_cache(maxsize=64)
-def _file(name: str) -> bytes | None:
-    """A file of the page by name; anything that is not exactly one of them is not there."""
-    known = {entry.name for entry in _FILES.iterdir() if entry.is_file()}
-    return (_FILES / name).read_bytes() if name in known else None
+@lru_cache(maxsize=1)
+def _files() -> dict[str, bytes]:
+    """Every file that a browser may have, by its name; what is not here is not there."""
+    vendor = _UI / "vendor"
+    found = {entry.name: entry for entry in _UI.iterdir()}
+    if vendor.is_dir():
+        found.update({f"vendor/{entry.name}": entry for entry in vendor.iterdir()})
+    return {name: entry.read_bytes() for name, entry in sorted(found.items()) if _media(name) is not None}
 
 
-def _page(name: str):  # type: ignore[no-untyped-def]
+@lru_cache(maxsize=1)
+def version() -> str:
+    """Part of every file's address: other files have another address, so a browser may keep these for ever."""
+    digest = hashlib.sha256()
+    for name, content in _files().items():
+        digest.update(f"{name}\n{len(content)}\n".encode() + content)
+    return f"{__version__}-{digest.hexdigest()[:10]}"
+
+
+def _media(name: str) -> str | None:
+    return _TYPES.get(name[name.rfind(".") :])
+
+
+def _page(name: str, root: str, headers: Mapping[str, str] = HEADERS) -> Callable[[Request], Awaitable[Response]]:
+    """Relative addresses, so that the page works under any prefix: *root* leads from it to where it is mounted."""
+
     async def show(request: Request) -> Response:
-        text = _file(name) or b""
-        # Relative addresses, so that the page works under any prefix; the version makes old files unreachable.
-        text = text.replace(b"{version}", __version__.encode())
-        return Response(text, media_type="text/html", headers={**HEADERS, "cache-control": "no-cache"})
+        if "vendor/preact.js" not in _files():
+            return Response(MISSING, 503, media_type="text/plain", headers=headers)
+        text = (_UI / name).read_bytes().replace(b"{version}", version().encode()).replace(b"{root}", root.encode())
+        return _reply(request, text, "text/html", "no-cache", headers)
 
     return show
 
 
 async def _icon(request: Request) -> Response:
-    return Response(
-        _file("logo.svg") or b"", media_type="image/svg+xml", headers={**HEADERS, "cache-control": "max-age=86400"}
-    )
+    return _reply(request, _files()["logo.svg"], "image/svg+xml", "max-age=86400")
 
 
 async def _static(request: Request) -> Response:
     name = request.path_params["name"]
-    content = _file(name)
-    if content is None:
+    content, media = _files().get(name), _media(name)
+    if content is None or media is None:
         return Response(b"not found", 404, media_type="text/plain", headers=HEADERS)
-    suffix = name[name.rfind(".") :]
-    media = _TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
-    fresh = request.path_params["version"] == __version__
-    cache = "public, max-age=31536000, immutable" if fresh else "no-cache"
-    return Response(content, media_type=media, headers={**HEADERS, "cache-control": cache})
+    is_fresh = request.path_params["version"] == version()
+    return _reply(request, content, media, "public, max-age=31536000, immutable" if is_fresh else "no-cache")
+
+
+def _reply(request: Request, content: bytes, media: str, cache: str, headers: Mapping[str, str] = HEADERS) -> Response:
+    content, encoded = file_as(content, media, request.headers.get("accept-encoding", ""))
+    return Response(content, media_type=media, headers={**headers, "cache-control": cache, **encoded})

@@ -12,6 +12,7 @@ from hooklane.errors import (
     InvalidEvent,
     Overloaded,
     SearchTooLong,
+    SecretsSealed,
     StoreBusy,
     StoreError,
     StoreFull,
@@ -29,6 +30,8 @@ CODES: Mapping[str, tuple[int, str]] = {
     "invalid_cursor": (400, "The cursor does not belong to this list"),
     "bad_request": (400, "The request is malformed"),
     "unauthorized": (401, "The API key is missing or wrong"),
+    "login_required": (401, "The login of the application is missing"),
+    "forbidden": (403, "The API key does not permit this"),
     "cross_site": (403, "The request comes from another site"),
     "for_all_tenants": (403, "This call needs a key for all tenants"),
     "not_found": (404, "Not found"),
@@ -51,6 +54,8 @@ CODES: Mapping[str, tuple[int, str]] = {
     "invalid_endpoints": (422, "The list of endpoints is not valid"),
     "invalid_idempotency_key": (422, "The idempotency key is not valid"),
     "idempotency_conflict": (422, "The idempotency key or id was used for other content"),
+    "schema_violation": (422, "The data breaks the schema of its type"),
+    "invalid_schema": (422, "The schema is not one that can be checked"),
     "unknown_endpoint": (422, "There is no such endpoint"),
     "too_deep": (422, "The JSON is nested too deeply"),
     "too_many_keys": (422, "The JSON has too many object keys"),
@@ -69,6 +74,7 @@ CODES: Mapping[str, tuple[int, str]] = {
     "too_many_requests": (429, "Too many requests at once"),
     "headers_too_large": (431, "The headers are too large"),
     "internal": (500, "Something unexpected happened"),
+    "secrets_sealed": (503, "A secret in the database does not open with the keys of this server"),
     "inbox_refused": (503, "This server cannot read the inbox in its database"),
     "overloaded": (503, "More is published than can be stored at once"),
     "busy": (503, "Another transaction, which is still open, holds the key"),
@@ -127,6 +133,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem(code, str(error))
         case InvalidEvent():
             return Problem("invalid_body", str(error))
+        case SecretsSealed():
+            return Problem("secrets_sealed", f"{error}; nothing was changed by this call.")
         case SearchTooLong():
             return Problem("search_too_long", str(error))
         case Overloaded():

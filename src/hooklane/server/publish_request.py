@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeGuard
 
 from hooklane.model.event import DEFAULT_TENANT
+from hooklane.server.caller import ADMIN, Caller
 
 
 class NoWaiter:
@@ -21,6 +22,7 @@ class PublishRequest:
     """A request in the shape in which uvicorn looks at its own cycles."""
 
     __slots__ = (
+        "caller",
         "chunks",
         "disconnected",
         "idempotency_key",
@@ -32,8 +34,9 @@ class PublishRequest:
         "tenant",
     )
 
-    def __init__(self, keep_alive: bool, tenant: str = DEFAULT_TENANT) -> None:
+    def __init__(self, keep_alive: bool, caller: Caller = ADMIN, tenant: str = DEFAULT_TENANT) -> None:
         self.keep_alive = keep_alive
+        self.caller = caller
         self.tenant = tenant
         self.idempotency_key: str | None = None
         self.chunks: list[bytes] = []

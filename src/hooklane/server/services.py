@@ -24,9 +24,21 @@ from hooklane.sender.tenant_directory import TenantDirectory
 from hooklane.sender.transport import Transport
 from hooklane.server.call import Call
 from hooklane.server.cursor import Cursors
+from hooklane.server.endpoint_facts import FactsOfEndpoints
+from hooklane.server.event_types import TypeRules
+from hooklane.server.inbox_tally import InboxTally
+from hooklane.server.kept import Kept
+from hooklane.server.key_ring import KeyRing
 from hooklane.server.live_streams import LiveStreams
+from hooklane.server.look import PageLook
 from hooklane.server.metrics import Meter
+from hooklane.server.recent_attempts import RecentAttempts, Told
+from hooklane.server.series import Series
+from hooklane.server.sessions import Sessions
+from hooklane.server.tally import Tally
 from hooklane.server.totals import Totals
+from hooklane.server.views import View
+from hooklane.store.dashboard import Cause
 from hooklane.store.open import Outbox
 from hooklane.store.reads import Page
 
@@ -52,13 +64,23 @@ class Services:
     live_stream: LiveStreams
     meter: Meter
     totals: Totals
+    series: Series
+    recent: RecentAttempts
+    facts: FactsOfEndpoints
+    causes: Kept[Sequence[Cause]]
+    inbox_sources: Kept[list[View]]
+    inbox_tally: InboxTally
     cursors: Cursors
     jobs: Jobs
     publish_limits: PublishLimits
     tenants: TenantDirectory
     operational: OperationalEvents
+    keys: KeyRing
+    sessions: Sessions
+    types: TypeRules
     relay: Relay | None = None
     workers: Workers | None = None
+    look: PageLook = field(default_factory=PageLook)
     features: tuple[str, ...] = ()
     """What this server can do besides: the page shows controls only for these."""
     now: Callable[[], Instant] = wall_now
@@ -97,6 +119,12 @@ class Services:
         if self.relay is None:
             return {}
         return {endpoint_id: queue.breaker.state for endpoint_id, queue in self.relay.engine.queues.items()}
+
+    def absorb(self, tally: Tally, attempts: Sequence[Told], certificates: Mapping[str, Instant]) -> None:
+        """What a worker process has counted, tried and seen since it was last heard of."""
+        self.meter.absorb(tally)
+        self.recent.add(attempts)
+        self.facts.certificates.update(certificates)
 
     def endpoints_changed(self) -> None:
         """An endpoint was saved: neither relay nor page waits for its next poll."""

@@ -91,8 +91,12 @@ class WholeEvent(EventShape, kw_only=True):
     data: Any
 
 
-class AttemptShape(Shape, kw_only=True):
-    """One attempt, as in the live stream; `detail` (what was sent and answered) is kept for failures."""
+class ListedEvent(EventShape, kw_only=True):
+    data: Any | UnsetType = UNSET
+
+
+class AttemptLine(Shape, kw_only=True):
+    """One attempt, as in the live stream."""
 
     id: str
     event: str
@@ -109,7 +113,36 @@ class AttemptShape(Shape, kw_only=True):
     said: str | None
     next_at: Time | None
     type: str
+
+
+class AttemptShape(AttemptLine, kw_only=True):
+    """With what was sent and answered: `request_body` (its first 4,096 bytes), and of a failure heads and response."""
+
     detail: dict[str, Any]
+
+
+class StoryLine(Shape, kw_only=True):
+    """Something that happened to an event; what does not apply is null."""
+
+    at: Time
+    kind: Literal["published", "waited", "try", "delivered", "dead", "skipped", "cancelled", "replayed", "noted"]
+    endpoint: str | None
+    endpoint_name: str | None
+    seq: int | None
+    for_seq: int | None
+    ms: float | None
+    status: int | None
+    failure: str | None
+    attempt: int | None
+    next_at: Time | None
+    said: str | None
+    actor: str | None
+    note: str | None
+
+
+class Story(Shape, kw_only=True):
+    event: str
+    items: list[StoryLine]
 
 
 class WhyDelivery(Shape, kw_only=True):
@@ -138,6 +171,29 @@ class Breaker(Shape, kw_only=True):
     until: Time | None
 
 
+class EndpointStats(Shape, kw_only=True):
+    """`success` (share of attempts answered 2xx) and `p95_ms` over an hour, `rate` a second over a minute or two."""
+
+    success: float | None
+    p95_ms: float | None
+    backlog: int
+    blocked: int
+    rate: float
+
+
+class BreakerChange(Shape, kw_only=True):
+    at: Time
+    state: BreakerState
+    until: Time | None
+    by: str
+
+
+class BreakerShape(Breaker, kw_only=True):
+    """The breaker and its changes of late, oldest first; `by` is the worker, or who closed it by hand."""
+
+    changes: list[BreakerChange]
+
+
 class EndpointShape(Shape, kw_only=True):
     """An endpoint; of its headers only the names are shown."""
 
@@ -162,6 +218,11 @@ class EndpointShape(Shape, kw_only=True):
     secrets: list[KeyShape]
     breaker: Breaker
     created_at: Time
+    secret_age_s: int
+    paused_by: str | None
+    paused_at: Time | None
+    tls_expires_at: Time | None
+    stats: EndpointStats
 
 
 class EndpointWithSecret(EndpointShape, kw_only=True):
@@ -172,7 +233,10 @@ class EndpointWithSecret(EndpointShape, kw_only=True):
 
 
 class EndpointWithLedger(EndpointShape, kw_only=True):
+    """The ledger is as of `as_of`."""
+
     ledger: dict[str, int]
+    as_of: Time
 
 
 class Exchange(Shape, kw_only=True):
@@ -211,8 +275,42 @@ class LaneShape(Shape, kw_only=True):
     attempts_max: int | None
     breaker: BreakerState | None
     in_flight: bool
+    settled: list[tuple[int, DeliveryState]]
+    head_said: str | None
     deliveries: list[DeliveryShape] | UnsetType = UNSET
+
+
+class Board(ListShape[LaneShape], kw_only=True):
+    """Lanes, and how many there are in each state (of the endpoint, where one is named; whatever `q` says)."""
+
+    counts: dict[str, int]
+    quiet: int
+    as_of: Time
+
+
+class ForecastTry(Shape, kw_only=True):
+    """A coming attempt, and between which times it will be made."""
+
+    try_: int = msgspec.field(name="try")
+    from_: Time = msgspec.field(name="from")
+    to: Time
+
+
+class Between(Shape, kw_only=True):
+    from_: Time = msgspec.field(name="from")
+    to: Time
+
+
+class Consumer(Shape, kw_only=True):
+    """What the receiver has said about the newest events of the lane."""
+
+    last_applied: int | None
+    duplicates: int
+    outcome: str | None
 
 
 class WholeLane(LaneShape, kw_only=True):
     why: str
+    forecast: list[ForecastTry]
+    dies_between: Between | None
+    consumer: Consumer

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
-from hooklane.model.endpoint import EndpointState
+from hooklane.model.endpoint import EndpointState, Order
 from hooklane.server.shapes import Shape, Time
 
 
@@ -42,9 +43,31 @@ class DeadLetterShape(Shape, kw_only=True):
     died_at: Time
     waiting: int | None
     note: str
+    assignee: str | UnsetType = UNSET
+    endpoint_name: str | UnsetType = UNSET
+    said: str | UnsetType | None = UNSET
     source: str | UnsetType = UNSET
     account: str | UnsetType = UNSET
     handlers: list[HandlingShape] | UnsetType = UNSET
+
+
+class CauseShape(Shape, kw_only=True):
+    """Dead letters of one endpoint that died for one reason: how many events they hold back, on how many keys."""
+
+    endpoint: str
+    endpoint_name: str
+    reason: str
+    letters: int
+    keys: int
+    holds_back: int
+    first_at: Time
+    last_at: Time
+
+
+class Causes(Shape, kw_only=True):
+    items: list[CauseShape]
+    next: None
+    as_of: Time
 
 
 class NamedValue(Shape, kw_only=True):
@@ -69,6 +92,45 @@ class RowShape(Shape, kw_only=True):
     handlers: list[HandlingShape]
 
 
+class HandlerBreaker(Shape, kw_only=True):
+    handler: str
+    state: str
+
+
+class SourceShape(Shape, kw_only=True):
+    """A source. What only the process of the inbox knows is null where that is another one (`live` false)."""
+
+    source: str
+    live: bool
+    received_per_s: float
+    received: int
+    applied: int
+    duplicate: int
+    stale: int
+    failed: int
+    dead: int
+    owed: int
+    rejected: dict[str, int] | None
+    handler_p95_ms: float | None
+    breakers: list[HandlerBreaker] | None
+    retention_s: int | None
+    sender_retries_s: int | None
+    warning: str | None
+    oldest_at: Time | None
+
+
+class Sources(Shape, kw_only=True):
+    items: list[SourceShape]
+    next: None
+    as_of: Time
+
+
+class Receipt(Shape, kw_only=True):
+    id: str
+    received_at: Time
+    status: str
+
+
 class WholeRow(RowShape, kw_only=True):
     handlers: list[WholeHandling]  # type: ignore[assignment]
     variant: str
@@ -80,6 +142,9 @@ class WholeRow(RowShape, kw_only=True):
     purged: bool
     payload: Any
     payload_encoding: str | None
+    first_receipt: Receipt | None
+    stored_seq: int | None
+    incoming_seq: int | None
 
 
 class WholeDeadLetter(DeadLetterShape, kw_only=True):
@@ -116,6 +181,7 @@ class RecoveryShape(Shape, kw_only=True):
     source: str | UnsetType = UNSET
     event_id: str | UnsetType = UNSET
     replayed: int | UnsetType = UNSET
+    dry_run: bool | UnsetType = UNSET
     skipped: int | UnsetType = UNSET
 
 
@@ -172,12 +238,19 @@ class ReleasedEvent(Shape, kw_only=True):
     seq: int
     event: str
     type: str
+    data_excerpt: str
 
 
 class Release(Shape, kw_only=True):
+    """What is never delivered, and what will be sent instead: where to, in which order, and what the receiver sees."""
+
     endpoint: str
+    endpoint_name: str
+    url: str
+    order: Order | None
     key: str | None
     skips: int
+    skipped: ReleasedEvent | None
     sees: str
     released: list[ReleasedEvent]
     more: int
@@ -201,6 +274,8 @@ class JobShape(Shape, kw_only=True):
     rate: float | None
     note: str | None
     actor: str | None
+    stop_at_first_failure: bool
+    starts_at: Time | None
     started_at: Time | None
     ended_at: Time | None
     filter: dict[str, Any]
@@ -245,6 +320,8 @@ class Chain(Shape, kw_only=True):
 class Revealed(Shape, kw_only=True):
     id: str
     secrets: list[str]
+    url: str
+    headers: dict[str, str]
 
 
 class LedgerLine(Shape, kw_only=True):
@@ -266,6 +343,71 @@ class EndpointName(Shape, kw_only=True):
     state: EndpointState
 
 
+class Rates(Shape, kw_only=True):
+    """Events a second over the last minute."""
+
+    in_: float = msgspec.field(name="in")
+    delivered: float
+
+
+class Quantiles(Shape, kw_only=True):
+    """Milliseconds; null where nothing was counted."""
+
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+class TopReason(Shape, kw_only=True):
+    endpoint: str
+    endpoint_name: str
+    reason: str
+    count: int
+
+
+class OldestLane(Shape, kw_only=True):
+    """The lane that is blocked, or else retrying, for the longest time."""
+
+    endpoint: str
+    endpoint_name: str
+    key: str
+    state: str
+    head: int
+    since: Time | None
+    reason: str | None
+    waiting: int
+
+
+class WorkerShape(Shape, kw_only=True):
+    id: str
+    partitions: int
+
+
+class Mark(Shape, kw_only=True):
+    """Something that was done at a time, for the axis of a chart."""
+
+    at: Time
+    kind: str
+    subject: str
+    text: str
+
+
+class OneSeries(Shape, kw_only=True):
+    m: str
+    by: str
+    values: list[float | None]
+
+
+class SeriesShape(Shape, kw_only=True):
+    """Each series has a value for each slot, from `from` on; null where nothing was measured."""
+
+    from_: Time = msgspec.field(name="from")
+    step_s: int
+    as_of: Time
+    series: list[OneSeries]
+    marks: list[Mark]
+
+
 class Overview(Shape, kw_only=True):
     ledger: dict[str, int]
     lanes: dict[str, int]
@@ -274,6 +416,21 @@ class Overview(Shape, kw_only=True):
     endpoints: list[EndpointName]
     verdict: str
     features: list[str]
+    waiting_behind_blocked: int
+    as_of: Time
+    range: str
+    rates: Rates
+    published: int
+    delivered: int
+    first_try: float | None
+    eventual: float | None
+    attempt_ms: Quantiles
+    delivery_ms: Quantiles
+    duplicates: int
+    stale: int
+    top_reasons: list[TopReason]
+    oldest: OldestLane | None
+    workers: list[WorkerShape]
 
 
 class Health(Shape, kw_only=True):

@@ -13,6 +13,7 @@ from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.exchange import NoAnswer, Result
 from hooklane.model.health import BreakerState, Health
+from hooklane.server.endpoint_facts import EndpointFacts
 from hooklane.server.problem import Problem
 from hooklane.store.outbox import Published, Recovery
 from hooklane.store.reads import DeadLetter, Delivery, LaneView
@@ -37,11 +38,12 @@ def published(result: Published) -> View:
     }
 
 
-def endpoint(one: Endpoint, health: Health | None = None) -> View:
+def endpoint(one: Endpoint, health: Health | None, facts: EndpointFacts, now: Instant) -> View:
     """An endpoint without its secrets; of its headers only the names, since a value may be a credential."""
+    newest = one.keys[0].since if one.keys and one.keys[0].since is not None else one.created_at
     return {
         "id": one.id,
-        "url": one.url,
+        "url": masked_url(one.url),
         "name": one.name,
         "state": one.state,
         "suspended": one.suspended,
@@ -61,7 +63,24 @@ def endpoint(one: Endpoint, health: Health | None = None) -> View:
         "secrets": [{"expires_at": when(key.expires_at), "public_key": half_to_show(key.secret)} for key in one.keys],
         "breaker": breaker(health),
         "created_at": rfc3339(one.created_at),
+        "secret_age_s": max(0, (now - newest) // 1000),
+        "paused_by": one.paused_by or None,
+        "paused_at": when(one.paused_at),
+        "tls_expires_at": when(facts.tls_expires_at),
+        "stats": {
+            "success": facts.success,
+            "p95_ms": facts.p95_ms,
+            "backlog": facts.backlog,
+            "blocked": facts.blocked,
+            "rate": facts.rate,
+        },
     }
+
+
+def masked_url(url: str) -> str:
+    """*url* without its query, which is where people put tokens."""
+    base, mark, _ = url.partition("?")
+    return f"{base}?{HIDDEN}" if mark else base
 
 
 def half_to_show(secret: str) -> str | None:
@@ -125,7 +144,8 @@ def lane(one: LaneView, names: Mapping[str, str]) -> View:
     }
 
 
-def dead_letter(one: DeadLetter) -> View:
+def dead_letter(one: DeadLetter, names: Mapping[str, str], said: str | None) -> View:
+    """A dead letter; *names* gives the name of its endpoint, *said* what that answered last."""
     return {
         "id": one.id,
         "side": "sender",
@@ -139,6 +159,9 @@ def dead_letter(one: DeadLetter) -> View:
         "died_at": rfc3339(one.died_at),
         "waiting": one.waiting,
         "note": one.note,
+        "assignee": one.assignee,
+        "endpoint_name": names.get(one.endpoint_id, ""),
+        "said": said,
     }
 
 

@@ -24,3 +24,11 @@ def letter_place_of(cursor: str | None) -> tuple[int, str]:
     """When the last dead letter of the page before died, and its id."""
     died_at, _, letter = (cursor or "0.").partition(".")
     return number_of(died_at) or 0, letter
+
+
+def age_place_of(cursor: str | None) -> tuple[int, int, int] | None:
+    """Rank, since when, and lane of the last lane of the page before; None where the cursor is of another order."""
+    parts = (cursor or "0.0.0").split(".")
+    if len(parts) != 3:
+        return None
+    return number_of(parts[0]) or 0, number_of(parts[1]) or 0, number_of(parts[2]) or 0

@@ -7,14 +7,27 @@ from urllib.parse import urlsplit
 
 from hooklane.errors import UsageError, needing
 from hooklane.model.database_url import shown
+from hooklane.store.access import AccessStore
 from hooklane.store.colocated_inbox import ColocatedInbox
+from hooklane.store.dashboard import DashboardReads
 from hooklane.store.outbox import OutboxStore, StoreOptions
 from hooklane.store.reads import OutboxReads
 from hooklane.store.recovery import RecoveryStore
 from hooklane.store.tenants import TenantStore
+from hooklane.store.types import TypeStore
 
 
-class Outbox(OutboxStore, OutboxReads, RecoveryStore, TenantStore, ColocatedInbox, Protocol):
+class Outbox(
+    OutboxStore,
+    OutboxReads,
+    RecoveryStore,
+    TenantStore,
+    DashboardReads,
+    AccessStore,
+    TypeStore,
+    ColocatedInbox,
+    Protocol,
+):
     """Everything that a sender's store can do."""
 
 

@@ -162,6 +162,13 @@ class OutboxStore(Protocol):
         *act* goes on record in the same commit.
         """
 
+    async def save_endpoints(self, changes: Sequence[tuple[Endpoint, Endpoint]], *, act: Act) -> int:
+        """Replace endpoints of one tenant, each (old, new) that is still as it was, in one commit; how many."""
+        ...
+
+    async def scrub(self) -> None:
+        """Leave nothing behind of what was overwritten or deleted, as far as the back-end can: a file is rewritten."""
+
     async def endpoints(self, tenant: str | None = None) -> Sequence[Endpoint]:
         """All endpoints that are not wholly deleted, oldest first."""
 

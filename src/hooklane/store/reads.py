@@ -51,6 +51,7 @@ class LaneView:
     dead_letter_id: str | None = None
     head_event_id: str | None = None
     head_type: str | None = None
+    head_created_at: Instant | None = None
 
     @property
     def waiting(self) -> int:
@@ -73,6 +74,9 @@ class DeadLetter:
     died_at: Instant
     waiting: int
     note: str = ""
+    assignee: str = ""
+    event_at: Instant | None = None
+    """When its event was published."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import Protocol
 from hooklane.model.audit import Act, AuditLine, Link
 from hooklane.model.clock import START, Instant
 from hooklane.model.lane import DeliveryState, LaneId
-from hooklane.model.plan import Job, JobMember, Member, Op, Progress
+from hooklane.model.plan import Job, JobMember, Member, Op, PlacedEvent, Progress
 from hooklane.store.reads import Page
 
 # --- plans and jobs ---
@@ -119,6 +119,9 @@ class RecoveryStore(Protocol):
 
     async def select(self, tenant: str, wanted: Wanted, cursor: str | None, limit: int) -> Page[Member]:
         """Deliveries that fit, each once, in any order; with *ids* also those that nothing can be done about."""
+
+    async def lane_events(self, places: Sequence[tuple[LaneId, int]], limit: int) -> Sequence[PlacedEvent]:
+        """Of each (lane, seq) up to *limit* events from that seq on, in order."""
 
     async def add_members(self, plan_id: str, tenant: str, first: int, members: Sequence[Member]) -> None:
         """Keep members of a plan that is being made, numbered from *first* on."""

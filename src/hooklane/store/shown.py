@@ -49,7 +49,8 @@ def delivery_of(event_id: str, endpoint_id: str, lane_id: LaneId, seq: int | Non
 
 def dead_letter_of(row: Sequence[Any]) -> DeadLetter:
     """From the columns of a dead letter in the order of the queries; a loose delivery has no seq to show."""
-    letter, event_id, type_, endpoint_id, lane_id, key, seq, tried, reason, died_at, waiting, note = row
+    letter, event_id, type_, endpoint_id, lane_id, key, seq, tried, reason, died_at, waiting, note, *marks = row
+    assignee, event_at = marks
     return DeadLetter(
         id=letter,
         event_id=event_id,
@@ -63,4 +64,15 @@ def dead_letter_of(row: Sequence[Any]) -> DeadLetter:
         died_at=Instant(died_at),
         waiting=waiting,
         note=note,
+        assignee=assignee,
+        event_at=event_at,
     )
+
+
+EXCERPT_BYTES = 200
+
+
+def excerpt_of(data: bytes) -> str:
+    """The beginning of an event's data, for people."""
+    text = data[:EXCERPT_BYTES].decode("utf-8", "ignore")
+    return f"{text}…" if len(data) >= EXCERPT_BYTES else text

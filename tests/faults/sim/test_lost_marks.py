@@ -43,3 +43,8 @@ def test_without_either_events_are_stranded(bug: str) -> None:
     ]
 
     assert len(stuck) >= 3
+
+
+def test_a_slow_store_is_no_news_that_polls_have_missed() -> None:
+    """A lane that a person has recovered was counted while the look into the store was still under way."""
+    assert simulate(6, events=300, faults=ROUGH).counts["found by a sweep"] == 0

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from tests.support.pace import scaled_s
@@ -33,8 +34,14 @@ def test_nothing_is_lost_or_reordered_in_25000_deliveries_with_250_crashes(part:
     assert counts["crash"] >= 250
 
 
+@cache
+def rough() -> Counter[str]:
+    """What happened in twelve rough worlds."""
+    return run(range(2_000, 2_012), 600, ROUGH)
+
+
 def test_nothing_is_lost_or_reordered_when_the_store_is_the_worst_part() -> None:
-    counts = run(range(2_000, 2_010), 600, ROUGH)
+    counts = rough()
 
     assert counts["store reply lost"] >= 100
     assert counts["dead"] >= 100
@@ -47,11 +54,12 @@ def test_old_news_and_busy_people_do_no_harm() -> None:
     assert counts["skipped"] >= 50
 
 
-def test_events_that_kill_their_workers_are_given_up_and_no_other_event_is_blamed() -> None:
-    counts = run(range(5_000, 5_006), 2_000, POISONED)
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.soak)])
+def test_events_that_kill_their_workers_are_given_up_and_no_other_event_is_blamed(part: int) -> None:
+    counts = run(range(5_000 + 3 * part, 5_003 + 3 * part), 2_000, POISONED)
 
-    assert counts["killed"] >= 100
-    assert counts["dead with its workers"] >= 6
+    assert counts["killed"] >= 50
+    assert counts["dead with its workers"] >= 3
 
 
 @pytest.mark.parametrize("weather", [CRASHING, ROUGH, SLOW], ids=["crashing", "rough", "slow"])
@@ -70,7 +78,7 @@ def test_in_a_perfect_world_everything_is_sent_exactly_once() -> None:
 
 def test_every_fault_happens() -> None:
     """A fault that never strikes proves nothing."""
-    counts = run(range(4_000, 4_012), 800, ROUGH)
+    counts = rough()
 
     expected = {
         "crash",

@@ -130,7 +130,8 @@ URL = "http://127.0.0.1:9/in"
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (("--times", "2"), "--to"),
+        (("--times", "2", "--reorder"), "--to"),
+        (("--drop-ack",), "--to"),
         (("--times", "2", "--to", URL, "--to", URL), "--to"),
         (("--times", "2", "--to", "ftp://x"), "--to"),
         (("--times", "2", "--to", "http://x:port"), "--to"),

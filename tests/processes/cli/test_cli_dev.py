@@ -85,11 +85,11 @@ def test_what_is_posted_is_forwarded_signed_with_a_secret_that_stays(start_hookl
     import standardwebhooks
 
     child, url = started(start_hooklane, "--forward-to", f"127.0.0.1:{sink.port}/hooks")
-    secret = child.wait_for_line(r"Secret\s+(whsec_\S+)")[1]
+    secret = child.wait_for_line(r"HOOKLANE_SECRET=(whsec_\S+)")[1]
     ask(f"{url}/in/dev", {"type": "order.created", "key": "order:1", "n": 1})
     ask(f"{url}/in/dev", ["anything"])
 
-    first, second = sink.wait_for(2)
+    first, second = sink.wait_for(2, where=lambda request: request.method == "POST")
     standardwebhooks.Webhook(secret).verify(first.body, dict(first.headers))
     bodies = {json.loads(request.body)["type"]: json.loads(request.body) for request in (first, second)}
     assert bodies["order.created"]["data"] == {"type": "order.created", "key": "order:1", "n": 1}
@@ -98,7 +98,7 @@ def test_what_is_posted_is_forwarded_signed_with_a_secret_that_stays(start_hookl
     assert child.stop() == 0
 
     again, _ = started(start_hooklane, "--forward-to", f"127.0.0.1:{sink.port}/hooks")
-    assert again.wait_for_line(r"Secret\s+(whsec_\S+)")[1] == secret
+    assert again.wait_for_line(r"HOOKLANE_SECRET=(whsec_\S+)")[1] == secret
 
 
 def test_fresh_forgets_what_was(start_hooklane: Start, sink: Sink, process: Callable[..., Ended]):

@@ -162,8 +162,8 @@ def test_a_mistyped_database_is_not_created(cli: Cli, db: Path):
 
 
 def test_what_is_not_dead_can_not_be_skipped(cli: Cli, endpoint: Any):
-    cli("send", "a", "1", "--key", "k")
-    ended = cli("dlq", "skip", "dlv_nobody", "--note", "x", "--yes")
+    sent = cli("send", "a", "1", "--key", "k", "--json").json
+    ended = cli("dlq", "skip", sent["id"], "--note", "x", "--yes")
 
     assert (ended.code, ended.out) == (4, "")
     assert cli("dlq", "replay", "--all").talk[-1] == "hooklane: nothing matches, so there is nothing to replay"

@@ -176,3 +176,35 @@ def _enough_files_here(request: pytest.FixtureRequest) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 2_048:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2_048), hard))
+
+
+def test_publishing_and_delivering_go_on_while_clients_of_the_stream_would_fill_the_server(limited: Limited):
+    """A stream stays open, so it was never ended to let others in: with a limit of 200 files 49 of them stopped all."""
+    watchers = [socket.create_connection(("127.0.0.1", limited.port), 60) for _ in range(2 * LIMIT)]
+    for one in watchers:
+        one.sendall(b"GET /api/v1/stream HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+    try:
+        with Sink() as sink:
+            limited.call("/api/v1/endpoints", {"url": sink.url("/hook")})
+            for number in range(10):
+                assert publish_anew(limited.port, number) == 202
+            assert len(sink.wait_for(10, within_s=60)) == 10
+        heads = [head for one in watchers if (head := one.recv(12, socket.MSG_DONTWAIT) if is_answered(one) else b"")]
+        assert set(heads) == {b"HTTP/1.1 200", b"HTTP/1.1 429"}
+    finally:
+        for one in watchers:
+            one.close()
+
+
+def publish_anew(port: int, number: int) -> int:
+    """On a connection of its own, behind those that came before."""
+    data = json.dumps({"type": "a", "data": number, "key": f"k{number}"}).encode()
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/api/v1/events", data, {"content-type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=scaled_s(60)) as answer:
+        return int(answer.status)
+
+
+def is_answered(one: socket.socket) -> bool:
+    return bool(select.select([one], [], [], 0)[0])

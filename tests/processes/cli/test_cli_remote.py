@@ -56,7 +56,7 @@ def test_dead_letters_are_listed_noted_replayed_and_skipped(cli: Cli, endpoint: 
     assert cli("dlq", "note", letters[0], "see OPS-412").code == 0
     assert "see OPS-412" in cli("dlq", "show", letters[0]).out
     assert len([json.loads(line) for line in cli("dlq", "export").out.splitlines()]) == 3
-    assert cli("lanes", "ls", "--state", "blocked").out.count("blocked") == 3
+    assert cli("lanes", "ls", "--state", "blocked").out.count("#1 dead") == 3
     assert "died after 2 tries (last: 422 'unknown sku')" in cli("lanes", "why", "A").out
 
     sink.react = lambda _: Answer()

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 from tests.processes.cli.conftest import Ended
-from tests.support.processes import Child, free_port, http_status
+from tests.support.processes import Child, free_port, http_status, until
 from tests.support.receiver import Answer, Sink
 from tests.support.tree import SOURCE
+
+from hooklane.cli.main import run
 
 Process = Callable[..., Ended]
 NO_AUTH = ("serve", "--no-auth", "--port", "0")
@@ -199,3 +201,48 @@ def test_output_into_a_closed_pipe_is_no_traceback(tmp_path: Path):
     )
 
     assert b"Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("exists", [False, True], ids=["a new file", "a file in use"])
+def test_a_server_waits_for_a_transaction_that_holds_its_file_and_then_delivers(tmp_path: Path, exists: bool):
+    db = tmp_path / "held.db"
+    if exists:
+        assert run(["migrate", "up", "--db", f"sqlite:///{db}"]) == 0
+    holder = held(db)
+    port = free_port()
+    with Child(serving(db, port), log=tmp_path / "log", cwd=tmp_path, env={"PYTHONPATH": SOURCE}) as child:
+        until(lambda: "tried again for up to 30 s" in child.output(), what="a line that says what it waits for")
+        holder.close()
+        until(lambda: http_status(f"http://127.0.0.1:{port}/readyz") == 200, what="a server that delivers")
+
+
+@pytest.mark.parametrize("exists", [False, True], ids=["a new file", "a file in use"])
+def test_a_server_whose_file_is_held_for_too_long_ends_with_a_line(tmp_path: Path, exists: bool):
+    db = tmp_path / "held.db"
+    if exists:
+        assert run(["migrate", "up", "--db", f"sqlite:///{db}"]) == 0
+    holder = held(db)
+    with Child(serving(db, 0, wait_ms=0), log=tmp_path / "log", cwd=tmp_path, env={"PYTHONPATH": SOURCE}) as child:
+        assert child.wait(within_s=60) == 1, child.output()
+    holder.close()
+
+    assert "hooklane: a transaction elsewhere that is still open holds the database" in child.output()
+    assert "Traceback" not in child.output()
+
+
+def held(db: Path) -> sqlite3.Connection:
+    conn = sqlite3.connect(db, isolation_level=None)
+    conn.execute("PRAGMA journal_mode = WAL")
+    conn.execute("BEGIN IMMEDIATE")
+    return conn
+
+
+def serving(db: Path, port: int, wait_ms: int = 30_000) -> list[str]:
+    """`hooklane serve`, with another bound of its wait."""
+    argv = ["serve", "--no-auth", "--port", str(port), "--db", f"sqlite:///{db}"]
+    return [
+        sys.executable,
+        "-c",
+        f"import hooklane.sender.relay as relay; relay.BEGIN_WAIT_MS = {wait_ms}\n"
+        f"from hooklane.cli.main import run; raise SystemExit(run({argv!r}))",
+    ]

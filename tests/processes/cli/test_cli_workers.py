@@ -25,7 +25,6 @@ from tests.support.tree import ROOT, SOURCE
 from hooklane.cli.worker_processes import WorkerProcesses
 from hooklane.config import Settings
 from hooklane.errors import UsageError
-from hooklane.server.tally import Tally
 
 WORKERS = 3
 SERVE = ["serve", "--no-auth", "--port", "0", "--no-ui", "--workers", str(WORKERS), "--egress-allow", "127.0.0.0/8"]
@@ -207,7 +206,7 @@ async def test_when_no_worker_can_start_the_server_says_so():
     workers = WorkerProcesses(Settings(workers=2), (sys.executable, "-c", "raise SystemExit(3)"), restart_s=0.01)
 
     with pytest.raises(ExceptionGroup) as caught:
-        await workers.run(Tally().absorb)
+        await workers.run(lambda *_: None)
 
     [error] = caught.value.exceptions
     assert isinstance(error, UsageError)
@@ -228,7 +227,7 @@ def test_workers_that_die_before_they_are_told_anything_are_told_of_as_such(
     monkeypatch.setattr(asyncio, "create_subprocess_exec", start_and_see_it_die)
 
     async def run() -> None:
-        await WorkerProcesses(Settings(workers=2), ("false",), restart_s=0.01).run(Tally().absorb)
+        await WorkerProcesses(Settings(workers=2), ("false",), restart_s=0.01).run(lambda *_: None)
 
     with asyncio.Runner(loop_factory=new_loop) as runner, pytest.raises(ExceptionGroup) as caught:
         runner.run(run())
@@ -241,7 +240,7 @@ READY_AND_GONE = "import sys; sys.stdin.readline(); print('{\"ready\":true}', fl
 
 async def test_workers_that_die_again_and_again_are_replaced_ever_more_slowly(caplog: pytest.LogCaptureFixture):
     workers = WorkerProcesses(Settings(workers=2), (sys.executable, "-c", READY_AND_GONE), restart_s=0.001)
-    running = asyncio.create_task(workers.run(Tally().absorb))
+    running = asyncio.create_task(workers.run(lambda *_: None))
 
     def pauses_of_the_first() -> list[float]:
         return [one.args[2] for one in caplog.records if one.args and "ended with" in one.msg and one.args[0] == 1]
@@ -268,7 +267,7 @@ async def test_a_worker_that_is_killed_in_the_middle_of_a_line_does_not_end_the_
     caplog: pytest.LogCaptureFixture,
 ):
     workers = WorkerProcesses(Settings(workers=1), (sys.executable, "-c", KILLED_WHILE_IT_TELLS), restart_s=0.001)
-    running = asyncio.create_task(workers.run(Tally().absorb))
+    running = asyncio.create_task(workers.run(lambda *_: None))
     async with asyncio.timeout(scaled_s(20)):
         while (  # noqa: ASYNC110 - logs tell nobody
             not running.done() and sum("ended with -9" in message for message in caplog.messages) < 2

@@ -1,13 +1,18 @@
 """Settings: flag before environment before file before default, and every wrong one told at once."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.processes.cli.conftest import Ended
 
-from hooklane.config import DEFAULT_DB, load
+import hooklane
+from hooklane.cli.main import run
+from hooklane.config import DEFAULT_DB, SETTINGS, load, unknown_variables
 from hooklane.errors import ConfigError
+
+SOURCES = Path(hooklane.__file__).parent
 
 
 def origin(origins: list, name: str) -> str:  # type: ignore[type-arg]
@@ -114,3 +119,39 @@ def test_only_the_loopback_is_the_loopback(host: str, expected: bool):
     settings, _ = load({"host": host}, {})
 
     assert settings.is_loopback is expected
+
+
+def test_a_variable_that_no_setting_has_is_named_with_the_one_that_was_meant() -> None:
+    environ = {"HOOKLANE_RETENTON": "7d", "HOOKLANE_WIBBLE": "1", "hooklane_port": "1", "PATH": "/bin"}
+    told = unknown_variables(environ)
+
+    assert [line.split()[0] for line in told] == ["HOOKLANE_RETENTON", "HOOKLANE_WIBBLE", "hooklane_port"]
+    assert "did you mean HOOKLANE_RETENTION?" in told[0]
+    assert "did you mean" not in told[1]
+    assert "did you mean HOOKLANE_PORT?" in told[2]
+
+
+def test_every_variable_that_is_read_is_known() -> None:
+    """Those in the sources, so that a new one is not called unknown."""
+    read = set(
+        re.findall(r"(?<!_)HOOKLANE_[A-Z][A-Z_]*[A-Z]", "".join(path.read_text() for path in SOURCES.rglob("*.py")))
+    )
+    read = {name for name in read if not name.startswith("HOOKLANE_TEST")}
+    read |= {setting.env for setting in SETTINGS}
+
+    assert len(read) > 15
+    assert unknown_variables(dict.fromkeys(read, "x")) == []
+    assert unknown_variables({"HOOKLANE_TEST_ANYTHING": "1"}) == []
+
+
+def test_a_command_says_once_that_a_variable_is_ignored(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOOKLANE_API_KEYS", "a-key-of-sixteen-or-more")
+    assert run(["version"]) == 0
+    told = capsys.readouterr()
+
+    assert told.err.count("\n") == 1
+    assert "HOOKLANE_API_KEYS is set" in told.err
+    assert "did you mean HOOKLANE_API_KEY?" in told.err
+    assert "sixteen" not in told.err

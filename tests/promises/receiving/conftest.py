@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.promises.receiving.kit import HandClock
+from tests.support.sqlite_files import new_application_file
 
 from hooklane.receiver import Event, Inbox
 from hooklane.store.memory.inbox import MemoryInbox
@@ -75,11 +76,7 @@ class SqliteWorld(World):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.path = path
-        conn = sqlite3.connect(path)
-        conn.execute("PRAGMA journal_mode = WAL")
-        conn.execute("CREATE TABLE effects (n INTEGER PRIMARY KEY AUTOINCREMENT, event_id TEXT)")
-        conn.commit()
-        conn.close()
+        new_application_file(path)
 
     def where(self) -> Any:
         return f"sqlite:///{self.path}"

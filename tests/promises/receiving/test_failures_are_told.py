@@ -73,12 +73,14 @@ WORK = "import newcomer\nfrom django.core.management import call_command\ncall_c
 UVICORN = ["uvicorn", "newcomer:app", "--port", "{port}"]
 GUNICORN = ["gunicorn", "newcomer:app", "--bind", "127.0.0.1:{port}"]
 NEWCOMERS = [
-    ("asgi", UVICORN, ""),
-    ("asgi", UVICORN, "async "),
-    ("fastapi", UVICORN, ""),
-    ("flask", ["flask", "--app", "newcomer", "run", "--port", "{port}"], ""),
-    ("flask", GUNICORN, ""),
-    ("django", GUNICORN, ""),
+    ("asgi", UVICORN, "", "durable"),
+    ("asgi", UVICORN, "", "inline"),
+    ("asgi", UVICORN, "async ", "durable"),
+    ("fastapi", UVICORN, "", "inline"),
+    ("flask", ["flask", "--app", "newcomer", "run", "--port", "{port}"], "", "durable"),
+    ("flask", GUNICORN, "", "inline"),
+    ("django", GUNICORN, "", "durable"),
+    ("django", GUNICORN, "", "inline"),
 ]
 
 
@@ -293,9 +295,8 @@ def test_a_function_after_the_commit_that_fails_is_told(caplog: Any) -> None:
     assert CANARY not in record.getMessage()
 
 
-@pytest.mark.parametrize("mode", ["durable", "inline"])
 @pytest.mark.parametrize(
-    ("kind", "words", "async_"), NEWCOMERS, ids=lambda value: value[0] if isinstance(value, list) else value
+    ("kind", "words", "async_", "mode"), NEWCOMERS, ids=lambda value: value[0] if isinstance(value, list) else value
 )
 def test_a_newcomer_who_has_set_up_no_logging_sees_why_nothing_happens(
     tmp_path: Path, kind: str, words: list[str], async_: str, mode: str

@@ -186,7 +186,7 @@ def test_the_claim_of_a_dead_worker_is_waited_for_once_though_the_clock_was_set_
 def test_a_copy_is_not_told_to_wait_for_a_clock_that_was_set_back_where_no_worker_runs(
     world: World, clocks: Clocks
 ) -> None:
-    inbox, calls = failing(world, times=0, mode="inline")
+    inbox, _ = failing(world, times=0, mode="inline")
     inbox.receive(signed("evt_0", at=world.clock.now))
     durable, _ = failing(world, times=0)
     durable.receive(signed(at=world.clock.now))

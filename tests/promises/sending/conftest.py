@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 from tests.support.running_sender import running_sender
+from tests.support.sqlite_files import new_outbox_file
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def store_url(request, tmp_path):
     if request.param == "postgres":
         return request.getfixturevalue("postgres_url")
-    return f"sqlite:///{tmp_path}/hooklane.db"
+    return new_outbox_file(tmp_path / "hooklane.db")
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def states(site: Site, event_id: str) -> list[str]:
 )
 def test_a_clock_that_is_set_under_a_server_does_not_stop_its_retries(site: Site, sink: Sink, jump_s: int, order: str):
     sink.follow([Answer(status=503), Answer(status=503), Answer(status=200)])
-    publish(site, sink, backoff_ms=4_000, order=order)
+    publish(site, sink, backoff_ms=1_500, order=order)
 
     site.clock.set(jump_s)
     sink.wait_for(2, within_s=WITHIN_S)
@@ -92,7 +92,7 @@ def test_a_clock_that_is_set_back_by_a_day_does_not_stop_the_retries_of_the_next
     site: Site, sink: Sink, how: signal.Signals
 ):
     sink.follow([Answer(status=503), Answer(status=503), Answer(status=200)])
-    publish(site, sink, backoff_ms=5_000)
+    publish(site, sink, backoff_ms=3_000)
 
     site.clock.set(-DAY_S)
     site.restart(how)
@@ -104,7 +104,7 @@ def test_a_server_that_ran_ten_years_ahead_goes_on_when_its_clock_is_right_again
     sink.follow([Answer(status=503), Answer(status=503), Answer(status=200)])
     site.clock.set(TEN_YEARS_S)
     site.restart(signal.SIGTERM)
-    publish(site, sink, backoff_ms=5_000)
+    publish(site, sink, backoff_ms=3_000)
 
     site.clock.set(0)
     site.restart(signal.SIGKILL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.support.sqlite_files import new_outbox_file
 
 from hooklane.core.fanout import places
 from hooklane.store.outbox import StoreOptions
@@ -15,6 +16,7 @@ from hooklane.testing.conformance_outbox import ManyWorkersConformance, Outbox, 
 class TestSqliteOutbox(OutboxConformance, ManyWorkersConformance):
     @pytest.fixture
     async def store(self, tmp_path):
+        new_outbox_file(tmp_path / "outbox.db")
         store = SqliteOutbox(str(tmp_path / "outbox.db"), StoreOptions(placer=places))
         await store.open()
         yield store

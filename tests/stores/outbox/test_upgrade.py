@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,10 @@ import psycopg
 
 from hooklane.core.fanout import places
 from hooklane.store.outbox import StoreOptions
-from hooklane.store.postgres.outbox import PostgresOutbox
+from hooklane.store.postgres.outbox import PostgresOutbox, publish_port
+from hooklane.store.sql.migration_files import migrations_of, statements_of
 from hooklane.store.sqlite.outbox import SqliteOutbox
+from hooklane.store.sqlite.outbox import store as sqlite_outbox
 from hooklane.testing.conformance_outbox.announcing import announce
 from hooklane.testing.conformance_outbox.kit import Outbox, Owner, endpoint, event, published
 
@@ -42,6 +45,26 @@ ALTER INDEX hooklane.lane_name_pkey RENAME TO lane_tail_pkey;
 ALTER INDEX hooklane.lane_name_once RENAME TO lane_tail_endpoint_id_key_key;
 ALTER INDEX hooklane.lane_name_for_load RENAME TO lane_tail_for_load;
 """
+SINCE = 6
+"""Up to here the tests below undo a migration as each of them needs it; all that came later only adds."""
+
+
+def undone(migrations: str) -> str:
+    """What takes the additions of the newer migrations away again, the newest first."""
+    prefix = "hooklane." if ".postgres." in migrations else ""
+    undo: list[str] = []
+    for statement in [one for script in migrations_of(migrations)[SINCE:] for one in statements_of(script)]:
+        if found := re.match(r"CREATE TABLE (\S+)", statement):
+            undo.append(f"DROP TABLE {found[1]};")
+        elif found := re.match(r"ALTER TABLE (\S+)\s+ADD COLUMN (\w+)", statement):
+            undo.append(f"ALTER TABLE {found[1]} DROP COLUMN {found[2]};")
+        elif found := re.match(r"CREATE (?:UNIQUE )?INDEX (\w+)", statement):
+            undo.append(f"DROP INDEX {prefix}{found[1]};")
+        elif found := re.match(r"INSERT INTO (\S+) \(name, value\) VALUES \('(\w+)'", statement):
+            undo.append(f"DELETE FROM {found[1]} WHERE name = '{found[2]}';")
+    return "\n".join(reversed(undo))
+
+
 EVENTS = [f"e{n}" for n in (*range(12), 98)]
 
 
@@ -78,7 +101,7 @@ async def test_a_sqlite_file_from_before_announcements_were_on_record_keeps_its_
     before = dict(await owner.loaded())
     await store.close()
     with sqlite3.connect(path) as connection:
-        connection.executescript(ATTEMPTS_BY_LANE)
+        connection.executescript(undone(sqlite_outbox.MIGRATIONS) + ATTEMPTS_BY_LANE)
         for table in TABLES:
             connection.execute(f"ALTER TABLE hooklane_{table} DROP COLUMN starts")
         connection.execute("UPDATE hooklane_schema SET version = 3 WHERE component = 'outbox'")
@@ -95,7 +118,7 @@ async def test_a_sqlite_file_whose_attempts_stood_by_lane_keeps_every_one(tmp_pa
     assert sum(map(len, before.values())) >= 5, "delivered, failed and dead ones, with a lane and without"
     await store.close()
     with sqlite3.connect(path) as connection:
-        connection.executescript(ATTEMPTS_BY_LANE)
+        connection.executescript(undone(sqlite_outbox.MIGRATIONS) + ATTEMPTS_BY_LANE)
         connection.execute("UPDATE hooklane_schema SET version = 4 WHERE component = 'outbox'")
     connection.close()
 
@@ -113,7 +136,7 @@ async def test_a_postgres_schema_from_before_announcements_were_on_record_keeps_
     before = dict(await owner.loaded())
     await store.close()
     with psycopg.connect(empty_postgres_url) as connection:
-        connection.execute(COUNTED_TAILS)
+        connection.execute(undone(publish_port.MIGRATIONS) + COUNTED_TAILS)
         for table in TABLES:
             connection.execute(f"ALTER TABLE hooklane.{table} DROP COLUMN starts")
         connection.execute("UPDATE hooklane.schema SET version = 3 WHERE component = 'outbox'")
@@ -129,7 +152,7 @@ async def test_a_postgres_schema_whose_lanes_were_counted_goes_on_behind_their_l
     before = dict(await owner.loaded())
     await store.close()
     with psycopg.connect(empty_postgres_url) as connection:
-        connection.execute(COUNTED_TAILS)
+        connection.execute(undone(publish_port.MIGRATIONS) + COUNTED_TAILS)
         connection.execute("DELETE FROM hooklane.lane_event WHERE seq < 3", prepare=False)  # as pruning does
         connection.execute("UPDATE hooklane.schema SET version = 4 WHERE component = 'outbox'")
 

@@ -13,6 +13,7 @@ import sys
 
 import pytest
 from tests.support.pace import scaled_s
+from tests.support.sqlite_files import new_outbox_file
 
 from hooklane.cli.writer_process import COMMAND
 from hooklane.core.fanout import places
@@ -25,7 +26,6 @@ from hooklane.store.sqlite.write_turns import WriteTurns
 from hooklane.testing.conformance_outbox import OutboxConformance
 from hooklane.testing.conformance_outbox.fencing import Fencing
 from hooklane.testing.conformance_outbox.kit import T0, Owner, draft, endpoint, event, published
-from hooklane.testing.conformance_outbox.publishing import Publishing
 from hooklane.testing.conformance_outbox.settling import Settling
 
 
@@ -42,6 +42,7 @@ class WithWriterProcess:
 
     @pytest.fixture
     async def store(self, tmp_path):
+        new_outbox_file(tmp_path / "outbox.db")
         store = SqliteOutbox(
             str(tmp_path / "outbox.db"), StoreOptions(placer=places, extra={"writer_process": COMMAND})
         )
@@ -53,8 +54,8 @@ class WithWriterProcess:
         await asyncio.sleep(lease_ms / 1000 + 0.01)
 
 
-class TestWhatTheScribeWrites(WithWriterProcess, Publishing, Settling, Fencing):
-    """Publishes, outcomes, and whose outcomes count."""
+class TestWhatTheWriterProcessWrites(WithWriterProcess, Settling, Fencing):
+    """Outcomes, and whose outcomes count; what is published for them is written by it as well."""
 
 
 @pytest.mark.soak

@@ -5,14 +5,14 @@ import asyncio
 import asyncpg
 import psycopg
 import pytest
-from tests.stores.outbox.test_upgrade import COUNTED_TAILS
+from tests.stores.outbox.test_upgrade import COUNTED_TAILS, undone
 from tests.support.pace import scaled_s
 
 from hooklane.core.fanout import places
 from hooklane.errors import StoreRefused, StoreUnavailable
 from hooklane.store.outbox import StoreOptions
 from hooklane.store.postgres import schema
-from hooklane.store.postgres.outbox import PostgresOutbox
+from hooklane.store.postgres.outbox import PostgresOutbox, publish_port
 from hooklane.store.postgres.outbox.publish_port import PostgresPublishPort
 from hooklane.store.sql.migration_files import statements_of
 from hooklane.testing.conformance_outbox.kit import endpoint, event, published
@@ -97,7 +97,7 @@ async def test_a_migration_does_not_keep_publishers_waiting_behind_an_open_trans
     await published(store, event("e1", "a"))
     await store.close()
     with psycopg.connect(empty_postgres_url) as connection:
-        connection.execute(COUNTED_TAILS)
+        connection.execute(undone(publish_port.MIGRATIONS) + COUNTED_TAILS)
         connection.execute("UPDATE hooklane.schema SET version = 4 WHERE component = 'outbox'")
     backup = await asyncpg.connect(empty_postgres_url)
     await backup.execute("BEGIN; SELECT FROM hooklane.lane_tail")

@@ -37,7 +37,7 @@ async def arrived(sink: Sink, many: int) -> None:
 async def test_a_database_clock_that_is_set_does_not_stop_retries(postgres_url, sink, seconds):
     sink.follow([Answer(status=503), Answer(status=503), Answer(status=200)])
     async with running_sender(postgres_url, lease_ms=LEASE_MS) as sender:
-        await sender.endpoint(sink.url(), backoff_ms=2_000, backoff_cap_ms=2_000)
+        await sender.endpoint(sink.url(), backoff_ms=1_000, backoff_cap_ms=1_000)
         published = await sender.publish("a.b", key="k")
         await arrived(sink, 1)
 

@@ -169,3 +169,23 @@ async def test_a_request_of_a_loop_may_inherit_the_lead_of_a_thread() -> None:
 
     assert held.served == ["of the thread", "of the loop"]
     held.line.close(wait=True)
+
+
+async def test_a_line_that_is_closed_starts_no_thread_and_says_so() -> None:
+    """What came right after the close was served by a thread that no one ended."""
+
+    def serve(first: Asked[int, int], _: Asked[int, int] | None) -> None:
+        first.ticket.succeed(1)
+        first.is_over = True
+        line.tell([first], None)
+
+    line: LeadLine[Asked[int, int]] = LeadLine(serve, name="closed-line")
+    before, after = Asked[int, int](1), Asked[int, int](2)
+    await line.served(before)
+    line.close(wait=True)
+    await asyncio.wait_for(line.served(after), scaled_s(10))
+
+    assert before.ticket.value() == 1
+    with pytest.raises(StoreUnavailable, match="closed"):
+        after.ticket.value()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("closed-line")]

@@ -28,7 +28,7 @@ from hooklane.model.lane import Grown, LaneId, LaneRow
 from hooklane.model.redelivery import Redelivery
 
 NOW = Instant(1_750_000_000_000)
-TREE = Path(os.environ.get("HOOKLANE_TREE", compiled.SOURCE))
+TREE = Path(os.environ.get("HOOKLANE_TEST_TREE", compiled.SOURCE))
 """The tree that this run says it tests."""
 EVENT = Event("evt_1", "order.created", "k", b"{}", NOW)
 SEND = Send(LaneId(1), 2, 3, 0, "k", 4, 3, 1, EVENT, Endpoint(id="ep_1", url="https://x.example/", created_at=NOW), NOW)

@@ -224,7 +224,7 @@ DELETIONS = [
     ),
     Deletion("a poll tells the time", WORK, "        self.ownership.set_time(told.now, call.asked_at, boot)\n"),
     Deletion("recovered lanes are read again", WORK, "        self.reloads.add(told.recovered)\n"),
-    Deletion("a poll leads to a sweep", WORK, "        self.sweeping.polled(boot)\n"),
+    Deletion("a poll leads to a sweep", WORK, "        self.sweeping.polled(boot, self.reloads.asked)\n"),
     Deletion(
         "what a sweep found is counted",
         WORK,

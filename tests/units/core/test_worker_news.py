@@ -405,6 +405,25 @@ def test_lanes_that_no_poll_told_of_are_counted() -> None:
     assert bench.notes == [Missed(1)]
 
 
+def test_a_lane_that_the_store_is_slow_to_tell_of_was_not_missed() -> None:
+    """A person has recovered it, a poll told so, and the look into the store takes longer than three polls."""
+    bench = sweeping()
+    bench.worker.wake([901])
+    poll(bench)
+    bench.answer("endpoints")
+    bench.answer("owed", {0: [row(901, pid=0)]})
+    for _ in range(POLLS + 1):
+        poll(bench)
+        bench.settle("endpoints", "owed")
+    assert bench.is_open("reload")
+    assert bench.notes == []
+
+    bench.answer("reload", [])
+    poll(bench)
+    bench.settle("endpoints", "owed")
+    assert bench.notes == []
+
+
 def test_a_look_of_a_name_that_is_given_up_is_not_believed() -> None:
     bench = sweeping()
     poll(bench)

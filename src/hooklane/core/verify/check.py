@@ -183,6 +183,17 @@ def _decode(scheme: Signed, entries: Sequence[str]) -> list[bytes]:
     return signatures
 
 
+def claimed_at(scheme: Signed, request: Request) -> Instant | None:
+    """When *request* says that it was signed, proven or not; None where it does not say so."""
+    if scheme.stamp is None:
+        return None
+    try:
+        _, beside = _split(scheme, _signature_texts(scheme, request))
+        return _stamp_instant(scheme.stamp, _stamp_text(scheme.stamp, request, beside))
+    except VerificationError:
+        return None
+
+
 def _stamp_text(stamp: Stamp, request: Request, beside: str | None) -> str:
     match stamp.where:
         case Header(name):

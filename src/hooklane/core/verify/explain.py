@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from hooklane.core.profiles import find_profile, profile_names
-from hooklane.core.verify.check import check
+from hooklane.core.verify.check import check, claimed_at
 from hooklane.core.verify.clues import clues
 from hooklane.core.verify.guesses import Guess, guessed_bodies, guessed_secrets, guessed_urls
 from hooklane.core.verify.handshake import Handshake
@@ -115,6 +115,7 @@ def _what_failed(
                 yield from (Line(Mark.HINT, hint) for hint in _clock_hints(now - at))
         case "mismatch":
             yield Line(Mark.GOOD, "headers present")
+            yield from _claimed_age(request, profile, now)
             number = len({held.secret for held in keys.held})
             yield Line(Mark.BAD, f"signature: no match with {number} secret{'s' if number > 1 else ''}")
             hints = _mismatch_hints(request, profile, keys, secrets, now)
@@ -122,6 +123,14 @@ def _what_failed(
         case _:
             yield Line(Mark.BAD, str(failure))
             yield from (Line(Mark.HINT, hint) for hint in _other_profiles(request, profile, secrets, now))
+
+
+def _claimed_age(request: Request, profile: Profile, now: Instant) -> Iterable[Line]:
+    """How old the request says that it is: a signature that does not fit may be due to a time that was changed."""
+    for scheme in profile.schemes:
+        if isinstance(scheme, Signed) and (at := claimed_at(scheme, request)) is not None:
+            yield Line(Mark.GOOD, f"timestamp {_age(now - at)}")
+            return
 
 
 def _mismatch_hints(

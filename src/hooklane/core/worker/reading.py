@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ REST_MS = 1_000
 """After a call that failed."""
 
 
-class Line:
+class Line(ABC):
     """Items of one kind, and one call for some of them under way at a time; what gathers meanwhile makes the next."""
 
     def __init__(self, state: WorkerState) -> None:
@@ -49,11 +50,13 @@ class Line:
         self._batch = []
         self._due = Instant(boot + REST_MS)
 
+    @abstractmethod
     def _ask(self, batch: list[Any], boot: Instant) -> None:
-        raise NotImplementedError
+        """Ask the store about *batch*."""
 
+    @abstractmethod
     def _tell(self, call: Call, batch: list[Any], result: Any) -> None:
-        raise NotImplementedError
+        """Tell the engine what came of it."""
 
 
 class Fetches(Line):
@@ -68,6 +71,11 @@ class Fetches(Line):
 
 class Reloads(Line):
     """Lanes of which the engine wants to know what the store knows."""
+
+    @property
+    def asked(self) -> frozenset[LaneId]:
+        """Those of which the answer is still to come."""
+        return frozenset(self._items) | frozenset(self._batch)
 
     def _ask(self, batch: list[LaneId], boot: Instant) -> None:
         self._state.ask("reload", boot, (batch,), dict(self._state.epochs))

@@ -13,7 +13,7 @@ from hooklane.core.worker.effects import Missed
 from hooklane.core.worker.state import WorkerState
 from hooklane.model.clock import START, Instant
 from hooklane.model.endpoint import Endpoint
-from hooklane.model.lane import LaneRow
+from hooklane.model.lane import LaneId, LaneRow
 
 PART = 0.01
 """How much of the time may be spent on it."""
@@ -81,11 +81,11 @@ class Sweeping:
         """The look that is under way."""
         self._looks: list[Look] = []
 
-    def polled(self, boot: Instant) -> None:
-        """A poll has ended, and its news were told."""
+    def polled(self, boot: Instant, asked: Collection[LaneId]) -> None:
+        """A poll has ended, and its news were told. Of the lanes in *asked* the store is being asked already."""
         if self._look is not None:
             return
-        self._believe()
+        self._believe(asked)
         state = self._state
         pid = self._rounds.next(boot, state.epochs)
         if pid is None:
@@ -118,8 +118,9 @@ class Sweeping:
         self._rounds.looked(boot, boot - self._look.began_at)
         self._look = None
 
-    def _believe(self) -> None:
-        """Tell of the looks that had time to be overtaken by news; what is still news then, polls have missed."""
+    def _believe(self, asked: Collection[LaneId]) -> None:
+        """Tell of the looks that had time to be overtaken by news; what is still news then, polls have missed. Not so
+        what is *asked* about: a poll has told of it, and an answer that is long on its way tells more than a look."""
         for look in self._looks:
             look.polls -= 1
         ripe = [look for look in self._looks if look.polls <= 0]
@@ -127,7 +128,8 @@ class Sweeping:
         for look in ripe:
             if look.worker != self._state.name:
                 continue  # of a time that is over
-            self._state.inputs.append(Swept(look.pid, look.epoch, look.rows))
+            rows = [row for row in look.rows if row.id not in asked]
+            self._state.inputs.append(Swept(look.pid, look.epoch, rows))
             changed = unnoticed(look.found, look.known, self._endpoints()) if look.found else []
             if changed:
                 self._state.inputs.extend(EndpointChanged(one) for one in changed)

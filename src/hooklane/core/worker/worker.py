@@ -144,7 +144,7 @@ class Worker:
         if told.health:
             inputs.append(HealthSeen(told.health))
         self.reloads.add(told.recovered)
-        self.sweeping.polled(boot)
+        self.sweeping.polled(boot, self.reloads.asked)
 
     def fed(self, grown: Sequence[Grown], span: Span | None) -> None:
         """News of this process's own publishes, straight after their commit."""

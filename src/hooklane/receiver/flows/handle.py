@@ -18,6 +18,7 @@ from hooklane.receiver.order import InSequence, Refetch
 from hooklane.receiver.source import Handler
 from hooklane.receiver.steps import AFTER_CLAIM, AfterCommit, Handle, HandlerFailed, Publish, transaction
 from hooklane.store.inbox import Flow
+from hooklane.telemetry.tracing import traced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,7 @@ def run(context: Context, handler: Handler, message: Message, key: str | None, e
     # What an earlier run of the same attempt left was rolled back with it (inline, when the commit was refused).
     event.sent.clear()
     event.hooks.clear()
-    yield Handle(handler.fn, event)
+    yield Handle(traced(handler.fn, event), event)
     if event.sent:
         yield Publish(event)
     return until

@@ -11,9 +11,11 @@ import os
 import socket
 import ssl
 from collections import deque
+from collections.abc import Mapping
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from hooklane.model.clock import Instant
 from hooklane.model.exchange import Failure
 from hooklane.sender.addresses import Address
 from hooklane.sender.egress import Destination, EgressGuard, Refusal
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 DIALS_PER_TURN = 2
 """How many may begin in one turn of the loop: a dial costs more than ten requests on a kept connection, and a crowd of
 endpoints that always need a new one would otherwise hold up the answers of all for as long as all of them take."""
+CERTIFICATES_MAX = 10_000
 _OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -41,6 +44,8 @@ class Dialer:
         self._runtime = pool.runtime
         self._ca_file = ca_file
         self._context: ssl.SSLContext | None = None if ca_file is None else default_context(ca_file)
+        self.certificates: dict[str, Instant] = {}
+        """When the certificate ends that an endpoint showed last."""
         self._dials: dict[asyncio.Task[None], _Dial] = {}
         self._waiting: deque[Exchange] = deque()
         self._begun = 0
@@ -129,7 +134,8 @@ class Dialer:
         assert destination is not None
         if destination.secure:
             exchange.phase = Phase.TLS
-            await self._shake_hands(connection, sock, destination, exchange.route.context or self._default_context())
+            context = exchange.route.context or self._default_context()
+            await self._shake_hands(connection, sock, destination, context, exchange.route.target.endpoint_id)
         else:
             await self._runtime.loop.create_connection(lambda: connection, sock=sock)
 
@@ -183,18 +189,30 @@ class Dialer:
         return sock
 
     async def _shake_hands(
-        self, connection: Connection, sock: socket.socket, destination: Destination, context: ssl.SSLContext
+        self,
+        connection: Connection,
+        sock: socket.socket,
+        destination: Destination,
+        context: ssl.SSLContext,
+        endpoint_id: str,
     ) -> None:
         try:
-            await self._runtime.loop.create_connection(
+            transport, _ = await self._runtime.loop.create_connection(
                 lambda: connection, sock=sock, ssl=context, server_hostname=destination.host, ssl_handshake_timeout=3600
             )
+            self._note_certificate(endpoint_id, transport.get_extra_info("peercert"))
         except ssl.SSLCertVerificationError as error:
             raise _Failed(Failure.TLS, f"certificate: {error.verify_message}") from error
         except ssl.SSLError as error:
             raise _Failed(Failure.TLS, f"handshake: {error.reason or 'failed'}") from error
         except (OSError, ValueError) as error:
             raise _Failed(Failure.TLS, f"handshake: {type(error).__name__}") from error
+
+    def _note_certificate(self, endpoint_id: str, certificate: Mapping[str, Any] | None) -> None:
+        """Until when the endpoint's certificate is good, for people."""
+        ends = (certificate or {}).get("notAfter")
+        if ends and (endpoint_id in self.certificates or len(self.certificates) < CERTIFICATES_MAX):
+            self.certificates[endpoint_id] = Instant(ssl.cert_time_to_seconds(ends) * 1000)
 
     def _default_context(self) -> ssl.SSLContext:
         if self._context is None:

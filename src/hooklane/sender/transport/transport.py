@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from hooklane import __version__
+from hooklane.model.clock import Instant
 from hooklane.model.exchange import Result, Target
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.transport.dialer import Dialer
@@ -50,6 +51,11 @@ class Transport:
     def counters(self) -> Counters:
         """What happened since the start."""
         return self._runtime.counters
+
+    @property
+    def certificates(self) -> Mapping[str, Instant]:
+        """When the certificate ends that each endpoint showed last."""
+        return self._dialer.certificates
 
     @property
     def in_flight(self) -> int:

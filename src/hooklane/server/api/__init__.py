@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from hooklane.server.api import (
+    attempts,
     audit,
+    breakers,
     dead_letters,
     documents,
     endpoint_check,
@@ -12,18 +14,26 @@ from hooklane.server.api import (
     health,
     inbox,
     jobs,
+    keys,
     lanes,
     overview,
     plans,
+    portal,
+    secrets,
+    series,
+    session,
     stream,
     tenants,
+    types,
 )
 from hooklane.server.call import Route
 
 ROUTES: tuple[Route, ...] = (
     *events.ROUTES,
+    *attempts.ROUTES,
     *endpoints.ROUTES,
     *endpoint_check.ROUTES,
+    *breakers.ROUTES,
     *lanes.ROUTES,
     *dead_letters.ROUTES,
     *inbox.ROUTES,
@@ -31,8 +41,14 @@ ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
     *audit.ROUTES,
     *overview.ROUTES,
+    *series.ROUTES,
     *stream.ROUTES,
     *tenants.ROUTES,
+    *keys.ROUTES,
+    *session.ROUTES,
+    *secrets.ROUTES,
+    *types.ROUTES,
+    *portal.ROUTES,
     *health.ROUTES,
     *documents.ROUTES,
 )

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 
 from hooklane.core.audit import ChainCheck
+from hooklane.model.api_key import Scope
 from hooklane.model.audit import AuditLine, Link
 from hooklane.model.clock import rfc3339
 from hooklane.server import views
 from hooklane.server.api.endpoints import find
 from hooklane.server.audit_acts import act_of
-from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
+from hooklane.server.call import PAGING, Call, Param, Response, Route, answer, pattern_of
 from hooklane.server.problem import Problem
 from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_recovery import AuditShape, Books, Chain, Revealed
+from hooklane.store.dashboard import AuditFilter
 
 CHAIN_PAGE = 2_000
 
@@ -23,7 +25,15 @@ _LINK = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})\Z")
 async def search(call: Call) -> Response:
     services = call.services
     cursor = call.cursor("audit")
-    page = await services.store.audit(call.tenant, cursor, call.limit())
+    subject = call.query.get("subject")
+    wanted = AuditFilter(
+        actor=call.query.get("actor"),
+        action=pattern_of(call.query.get("action"), "action"),
+        subjects=() if subject is None else (subject,),
+        after=call.instant("after"),
+        before=call.instant("before"),
+    )
+    page = await services.store.search_audit(call.tenant, wanted, cursor, call.limit())
     return answer(services.sealed(call, "audit", page, [_line(line) for line in page.items]))
 
 
@@ -48,10 +58,17 @@ async def verify(call: Call) -> Response:
 
 
 async def reveal(call: Call) -> Response:
-    """Show the secret of an endpoint once more; the call is on record before it is answered."""
+    """Show the secrets of an endpoint, its URL and headers whole; on record before it is answered."""
     endpoint = await find(call)
     await call.services.store.record(act_of(call, "secret.shown", endpoint.id))
-    return answer({"id": endpoint.id, "secrets": [key.secret for key in endpoint.keys]})
+    return answer(
+        {
+            "id": endpoint.id,
+            "secrets": [key.secret for key in endpoint.keys],
+            "url": endpoint.url,
+            "headers": dict(endpoint.headers),
+        }
+    )
 
 
 async def books(call: Call) -> Response:
@@ -105,7 +122,14 @@ ROUTES = (
         "/api/v1/audit",
         search,
         "Who did what, newest first.",
-        query=PAGING,
+        query=(
+            Param("actor", "exact actor"),
+            Param("action", "such as dead_letter.skipped or endpoint.*, with `*` for anything"),
+            Param("subject", "exact subject: the id of a dead letter, an endpoint, a job"),
+            Param("after", "at or after this time"),
+            Param("before", "before this time"),
+            *PAGING,
+        ),
         tag="audit",
         answers=ListShape[AuditShape],
     ),
@@ -124,8 +148,10 @@ ROUTES = (
         "/api/v1/endpoints/{id}/reveal",
         reveal,
         "Show the endpoint's secrets once more; this is on record.",
+        scope=Scope.ADMIN,
         tag="endpoints",
         answers=Revealed,
+        tells_secret=True,
     ),
     Route(
         "GET",

@@ -5,29 +5,38 @@ An id says whose letter it is: the sender's are `dlv_…`, a row of the inbox is
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
+from hooklane.model.clock import rfc3339
 from hooklane.sender.egress import UrlNotAllowed
 from hooklane.server import views
 from hooklane.server.api import inbox_letters
 from hooklane.server.audit_acts import act_of
-from hooklane.server.call import NDJSON, PAGING, Call, Param, Response, Route, answer
+from hooklane.server.call import NDJSON, PAGING, Call, Param, Response, Route, answer, pattern_of
 from hooklane.server.inbox_rows import is_row
 from hooklane.server.problem import Problem
+from hooklane.server.services import Services
 from hooklane.server.shapes import ListShape
-from hooklane.server.shapes_of_recovery import DeadLetterShape, RecoveryShape, WholeDeadLetter
+from hooklane.server.shapes_of_recovery import Causes, DeadLetterShape, RecoveryShape, WholeDeadLetter
+from hooklane.store.dashboard import LetterFilter
 from hooklane.store.outbox import Recovery
 from hooklane.store.reads import PAGE_MAX, DeadLetter
 
+CAUSES_SHOWN = 500
+ASSIGNEE_CHARS_MAX = 200
+HTTP = re.compile(r"[1-5]([0-9]{2}|xx)\Z")
 NO_LETTER = "there is no dead letter with this id: it was replayed or skipped, or never existed"
 
 
 class NoteBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What a person wants to remember about a dead letter."""
+    """What a person wants to remember about a dead letter, and who looks after it; empty text takes either away."""
 
-    note: str
+    note: str | UnsetType = UNSET
+    assignee: str | UnsetType = UNSET
 
 
 class SkipBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -47,26 +56,74 @@ async def search(call: Call) -> Response:
         )
     if side == "inbox":
         return await inbox_letters.search(call)
-    endpoint_id = query.get("endpoint")
+    wanted = _wanted(call)
     if call.wants_lines():
-        return Response(200, media=NDJSON, stream=_lines(call, endpoint_id))
+        return Response(200, media=NDJSON, stream=_lines(call, wanted))
     cursor = call.cursor("dead-letters")
-    page = await services.store.dead_letters(call.tenant, endpoint_id=endpoint_id, cursor=cursor, limit=call.limit())
-    return answer(services.sealed(call, "dead-letters", page, [views.dead_letter(letter) for letter in page.items]))
+    page = await services.store.search_letters(call.tenant, wanted, cursor, call.limit())
+    return answer(
+        services.sealed(call, "dead-letters", page, await letter_views(call.services, call.tenant, page.items))
+    )
 
 
-async def _lines(call: Call, endpoint_id: str | None) -> AsyncIterator[bytes]:
+def _wanted(call: Call) -> LetterFilter:
+    query = call.query
+    reason, http = query.get("reason"), query.get("http")
+    if http is not None:
+        if reason is not None or not HTTP.match(http):
+            raise Problem(
+                "invalid_parameter", "http must be a status such as 422 or 5xx, and cannot be combined with reason"
+            )
+        reason = http.replace("x", "?")
+    return LetterFilter(
+        endpoint_id=query.get("endpoint"),
+        key=query.get("key"),
+        type=pattern_of(query.get("type"), "type"),
+        reason=pattern_of(reason, "reason"),
+        after=call.instant("after"),
+        before=call.instant("before"),
+    )
+
+
+async def letter_views(services: Services, tenant: str, letters: Sequence[DeadLetter]) -> list[views.View]:
+    """Dead letters with the names of their endpoints and what those answered last."""
+    names = {one.id: one.name for one in await services.store.endpoints(tenant)}
+    words = await services.store.last_words(letters)
+    return [views.dead_letter(letter, names, words.get(letter.id)) for letter in letters]
+
+
+async def _lines(call: Call, wanted: LetterFilter) -> AsyncIterator[bytes]:
     """All of them, page by page, so that an export of many never stands in memory."""
     cursor: str | None = None
     while True:
-        page = await call.services.store.dead_letters(
-            call.tenant, endpoint_id=endpoint_id, cursor=cursor, limit=PAGE_MAX
-        )
+        page = await call.services.store.search_letters(call.tenant, wanted, cursor, PAGE_MAX)
         if page.items:
-            yield b"".join(msgspec.json.encode(views.dead_letter(letter)) + b"\n" for letter in page.items)
+            yield b"".join(
+                msgspec.json.encode(view) + b"\n" for view in await letter_views(call.services, call.tenant, page.items)
+            )
         cursor = page.next
         if cursor is None:
             return
+
+
+async def causes(call: Call) -> Response:
+    """Why letters died, those with most letters first."""
+    made = await call.services.causes.of(call.tenant)
+    names = {one.id: one.name for one in await call.services.store.endpoints(call.tenant)}
+    items = [
+        {
+            "endpoint": one.endpoint_id,
+            "endpoint_name": names.get(one.endpoint_id, ""),
+            "reason": one.reason,
+            "letters": one.letters,
+            "keys": one.keys,
+            "holds_back": one.holds_back,
+            "first_at": rfc3339(one.first_at),
+            "last_at": rfc3339(one.last_at),
+        }
+        for one in made.value[:CAUSES_SHOWN]
+    ]
+    return answer({"items": items, "next": None, "as_of": rfc3339(made.as_of)})
 
 
 async def show(call: Call) -> Response:
@@ -74,20 +131,37 @@ async def show(call: Call) -> Response:
         return await inbox_letters.show(call)
     letter = await _find(call)
     event = await call.services.store.event(call.tenant, letter.event_id)
-    view = views.dead_letter(letter)
+    [view] = await letter_views(call.services, call.tenant, [letter])
     view["data"] = None if event is None else msgspec.Raw(event.data)
     return answer(view)
 
 
 async def note(call: Call) -> Response:
-    text = call.read(NoteBody).note
-    views.checked_note(text)
+    body = call.read(NoteBody)
+    if body.note is UNSET and body.assignee is UNSET:
+        raise Problem("invalid_body", "give `note`, `assignee` or both")
+    if isinstance(body.note, str):
+        views.checked_note(body.note)
+    if isinstance(body.assignee, str):
+        _checked_assignee(body.assignee)
     if is_row(call.params["id"]):
         return await inbox_letters.note(call)
-    noted = act_of(call, "dead_letter.noted", call.params["id"], text)
-    if not await call.services.store.set_note(call.tenant, call.params["id"], text, act=noted):
-        raise Problem("not_found", NO_LETTER)
-    return answer(views.dead_letter(await _find(call)))
+    store, letter_id = call.services.store, call.params["id"]
+    if isinstance(body.note, str):
+        noted = act_of(call, "dead_letter.noted", letter_id, body.note)
+        if not await store.set_note(call.tenant, letter_id, body.note, act=noted):
+            raise Problem("not_found", NO_LETTER)
+    if isinstance(body.assignee, str):
+        assigned = act_of(call, "dead_letter.assigned", letter_id, body.assignee)
+        if not await store.assign(call.tenant, letter_id, body.assignee, act=assigned):
+            raise Problem("not_found", NO_LETTER)
+    [view] = await letter_views(call.services, call.tenant, [await _find(call)])
+    return answer(view)
+
+
+def _checked_assignee(text: str) -> None:
+    if len(text) > ASSIGNEE_CHARS_MAX or not text.isprintable():
+        raise Problem("invalid_body", f"assignee must have at most {ASSIGNEE_CHARS_MAX} printable characters")
 
 
 async def replay(call: Call) -> Response:
@@ -135,12 +209,21 @@ async def _find(call: Call) -> DeadLetter:
 
 
 _OTHER_SIDE = {"sender": "inbox", "inbox": "sender"}
-_OTHERS = {"sender": ("source", "account"), "inbox": ("endpoint",)}
+_OTHERS = {
+    "sender": ("source", "account"),
+    "inbox": ("endpoint", "key", "type", "reason", "http", "after", "before"),
+}
 """The sides, and the filters that only the other one has."""
 
 _FILTER = (
     Param("side", "sender (unless given) or inbox: what the handlers of this database's inbox gave up"),
     Param("endpoint", "id of an endpoint; sender only"),
+    Param("key", "exact key; sender only"),
+    Param("type", "a type, with `*` for anything; sender only"),
+    Param("reason", "why it died, such as timeout, with `*` for anything; sender only"),
+    Param("http", "the last status, such as 422 or 5xx; sender only"),
+    Param("after", "died at or after this time; sender only"),
+    Param("before", "died before this time; sender only"),
     Param("source", "exact name of a source; inbox only"),
     Param("account", "as the application's source says; inbox only"),
 )
@@ -157,6 +240,14 @@ ROUTES = (
     ),
     Route(
         "GET",
+        "/api/v1/dead-letters/causes",
+        causes,
+        "Why letters died, by endpoint and reason, and how much each cause holds back; as of `as_of`.",
+        tag="dead letters",
+        answers=Causes,
+    ),
+    Route(
+        "GET",
         "/api/v1/dead-letters/{id}",
         show,
         "A dead letter with its data (`dlv_…`), or a dead row of the inbox with its payload (a number).",
@@ -167,7 +258,7 @@ ROUTES = (
         "PATCH",
         "/api/v1/dead-letters/{id}",
         note,
-        "Write a note on it; a row of the inbox has no place for one.",
+        "Write a note on it, or say who looks after it; a row of the inbox has no place for either.",
         takes=NoteBody,
         tag="dead letters",
         answers=DeadLetterShape,

@@ -18,9 +18,7 @@ HEADER = "Hooklane-Tenant"
 
 
 async def openapi(call: Call) -> Response:
-    from hooklane.server.api import ROUTES  # the whole table, of which this very route is a part
-
-    return answer(described(ROUTES, asks_key=call.asks_key))
+    return answer(described(call.routes, asks_key=call.asks_key))
 
 
 @lru_cache(maxsize=4)
@@ -45,7 +43,10 @@ def described(routes: Sequence[Route], *, asks_key: bool = True) -> dict[str, An
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         described_ = route if asks_key else replace(route, needs=Access.NOTHING)
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(described_, given.get(id(route.answers)))
+        operation = _operation(described_, given.get(id(route.answers)))
+        if not asks_key:
+            operation["responses"].pop("401", None)
+        paths.setdefault(route.path, {})[route.method.lower()] = operation
     return {
         "openapi": "3.1.0",
         "info": {"title": "hooklane", "version": __version__},
@@ -74,7 +75,7 @@ _SECURITY: Mapping[Access, list[dict[str, list[str]]]] = {
 def _statuses(route: Route) -> set[int]:
     """Of which problems a route can tell."""
     found = {400, 403, 405, 408, 422, 429, 431, 500, 503}
-    if route.needs is not Access.NOTHING:
+    if route.needs is not Access.NOTHING or (route.method, route.path) == ("POST", "/api/v1/session"):
         found.add(401)
     if "{" in route.path or route.needs is Access.KEY:
         found.add(404)

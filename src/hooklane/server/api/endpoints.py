@@ -12,15 +12,18 @@ from msgspec import UNSET, UnsetType
 
 from hooklane.core.endpoint import faults_of
 from hooklane.core.signing import SECRET_BYTES, Scheme, new_key
-from hooklane.model.clock import Instant
+from hooklane.model.clock import Instant, rfc3339
 from hooklane.model.endpoint import Endpoint, EndpointState, OnDead, Operational, Order, Payload, SigningKey
 from hooklane.model.ids import new_id
+from hooklane.model.lane import DeliveryState
 from hooklane.sender.egress import UrlNotAllowed
 from hooklane.sender.transport.tls import own_context
 from hooklane.server import views
 from hooklane.server.audit_acts import endpoint_act
 from hooklane.server.call import Call, Param, Response, Route, answer
+from hooklane.server.endpoint_facts import EndpointFacts
 from hooklane.server.problem import Problem
+from hooklane.server.services import Services
 from hooklane.server.shapes import EndpointShape, EndpointWithLedger, EndpointWithSecret, ListShape
 
 OVERLAP_S_DEFAULT = 24 * 3_600
@@ -68,16 +71,22 @@ class Rotation(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     overlap_s: int = OVERLAP_S_DEFAULT
 
 
+class Resumption(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """How fast: `rate` becomes the endpoint's `rate_limit`, and null lifts it; without it the limit stays as it is."""
+
+    rate: float | UnsetType | None = UNSET
+
+
 async def create(call: Call) -> Response:
     services = call.services
     body = call.read(NewEndpoint)
     now = services.now()
     secret = body.secret if isinstance(body.secret, str) else new_key(body.signature, services.chance(SECRET_BYTES))
     blank = Endpoint(id=new_id("ep", now), url=body.url, created_at=now, tenant=call.tenant)
-    endpoint = replace(blank, keys=(SigningKey(secret),), **_set_fields(body))
+    endpoint = replace(blank, keys=(SigningKey(secret, since=now),), **_set_fields(body))
     if endpoint.operational is not Operational.NONE and body.order is UNSET:
         endpoint = replace(endpoint, order=Order.NONE)
-    if endpoint.operational is Operational.ALL and call.key_tenant is not None:
+    if endpoint.operational is Operational.ALL and call.caller.tenant is not None:
         raise Problem("for_all_tenants")
     if isinstance(body.backoff_ms, int) and not isinstance(body.backoff_cap_ms, int):
         endpoint = replace(endpoint, backoff_cap_ms=max(endpoint.backoff_cap_ms, body.backoff_ms))
@@ -87,7 +96,7 @@ async def create(call: Call) -> Response:
         if not await services.store.save_endpoint(endpoint, expect=None, act=endpoint_act(call, None, endpoint)):
             raise Problem("changed", "the tenant is being deleted, or an endpoint with this id exists already")
     services.endpoints_changed()
-    view = {**views.endpoint(endpoint), **_given_away(secret)}
+    view = {**await _view(call, endpoint), **_given_away(secret)}
     return answer(view, 201, headers=[("location", f"/api/v1/endpoints/{endpoint.id}")])
 
 
@@ -108,15 +117,16 @@ async def _check_quota(call: Call) -> None:
 
 
 async def listing(call: Call) -> Response:
-    endpoints = await call.services.store.endpoints(call.tenant)
-    health = await call.services.store.health(call.tenant)
-    return answer({"items": [views.endpoint(one, health.get(one.id)) for one in endpoints], "next": None})
+    return answer({"items": await endpoint_views(call.services, call.tenant), "next": None})
 
 
 async def show(call: Call) -> Response:
     endpoint = await find(call)
-    ledger = await call.services.store.ledger(call.tenant, endpoint.id)
-    return answer({**await _view(call, endpoint), "ledger": {str(state): count for state, count in ledger.items()}})
+    counted = await call.services.totals.of(call.tenant)
+    standing = counted.standing.get(endpoint.id)
+    ledger = {str(state): standing.ledger.get(state, 0) if standing else 0 for state in DeliveryState}
+    ledger["accepted"] = standing.accepted if standing else 0
+    return answer({**await _view(call, endpoint), "ledger": ledger, "as_of": rfc3339(counted.as_of)})
 
 
 async def change(call: Call) -> Response:
@@ -131,8 +141,8 @@ async def change(call: Call) -> Response:
             )
     fields = _set_fields(body)
     if isinstance(body.secret, str):
-        fields["keys"] = (SigningKey(body.secret),)
-    if isinstance(body.url, str):
+        fields["keys"] = (SigningKey(body.secret, since=call.services.now()),)
+    if isinstance(body.url, str) and body.url != views.masked_url(present.url):  # as it was shown: it stays
         fields["url"] = body.url
 
     def changed(old: Endpoint) -> Endpoint:
@@ -143,11 +153,23 @@ async def change(call: Call) -> Response:
 
 
 async def pause(call: Call) -> Response:
-    return answer(await _view(call, await _update(call, lambda old: replace(old, state=EndpointState.PAUSED))))
+    def paused(old: Endpoint) -> Endpoint:
+        if old.state is EndpointState.PAUSED:
+            return old
+        return replace(old, state=EndpointState.PAUSED, paused_by=call.actor, paused_at=call.services.now())
+
+    return answer(await _view(call, await _update(call, paused)))
 
 
 async def resume(call: Call) -> Response:
-    return answer(await _view(call, await _update(call, lambda old: replace(old, state=EndpointState.ACTIVE))))
+    """Send to it again; with a rate, so that what has piled up does not come all at once."""
+    body = call.read(Resumption) if call.body else Resumption()
+
+    def resumed(old: Endpoint) -> Endpoint:
+        rate = old.rate_limit if isinstance(body.rate, UnsetType) else body.rate
+        return replace(old, state=EndpointState.ACTIVE, paused_by="", paused_at=None, rate_limit=rate)
+
+    return answer(await _view(call, await _update(call, resumed)))
 
 
 async def rotate(call: Call) -> Response:
@@ -162,12 +184,12 @@ async def rotate(call: Call) -> Response:
 
     def rotated(old: Endpoint) -> Endpoint:
         ending = [
-            SigningKey(key.secret, until if key.expires_at is None else min(until, key.expires_at))
+            replace(key, expires_at=until if key.expires_at is None else min(until, key.expires_at))
             for key in old.keys
             if key.secret != secret
         ]
         alive = [key for key in ending if key.expires_at is not None and key.expires_at > now]
-        return replace(old, keys=(SigningKey(secret), *alive))
+        return replace(old, keys=(SigningKey(secret, since=now), *alive))
 
     endpoint = await _update(call, rotated)
     return answer({**await _view(call, endpoint), **_given_away(secret)})
@@ -191,8 +213,19 @@ async def find(call: Call) -> Endpoint:
 
 
 async def _view(call: Call, endpoint: Endpoint) -> views.View:
-    health = await call.services.store.health(call.tenant)
-    return views.endpoint(endpoint, health.get(endpoint.id))
+    services = call.services
+    health = await services.store.health(call.tenant)
+    facts = (await services.facts.of(call.tenant)).get(endpoint.id, EndpointFacts())
+    return views.endpoint(endpoint, health.get(endpoint.id), facts, services.now())
+
+
+async def endpoint_views(services: Services, tenant: str) -> list[views.View]:
+    """All endpoints as the list shows them."""
+    health, facts = await services.store.health(tenant), await services.facts.of(tenant)
+    return [
+        views.endpoint(one, health.get(one.id), facts.get(one.id, EndpointFacts()), services.now())
+        for one in await services.store.endpoints(tenant)
+    ]
 
 
 def _given_away(secret: str) -> views.View:
@@ -293,6 +326,7 @@ ROUTES = (
         takes=NewEndpoint,
         tag="endpoints",
         answers=EndpointWithSecret,
+        tells_secret=True,
     ),
     Route(
         "GET",
@@ -340,7 +374,8 @@ ROUTES = (
         "POST",
         "/api/v1/endpoints/{id}/resume",
         resume,
-        "Send to it again, also after it answered 410.",
+        "Send to it again, also after it answered 410; with `rate` no faster than so many a second.",
+        takes=Resumption,
         tag="endpoints",
         answers=EndpointShape,
     ),
@@ -352,5 +387,6 @@ ROUTES = (
         tag="endpoints",
         takes=Rotation,
         answers=EndpointWithSecret,
+        tells_secret=True,
     ),
 )

@@ -7,14 +7,18 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from hooklane.core.wire import body_of
 from hooklane.errors import InvalidEvent
+from hooklane.model.api_key import Scope
 from hooklane.model.clock import Instant
 from hooklane.model.event import Event
 from hooklane.model.lane import DeliveryState
 from hooklane.sender.draft import draft_of
 from hooklane.server import views
+from hooklane.server.api.dead_letters import HTTP
 from hooklane.server.attempt_views import logged_attempt
 from hooklane.server.call import NDJSON, PAGING, Call, Param, Response, Route, answer, pattern_of
+from hooklane.server.event_types import TypeRules
 from hooklane.server.json_body import (
     BATCH_BYTES_MAX,
     EVENT_BODY_BYTES_MAX,
@@ -27,16 +31,20 @@ from hooklane.server.json_body import (
 from hooklane.server.problem import Problem, refused
 from hooklane.server.shapes import (
     AttemptShape,
-    EventShape,
+    ListedEvent,
     ListShape,
     PublishedBatch,
     PublishedEvent,
+    Story,
     WholeEvent,
     WhyEvent,
 )
+from hooklane.server.story import story_of
 from hooklane.server.why import delivery_sentence
+from hooklane.store.dashboard import EventSearch
 from hooklane.store.outbox import Draft, Refused
-from hooklane.store.reads import Delivery, EventFilter
+from hooklane.store.reads import Delivery
+from hooklane.telemetry.tracing import TRACEPARENT, publishing
 
 
 def draft_from(body: EventBody, tenant: str, now: Instant, idempotency_key: str | None) -> Draft:
@@ -57,13 +65,16 @@ async def publish(call: Call) -> Response:
     """Publish one event, as ingest.py does on its faster way: for the command line and for pipelined requests."""
     services = call.services
     draft = draft_from(read_event(call.body), call.tenant, services.now(), call.headers.get("idempotency-key"))
-    result = await services.publisher.publish(draft)
+    await services.types.check(draft.event)
+    with publishing([draft.event], call.headers.get(TRACEPARENT)):
+        result = await services.publisher.publish(draft)
     if isinstance(result, Refused):
         raise refused(result)
     return answer(views.published(result), 202)
 
 
 LONG_BYTES = 64 * 1024
+CHECKS_A_TURN = 10
 _long_batches = ThreadPoolExecutor(1, "hooklane batch reader")
 
 
@@ -87,7 +98,10 @@ async def publish_batch(call: Call) -> Response:
     # What is long to read is read beside the event loop, one at a time.
     long = len(call.body) > LONG_BYTES
     drafts = await asyncio.get_running_loop().run_in_executor(_long_batches, drafts_of) if long else drafts_of()
-    results = await services.publisher.publish_batch(drafts)
+    if services.types.enforced:
+        await _check_types(services.types, drafts)
+    with publishing([draft.event for draft in drafts], call.headers.get(TRACEPARENT)):
+        results = await services.publisher.publish_batch(drafts)
     for position, result in enumerate(results):
         # The others were refused only because this one was.
         if isinstance(result, Refused) and result.code != "batch_refused":
@@ -95,12 +109,31 @@ async def publish_batch(call: Call) -> Response:
     return answer({"events": [views.published(result) for result in results if not isinstance(result, Refused)]}, 202)
 
 
+async def _check_types(rules: TypeRules, drafts: list[Draft]) -> None:
+    for position, draft in enumerate(drafts):
+        try:
+            await rules.check(draft.event)
+        except Problem as problem:
+            raise at(problem, position) from None
+        if position % CHECKS_A_TURN == CHECKS_A_TURN - 1:
+            await asyncio.sleep(0)  # others are served in between
+
+
 async def search(call: Call) -> Response:
     services, query = call.services, call.query
     state = query.get("state")
     if state is not None and state not in tuple(DeliveryState):
         raise Problem("invalid_parameter", f"state must be one of {', '.join(DeliveryState)}, got {state[:40]!r}")
-    wanted = EventFilter(
+    http = query.get("http")
+    if http is not None and not HTTP.match(http):
+        raise Problem("invalid_parameter", f"http must be a status such as 422 or 5xx, got {http[:40]!r}")
+    wanted = EventSearch(
+        text=query.get("q"),
+        id=query.get("id"),
+        seq=call.number("seq"),
+        attempts_min=call.number("attempts_min"),
+        http=None if http is None else http.replace("x", "?"),
+        reason=pattern_of(query.get("reason"), "reason"),
         type=pattern_of(query.get("type"), "type"),
         key=query.get("key"),
         endpoint_id=query.get("endpoint"),
@@ -109,9 +142,10 @@ async def search(call: Call) -> Response:
         before=call.instant("before"),
     )
     cursor = call.cursor("events")
-    page = await services.store.events(call.tenant, wanted, cursor, call.limit())
+    page = await services.store.search_events(call.tenant, wanted, cursor, call.limit())
     deliveries = await services.store.deliveries(call.tenant, [event.id for event in page.items])
-    items = [views.event(event, deliveries.get(event.id, ()), with_data=False) for event in page.items]
+    with_data = call.switch("data")
+    items = [views.event(event, deliveries.get(event.id, ()), with_data=with_data) for event in page.items]
     return answer(services.sealed(call, "events", page, items))
 
 
@@ -123,12 +157,26 @@ async def show(call: Call) -> Response:
 async def attempts(call: Call) -> Response:
     event, deliveries = await _find(call)
     keys = {delivery.endpoint_id: delivery.key for delivery in deliveries}
-    bounds = {one.id: one.attempts_max for one in await call.services.store.endpoints(call.tenant)}
-    items = [
-        logged_attempt(row, event, keys.get(row.endpoint_id), bounds.get(row.endpoint_id))
-        for row in await call.services.store.attempts(call.tenant, event.id)
-    ]
+    store = call.services.store
+    endpoints = {one.id: one for one in await store.endpoints(call.tenant)}
+    history = await store.history([(one.lane_id, one.seq) for one in deliveries if one.seq is not None])
+    bodies: dict[str, bytes] = {}
+    for one in deliveries:
+        endpoint = endpoints.get(one.endpoint_id)
+        if endpoint is not None:
+            prev_seq = history[one.lane_id].prev_seq if one.lane_id in history else 0
+            bodies[endpoint.id] = body_of(event, endpoint.payload, key=one.key, seq=one.seq, prev_seq=prev_seq)
+    items = []
+    for row in await store.attempts(call.tenant, event.id):
+        bound = endpoints[row.endpoint_id].attempts_max if row.endpoint_id in endpoints else None
+        sent = bodies.get(row.endpoint_id, b"")
+        items.append(logged_attempt(row, event, keys.get(row.endpoint_id), bound, sent))
     return answer({"items": items, "next": None})
+
+
+async def story(call: Call) -> Response:
+    event, deliveries = await _find(call)
+    return answer({"event": event.id, "items": await story_of(call, event, deliveries)})
 
 
 async def why(call: Call) -> Response:
@@ -152,10 +200,16 @@ async def _find(call: Call) -> tuple[Event, list[Delivery]]:
 
 
 _FILTER = (
-    Param("type", "exact type"),
+    Param("q", "text in the key or the type, or the beginning of the id"),
+    Param("id", "exact id"),
+    Param("type", "a type, with `*` for anything"),
     Param("key", "exact key"),
     Param("endpoint", "id of an endpoint"),
     Param("state", f"one of {', '.join(DeliveryState)}"),
+    Param("seq", "its place in a lane"),
+    Param("attempts_min", "tried at least so often at one endpoint"),
+    Param("http", "answered so at least once, such as 422 or 5xx"),
+    Param("reason", "failed so at least once, such as timeout, with `*` for anything"),
     Param("after", "published at or after this time"),
     Param("before", "published before this time"),
 )
@@ -170,6 +224,7 @@ ROUTES = (
         status=202,
         takes=EventBody,
         body_max=EVENT_BODY_BYTES_MAX,
+        scope=Scope.PUBLISH,
         tag="events",
         answers=PublishedEvent,
     ),
@@ -181,6 +236,7 @@ ROUTES = (
         status=202,
         takes=BatchBody,
         body_max=BATCH_BYTES_MAX,
+        scope=Scope.PUBLISH,
         tag="events",
         answers=PublishedBatch,
     ),
@@ -190,8 +246,8 @@ ROUTES = (
         search,
         "Search events, newest first.",
         tag="events",
-        query=(*_FILTER, *PAGING),
-        answers=ListShape[EventShape],
+        query=(*_FILTER, Param("data", "true: each event with its data"), *PAGING),
+        answers=ListShape[ListedEvent],
     ),
     Route("GET", "/api/v1/events/{id}", show, "An event with its deliveries.", tag="events", answers=WholeEvent),
     Route(
@@ -201,6 +257,14 @@ ROUTES = (
         "Every attempt, oldest first.",
         tag="events",
         answers=ListShape[AttemptShape],
+    ),
+    Route(
+        "GET",
+        "/api/v1/events/{id}/story",
+        story,
+        "What happened to it, oldest first: published, waited for which seq, tries, and what people did.",
+        tag="events",
+        answers=Story,
     ),
     Route("GET", "/api/v1/events/{id}/why", why, "One sentence: why it waits.", tag="events", answers=WhyEvent),
 )

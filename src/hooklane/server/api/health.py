@@ -33,9 +33,19 @@ async def ready(call: Call) -> Response:
 
 
 async def metrics(call: Call) -> Response:
-    store, totals = call.services.store, await call.services.totals.of(None)
-    text, media = call.services.meter.exposition(totals, await store.health(), await store.endpoints())
+    store, totals = call.services.store, await call.services.totals.of_all()
+    letters = await _inbox_dead(call)
+    text, media = call.services.meter.exposition(totals, await store.health(), await store.endpoints(), letters)
     return Response(200, text, media=media)
+
+
+async def _inbox_dead(call: Call) -> int | None:
+    """The dead letters of an inbox in the server's database; None where there is none, or it cannot be read."""
+    try:
+        sources = (await call.services.inbox_sources.of("")).value
+    except StoreError:
+        return None  # it has another version: `GET /inbox` says so
+    return sum(source["dead"] for source in sources) if sources else None
 
 
 ROUTES = (

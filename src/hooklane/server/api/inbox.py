@@ -5,16 +5,32 @@ from __future__ import annotations
 import msgspec
 
 from hooklane.model.audit import Act
-from hooklane.model.inbox import Row, Search
+from hooklane.model.clock import rfc3339
+from hooklane.model.event import DEFAULT_TENANT
+from hooklane.model.inbox import Row, Search, Track
 from hooklane.model.message import Status
 from hooklane.server import inbox_views
 from hooklane.server.audit_acts import act_of
 from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
 from hooklane.server.inbox_actions import replay_row
-from hooklane.server.inbox_rows import ACCOUNT, action_answer, ask_inbox, change_inbox, find, one, page_of
+from hooklane.server.inbox_rows import (
+    ACCOUNT,
+    DRY_RUN,
+    action_answer,
+    ask_inbox,
+    change_inbox,
+    dry_answer,
+    dry_run,
+    find,
+    is_dry_run,
+    one,
+    page_of,
+    told_if_refused,
+)
 from hooklane.server.problem import Problem
 from hooklane.server.shapes import ListShape
-from hooklane.server.shapes_of_recovery import InboxStats, RecoveryShape, RowShape, WholeRow
+from hooklane.server.shapes_of_recovery import InboxStats, RecoveryShape, RowShape, Sources, WholeRow
+from hooklane.store.inbox import Flow, InboxVerbs
 
 
 class ReplayBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -43,7 +59,34 @@ async def search(call: Call) -> Response:
 
 
 async def show(call: Call) -> Response:
-    return answer(inbox_views.whole(await find(call)))
+    """A row, with the proof of what became of it: the first receipt of its id, and the seq that was applied last."""
+    row = await find(call)
+    wanted = Search(source=row.message.source, account=row.message.account, event_id=row.message.event_id, limit=2)
+    stale = next((one for one in row.handlings if one.key is not None and one.seq is not None), None)
+
+    def proof(verbs: InboxVerbs) -> Flow[tuple[Row | None, int | None]]:
+        rows = yield from verbs.rows(wanted)
+        first = rows[0] if rows and rows[0].id != row.id else None
+        if stale is None or stale.key is None:
+            return first, None
+        track = Track(row.message.source, row.message.account, stale.handler, stale.key)
+        return first, (yield from verbs.applied(track))
+
+    found = await ask_inbox(call, proof)
+    first, applied = (None, None) if found is None else found
+    receipt = None
+    if first is not None:
+        receipt = {"id": str(first.id), "received_at": rfc3339(first.received_at), "status": str(first.overall)}
+    proven = {"first_receipt": receipt, "stored_seq": applied, "incoming_seq": row.message.seq}
+    return answer({**inbox_views.whole(row), **proven})
+
+
+async def sources(call: Call) -> Response:
+    """By source, from the store and from an inbox of this process; counts may be a few seconds old."""
+    if call.tenant != DEFAULT_TENANT:
+        return answer({"items": [], "next": None, "as_of": rfc3339(call.services.now())})
+    made = await told_if_refused(call.services.inbox_sources.of(""))
+    return answer({"items": made.value, "next": None, "as_of": rfc3339(made.as_of)})
 
 
 async def stats(call: Call) -> Response:
@@ -62,6 +105,10 @@ async def replay(call: Call) -> Response:
         about = f"{row.message.source} {row.message.event_id}"
         return act_of(call, "inbox.replayed", str(row.id), about if handler is None else f"{about} at {handler}")
 
+    if is_dry_run(call):
+        return dry_answer(
+            await dry_run(call, lambda verbs: replay_row(verbs, wanted, handler, now, record)), "replayed"
+        )
     outcome = await change_inbox(call, lambda verbs: replay_row(verbs, wanted, handler, now, record))
     return action_answer(outcome, "replayed")
 
@@ -90,6 +137,14 @@ ROUTES = (
     ),
     Route(
         "GET",
+        "/api/v1/inbox/sources",
+        sources,
+        "Each source: what came, what became of it, and what is kept; as of `as_of`.",
+        tag="inbox",
+        answers=Sources,
+    ),
+    Route(
+        "GET",
         "/api/v1/inbox/stats",
         stats,
         "How much is in which status, by source and handler, and how old the oldest owed is.",
@@ -111,7 +166,7 @@ ROUTES = (
         replay,
         "Owe it to its handlers again, attempts from zero; a worker of the application runs them.",
         takes=ReplayBody,
-        query=(ACCOUNT,),
+        query=(ACCOUNT, DRY_RUN),
         tag="inbox",
         answers=RecoveryShape,
     ),

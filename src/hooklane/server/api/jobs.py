@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hooklane.model.clock import rfc3339
-from hooklane.model.plan import Job, JobMember, Progress
+from hooklane.model.plan import Job, JobMember, JobState, Progress
 from hooklane.sender.plans import job_now, stop_job
 from hooklane.server import views
 from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
@@ -15,6 +15,25 @@ from hooklane.store.reads import Page
 
 async def show(call: Call) -> Response:
     return answer(job_view(await _find(call)))
+
+
+async def listing(call: Call) -> Response:
+    services = call.services
+    cursor = services.cursors.open("jobs", call.query)
+    states = job_states(call.query.get("state"))
+    page = await services.store.jobs(call.tenant, run=True, states=states, cursor=cursor, limit=call.limit())
+    return answer(services.sealed(call, "jobs", page, [job_view(job) for job in page.items]))
+
+
+def job_states(text: str | None) -> list[JobState] | None:
+    if text is None:
+        return None
+    words = text.split(",")
+    if unknown := [word for word in words if word not in tuple(JobState)]:
+        raise Problem(
+            "invalid_parameter", f"state must be one or more of {', '.join(JobState)}, got {unknown[0][:40]!r}"
+        )
+    return [JobState(word) for word in words]
 
 
 async def members(call: Call) -> Response:
@@ -65,6 +84,8 @@ def job_view(job: Job) -> views.View:
         "rate": job.rate,
         "note": job.note,
         "actor": job.actor,
+        "stop_at_first_failure": job.stop_at_first_failure,
+        "starts_at": None if job.starts_at is None else rfc3339(job.starts_at),
         "started_at": None if job.started_at is None else rfc3339(job.started_at),
         "ended_at": None if job.ended_at is None else rfc3339(job.ended_at),
         "filter": dict(job.asked),
@@ -87,7 +108,18 @@ def _member(one: JobMember) -> views.View:
     }
 
 
+STATE = Param("state", f"some of {', '.join(JobState)}, with commas")
+
 ROUTES = (
+    Route(
+        "GET",
+        "/api/v1/jobs",
+        listing,
+        "Jobs, the newest first.",
+        query=(STATE, *PAGING),
+        tag="jobs",
+        answers=ListShape[JobShape],
+    ),
     Route("GET", "/api/v1/jobs/{id}", show, "How far a job has come.", tag="jobs", answers=JobShape),
     Route(
         "GET",

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from hooklane.core.forecast import forecast
+from hooklane.core.judge import RetryPolicy
+from hooklane.model.clock import rfc3339
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.lane import LaneState
 from hooklane.server import views
 from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
+from hooklane.server.live_stream import SETTLED
 from hooklane.server.problem import Problem
-from hooklane.server.shapes import LaneShape, ListShape, WholeLane, Why
+from hooklane.server.shapes import Board, WholeLane, Why
 from hooklane.server.why import lane_sentence
 from hooklane.store.reads import LaneView
 
 SHOWN_BEFORE_HEAD = 20
 SHOWN = 100
 CELLS_MAX = 40
+ORDERS = ("number", "attention")
 
 
 async def search(call: Call) -> Response:
     services, query = call.services, call.query
-    page = await services.store.lanes(
+    order = query.get("order", "number")
+    if order not in ORDERS:
+        raise Problem("invalid_parameter", f"order must be one of {', '.join(ORDERS)}, got {order[:40]!r}")
+    ask = services.store.attention if order == "attention" else services.store.lanes
+    page = await ask(
         call.tenant,
         states=_states(query.get("state")),
         endpoint_id=query.get("endpoint"),
@@ -27,22 +38,62 @@ async def search(call: Call) -> Response:
         limit=call.limit(),
     )
     endpoints = await _endpoints(call)
-    cells = _cells(query.get("cells"))
+    drawn = _cells(query.get("cells"))
+    cells = await services.store.cells(page.items, drawn or SETTLED)
     items = []
     for lane in page.items:
-        view = services.live_stream.shown(lane, endpoints)
-        if cells:
-            view["deliveries"] = await _deliveries(call, lane, cells // 2, cells)
+        view = services.live_stream.shown(lane, endpoints, cells[lane.lane_id])
+        if drawn:
+            view["deliveries"] = await _deliveries(call, lane, drawn // 2, drawn)
         items.append(view)
-    return answer(services.sealed(call, "lanes", page, items))
+    return answer({**services.sealed(call, "lanes", page, items), **await _counts(call)})
+
+
+async def _counts(call: Call) -> views.View:
+    counted = await call.services.totals.of(call.tenant)
+    endpoint_id = call.query.get("endpoint")
+    lanes = counted.lanes if endpoint_id is None else counted.lanes_by_endpoint.get(endpoint_id, {})
+    return {
+        "counts": {str(state): lanes.get(state, 0) for state in LaneState},
+        "quiet": lanes.get(LaneState.IDLE, 0),
+        "as_of": rfc3339(counted.as_of),
+    }
 
 
 async def show(call: Call) -> Response:
     lane = await _find(call)
-    view = call.services.live_stream.shown(lane, await _endpoints(call))
+    store = call.services.store
+    endpoints = await _endpoints(call)
+    cells = await store.cells([lane], SHOWN_BEFORE_HEAD)
+    view = call.services.live_stream.shown(lane, endpoints, cells[lane.lane_id])
     view["why"] = await lane_sentence(call, lane)
     view["deliveries"] = await _deliveries(call, lane, SHOWN_BEFORE_HEAD, SHOWN)
-    return answer(view)
+    said = await store.said_in_lane(lane.lane_id, max(1, lane.head - SHOWN_BEFORE_HEAD), lane.head)
+    return answer({**view, **_forecast(call, lane, endpoints.get(lane.endpoint_id)), "consumer": _consumer(said)})
+
+
+def _forecast(call: Call, lane: LaneView, endpoint: Endpoint | None) -> views.View:
+    """The coming attempts of a head that waits; the clock of one that is held back stands still, so it has none."""
+    if endpoint is None or lane.state is not LaneState.RETRYING:
+        return {"forecast": [], "dies_between": None}
+    policy = RetryPolicy(endpoint.attempts_max, endpoint.backoff_ms, endpoint.backoff_cap_ms)
+    coming = forecast(policy, attempts=lane.attempts, next_at=lane.next_at or call.services.now())
+    tries = [{"try": one.attempt, "from": rfc3339(one.first), "to": rfc3339(one.last)} for one in coming.tries]
+    dies = coming.dies
+    return {
+        "forecast": tries,
+        "dies_between": None if dies is None else {"from": rfc3339(dies.first), "to": rfc3339(dies.last)},
+    }
+
+
+def _consumer(said: Sequence[tuple[int, str]]) -> views.View:
+    """What the receiver told about the newest events, where it tells (`hooklane-outcome`)."""
+    took = [seq for seq, word in said if word in ("applied", "stored", "duplicate", "stale")]
+    return {
+        "last_applied": max(took, default=None),
+        "duplicates": sum(word == "duplicate" for _, word in said),
+        "outcome": said[-1][1] if said else None,
+    }
 
 
 async def why(call: Call) -> Response:
@@ -89,16 +140,24 @@ ROUTES = (
         "GET",
         "/api/v1/lanes",
         search,
-        "Lanes, those that need attention first.",
+        "Lanes, those that need attention first; how many there are in each state, as of `as_of`.",
         query=(
             Param("state", f"some of {', '.join(LaneState)}, with commas"),
             Param("endpoint", "id of an endpoint"),
             Param("q", "text in the key"),
-            Param("cells", f"with up to this many deliveries round the head, 0-{CELLS_MAX}"),
+            Param(
+                "order",
+                "attention: blocked lanes, the longest first, then retrying, paused and active ones (idle ones only"
+                " where `state` names them); number: by state too, in each the newest lane first, idle ones last",
+            ),
+            Param(
+                "cells",
+                f"so many events before the head in `settled`, and `deliveries` round the head, 0-{CELLS_MAX}",
+            ),
             *PAGING,
         ),
         tag="lanes",
-        answers=ListShape[LaneShape],
+        answers=Board,
     ),
     Route(
         "GET",

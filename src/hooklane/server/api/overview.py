@@ -1,20 +1,81 @@
-"""The overview: is anything stuck?"""
+"""The overview: is anything stuck, and how is it going?"""
 
 from __future__ import annotations
 
-from hooklane.server.call import Call, Response, Route, answer
-from hooklane.server.overview import overview_of
+from typing import Any
+
+from hooklane.model.clock import rfc3339
+from hooklane.model.endpoint import Endpoint
+from hooklane.model.lane import LaneState
+from hooklane.server import views
+from hooklane.server.call import Call, Param, Response, Route, answer
+from hooklane.server.overview import figures_view, overview_of
+from hooklane.server.problem import Problem
 from hooklane.server.shapes_of_recovery import Overview
+
+RANGES = {"15m": 900, "1h": 3_600, "24h": 24 * 3_600, "7d": 7 * 24 * 3_600}
+RANGE = Param("range", f"how far back figures go: {', '.join(RANGES)}; 1h unless given")
 
 
 async def overview(call: Call) -> Response:
     services = call.services
+    word, range_s = range_of(call)
     endpoints = {endpoint.id: endpoint for endpoint in await services.store.endpoints(call.tenant)}
-    return answer({**overview_of(await services.totals.of(call.tenant), endpoints), "features": services.features})
+    counted = await services.totals.of(call.tenant)
+    figures = (await services.series.total(call.tenant, range_s))[""]
+    last_minute = (await services.series.total(call.tenant, 60))[""]
+    is_ours = call.caller.tenant is None  # what follows is about the whole installation
+    workers = await services.store.workers() if is_ours else {}
+    return answer(
+        {
+            **overview_of(counted, endpoints),
+            **figures_view(figures, last_minute, endpoints),
+            **({} if is_ours else {"store_bytes": 0}),
+            "features": services.features,
+            "as_of": rfc3339(counted.as_of),
+            "range": word,
+            "oldest": await _oldest(call, endpoints),
+            "workers": [{"id": name, "partitions": many} for name, many in sorted(workers.items())],
+        }
+    )
+
+
+def range_of(call: Call) -> tuple[str, int]:
+    word = call.query.get("range", "1h")
+    if word not in RANGES:
+        raise Problem("invalid_parameter", f"range must be one of {', '.join(RANGES)}, got {word[:40]!r}")
+    return word, RANGES[word]
+
+
+async def _oldest(call: Call, endpoints: dict[str, Endpoint]) -> dict[str, Any] | None:
+    """The lane that a person should look at first."""
+    states = (LaneState.BLOCKED, LaneState.RETRYING)
+    page = await call.services.store.attention(
+        call.tenant, states=states, endpoint_id=None, text=None, cursor=None, limit=1
+    )
+    for lane in page.items:
+        name = endpoints[lane.endpoint_id].name if lane.endpoint_id in endpoints else ""
+        return {
+            "endpoint": lane.endpoint_id,
+            "endpoint_name": name,
+            "key": lane.key,
+            "state": lane.state,
+            "head": lane.head,
+            "since": views.when(lane.since),
+            "reason": lane.reason,
+            "waiting": lane.waiting,
+        }
+    return None
 
 
 ROUTES = (
     Route(
-        "GET", "/api/v1/overview", overview, "Totals, and whether anything is stuck.", tag="overview", answers=Overview
+        "GET",
+        "/api/v1/overview",
+        overview,
+        "Totals, whether anything is stuck, and the figures of a range; counts are as of `as_of`.",
+        query=(RANGE,),
+        tag="overview",
+        answers=Overview,
     ),
 )

@@ -7,12 +7,15 @@ import re
 import msgspec
 
 from hooklane.model.clock import Instant, rfc3339
-from hooklane.model.plan import Job, Op
+from hooklane.model.endpoint import Endpoint
+from hooklane.model.plan import Job, Op, PlacedEvent
 from hooklane.sender.plans import Changed, NotRun, Plan, TooMany, make_plan, run_plan, wanted_state
 from hooklane.server import views
-from hooklane.server.api.jobs import job_view
-from hooklane.server.call import Call, Response, Route, answer, instant_of, pattern_of
+from hooklane.server.api.dead_letters import HTTP
+from hooklane.server.api.jobs import STATE, job_states, job_view
+from hooklane.server.call import PAGING, Call, Response, Route, answer, instant_of, pattern_of
 from hooklane.server.problem import Problem
+from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_recovery import JobShape, KeptPlan, NewPlan
 from hooklane.store.recovery import Wanted
 
@@ -20,7 +23,6 @@ IDS_MAX = 1_000
 
 _AGO = re.compile(r"-([0-9]{1,6})([smhd])\Z")
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_HTTP = re.compile(r"[1-5]([0-9]{2}|xx)\Z")
 
 
 class PlanFilter(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -45,11 +47,16 @@ class PlanBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class RunBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """How to run a plan. `digest` makes sure that it is the plan that was shown."""
+    """How to run a plan. `digest` makes sure that it is the plan that was shown.
+
+    For `grace_s` seconds (up to 300) nothing is done yet, and `DELETE` of the job is as if it had never been run.
+    """
 
     note: str = ""
     rate: float | None = None
     digest: str | None = None
+    grace_s: float = 0.0
+    stop_at_first_failure: bool = False
 
 
 async def create(call: Call) -> Response:
@@ -88,6 +95,8 @@ async def run(call: Call) -> Response:
         note=views.checked_note(body.note),
         rate=body.rate,
         digest=body.digest,
+        grace_s=body.grace_s,
+        stop_at_first_failure=body.stop_at_first_failure,
     )
     match done:
         case Changed(count=count, names=names):
@@ -121,13 +130,34 @@ def plan_view(plan: Plan) -> views.View:
                 "key": one.key,
                 "skips": one.skipped,
                 "sees": one.sees,
-                "released": [{"seq": seq, "event": event, "type": type_} for seq, event, type_ in one.released],
+                "skipped": None if one.gives_up is None else _placed(one.gives_up),
+                "released": [_placed(event) for event in one.released],
                 "more": one.more,
+                **_receiver(plan.endpoints.get(one.endpoint_id)),
             }
             for one in plan.releases
         ],
         "warnings": list(plan.warnings),
     }
+
+
+def _placed(event: PlacedEvent) -> views.View:
+    return {"seq": event.seq, "event": event.event_id, "type": event.type, "data_excerpt": event.data_excerpt}
+
+
+def _receiver(endpoint: Endpoint | None) -> views.View:
+    """Where the released events go. Without the query of the URL: that is where people put tokens."""
+    if endpoint is None:
+        return {"endpoint_name": "", "url": "", "order": None}
+    return {"endpoint_name": endpoint.name, "url": endpoint.url.partition("?")[0], "order": endpoint.order}
+
+
+async def listing(call: Call) -> Response:
+    services = call.services
+    cursor = services.cursors.open("plans", call.query)
+    states = job_states(call.query.get("state"))
+    page = await services.store.jobs(call.tenant, run=False, states=states, cursor=cursor, limit=call.limit())
+    return answer(services.sealed(call, "plans", page, [_kept(job) for job in page.items]))
 
 
 def _kept(job: Job) -> views.View:
@@ -159,7 +189,7 @@ def _wanted(asked: PlanFilter, now: Instant) -> Wanted:
         raise Problem("invalid_body", f"state must be dead, delivered or skipped, got {str(asked.state)[:40]!r}")
     reason = asked.reason
     if asked.http is not None:
-        if reason is not None or not _HTTP.match(asked.http):
+        if reason is not None or not HTTP.match(asked.http):
             raise Problem(
                 "invalid_body", "http must be a status such as 422 or 5xx, and cannot be combined with reason"
             )
@@ -201,6 +231,15 @@ ROUTES = (
         takes=PlanBody,
         tag="plans",
         answers=NewPlan,
+    ),
+    Route(
+        "GET",
+        "/api/v1/plans",
+        listing,
+        "Plans, the newest first, also those that were run.",
+        query=(STATE, *PAGING),
+        tag="plans",
+        answers=ListShape[KeptPlan],
     ),
     Route("GET", "/api/v1/plans/{id}", show, "A plan as it was kept.", tag="plans", answers=KeptPlan),
     Route(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from hooklane.sender.transport.open_files import open_files_now
 from hooklane.server.call import Call, Param, Response, Route
 from hooklane.server.live_stream import TOPICS
 from hooklane.server.problem import Problem
@@ -13,6 +14,11 @@ MEDIA = "text/event-stream"
 
 
 async def stream(call: Call) -> Response:
+    # A stream keeps its connection for as long as it likes, and idle ones are never ended to let others in.
+    most = max(1, open_files_now().clients // 2)
+    if call.services.live_stream.client_count >= most:
+        why = f"{most} streams are open, half of all connections that this server may have: the others are for calls"
+        raise Problem("too_many_requests", why, headers=[("retry-after", "10"), ("connection", "close")])
     client = call.services.live_stream.join(
         call.tenant, call.headers.get("last-event-id"), _topics(call.query.get("topics"))
     )
@@ -45,7 +51,7 @@ ROUTES = (
         "GET",
         "/api/v1/stream",
         stream,
-        "Server-sent events `lanes`, `attempts`, `overview`; after `reset` fetch everything again.",
+        "Server-sent events, one kind a topic; after `reset` fetch everything again.",
         gives=MEDIA,
         query=(Param("topics", f"some of {', '.join(TOPICS)}, with commas; all by default"),),
         tag="overview",

@@ -1,33 +1,60 @@
-// Calls of the API. The key, where the server asks for one, stays in this tab.
+// Calls of the API. Who calls is in a cookie that no script can read: a key is exchanged for it and then forgotten.
 
-const KEY = "hooklane-key";
+/** Where the dashboard is mounted, as an absolute path that ends with a slash. */
+export const root = new URL(document.body.dataset.root || "./", location.href).pathname;
+export const files = new URL(document.body.dataset.static, location.href).pathname;
 
 export class Refused extends Error {
   constructor(status, problem) {
-    super(problem?.detail ?? `The server answered ${status}`);
+    super(problem?.detail ?? problem?.title ?? `The server answered ${status}`);
     this.status = status;
     this.code = problem?.code ?? "";
+    this.errors = problem?.errors ?? [];
   }
 }
 
-export function setKey(key) {
-  sessionStorage.setItem(KEY, key);
+/** No answer at all: the server is away, or the network is. */
+export class NoAnswer extends Error {
+  constructor() {
+    super("The server does not answer");
+    this.status = 0;
+    this.code = "no_answer";
+  }
 }
 
-export function headers(more = {}) {
-  const key = sessionStorage.getItem(KEY);
-  return key ? { authorization: `Bearer ${key}`, ...more } : more;
-}
+/** Log in with an API key, or with what stands behind the `#` of a portal link. Answers who that is. */
+export const logIn = (key) => call("POST", "session", { key });
 
 /** The JSON that the server answers; a problem is thrown. */
-export async function call(method, path, body) {
-  const response = await fetch(`api/v1/${path}`, {
-    method,
-    headers: headers(body === undefined ? {} : { "content-type": "application/json" }),
-    body: body === undefined ? undefined : JSON.stringify(body),
-    cache: "no-store",
-  });
+export async function call(method, path, body, { signal, accept } = {}) {
+  const more = body === undefined ? {} : { "content-type": "application/json" };
+  let response;
+  try {
+    response = await fetch(`${root}api/v1/${path}`, {
+      method,
+      headers: accept ? { ...more, accept } : more,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      cache: "no-store",
+      signal,
+    });
+  } catch (error) {
+    throw error.name === "AbortError" ? error : new NoAnswer();
+  }
+  if (accept && response.ok) return response.blob();
   const value = response.status === 204 ? null : await response.json().catch(() => null);
+  // Mounted in an application whose session is over: the page is asked for anew, and the application shows its login.
+  if (value?.code === "login_required") location.reload();
   if (!response.ok) throw new Refused(response.status, value);
   return value;
 }
+
+export const get = (path, query, options) => call("GET", `${path}${queryText(query)}`, undefined, options);
+
+/** `?a=1&b=2` of what has a value. */
+export function queryText(query = {}) {
+  const pairs = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  return pairs.length ? `?${new URLSearchParams(pairs)}` : "";
+}
+
+/** The path of a lane; a key may hold anything, slashes too. */
+export const lanePath = (lane) => `lanes/${lane.endpoint}/${encodeURIComponent(lane.key)}`;

@@ -1,6 +1,12 @@
 // The API's description as a page, drawn from the server's own OpenAPI document.
 
-import { h } from "./dom.js";
+/** An element with attributes and children; text is always text. */
+function h(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
 
 const page = document.getElementById("docs");
 const document_ = await (await fetch("openapi.json")).json();

@@ -1,10 +1,10 @@
-// The live stream: server-sent events over fetch, because EventSource cannot send a key.
+// The live stream: server-sent events over fetch, because EventSource cannot say where to go on after a reload.
 
-import { headers } from "./api.js";
+import { root } from "./api.js";
 
 const WAIT_MS = [500, 1000, 2000, 5000];
 
-/** Calls tell(kind, value) for each event and status(word) when the connection changes; returns a function to stop. */
+/** Calls tell(kind, value) for each event and status(word, waitMs) when the connection changes; returns a function to stop. */
 export function follow(tell, status) {
   let lastId = null;
   let tries = 0;
@@ -13,23 +13,31 @@ export function follow(tell, status) {
   let timer = null;
 
   async function connect() {
-    controller = new AbortController();
+    const mine = new AbortController();
+    controller = mine;
     try {
-      const response = await fetch("api/v1/stream", {
-        headers: headers(lastId ? { "last-event-id": lastId } : {}),
-        signal: controller.signal,
+      const response = await fetch(`${root}api/v1/stream`, {
+        headers: lastId ? { "last-event-id": lastId } : {},
+        signal: mine.signal,
         cache: "no-store",
       });
       if (!response.ok) throw new Error(String(response.status));
       tries = 0;
-      status("live");
+      status("live", 0);
       await read(response.body.getReader());
-    } catch (error) {
-      if (stopped || error.name === "AbortError") return;
+      // Under WSGI a stream would hold a worker: what there is comes in one piece, and is asked for again.
+      const pollMs = Number(response.headers.get("hooklane-poll-ms"));
+      if (pollMs && !stopped && !mine.signal.aborted && !document.hidden) {
+        timer = setTimeout(connect, pollMs);
+        return;
+      }
+    } catch {
+      if (stopped || mine.signal.aborted) return;
     }
-    if (stopped || document.hidden) return;
-    status("reconnecting");
-    timer = setTimeout(connect, WAIT_MS[Math.min(tries++, WAIT_MS.length - 1)]);
+    if (stopped || mine.signal.aborted || document.hidden) return;
+    const wait = WAIT_MS[Math.min(tries++, WAIT_MS.length - 1)];
+    status("reconnecting", wait);
+    timer = setTimeout(connect, wait);
   }
 
   async function read(reader) {
@@ -56,15 +64,18 @@ export function follow(tell, status) {
   }
 
   // A hidden tab costs the server nothing; when it is looked at again the stream goes on where it was.
-  document.addEventListener("visibilitychange", () => {
+  function look() {
     if (stopped) return;
     clearTimeout(timer);
     controller?.abort();
     if (!document.hidden) connect();
-  });
+  }
+
+  document.addEventListener("visibilitychange", look);
   connect();
   return () => {
     stopped = true;
+    document.removeEventListener("visibilitychange", look);
     clearTimeout(timer);
     controller?.abort();
   };

@@ -30,6 +30,7 @@ from msgspec import msgpack
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Claimed, Handling, NewHandling, NewRow, Row, RowId, Track
 from hooklane.model.message import Message, Status
+from hooklane.store.without_tx import message_head
 from hooklane.store.without_tx.buffer import TrackState, Waiting
 
 Item = dict[str, Any]
@@ -113,24 +114,14 @@ def row_items(
 ) -> list[Item]:
     """The items of a new row: the row itself first, then handlings and chunks if they are apart."""
     message = new.message
-    head = msgpack.encode(
-        (
-            message.event_id,
-            message.type,
-            message.account,
-            new.variant,
-            message.key,
-            message.seq,
-            message.prev_seq,
-            message.event_time,
-            message.delivery_id,
-            message.attempt,
-            message.fingerprint,
-            message.id_signed,
-            new.reason,
-        )
-    )
-    row: Item = row_key(id) | {"id": id, "x": token, "src": message.source, "t": new.received_at, "m": head, "pb": True}
+    row: Item = row_key(id) | {
+        "id": id,
+        "x": token,
+        "src": message.source,
+        "t": new.received_at,
+        "m": msgpack.encode(message_head.head_of(new)),
+        "pb": True,
+    }
     if new.status is not Status.PENDING:
         row["st"] = new.status.value
         if new.status is Status.DEAD:
@@ -219,24 +210,8 @@ def head_of(item: Item) -> tuple[Any, ...]:
 
 def message_of(item: Item, payload: bytes | None) -> tuple[Message, tuple[tuple[str, str], ...]]:
     """The message of a row item; *payload* None once it was purged."""
-    (event_id, type_, account, _, key, seq, prev_seq, event_time, delivery_id, attempt, fingerprint, signed,
-     _) = head_of(item)  # fmt: skip
     body, headers = (b"", []) if payload is None else msgpack.decode(payload)
-    message = Message(
-        source=item["src"],
-        event_id=event_id,
-        type=type_,
-        body=body,
-        account=account,
-        key=key,
-        seq=seq,
-        prev_seq=prev_seq,
-        event_time=event_time,
-        delivery_id=delivery_id,
-        attempt=attempt,
-        fingerprint=fingerprint,
-        id_signed=signed,
-    )
+    message = message_head.message_of(item["src"], head_of(item), body)
     return message, tuple((name, value) for name, value in headers)
 
 
@@ -261,8 +236,8 @@ def row_of(items: Iterable[Item]) -> Row:
         message=message,
         status=Status(row.get("st", "pending")),
         received_at=Instant(row["t"]),
-        variant=head[3],
-        reason=head[12],
+        variant=head[message_head.VARIANT],
+        reason=head[message_head.REASON],
         copies=row.get("c", 1),
         purged=payload is None,
         headers=headers,
@@ -280,7 +255,7 @@ def claimed_of(row: Item, handling: Item, payload: bytes | None, *, was: Status)
         attempts=handling["ha"],
         message=message,
         received_at=Instant(row["t"]),
-        variant=head_of(row)[3],
+        variant=head_of(row)[message_head.VARIANT],
         key=handling.get("hk"),
         seq=handling.get("hq"),
         prev_seq=handling.get("hp"),

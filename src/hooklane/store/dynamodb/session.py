@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from botocore import exceptions as faults
 
@@ -16,11 +16,10 @@ from hooklane.errors import StoreError, StoreRefused, StoreUnavailable, UsageErr
 from hooklane.store.dynamodb.tx import DynamoTx
 from hooklane.store.inbox import Flow
 from hooklane.store.without_tx.buffer import Buffer, Pause, State
+from hooklane.store.without_tx.session import AsyncBufferedSession, BufferedSession
 
 if TYPE_CHECKING:
     from hooklane.store.dynamodb.store import DynamoInbox
-
-T = TypeVar("T")
 
 TRIES_MAX = 8
 BACKOFF_S, BACKOFF_S_MAX = 0.02, 1.0
@@ -58,15 +57,14 @@ class Refused:
     codes: tuple[str, ...] = ()
 
 
-class DynamoSession:
+class DynamoSession(BufferedSession):
     """For threads."""
 
     def __init__(self, store: DynamoInbox, client: Any, threads: ThreadPoolExecutor, buffer: Buffer) -> None:
+        super().__init__(buffer)
         self._store = store
         self._client = client
         self._threads = threads
-        self._buffer = buffer
-        self._is_open = True
         self.tx = DynamoTx()
 
     def perform(self, step: Any) -> Any:
@@ -95,41 +93,23 @@ class DynamoSession:
             time.sleep(answer)
         raise StoreUnavailable("DynamoDB was busy at every try")
 
-    def handing_over(self) -> None:
-        pass  # tx only collects: there is nothing that a handler could commit
-
     def taking_back(self, error: BaseException | None = None) -> None:
         self.tx.close()
 
-    def commit(self) -> None:
-        self._run(self._store.commit(self._buffer, self.tx))
-        self._is_open = False
+    def _to_commit(self) -> Flow[None]:
+        return self._store.commit(self._buffer, self.tx)
 
-    def rollback(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            self._run(self._store.roll_back(self._buffer))
-
-    def close(self) -> None:
-        self.rollback()
-
-    def _run(self, flow: Flow[T]) -> T:
-        value = None
-        try:
-            while True:
-                value = self.perform(flow.send(value))
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+    def _to_roll_back(self) -> Flow[None]:
+        return self._store.roll_back(self._buffer)
 
 
-class AsyncDynamoSession:
+class AsyncDynamoSession(AsyncBufferedSession):
     """The same for event loops."""
 
     def __init__(self, store: DynamoInbox, client: Any, buffer: Buffer) -> None:
+        super().__init__(buffer)
         self._store = store
         self._client = client
-        self._buffer = buffer
-        self._is_open = True
         self.tx = DynamoTx()
 
     async def perform(self, step: Any) -> Any:
@@ -155,31 +135,14 @@ class AsyncDynamoSession:
             await asyncio.sleep(answer)
         raise StoreUnavailable("DynamoDB was busy at every try")
 
-    async def handing_over(self) -> None:
-        pass  # as above
-
     async def taking_back(self, error: BaseException | None = None) -> None:
         self.tx.close()
 
-    async def commit(self) -> None:
-        await self._run(self._store.commit(self._buffer, self.tx))
-        self._is_open = False
+    def _to_commit(self) -> Flow[None]:
+        return self._store.commit(self._buffer, self.tx)
 
-    async def rollback(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            await self._run(self._store.roll_back(self._buffer))
-
-    async def close(self) -> None:
-        await self.rollback()
-
-    async def _run(self, flow: Flow[T]) -> T:
-        value = None
-        try:
-            while True:
-                value = await self.perform(flow.send(value))
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+    def _to_roll_back(self) -> Flow[None]:
+        return self._store.roll_back(self._buffer)
 
 
 def judged(error: Exception, tried: int, table: str, roll: Callable[[], float] = random.random) -> Refused | float:

@@ -47,3 +47,9 @@ CREATE TABLE IF NOT EXISTS hooklane.schema (component text PRIMARY KEY, version 
 -- In the transaction of the migration itself.
 INSERT INTO hooklane.schema (component, version) VALUES (:component, :version)
 ON CONFLICT (component) DO UPDATE SET version = excluded.version
+
+-- name: examine
+-- What an operator should know of this server: its clock, whether it follows another one, and what a commit waits for.
+SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8, pg_is_in_recovery(),
+    current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
+    (SELECT count(*) FROM pg_stat_replication), current_setting('server_version')

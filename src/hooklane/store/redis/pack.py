@@ -12,6 +12,7 @@ from hooklane.model.clock import Instant
 from hooklane.model.inbox import Claimed, Handling, Known, NewHandling, NewRow, Row, RowId, Track
 from hooklane.model.message import Message, Status
 from hooklane.store.without_tx.buffer import TrackState, Waiting
+from hooklane.store.without_tx.message_head import REASON, VARIANT, head_of, message_of
 from hooklane.store.without_tx.names import text_of, track_name
 
 PLACE_DIGITS = 16
@@ -49,23 +50,7 @@ def member_name(member: RowId) -> str:
 def row_args(new: NewRow, name: str) -> tuple[str, bytes, tuple[Any, ...]]:
     """A row for `insert.lua`: its name, its message, and its kind, which rows that come together mostly share."""
     message = new.message
-    head = pack(
-        (
-            message.event_id,
-            message.type,
-            message.account,
-            new.variant,
-            message.key,
-            message.seq,
-            message.prev_seq,
-            message.event_time,
-            message.delivery_id,
-            message.attempt,
-            message.fingerprint,
-            message.id_signed,
-            new.reason,
-        )
-    )
+    head = pack(head_of(new))
     own = "" if new.status is Status.PENDING else new.status.value
     kind: tuple[Any, ...] = (len(new.handlings), new.received_at * 1000, new.received_at, message.source, own)
     for each in new.handlings:
@@ -211,26 +196,11 @@ def _payload_at(kept: bytes) -> int:
 
 def _message(source: bytes, kept: bytes) -> tuple[Message, str, str | None, tuple[tuple[str, str], ...], bool]:
     at = _payload_at(kept)
-    (event_id, type_, account, variant, key, seq, prev_seq, event_time, delivery_id, attempt, fingerprint, signed,
-     reason) = unpack(kept[4:at])  # fmt: skip
+    head = unpack(kept[4:at])
     purged = len(kept) == at
     body, headers = (b"", []) if purged else unpack(kept[at:])
-    message = Message(
-        source=source.decode(),
-        event_id=event_id,
-        type=type_,
-        body=body,
-        account=account,
-        key=key,
-        seq=seq,
-        prev_seq=prev_seq,
-        event_time=event_time,
-        delivery_id=delivery_id,
-        attempt=attempt,
-        fingerprint=fingerprint,
-        id_signed=signed,
-    )
-    return message, variant, reason, tuple((name, value) for name, value in headers), purged
+    message = message_of(source.decode(), head, body)
+    return message, head[VARIANT], head[REASON], tuple((name, value) for name, value in headers), purged
 
 
 def _handlings(parts: Sequence[bytes]) -> tuple[Handling, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from redis import exceptions as faults
 
@@ -19,11 +19,10 @@ from hooklane.store.inbox import Flow
 from hooklane.store.redis.pack import insert_words
 from hooklane.store.redis.scripts import script
 from hooklane.store.without_tx.buffer import Buffer, Pause, State
+from hooklane.store.without_tx.session import AsyncBufferedSession, BufferedSession
 
 if TYPE_CHECKING:
     from hooklane.store.redis.store import RedisInbox
-
-T = TypeVar("T")
 
 Lines = list[tuple[str, bytes, tuple[Any, ...]]]
 TOGETHER_MAX = 128
@@ -69,14 +68,13 @@ class NoTransaction:
 TX = NoTransaction()
 
 
-class RedisSession:
+class RedisSession(BufferedSession):
     """For threads."""
 
     def __init__(self, store: RedisInbox, client: Any, buffer: Buffer) -> None:
+        super().__init__(buffer)
         self._store = store
         self._client = client
-        self._buffer = buffer
-        self._is_open = True
         self.tx = TX
 
     def perform(self, step: Any) -> Any:
@@ -103,31 +101,11 @@ class RedisSession:
             except faults.NoScriptError:
                 return self._client.execute_command("EVAL", found.text, 1, prefix, *args)
 
-    def handing_over(self) -> None:
-        pass  # there is nothing that a handler could commit
+    def _to_commit(self) -> Flow[None]:
+        return self._store.commit(self._buffer)
 
-    def taking_back(self, error: BaseException | None = None) -> None:
-        pass
-
-    def commit(self) -> None:
-        self._run(self._store.commit(self._buffer))
-        self._is_open = False
-
-    def rollback(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            self._run(self._store.roll_back(self._buffer))
-
-    def close(self) -> None:
-        self.rollback()
-
-    def _run(self, flow: Flow[T]) -> T:
-        value = None
-        try:
-            while True:
-                value = self.perform(flow.send(value))
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+    def _to_roll_back(self) -> Flow[None]:
+        return self._store.roll_back(self._buffer)
 
 
 async def call(client: Any, name: str, prefix: str, *args: Any) -> Any:
@@ -168,15 +146,14 @@ def _blame(error: Exception) -> Blame:
     return Blame.ONE if isinstance(error, StoreError) and not isinstance(error, StoreUnavailable) else Blame.ALL
 
 
-class AsyncRedisSession:
+class AsyncRedisSession(AsyncBufferedSession):
     """The same for event loops."""
 
     def __init__(self, store: RedisInbox, client: Any, inserts: Inserts, buffer: Buffer) -> None:
+        super().__init__(buffer)
         self._store = store
         self._client = client
         self._inserts = inserts
-        self._buffer = buffer
-        self._is_open = True
         self.tx = TX
 
     async def perform(self, step: Any) -> Any:
@@ -194,31 +171,11 @@ class AsyncRedisSession:
                     return await self._client.execute_command(*words)
         raise AssertionError(f"not a step of Redis: {step}")
 
-    async def handing_over(self) -> None:
-        pass  # there is nothing that a handler could commit
+    def _to_commit(self) -> Flow[None]:
+        return self._store.commit(self._buffer)
 
-    async def taking_back(self, error: BaseException | None = None) -> None:
-        pass
-
-    async def commit(self) -> None:
-        await self._run(self._store.commit(self._buffer))
-        self._is_open = False
-
-    async def rollback(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            await self._run(self._store.roll_back(self._buffer))
-
-    async def close(self) -> None:
-        await self.rollback()
-
-    async def _run(self, flow: Flow[T]) -> T:
-        value = None
-        try:
-            while True:
-                value = await self.perform(flow.send(value))
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+    def _to_roll_back(self) -> Flow[None]:
+        return self._store.roll_back(self._buffer)
 
 
 @contextmanager

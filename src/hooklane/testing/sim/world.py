@@ -34,6 +34,11 @@ class World:
         self._count += 1
         heappush(self._heap, (self.now + delay_ms, self.roll(), self._count, do, args))
 
+    def after_without_chance(self, delay_ms: float, do: Callable[..., None], *args: Any) -> None:
+        """As `after`, in the order of asking: an onlooker that uses it changes nothing of what the world does."""
+        self._count += 1
+        heappush(self._heap, (self.now + delay_ms, 1.0, self._count, do, args))
+
     def every(self, mean_ms: float, do: Callable[[], None]) -> None:
         """Do something again and again, at random times, while the world is unkind."""
         if mean_ms <= 0:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from tests.support.http_client import Answer, Connection
 from tests.support.receiver import Sink
+from tests.support.sqlite_files import new_outbox_file
 
 from hooklane.cli import process
 from hooklane.cli.process import Running, running
@@ -95,9 +96,12 @@ async def start(tmp_path: Path, cores: int, monkeypatch: pytest.MonkeyPatch) -> 
     async with AsyncExitStack() as stack:
 
         async def begin(**changes: Any) -> Api:
+            usual = tmp_path / "hooklane.db"
+            if "db" not in changes and not usual.exists():
+                new_outbox_file(usual)
             settings = Settings(
                 **{
-                    "db": f"sqlite:///{tmp_path}/hooklane.db",
+                    "db": f"sqlite:///{usual}",
                     "port": 0,
                     "api_key": Secret(KEY),
                     "egress_allow": ("127.0.0.0/8",),
@@ -145,7 +149,7 @@ async def site(shared_db: str, start: Start) -> Any:
     """A server on a database that an application may share, SQLite and PostgreSQL in turn."""
     from tests.promises.sending.api.inbox_site import Site  # which needs the names above
 
-    return Site(shared_db, await start(db=shared_db))
+    return Site(shared_db, await start(db=shared_db, seal_key=("00" * 32,)))
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ class Shop:
 
 
 def insert(inbox: Inbox, event_id: str, **fields: Any) -> None:
-    of_row = {name: fields.pop(name) for name in ("status", "headers", "handlings") if name in fields}
+    of_row = {name: fields.pop(name) for name in ("status", "headers", "handlings", "variant") if name in fields}
     message = Message(**{"source": "hooklane", "event_id": event_id, "type": "order.created", "body": b"{}", **fields})
     run(inbox, inbox.store.insert([NewRow(message=message, received_at=inbox.clock(), **of_row)]))
 

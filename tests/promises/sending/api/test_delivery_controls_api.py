@@ -167,5 +167,5 @@ async def test_the_attempts_of_an_event_tell_phases_classes_and_what_the_receive
     assert (failed["status"], failed["outcome"], delivered["outcome"]) == (500, "retry", "delivered")
     assert set(failed["detail"]["timings"]) == {"total_ms", "dns_ms", "connect_ms", "tls_ms", "first_byte_ms"}
     assert failed["detail"]["request_head"].startswith("POST http://127.0.0.1")
-    assert (delivered["said"], delivered["detail"]) == ("applied", {})
+    assert (delivered["said"], delivered["detail"].keys()) == ("applied", {"request_body", "request_bytes"})
     assert "canary" not in str((failed, delivered))

@@ -11,6 +11,7 @@ import pytest
 from tests.promises.receiving.kit import signed_bytes
 from tests.promises.sending.api.conftest import Start
 from tests.promises.sending.api.inbox_site import Shop, Site, insert
+from tests.support.eventually import eventually
 from tests.support.http_client import Connection
 
 from hooklane.model.message import Status
@@ -235,3 +236,40 @@ async def test_what_a_source_keeps_of_a_request_holds_no_secret(site: Site, shop
 
     assert shown.status == 200
     assert b"whsec_" not in shown.body
+
+
+async def test_the_sources_of_the_inbox_tell_what_came_of_what_they_received(site: Site, shop: Shop, dead: str):
+    shop.receive("evt_2", type="order.created", data={}, key="B", seq=1)
+    shop.receive("evt_2", type="order.created", data={}, key="B", seq=1)
+    shop.inbox.run_once()
+    shop.inbox.stats()  # which writes what it has counted
+
+    async def told() -> Any:
+        [one] = (await site.get("inbox/sources"))["items"]
+        return one if one["applied"] >= 2 else None
+
+    one = await eventually(told)
+    assert (one["source"], one["live"], one["dead"], one["rejected"]) == ("hooklane", False, 1, None)
+    assert one["duplicate"] == 1
+    assert one["received"] >= 3
+
+
+async def test_a_dry_run_tells_what_a_replay_would_do_and_does_nothing(site: Site, shop: Shop, dead: str):
+    dry = await site.call("POST", f"inbox/{dead}/replay?dry_run=1", {"handler": "order"})
+    after = await site.get(f"inbox/{dead}")
+
+    assert (dry.status, dry.json["replayed"], dry.json["dry_run"]) == (200, 1, True)
+    assert after["status"] == "dead"
+    assert await site.acts_on(dead) == []
+    assert (await site.call("POST", f"inbox/{dead}/replay?dry_run=2")).code == "invalid_parameter"
+
+
+async def test_a_conflict_leads_to_the_first_receipt_of_its_id(site: Site, shop: Shop):
+    shop.receive("evt_1", type="order.created", data={"n": 1})
+    insert(shop.inbox, "evt_1", variant="other", status=Status.CONFLICT)
+
+    rows = (await site.get("inbox"))["items"]
+    second = await site.get(f"inbox/{rows[1]['id']}")
+
+    assert second["first_receipt"]["id"] == rows[0]["id"]
+    assert (await site.get(f"inbox/{rows[0]['id']}"))["first_receipt"] is None

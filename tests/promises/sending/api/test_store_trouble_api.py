@@ -117,7 +117,7 @@ async def test_a_search_ends_when_its_client_leaves(api: Api, monkeypatch: pytes
         finally:
             ended.set()
 
-    monkeypatch.setattr(api.server.services.store, "events", endless)
+    monkeypatch.setattr(api.server.services.store, "search_events", endless)
     async with api.connect() as connection:
         connection.writer.write(connection.request("GET", "/api/v1/events?state=dead"))
         await asyncio.wait_for(began.wait(), scaled_s(20))
@@ -129,7 +129,7 @@ async def test_a_search_that_takes_too_long_says_how_to_narrow_it(api: Api, monk
     async def too_long(*_: Any) -> None:
         raise SearchTooLong("narrow it by `after`")
 
-    monkeypatch.setattr(api.server.services.store, "events", too_long)
+    monkeypatch.setattr(api.server.services.store, "search_events", too_long)
     answer = await api.call("GET", f"/api/v1/events?before={wall_now()}")
     assert answer.status == 422
 

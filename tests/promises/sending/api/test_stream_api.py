@@ -244,3 +244,26 @@ async def test_where_more_lanes_moved_than_can_be_told_viewers_are_told_to_fetch
         assert (await api.call("POST", "/api/v1/events/batch", batch)).status == 202
 
         await stream.next("reset")
+
+
+async def test_a_viewer_hears_of_endpoints_jobs_and_dead_letters(api: Api, sink: Sink, endpoint: Any):
+    sink.react = lambda _: Answer(status=422)
+    async with watching(api, query="?topics=endpoints,jobs,dead_letters") as stream:
+        await stream.next("reset")
+        await api.call("POST", f"/api/v1/endpoints/{endpoint['id']}/pause")
+        while (await stream.next("endpoints")).value["items"][0]["state"] != "paused":
+            pass
+        await api.call("POST", f"/api/v1/endpoints/{endpoint['id']}/resume")
+        await api.publish(key="A")
+
+        told = (await stream.next("dead_letters")).value
+        while not told["items"]:
+            told = (await stream.next("dead_letters")).value
+        letter = told["items"][0]
+        assert (letter["key"], letter["reason"]) == ("A", "422")
+        plan = (await api.call("POST", "/api/v1/plans", {"op": "skip", "ids": [letter["id"]]})).json
+        job = (await api.call("POST", f"/api/v1/plans/{plan['id']}/run", {"note": "given up"})).json
+        jobs = (await stream.next("jobs")).value["items"]
+        while jobs[0]["state"] != "done":
+            jobs = (await stream.next("jobs")).value["items"]
+        assert jobs[0]["id"] == job["id"]

@@ -13,10 +13,13 @@ from hooklane.model.endpoint import Endpoint, EndpointState
 from hooklane.model.event import Event
 from hooklane.model.health import Health
 from hooklane.model.lane import DeliveryState, LaneId, LaneRow, LaneState
+from hooklane.model.plan import PlacedEvent
 from hooklane.store.memory.outbox import health, owning, publishing, reading, recovering, settling
+from hooklane.store.memory.outbox.access import MemoryAccess
 from hooklane.store.memory.outbox.recovery import MemoryRecovery
 from hooklane.store.memory.outbox.tables import Tables
 from hooklane.store.memory.outbox.tenants import MemoryTenants
+from hooklane.store.memory.outbox.types import MemoryTypes
 from hooklane.store.outbox import (
     Capabilities,
     CommitReport,
@@ -31,11 +34,12 @@ from hooklane.store.outbox import (
     Taken,
 )
 from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, LaneView, Page
+from hooklane.store.shown import excerpt_of
 
 _DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 
 
-class MemoryOutbox(MemoryTenants, MemoryRecovery):
+class MemoryOutbox(MemoryTenants, MemoryRecovery, MemoryAccess, MemoryTypes):
     """`OutboxStore` and `OutboxReads` over plain dictionaries; *clock* judges the leases."""
 
     capabilities = Capabilities(durable=False, many_workers=True, foreign_publish=False)
@@ -59,6 +63,15 @@ class MemoryOutbox(MemoryTenants, MemoryRecovery):
 
     async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None, act: Act | None = None) -> bool:
         return publishing.save_endpoint(self.tables, endpoint, expect, act)
+
+    async def save_endpoints(self, changes: Sequence[tuple[Endpoint, Endpoint]], *, act: Act) -> int:
+        many = sum(publishing.save_endpoint(self.tables, new, old) for old, new in changes)
+        if many:
+            self.tables.record(act)
+        return many
+
+    async def scrub(self) -> None:
+        """Nothing is left behind in memory."""
 
     async def endpoints(self, tenant: str | None = None) -> Sequence[Endpoint]:
         mine = [one for one in self.tables.endpoints.values() if tenant in (None, one.tenant)]
@@ -155,6 +168,15 @@ class MemoryOutbox(MemoryTenants, MemoryRecovery):
         if lane_id is None or self.tables.lanes[lane_id].tenant != tenant:
             return None
         return reading.lane_view(self.tables, self.tables.lanes[lane_id])
+
+    async def lane_events(self, places: Sequence[tuple[LaneId, int]], limit: int) -> Sequence[PlacedEvent]:
+        found = []
+        for lane_id, seq in places:
+            lane = self.tables.lanes.get(lane_id)
+            for one in await self.lane_deliveries(lane_id, seq, limit):
+                event = self.tables.events[lane.tenant if lane else "", one.event_id]
+                found.append(PlacedEvent(lane_id, one.seq or 0, event.id, event.type, excerpt_of(event.data)))
+        return found
 
     async def lane_deliveries(self, lane_id: LaneId, from_seq: int, limit: int) -> Sequence[Delivery]:
         lane = self.tables.lanes.get(lane_id)

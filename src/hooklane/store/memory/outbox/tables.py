@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from hooklane.model.api_key import ApiKey, Session
 from hooklane.model.attempt import Settlement
 from hooklane.model.audit import GENESIS, Act, AuditLine, Link, seal_of
 from hooklane.model.clock import START, Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import DEFAULT_TENANT, Event
+from hooklane.model.event_type import EventType
 from hooklane.model.health import Health
 from hooklane.model.lane import PARTITIONS, LaneId, LaneRow, LaneState
 from hooklane.model.plan import Job, JobMember
@@ -131,6 +133,12 @@ class Tables:
     """Endpoints in the order in which their breakers turned."""
     changes: list[str] = field(default_factory=list)
     """Endpoints in the order in which they were changed."""
+    api_keys: dict[str, ApiKey] = field(default_factory=dict)
+    key_rev: int = 0
+    sessions: dict[str, Session] = field(default_factory=dict)
+    types: dict[tuple[str, str], EventType] = field(default_factory=dict)
+    """Kinds of events, by (tenant, type)."""
+    type_rev: int = 0
 
     def record(self, act: Act) -> Link:
         """Append to the audit log, sealed to what stands there."""

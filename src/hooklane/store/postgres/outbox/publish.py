@@ -172,6 +172,9 @@ def _stamp(accepted: Sequence[Accepted]) -> Flow[list[Grown]]:
                 in_lanes.append((lane_id, seq, one.n, place.pid, event.tenant))
                 grown.append(Grown(lane_id, place.pid, place.endpoint_id, place.key, seq, event))
     yield Statement(SQL["store_events"], _rows_to_store(accepted, in_lanes, loosely))
+    if traced := [one for one in accepted if one.draft.event.trace is not None]:
+        params = {"ns": [one.n for one in traced], "traces": [one.draft.event.trace for one in traced]}
+        yield Statement(SQL["note_traces"], params)
     return grown
 
 

@@ -90,3 +90,7 @@ WHERE t.lane_id <> ALL(ARRAY(
 -- name: backend_pid
 -- A pooler such as PgBouncer answers a connection with a process number of its own; the server behind it says another.
 SELECT pg_backend_pid()
+
+-- name: note_traces
+-- The trace context of events that were published under one: as a rule none, and then this is not asked for.
+UPDATE hooklane.event e SET trace = w.trace FROM unnest(:ns::bigint[], :traces::text[]) AS w (n, trace) WHERE e.n = w.n

@@ -63,6 +63,7 @@ class PublishInOne:
                 continue
             self._results.append(event)
             self._events.append(event)
+            self.is_plain = self.is_plain and event.trace is None  # the longer way notes it
             for name in draft.names:
                 self._claims.append((event.tenant, name, len(self._events), draft.digest))
             for place in places:

@@ -1,7 +1,7 @@
 -- The statements of `store/sql/outbox` for PostgreSQL. A list arrives as an array; so do the columns of a `Batch`.
 
 -- fragment: event
-e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of
+e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of, e.trace
 
 -- A head comes from the acks that were not folded yet or from the lane, whichever is further on; what the lane says of
 -- an older head (attempts, time, state) does not hold for a newer one.
@@ -275,9 +275,7 @@ WHERE e.n < :below::bigint AND e.n >= :floor::bigint AND e.tenant = :tenant
 -- All that is looked at stays inside PostgreSQL: a row that comes out is work for the event loop.
 {fitting_events} ORDER BY e.n DESC LIMIT :limit::bigint
 
--- name: fitting_deliveries
--- The state as `state_at` has it: it follows from where the head of the lane stands.
-{fitting_events} AND EXISTS (
+-- fragment: fitting_delivery
     SELECT 1 FROM (
         SELECT s.value ->> 0 AS endpoint_id, (s.value ->> 1)::bigint AS lane_id, (s.value ->> 2)::bigint AS seq
         FROM json_array_elements(convert_from(e.stamps, 'UTF8')::json) s
@@ -296,6 +294,37 @@ WHERE e.n < :below::bigint AND e.n >= :floor::bigint AND e.tenant = :tenant
              FROM hooklane.lane l WHERE l.lane_id = p.lane_id),
             'queued')
         END)
+
+-- name: fitting_deliveries
+-- The state as `state_at` has it: it follows from where the head of the lane stands.
+{fitting_events} AND EXISTS (
+{fitting_delivery}
+) ORDER BY e.n DESC LIMIT :limit::bigint
+
+-- name: orders
+-- How the endpoints order their deliveries.
+SELECT DISTINCT coalesce(convert_from(doc, 'UTF8')::json ->> 'order', 'key') FROM hooklane.endpoint
+WHERE tenant = :tenant AND (:endpoint::text IS NULL OR id = :endpoint)
+
+-- name: lane_of_key
+-- The lane of a key at an endpoint.
+SELECT lane_id FROM hooklane.lane_name WHERE endpoint_id = :endpoint AND key = :key AND tenant = :tenant
+
+-- name: lanes_of_key
+-- At every endpoint: all lanes are looked at, which is far less than all events.
+SELECT lane_id FROM hooklane.lane_name WHERE key = :key AND tenant = :tenant
+
+-- name: event_window_in_lanes
+-- As `event_window`, of the events that stand in some lanes.
+SELECT count(*), min(n) FROM (SELECT DISTINCT event_n AS n FROM hooklane.lane_event
+    WHERE lane_id = ANY(:lanes::bigint[]) AND event_n < :below::bigint ORDER BY n DESC LIMIT :window::bigint) w
+
+-- name: fitting_deliveries_in_lanes
+-- As `fitting_deliveries`, of the events that stand in some lanes.
+{fitting_events} AND e.n = ANY(ARRAY(SELECT event_n FROM hooklane.lane_event
+    WHERE lane_id = ANY(:lanes::bigint[]) AND event_n < :below::bigint AND event_n >= :floor::bigint))
+AND EXISTS (
+{fitting_delivery}
 ) ORDER BY e.n DESC LIMIT :limit::bigint
 
 -- name: events_by_number
@@ -343,7 +372,7 @@ SELECT r.*, CASE WHEN head > tail THEN 4 WHEN state = 'blocked' THEN 0 WHEN paus
 
 -- fragment: lane_view
 SELECT v.lane_id, v.endpoint_id, v.key, v.head, v.tail, v.attempts, v.next_at, v.since, v.reason, d.id, e.id, e.type,
-    v.rank
+    e.created_at, v.rank
 
 -- fragment: at_head
 LEFT JOIN hooklane.lane_event le ON le.lane_id = v.lane_id AND le.seq = v.head
@@ -416,7 +445,7 @@ ORDER BY l.seq LIMIT :limit::bigint
 
 -- fragment: letters
 SELECT d.id, e.id, e.type, d.endpoint_id, d.lane_id, t.key, d.seq, d.attempts, d.reason, d.died_at,
-    coalesce(t.tail - d.seq, 0), d.note
+    coalesce(t.tail - d.seq, 0), d.note, d.assignee, e.created_at
 FROM hooklane.dead_letter d JOIN hooklane.event e ON e.n = d.event_n LEFT JOIN hooklane.lane_tail t USING (lane_id)
 WHERE d.tenant = :tenant AND d.state = 'open'
 
@@ -424,8 +453,12 @@ WHERE d.tenant = :tenant AND d.state = 'open'
 (d.died_at, d.id) > (:died_at::bigint, :letter::text) AND (d.died_at, d.id) <= (:upto_at::bigint, :upto_letter::text)
 
 -- name: dead_letters
--- The open dead letters of a window, the oldest first.
-{letters} AND (:endpoint::text IS NULL OR d.endpoint_id = :endpoint) AND {in_letter_window}
+-- The open dead letters of a window that fit, the oldest first.
+{letters} AND (:endpoint::text IS NULL OR d.endpoint_id = :endpoint)
+    AND (:key::text IS NULL OR e.key = :key OR t.key = :key)
+    AND (:type::text IS NULL OR e.type LIKE :type) AND (:reason::text IS NULL OR d.reason LIKE :reason)
+    AND (:after::bigint IS NULL OR d.died_at >= :after) AND (:before::bigint IS NULL OR d.died_at < :before)
+    AND {in_letter_window}
 ORDER BY d.died_at, d.id LIMIT :limit::bigint
 
 -- name: dead_letter
@@ -672,6 +705,21 @@ SELECT count(*), max(n) FROM
 -- Events that fit by themselves; how they stand is looked up for these only.
 SELECT {to_select} FROM hooklane.event e
 WHERE e.tenant = :tenant AND e.n > :above::bigint AND e.n <= :upto::bigint AND (:key::text IS NULL OR e.key = :key)
+  AND (:type::text IS NULL OR e.type LIKE :type)
+  AND (:after::bigint IS NULL OR e.created_at >= :after) AND (:before::bigint IS NULL OR e.created_at < :before)
+ORDER BY e.n LIMIT :limit::bigint
+
+-- name: event_window_up_in_lanes
+-- As `event_window_up`, of the events that stand in some lanes.
+SELECT count(*), max(n) FROM (SELECT DISTINCT event_n AS n FROM hooklane.lane_event
+    WHERE lane_id = ANY(:lanes::bigint[]) AND event_n > :above::bigint ORDER BY n LIMIT :window::bigint) w
+
+-- name: select_events_in_lanes
+-- As `select_events`, of the events that stand in some lanes.
+SELECT {to_select} FROM hooklane.event e
+WHERE e.n = ANY(ARRAY(SELECT event_n FROM hooklane.lane_event
+        WHERE lane_id = ANY(:lanes::bigint[]) AND event_n > :above::bigint AND event_n <= :upto::bigint))
+  AND e.tenant = :tenant AND (:key::text IS NULL OR e.key = :key)
   AND (:type::text IS NULL OR e.type LIKE :type)
   AND (:after::bigint IS NULL OR e.created_at >= :after) AND (:before::bigint IS NULL OR e.created_at < :before)
 ORDER BY e.n LIMIT :limit::bigint

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from hooklane.model.audit import GENESIS, Act, AuditLine, Link, seal_of
+from hooklane.store.budget import Budget
 from hooklane.store.cursors import number_of
+from hooklane.store.dashboard import AuditFilter
 from hooklane.store.reads import Page
 from hooklane.store.recovery import AuditChain
-from hooklane.store.sql.outbox.steps import Batch, Flow, sql
+from hooklane.store.sql.outbox.steps import N_MAX, Batch, Flow, pattern, sql
 
 
 def append(act: Act) -> Flow[Link]:
@@ -40,6 +42,31 @@ def _last() -> Flow[Link]:
 def audit(tenant: str, cursor: str | None, limit: int) -> Flow[Page[AuditLine]]:
     rows = yield sql("audit_page", tenant=tenant, below=number_of(cursor), limit=limit + 1)
     return Page([_line(row) for row in rows[:limit]], str(rows[limit - 1][0]) if len(rows) > limit else None)
+
+
+def search(tenant: str, wanted: AuditFilter, cursor: str | None, limit: int) -> Flow[Page[AuditLine]]:
+    """The newest first; a page that looked at enough ends early, and `next` goes on from there."""
+    params: dict[str, Any] = {
+        "tenant": tenant,
+        "actor": wanted.actor,
+        "action": pattern(wanted.action),
+        "subjects": list(wanted.subjects) or None,
+        "after": wanted.after,
+        "before": wanted.before,
+    }
+    found: list[Sequence[Any]] = []
+    budget, below = Budget(), number_of(cursor) or N_MAX
+    while True:
+        ((looked, floor),) = yield sql("audit_window", below=below, window=budget.window)
+        found += yield sql("audit_fitting", **params, below=below, floor=floor or 0, limit=limit + 1 - len(found))
+        if len(found) > limit:
+            return Page([_line(row) for row in found[:limit]], str(found[limit - 1][0]))
+        if looked < budget.window:
+            return Page([_line(row) for row in found], None)
+        below = floor
+        budget.spend(looked)
+        if budget.is_spent:
+            return Page([_line(row) for row in found], str(below))
 
 
 def audit_chain(after: int, limit: int) -> Flow[AuditChain]:

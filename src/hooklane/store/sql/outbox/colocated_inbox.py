@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from hooklane.model.clock import Instant
 from hooklane.store.caller.flow import Rows, Statement
 from hooklane.store.colocated_inbox import COMPONENT, Change, Question, is_there
 from hooklane.store.inbox import Flow as InboxFlow
@@ -11,10 +12,12 @@ from hooklane.store.inbox import InboxVerbs
 from hooklane.store.sql.borrowed import Verbs
 from hooklane.store.sql.migration import newest_of, version_of
 from hooklane.store.sql.outbox import audit
-from hooklane.store.sql.outbox.steps import Flow
+from hooklane.store.sql.outbox.steps import Flow, sql
 from hooklane.store.sql.queries import Many
 
 T = TypeVar("T")
+LATE_MAX = 50_000
+"""Rows that are looked at for what came of late."""
 
 
 class InboxFlows:
@@ -35,6 +38,13 @@ class InboxFlows:
         if changed.act is not None:
             yield from audit.append(changed.act)  # last: the next append waits for this commit
         return changed.result
+
+    def of_late(self, since: Instant) -> Flow[dict[str, tuple[int, int]]]:
+        """By source: rows that came since then, and copies of them besides."""
+        if not (yield from self._is_there()):
+            return {}
+        rows = yield sql("inbox_of_late", since=since, window=LATE_MAX)
+        return {source: (many, copies) for source, many, copies in rows}
 
     def _is_there(self) -> Flow[bool]:
         version = yield from version_of(self._dialect.dialect, COMPONENT)

@@ -31,6 +31,19 @@ def save_endpoint(endpoint: Endpoint, expect: Endpoint | None, act: Act | None =
     return True
 
 
+def save_endpoints(changes: Sequence[tuple[Endpoint, Endpoint]], act: Act) -> Flow[int]:
+    """All of one tenant, under one revision."""
+    rev = yield from next_rev()
+    many = 0
+    for old, new in changes:
+        if (yield from read_endpoint(old.id)) == old:
+            yield from write(replace(new, suspended=old.suspended), rev)
+            many += 1
+    if many:
+        yield from audit.append(act)
+    return many
+
+
 def disable_endpoint(endpoint_id: str) -> Flow[None]:
     """It answered that it is gone. Read under the counter's lock, so that no person's change is undone."""
     rev = yield from next_rev()

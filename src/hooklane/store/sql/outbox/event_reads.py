@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,9 +14,14 @@ from hooklane.model.lane import LaneId
 from hooklane.store.budget import Budget
 from hooklane.store.codec import decode_detail
 from hooklane.store.cursors import number_of
+from hooklane.store.dashboard import EventSearch
 from hooklane.store.reads import AttemptRow, Delivery, EventFilter, Page
 from hooklane.store.shown import delivery_of, state_at
 from hooklane.store.sql.outbox.steps import N_MAX, Batch, Flow, pattern, sql
+
+NAMED_MAX = 200
+"""Events whose id begins as asked that are looked at, the newest."""
+_ID = re.compile(r"evt_[0-9a-z]+\Z")
 
 Stamped = tuple[str, str, LaneId, int | None]
 """Event, endpoint, lane, seq."""
@@ -28,7 +34,44 @@ def event(tenant: str, event_id: str) -> Flow[Event | None]:
 
 def events(tenant: str, wanted: EventFilter, cursor: str | None, limit: int) -> Flow[Page[Event]]:
     """Newest first; a page that looked at enough ends early, and `next` goes on from there."""
-    params: dict[str, Any] = {
+    params = _params(tenant, wanted)
+    fitting = "fitting_events" if wanted.endpoint_id is None and wanted.state is None else "fitting_deliveries"
+    if wanted.key is not None and wanted.endpoint_id is not None:
+        lanes = yield from lanes_of_key(tenant, wanted.key, wanted.endpoint_id)
+        if lanes is not None:
+            return (yield from _windows("fitting_deliveries_in_lanes", params, cursor, limit, lanes))
+    return (yield from _windows(fitting, params, cursor, limit))
+
+
+def search(tenant: str, wanted: EventSearch, cursor: str | None, limit: int) -> Flow[Page[Event]]:
+    """The same by text, deliveries and attempts; what names an id is looked up by it."""
+    params = {
+        **_params(tenant, wanted),
+        "q": wanted.text,
+        "seq": wanted.seq,
+        "attempts_min": wanted.attempts_min,
+        "http": pattern(wanted.http, one=True),
+        "reason": pattern(wanted.reason, one=True),
+        "by_delivery": wanted.by_delivery,
+        "by_attempt": wanted.by_attempt,
+    }
+    begins = wanted.id or (wanted.text if _ID.match(wanted.text or "") else None)
+    if begins is None:
+        return (yield from _windows("searched_events", params, cursor, limit))
+    # The last letter of an id's alphabet, so often that no id comes after it, in whichever order a database compares.
+    span = (begins, begins if wanted.id else begins + "z" * 30)
+    below = number_of(cursor) or N_MAX
+    numbers = yield sql("event_numbers", tenant=tenant, first=span[0], last=span[1], limit=NAMED_MAX)
+    found: list[int] = []
+    for n in sorted((n for (n,) in numbers), reverse=True):
+        if n < below and len(found) <= limit:
+            found += [one for (one,) in (yield sql("searched_events", **params, below=n + 1, floor=n, limit=1))]
+    following = str(found[limit - 1]) if len(found) > limit else None
+    return Page((yield from _by_number(found[:limit])), following)
+
+
+def _params(tenant: str, wanted: EventFilter) -> dict[str, Any]:
+    return {
         "tenant": tenant,
         "type": pattern(wanted.type),
         "key": wanted.key,
@@ -37,12 +80,18 @@ def events(tenant: str, wanted: EventFilter, cursor: str | None, limit: int) -> 
         "endpoint": wanted.endpoint_id,
         "state": wanted.state,
     }
-    fitting = "fitting_events" if wanted.endpoint_id is None and wanted.state is None else "fitting_deliveries"
+
+
+def _windows(
+    fitting: str, params: dict[str, Any], cursor: str | None, limit: int, lanes: Sequence[int] | None = None
+) -> Flow[Page[Event]]:
+    """With *lanes*, windows are of the events that stand in those."""
+    window, within = ("event_window", {}) if lanes is None else ("event_window_in_lanes", {"lanes": lanes})
     found: list[int] = []
     budget, below = Budget(), number_of(cursor) or N_MAX
     while True:
-        ((looked, floor),) = yield sql("event_window", below=below, window=budget.window)
-        rows = yield sql(fitting, **params, below=below, floor=floor or 0, limit=limit + 1 - len(found))
+        ((looked, floor),) = yield sql(window, **within, below=below, window=budget.window)
+        rows = yield sql(fitting, **params, **within, below=below, floor=floor or 0, limit=limit + 1 - len(found))
         found += [n for (n,) in rows]
         if len(found) > limit:
             return Page((yield from _by_number(found[:limit])), str(found[limit - 1]))
@@ -52,6 +101,17 @@ def events(tenant: str, wanted: EventFilter, cursor: str | None, limit: int) -> 
         budget.spend(looked)
         if budget.is_spent:
             return Page((yield from _by_number(found)), str(below))
+
+
+def lanes_of_key(tenant: str, key: str, endpoint_id: str | None) -> Flow[list[int] | None]:
+    """The lanes in which the deliveries of *key* stand, at this endpoint or at all there are; None where some of them
+    stand in no lane of the key, as where an endpoint has another order, and all events must be looked at."""
+    orders = yield sql("orders", tenant=tenant, endpoint=endpoint_id)
+    if [order for (order,) in orders] != ["key"]:
+        return None
+    at = {} if endpoint_id is None else {"endpoint": endpoint_id}
+    rows = yield sql("lane_of_key" if at else "lanes_of_key", tenant=tenant, key=key, **at)
+    return [lane_id for (lane_id,) in rows]
 
 
 def _by_number(numbers: Sequence[int]) -> Flow[list[Event]]:

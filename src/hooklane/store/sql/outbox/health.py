@@ -7,13 +7,21 @@ from typing import Any
 
 from hooklane.model.clock import Instant
 from hooklane.model.health import BreakerState, Health
+from hooklane.store.dashboard import BreakerTurn
 from hooklane.store.sql.outbox.steps import Batch, Flow, sql
+
+TURNS_KEPT = 500
+"""Of each endpoint: what its breaker did lately, for people."""
 
 
 def note_health(turns: Sequence[Health]) -> Flow[list[Health]]:
     yield sql("next_health_rev")
     columns = ("endpoint_id", "turn", "state", "until", "probes", "by")
     yield Batch("note_health", [{name: getattr(turn, name) for name in columns} for turn in turns])
+    noted = [{"endpoint_id": turn.endpoint_id, "turn": turn.turn, "by": turn.by} for turn in turns]
+    yield Batch("note_breaker_turns", noted)
+    old = [{"endpoint_id": turn.endpoint_id, "turn": turn.turn} for turn in turns]
+    yield Batch("drop_breaker_turns", old, {"kept": TURNS_KEPT})
     rows = yield sql("health_of_endpoints", ids=[turn.endpoint_id for turn in turns])
     return [health_of(row) for row in rows]
 
@@ -26,3 +34,8 @@ def read_health(tenant: str | None) -> Flow[Mapping[str, Health]]:
 def health_of(row: Sequence[Any]) -> Health:
     endpoint_id, turn, state, until, probes, by = row
     return Health(endpoint_id, turn, BreakerState(state), Instant(until), probes, by)
+
+
+def breaker_turns(tenant: str, endpoint_id: str | None, since: Instant, limit: int) -> Flow[list[BreakerTurn]]:
+    rows = yield sql("breaker_turns", tenant=tenant, endpoint=endpoint_id, since=since, limit=limit)
+    return [BreakerTurn(at, turn, BreakerState(state), until, when, by) for at, turn, state, until, when, by in rows]

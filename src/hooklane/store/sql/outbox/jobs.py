@@ -9,9 +9,10 @@ from typing import Any
 from hooklane.model.audit import Act
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.lane import DeliveryState, LaneId
-from hooklane.model.plan import Job, JobMember, Member, Op, Progress
+from hooklane.model.plan import Job, JobMember, JobState, Member, Op, Progress
 from hooklane.model.redelivery import redelivery_lane
 from hooklane.store.codec import decode_job, encode_job
+from hooklane.store.reads import Page
 from hooklane.store.recovery import CarriedOut, Mark
 from hooklane.store.sql.outbox import audit, recovery
 from hooklane.store.sql.outbox.endpoints import read_endpoints
@@ -39,6 +40,14 @@ def save_job(job: Job, expect: Job | None, act: Act | None) -> Flow[bool]:
 def job(tenant: str, id: str) -> Flow[Job | None]:
     rows = yield sql("job", tenant=tenant, id=id)
     return decode_job(bytes(rows[0][0])) if rows else None
+
+
+def page(tenant: str, run: bool, states: Sequence[JobState] | None, cursor: str | None, limit: int) -> Flow[Page[Job]]:
+    """Ids are in the order of time, so the newest has the largest."""
+    asked = {"run": run, "states": None if states is None else list(states), "below": cursor or "~"}
+    rows = yield sql("jobs_page", tenant=tenant, **asked, limit=limit + 1)
+    found = [decode_job(bytes(doc)) for (doc,) in rows]
+    return Page(found[:limit], found[limit - 1].id if len(found) > limit else None)
 
 
 def open_jobs() -> Flow[list[Job]]:

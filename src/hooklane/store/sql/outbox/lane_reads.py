@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from hooklane.model.lane import LaneId, LaneState
+from hooklane.model.plan import PlacedEvent
 from hooklane.store.budget import Budget
 from hooklane.store.cursors import rank_and_lane_of
 from hooklane.store.reads import Delivery, LaneView, Page
-from hooklane.store.shown import RANKED, RANKS, ranks_of
+from hooklane.store.shown import EXCERPT_BYTES, RANKED, RANKS, excerpt_of, ranks_of
 from hooklane.store.sql.outbox.event_reads import deliveries_at
-from hooklane.store.sql.outbox.steps import N_MAX, Flow, sql
+from hooklane.store.sql.outbox.steps import N_MAX, Batch, Flow, sql
 
 _OF_ALL = ("lane_window", "lanes_of_rank")
 _INDEXED = {
@@ -23,7 +24,7 @@ _INDEXED = {
 
 def lane(tenant: str, endpoint_id: str, key: str) -> Flow[LaneView | None]:
     rows = yield sql("lane", tenant=tenant, endpoint=endpoint_id, key=key)
-    return _view(rows[0]) if rows else None
+    return view(rows[0]) if rows else None
 
 
 def lanes(
@@ -33,6 +34,7 @@ def lanes(
     text: str | None,
     cursor: str | None,
     limit: int,
+    budget: Budget | None = None,
 ) -> Flow[Page[LaneView]]:
     """Those that need attention first (blocked, retrying, paused, active), then the idle; in each the newest first.
 
@@ -40,7 +42,7 @@ def lanes(
     """
     params = {"tenant": tenant, "endpoint": endpoint_id, "text": text}
     first, below = rank_and_lane_of(cursor)
-    budget = Budget()
+    budget = budget or Budget()
     found: list[Sequence[Any]] = []
     for rank in ranks_of(states, first):
         if rank == RANKS[LaneState.PAUSED] and not (yield sql("any_paused_endpoint")):
@@ -53,19 +55,20 @@ def lanes(
             found += yield sql(fitting, **params, **span)
             if len(found) > limit:
                 last = found[limit - 1]
-                return Page([_view(row) for row in found[:limit]], f"{last[-1]}.{last[0]}")
+                return Page([view(row) for row in found[:limit]], f"{last[-1]}.{last[0]}")
             is_over = looked < budget.window
             budget.spend(looked)
             if is_over:
                 break
             at = floor
             if budget.is_spent:
-                return Page([_view(row) for row in found], f"{rank}.{at}")
-    return Page([_view(row) for row in found], None)
+                return Page([view(row) for row in found], f"{rank}.{at}")
+    return Page([view(row) for row in found], None)
 
 
-def _view(row: Sequence[Any]) -> LaneView:
-    lane_id, endpoint_id, key, head, tail, attempts, next_at, since, reason, letter, event_id, type_, rank = row
+def view(row: Sequence[Any]) -> LaneView:
+    lane_id, endpoint_id, key, head, tail, attempts, next_at, since, reason, letter, *of_head, rank = row
+    event_id, type_, created_at = of_head
     return LaneView(
         lane_id=lane_id,
         endpoint_id=endpoint_id,
@@ -80,9 +83,16 @@ def _view(row: Sequence[Any]) -> LaneView:
         dead_letter_id=letter,
         head_event_id=event_id,
         head_type=type_,
+        head_created_at=created_at,
     )
 
 
 def lane_deliveries(lane_id: LaneId, from_seq: int, limit: int) -> Flow[list[Delivery]]:
     rows = yield sql("events_of_lane", lane_id=lane_id, seq=from_seq, limit=limit)
     return (yield from deliveries_at([(row[0], row[1], row[2], row[3]) for row in rows]))
+
+
+def lane_events(places: Sequence[tuple[LaneId, int]], limit: int) -> Flow[list[PlacedEvent]]:
+    wanted = [{"lane_id": lane_id, "seq": seq} for lane_id, seq in places]
+    rows = yield Batch("lane_events", wanted, {"limit": limit, "chars": EXCERPT_BYTES})
+    return [PlacedEvent(lane_id, seq, id, type_, excerpt_of(bytes(data))) for lane_id, seq, id, type_, data in rows]

@@ -8,19 +8,61 @@ from typing import Any
 from hooklane.model.audit import Act
 from hooklane.store.budget import Budget
 from hooklane.store.cursors import letter_place_of
+from hooklane.store.dashboard import Cause, LetterFilter
 from hooklane.store.reads import DeadLetter, Page
 from hooklane.store.shown import dead_letter_of
 from hooklane.store.sql.outbox import audit
-from hooklane.store.sql.outbox.steps import N_MAX, Flow, sql
+from hooklane.store.sql.outbox.board import last_words
+from hooklane.store.sql.outbox.steps import N_MAX, Flow, pattern, sql
+
+CAUSES_LETTERS_MAX = 50_000
+"""Letters whose causes are counted, the oldest."""
 
 
 def dead_letters(tenant: str, endpoint_id: str | None, cursor: str | None, limit: int) -> Flow[Page[DeadLetter]]:
+    return (yield from search(tenant, LetterFilter(endpoint_id=endpoint_id), cursor, limit))
+
+
+def search(tenant: str, wanted: LetterFilter, cursor: str | None, limit: int) -> Flow[Page[DeadLetter]]:
     """The oldest first: it has waited longest. A page that looked at enough ends early."""
-    params = {"tenant": tenant, "endpoint": endpoint_id}
+    params = {
+        "tenant": tenant,
+        "endpoint": wanted.endpoint_id,
+        "key": wanted.key,
+        "type": pattern(wanted.type),
+        "reason": pattern(wanted.reason, one=True),
+        "after": wanted.after,
+        "before": wanted.before,
+    }
+    # What died before `after` need not be looked at: letters stand by when they died.
+    start = cursor if cursor is not None or wanted.after is None else f"{max(0, wanted.after - 1)}.~"
     rows, following = yield from letters(
-        "dead_letters", params, "open", cursor, limit, place=lambda row: (row[9], row[0])
+        "dead_letters", params, "open", start, limit, place=lambda row: (row[9], row[0])
     )
     return Page([dead_letter_of(row) for row in rows], following)
+
+
+def newest(tenant: str, after: tuple[int, str], limit: int) -> Flow[list[DeadLetter]]:
+    rows = yield sql("newest_letters", tenant=tenant, died_at=after[0], letter=after[1], limit=limit)
+    return [dead_letter_of(row) for row in rows]
+
+
+def words(some: Sequence[DeadLetter]) -> Flow[dict[str, str | None]]:
+    """What the endpoints answered last."""
+    found = yield from last_words([(one.event_at or 0, one.lane_id, one.seq or 1) for one in some])
+    return {one.id: found.get(one.lane_id, (None, None))[1] for one in some}
+
+
+def causes(tenant: str) -> Flow[list[Cause]]:
+    rows = yield sql("causes", tenant=tenant, window=CAUSES_LETTERS_MAX)
+    return sorted((Cause(*row) for row in rows), key=lambda cause: (-cause.letters, cause.endpoint_id, cause.reason))
+
+
+def assign(tenant: str, letter: str, assignee: str, act: Act) -> Flow[bool]:
+    done = bool((yield sql("assign_letter", tenant=tenant, id=letter, assignee=assignee)))
+    if done:
+        yield from audit.append(act)
+    return done
 
 
 def letters(

@@ -17,7 +17,7 @@ def fetch(wants: Sequence[tuple[LaneId, int, int]]) -> Flow[list[tuple[LaneId, i
         "redelivered_events",
         [{"lane_id": lane, "n": redelivery_lane(lane), "seq": seq, "many": many} for lane, seq, many in wants],
     )
-    passed = yield sql("passed_over", lanes=sorted({row[9] for row in rows if row[9] > 0}))
+    passed = yield sql("passed_over", lanes=sorted({row[-3] for row in rows if row[-3] > 0}))
     gaps = {(lane_id, upto): seq for lane_id, seq, upto in passed}
     found = []
     for lane_id, pos, *event, was, key, seq in rows:

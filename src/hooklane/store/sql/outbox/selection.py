@@ -14,7 +14,7 @@ from hooklane.store.budget import Budget
 from hooklane.store.cursors import number_of
 from hooklane.store.reads import Page
 from hooklane.store.recovery import Wanted
-from hooklane.store.sql.outbox.event_reads import deliveries_at
+from hooklane.store.sql.outbox.event_reads import deliveries_at, lanes_of_key
 from hooklane.store.sql.outbox.letter_reads import letters
 from hooklane.store.sql.outbox.steps import Flow, pattern, sql
 
@@ -64,9 +64,15 @@ def _delivered(wanted: Wanted, params: dict[str, Any], cursor: str | None, limit
     budget, above = Budget(), number_of(cursor) or 0
     rows: list[Sequence[Any]] = []
     following: str | None = None
+    window, select_events, within = "event_window_up", "select_events", {}
+    if wanted.key is not None:
+        # What an endpoint that is gone was sent without order is not found then, and could not be sent again either.
+        lanes = yield from lanes_of_key(params["tenant"], wanted.key, wanted.endpoint_id)
+        if lanes is not None:
+            window, select_events, within = "event_window_up_in_lanes", "select_events_in_lanes", {"lanes": lanes}
     while True:
-        ((looked, upto),) = yield sql("event_window_up", above=above, window=budget.window)
-        rows += yield sql("select_events", **params, above=above, upto=upto or 0, limit=limit - len(rows))
+        ((looked, upto),) = yield sql(window, **within, above=above, window=budget.window)
+        rows += yield sql(select_events, **params, **within, above=above, upto=upto or 0, limit=limit - len(rows))
         if len(rows) == limit:
             following = str(rows[-1][0])
             break

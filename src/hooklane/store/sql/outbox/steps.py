@@ -52,7 +52,7 @@ def pattern(text: str | None, *, one: bool = False) -> Pattern | None:
     return None if text is None else Pattern(text, one)
 
 
-def sql(name: str, **params: Any) -> Sql:
+def sql(name: str, /, **params: Any) -> Sql:
     """The statement *name*. A parameter may be a list of numbers or texts."""
     return Sql(name, params)
 

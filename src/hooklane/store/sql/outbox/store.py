@@ -6,8 +6,7 @@ A back-end says on which connection, and in which kind of transaction, a flow ru
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from hooklane.model.audit import Act, AuditLine, Link
@@ -16,9 +15,9 @@ from hooklane.model.endpoint import Endpoint, EndpointState
 from hooklane.model.event import Event
 from hooklane.model.health import Health
 from hooklane.model.lane import DeliveryState, LaneId, LaneState
-from hooklane.model.plan import Job, JobMember, Member, Op, Progress
+from hooklane.model.plan import Job, JobMember, Member, Op, PlacedEvent, Progress
 from hooklane.model.tenant import Tenant
-from hooklane.store.budget import LEDGER_S_MAX, SEARCH_S_MAX
+from hooklane.store.budget import LEDGER_S_MAX
 from hooklane.store.colocated_inbox import Change, Question
 from hooklane.store.cursors import number_of
 from hooklane.store.outbox import Lease, Recovery, Roster, Taken
@@ -40,34 +39,28 @@ from hooklane.store.sql.outbox import (
     selection,
     tenants,
 )
+from hooklane.store.sql.outbox.access import SqlAccess
 from hooklane.store.sql.outbox.colocated_inbox import InboxFlows
-from hooklane.store.sql.outbox.steps import Flow
+from hooklane.store.sql.outbox.dashboard import SqlDashboard
+from hooklane.store.sql.outbox.types import SqlTypes
 from hooklane.store.tenants import TenantNews
 
 T = TypeVar("T")
 
 
-class SqlOutbox(ABC):
-    """`OutboxReads`, `RecoveryStore`, `TenantStore`, `ColocatedInbox` and the rarer verbs of `OutboxStore`."""
+class SqlOutbox(SqlDashboard, SqlAccess, SqlTypes):
+    """`OutboxReads`, `RecoveryStore`, `TenantStore`, `ColocatedInbox`, the rarer verbs of `OutboxStore`, and what it
+    inherits."""
 
     _inbox: InboxFlows
-
-    @abstractmethod
-    async def _write(self, flow: Callable[[], Flow[T]]) -> T:
-        """Run a flow and commit it durably; it is made anew for each try."""
-
-    @abstractmethod
-    async def _read(self, flow: Callable[[], Flow[T]]) -> T:
-        """Run a flow that only reads, on one snapshot, for deliveries: nothing that takes long."""
-
-    @abstractmethod
-    async def _ask(self, flow: Callable[[], Flow[T]], *, s_max: float | None = SEARCH_S_MAX) -> T:
-        """The same for people, beside what delivers; no *s_max* for a chore that must be read to its end."""
 
     # endpoints
 
     async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None, act: Act | None = None) -> bool:
         return await self._write(lambda: endpoints.save_endpoint(endpoint, expect, act))
+
+    async def save_endpoints(self, changes: Sequence[tuple[Endpoint, Endpoint]], *, act: Act) -> int:
+        return await self._write(lambda: endpoints.save_endpoints(changes, act))
 
     async def endpoints(self, tenant: str | None = None) -> Sequence[Endpoint]:
         return await self._ask(lambda: endpoints.read_endpoints(tenant))
@@ -195,6 +188,9 @@ class SqlOutbox(ABC):
     async def select(self, tenant: str, wanted: Wanted, cursor: str | None, limit: int) -> Page[Member]:
         return await self._ask(lambda: selection.select(tenant, wanted, cursor, limit))
 
+    async def lane_events(self, places: Sequence[tuple[LaneId, int]], limit: int) -> Sequence[PlacedEvent]:
+        return await self._ask(lambda: lane_reads.lane_events(places, limit))
+
     async def add_members(self, plan_id: str, tenant: str, first: int, members: Sequence[Member]) -> None:
         await self._write(lambda: jobs.add_members(plan_id, tenant, first, members))
 
@@ -247,6 +243,9 @@ class SqlOutbox(ABC):
 
     async def ask_inbox(self, question: Question[T]) -> T | None:
         return await self._ask(lambda: self._inbox.asked(question))
+
+    async def inbox_of_late(self, since: Instant) -> Mapping[str, tuple[int, int]]:
+        return await self._ask(lambda: self._inbox.of_late(since))
 
     async def change_inbox(self, change: Change[T]) -> T | None:
         return await self._write(lambda: self._inbox.changed(change))

@@ -157,7 +157,7 @@ def fetch(conn: sqlite3.Connection, wants: Sequence[tuple[LaneId, int, int]]) ->
     for lane_id, seq, many in wants:
         if lane_id > 0:
             for row in conn.execute(SQL["fetch_lane"], (lane_id, seq, many)):
-                yield lane_id, row[7], Event(*row[:7])
+                yield lane_id, row[-1], Event(*row[:-1])
         elif not is_redelivery(lane_id):
             for row in conn.execute(SQL["fetch_loose"], (-lane_id,)):
                 yield lane_id, 1, Event(*row)

@@ -162,10 +162,10 @@ def _stamp(accepted: Sequence[Accepted], next_lane_event: int, next_loose: int) 
             event.created_at,
             blob(_encode(one.stamps)),
         )
-        if event.replay_of is None:
+        if event.replay_of is None and event.trace is None:
             events.append(row)
         else:
-            replays.append((*row, event.replay_of))
+            replays.append((*row, event.replay_of, event.trace))
     yield Many(_ADD_EVENTS, events)
     yield Many(_ADD_REPLAYS, replays)
     yield Many(_ADD_LANE_EVENTS, lane_events)

@@ -31,8 +31,8 @@ VALUES (:n, :tenant, :id, :type, :key, :data, :created_at, :stamps)
 
 -- name: add_replays
 -- The same for events that repeat a skipped one.
-INSERT INTO hooklane_event (n, tenant, id, type, key, data, created_at, stamps, replay_of)
-VALUES (:n, :tenant, :id, :type, :key, :data, :created_at, :stamps, :replay_of)
+INSERT INTO hooklane_event (n, tenant, id, type, key, data, created_at, stamps, replay_of, trace)
+VALUES (:n, :tenant, :id, :type, :key, :data, :created_at, :stamps, :replay_of, :trace)
 
 -- name: add_lane_events
 -- The place of an event in a lane.

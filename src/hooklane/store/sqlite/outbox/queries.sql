@@ -7,7 +7,7 @@ CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)
 SELECT id FROM hooklane_worker WHERE lease_until > {now}
 
 -- fragment: event
-e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of
+e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of, e.trace
 
 -- fragment: is_held
 (json_extract(CAST(p.doc AS TEXT), '$.state') IN ('paused', 'disabled')
@@ -242,17 +242,16 @@ SELECT count(*), min(n) FROM (SELECT n FROM hooklane_event WHERE n < :below ORDE
 
 -- fragment: fitting_events
 SELECT e.n FROM hooklane_event e
-WHERE e.n < :below AND e.n >= :floor AND e.tenant = :tenant
+WHERE e.n < :below AND e.n >= :floor AND +e.tenant = :tenant  -- by number: an index by tenant would be read to its end
   AND (:type IS NULL OR e.type GLOB :type) AND (:key IS NULL OR e.key = :key)
   AND (:after IS NULL OR e.created_at >= :after) AND (:before IS NULL OR e.created_at < :before)
 
 -- name: fitting_events
--- All that is looked at stays inside SQLite: a row that comes out costs the event loop its turn with the interpreter.
+-- All that is looked at stays inside SQLite: a row that comes out costs the event loop its turn with the interpreter. The
+-- plus before a tenant: not by the index of tenants, which holds all there are.
 {fitting_events} ORDER BY e.n DESC LIMIT :limit
 
--- name: fitting_deliveries
--- The state as `state_at` has it: it follows from where the head of the lane stands.
-{fitting_events} AND EXISTS (
+-- fragment: fitting_delivery
     SELECT 1 FROM (
         SELECT json_extract(value, '$[0]') AS endpoint_id, json_extract(value, '$[1]') AS lane_id,
                json_extract(value, '$[2]') AS seq
@@ -268,6 +267,37 @@ WHERE e.n < :below AND e.n >= :floor AND e.tenant = :tenant
              FROM hooklane_lane l WHERE l.lane_id = s.lane_id),
             'queued')
         END)
+
+-- name: fitting_deliveries
+-- The state as `state_at` has it: it follows from where the head of the lane stands.
+{fitting_events} AND EXISTS (
+{fitting_delivery}
+) ORDER BY e.n DESC LIMIT :limit
+
+-- name: orders
+-- How the endpoints order their deliveries.
+SELECT DISTINCT coalesce(json_extract(CAST(doc AS TEXT), '$.order'), 'key') FROM hooklane_endpoint
+WHERE tenant = :tenant AND (:endpoint IS NULL OR id = :endpoint)
+
+-- name: lane_of_key
+-- The lane of a key at an endpoint.
+SELECT lane_id FROM hooklane_lane_tail WHERE endpoint_id = :endpoint AND key = :key AND tenant = :tenant
+
+-- name: lanes_of_key
+-- At every endpoint: all lanes are looked at, which is far less than all events.
+SELECT lane_id FROM hooklane_lane_tail WHERE key = :key AND tenant = :tenant
+
+-- name: event_window_in_lanes
+-- As `event_window`, of the events that stand in some lanes.
+SELECT count(*), min(n) FROM (SELECT DISTINCT event_n AS n FROM hooklane_lane_event
+    WHERE lane_id IN (SELECT value FROM json_each(:lanes)) AND event_n < :below ORDER BY event_n DESC LIMIT :window)
+
+-- name: fitting_deliveries_in_lanes
+-- As `fitting_deliveries`, of the events that stand in some lanes.
+{fitting_events} AND e.n IN (SELECT event_n FROM hooklane_lane_event
+    WHERE lane_id IN (SELECT value FROM json_each(:lanes)) AND event_n < :below AND event_n >= :floor)
+AND EXISTS (
+{fitting_delivery}
 ) ORDER BY e.n DESC LIMIT :limit
 
 -- name: events_by_number
@@ -311,7 +341,7 @@ LEFT JOIN hooklane_endpoint p ON p.id = t.endpoint_id
 
 -- fragment: lane_view
 SELECT v.lane_id, v.endpoint_id, v.key, v.head, v.tail, v.attempts, v.next_at, v.since, v.reason, d.id, e.id, e.type,
-    v.rank
+    e.created_at, v.rank
 
 -- fragment: lane_rank
 SELECT *, CASE WHEN head > tail THEN 4 WHEN state = 'blocked' THEN 0 WHEN paused THEN 2 WHEN state = 'retrying' THEN 1
@@ -385,7 +415,7 @@ JOIN hooklane_lane_tail t USING (lane_id) WHERE l.lane_id = :lane_id AND l.seq >
 
 -- fragment: letters
 SELECT d.id, e.id, e.type, d.endpoint_id, d.lane_id, t.key, d.seq, d.attempts, d.reason, d.died_at,
-    coalesce(t.tail - d.seq, 0), d.note
+    coalesce(t.tail - d.seq, 0), d.note, d.assignee, e.created_at
 FROM hooklane_dead_letter d JOIN hooklane_event e ON e.n = d.event_n LEFT JOIN hooklane_lane_tail t USING (lane_id)
 WHERE d.tenant = :tenant AND d.state = 'open'
 
@@ -393,8 +423,12 @@ WHERE d.tenant = :tenant AND d.state = 'open'
 (d.died_at, d.id) > (:died_at, :letter) AND (d.died_at, d.id) <= (:upto_at, :upto_letter)
 
 -- name: dead_letters
--- The open dead letters of a window, the oldest first.
-{letters} AND (:endpoint IS NULL OR d.endpoint_id = :endpoint) AND {in_letter_window}
+-- The open dead letters of a window that fit, the oldest first.
+{letters} AND (:endpoint IS NULL OR d.endpoint_id = :endpoint)
+    AND (:key IS NULL OR e.key = :key OR t.key = :key)
+    AND (:type IS NULL OR e.type GLOB :type) AND (:reason IS NULL OR d.reason GLOB :reason)
+    AND (:after IS NULL OR d.died_at >= :after) AND (:before IS NULL OR d.died_at < :before)
+    AND {in_letter_window}
 ORDER BY d.died_at, d.id LIMIT :limit
 
 -- name: dead_letter
@@ -465,7 +499,7 @@ INSERT INTO hooklane_recovered (tenant, lane_id, at) VALUES (:tenant, :lane_id, 
 
 -- name: redelivered_events
 -- What a redelivery lane sends next, with the place that the event had at first.
-SELECT :lane_id, m.pos, e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of, m.lane_id, m.key, m.seq
+SELECT :lane_id, m.pos, {event}, m.lane_id, m.key, m.seq
 FROM hooklane_member m JOIN hooklane_event e ON e.tenant = m.tenant AND e.id = m.event_id
 WHERE m.redelivery = :n AND m.pos >= :seq ORDER BY m.pos LIMIT :many
 
@@ -627,10 +661,25 @@ n, id, type, key, created_at, stamps
 SELECT count(*), max(n) FROM (SELECT n FROM hooklane_event WHERE n > :above ORDER BY n LIMIT :window)
 
 -- name: select_events
--- Events that fit by themselves; how they stand is looked up for these only.
+-- Events that fit by themselves; how they stand is looked up for these only. The plus: not by the index of tenants, which
+-- holds all there are.
 SELECT {to_select} FROM hooklane_event
-WHERE tenant = :tenant AND n > :above AND n <= :upto
+WHERE +tenant = :tenant AND n > :above AND n <= :upto
   AND (:key IS NULL OR key = :key) AND (:type IS NULL OR type GLOB :type)
+  AND (:after IS NULL OR created_at >= :after) AND (:before IS NULL OR created_at < :before)
+ORDER BY n LIMIT :limit
+
+-- name: event_window_up_in_lanes
+-- As `event_window_up`, of the events that stand in some lanes.
+SELECT count(*), max(n) FROM (SELECT DISTINCT event_n AS n FROM hooklane_lane_event
+    WHERE lane_id IN (SELECT value FROM json_each(:lanes)) AND event_n > :above ORDER BY event_n LIMIT :window)
+
+-- name: select_events_in_lanes
+-- As `select_events`, of the events that stand in some lanes.
+SELECT {to_select} FROM hooklane_event
+WHERE n IN (SELECT event_n FROM hooklane_lane_event
+            WHERE lane_id IN (SELECT value FROM json_each(:lanes)) AND event_n > :above AND event_n <= :upto)
+  AND +tenant = :tenant AND (:key IS NULL OR key = :key) AND (:type IS NULL OR type GLOB :type)
   AND (:after IS NULL OR created_at >= :after) AND (:before IS NULL OR created_at < :before)
 ORDER BY n LIMIT :limit
 

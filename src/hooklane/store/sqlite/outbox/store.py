@@ -165,9 +165,14 @@ class SqliteOutbox(SqlOutbox):
 
     async def join(self, worker: str, lease_ms: int) -> Lease:
         if self._lock_fd is None:
-            self._lock_fd = _lock_delivery(self.path)
-            # The lock proves that the process that delivered from this file before is gone: no lease to wait for.
-            await self._write_on(lambda conn: conn.execute(SQL["expire_all"]))
+            lock_fd = lock_delivery(self.path)
+            try:
+                # The lock proves that the process that delivered from this file before is gone: no lease to wait for.
+                await self._write_on(lambda conn: conn.execute(SQL["expire_all"]))
+            except BaseException:
+                os.close(lock_fd)  # the next try begins with it as well
+                raise
+            self._lock_fd = lock_fd
         return await super().join(worker, lease_ms)
 
     async def load(self, worker: str, epochs: Mapping[int, int]) -> Load:
@@ -195,6 +200,19 @@ class SqliteOutbox(SqlOutbox):
         """Nothing to fold: one process delivers, so it writes the heads themselves. Deletions are finished."""
         if await self._read_on(lambda conn: conn.execute(SQL["any_deletion"]).fetchone()):
             await self._write(tenants.finish_deletions)
+
+    async def scrub(self) -> None:
+        """Rewrite the file and empty its log. Other writers wait meanwhile."""
+        await asyncio.to_thread(self._scrub)
+
+    def _scrub(self) -> None:
+        conn = database.connect(self.path, busy_wait_ms=self._options.busy_wait_ms)
+        try:
+            with database.errors_named(self.path):
+                conn.execute(SQL["rewrite_file"])
+                conn.execute(SQL["empty_log"])
+        finally:
+            conn.close()
 
     async def size_bytes(self) -> int:
         """The file, with the log that is not folded into it yet."""
@@ -236,7 +254,7 @@ def _drive(conn: sqlite3.Connection, flow: PublishFlow[T]) -> T:
         return end.value  # type: ignore[no-any-return]
 
 
-def _lock_delivery(path: str) -> int:
+def lock_delivery(path: str) -> int:
     """Keep a second deliver role out; the lock ends with the process, however that ends."""
     # Beside the file itself: a symbolic link to it must not lead to another lock.
     fd = os.open(f"{os.path.realpath(path)}-deliver.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

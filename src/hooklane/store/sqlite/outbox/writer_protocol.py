@@ -25,7 +25,7 @@ PUBLISH, COMMIT, PUBLISH_ALL = 1, 2, 3
 _encode = msgspec.msgpack.Encoder().encode
 
 _DraftRow = tuple[
-    str, str, str | None, bytes, int, str, str | None, tuple[str, ...] | None, tuple[str, ...], bytes
+    str, str, str | None, bytes, int, str, str | None, str | None, tuple[str, ...] | None, tuple[str, ...], bytes
 ]  # the event's fields in their order, then the draft's
 _read_drafts = msgspec.msgpack.Decoder(list[_DraftRow]).decode
 
@@ -71,7 +71,10 @@ _read_report = msgspec.msgpack.Decoder(tuple[int, frozenset[int], frozenset[int]
 def publish_request(drafts: Sequence[Draft]) -> bytes:
     return _encode(
         [
-            (e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of, draft.asked, draft.names, draft.digest)
+            (
+                *(e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of, e.trace),
+                *(draft.asked, draft.names, draft.digest),
+            )
             for draft in drafts
             for e in (draft.event,)
         ]
@@ -110,8 +113,8 @@ def do_publish_all(place_all: PlaceAll, undone: Callable[[], None]) -> Work:
 
 def _drafts(request: bytes) -> list[Draft]:
     return [
-        Draft(Event(id_, type_, key, data, Instant(at), tenant, replay_of), asked, names, digest)
-        for id_, type_, key, data, at, tenant, replay_of, asked, names, digest in _read_drafts(request)
+        Draft(Event(id_, type_, key, data, Instant(at), tenant, replay_of, trace), asked, names, digest)
+        for id_, type_, key, data, at, tenant, replay_of, trace, asked, names, digest in _read_drafts(request)
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from hooklane.core.worker.ownership import Ownership
 from hooklane.core.worker.sweeping import Sweeping
 from hooklane.core.worker.writing import Writing
 from hooklane.model.clock import Instant
+from hooklane.model.lane import LaneId
 from hooklane.model.owning import CommitReport, Roster
 from hooklane.model.owning import News as Told
 
@@ -42,7 +44,7 @@ class HandoverInFlight(Ownership):
 class NeverSweeps(Sweeping):
     """What a poll has missed once is never looked for."""
 
-    def polled(self, boot: Instant) -> None:
+    def polled(self, boot: Instant, asked: Collection[LaneId]) -> None:
         pass
 
 
@@ -77,7 +79,7 @@ class LostAcquireIsForgotten(Ownership):
 class LooksAreNeverBelieved(Sweeping):
     """A sweep reads everything, and nothing follows from it."""
 
-    def _believe(self) -> None:
+    def _believe(self, asked: Collection[LaneId]) -> None:
         self._looks.clear()
 
 

@@ -1,0 +1,40 @@
+"""hooklane's dashboard inside a Flask application, behind its own login: flask --app flask_app run"""
+
+import os
+
+from flask import Flask, redirect, session
+from werkzeug.wrappers import Response
+
+from hooklane.flask import dashboard
+
+app = Flask(__name__)
+app.secret_key = os.environ.get("APP_SECRET", "only for trying this out")
+
+
+def is_operator() -> bool:
+    """Your own login: with Flask-Login, `current_user.is_authenticated`."""
+    return bool(session.get("operator"))
+
+
+app.register_blueprint(
+    dashboard(
+        os.environ["HOOKLANE_DB"],
+        may=is_operator,
+        login_url="/login",
+        playground=True,
+        behind_proxy=True,
+        egress_allow=["127.0.0.0/8"],
+    ),
+    url_prefix="/hooklane",
+)
+
+
+@app.get("/login")
+def login() -> dict[str, str]:
+    return {"please": "sign in"}
+
+
+@app.post("/login")
+def sign_in() -> Response:
+    session["operator"] = True
+    return redirect("/hooklane/", 303)

@@ -1,0 +1,184 @@
+"""The playground's calls: scenarios by name, one run at a time and off the event loop, and a shot at a real receiver.
+
+Composed here because the engine that plays is shipped under `testing`, which the server must not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from hooklane.core.signing import Signer
+from hooklane.errors import ConfigError
+from hooklane.model.endpoint import SigningKey
+from hooklane.server.call import Call, Response, Route, answer
+from hooklane.server.problem import Problem
+from hooklane.testing.play.aim import Aimed, aim
+from hooklane.testing.play.export_test import export_test
+from hooklane.testing.play.run import TooLong, play
+from hooklane.testing.play.scenarios import SCENARIOS
+from hooklane.testing.play.trace import EVENTS_MAX, KEYS_MAX, RECEIVERS, Faults, Play, Trace
+
+TOOK_S_MAX = 10.0
+WAITING_MAX = 4
+"""More than so many wait for no one: they are told to come back."""
+
+
+class QuestionView(msgspec.Struct, frozen=True):
+    """Asked before the scenario is played; the first answer is right."""
+
+    text: str
+    answers: tuple[str, str, str]
+    why: str
+
+
+class ScenarioView(msgspec.Struct, frozen=True):
+    name: str
+    title: str
+    about: str
+    questions: list[QuestionView]
+    crowd: Faults
+    """The chances when it is played with many events."""
+
+
+class Scenarios(msgspec.Struct, frozen=True):
+    scenarios: list[ScenarioView]
+    receivers: list[str]
+    events_max: int
+    keys_max: int
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """A test file, as text."""
+
+    name: str
+    text: str
+
+
+class AimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A run, and the receiver that is to get its copies: on this machine or in a network that the operator allowed."""
+
+    url: str
+    secret: str
+    play: Play = Play()
+
+
+class Playground:
+    """One playground for a server: whoever comes second waits for the first."""
+
+    def __init__(self, allow: Sequence[str]) -> None:
+        self._allow = tuple(allow)
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route("GET", "/api/v1/sim", self.show, "The playground's scenarios.", tag="playground", answers=Scenarios),
+            Route(
+                "POST",
+                "/api/v1/sim",
+                self.run,
+                "Play a scenario; the whole trace in one answer.",
+                takes=Play,
+                answers=Trace,
+                tag="playground",
+                searches=True,
+            ),
+            Route(
+                "POST",
+                "/api/v1/sim/export",
+                self.export,
+                "A scenario as a pytest test.",
+                takes=Play,
+                answers=Exported,
+                tag="playground",
+                searches=True,
+            ),
+            Route(
+                "POST",
+                "/api/v1/sim/aim",
+                self.shoot,
+                "Send a scenario's copies to a receiver.",
+                takes=AimBody,
+                answers=Aimed,
+                tag="playground",
+            ),
+        )
+
+    async def show(self, call: Call) -> Response:
+        return answer(scenarios())
+
+    async def run(self, call: Call) -> Response:
+        return answer(await self._played(call.read(Play)))
+
+    async def export(self, call: Call) -> Response:
+        asked = call.read(Play)
+        trace = await self._played(asked)
+        return answer(Exported(f"test_{trace.scenario.replace('-', '_')}.py", export_test(trace, more=options(asked))))
+
+    async def shoot(self, call: Call) -> Response:
+        body = call.read(AimBody)
+        try:
+            Signer([SigningKey(body.secret)])
+        except ConfigError:
+            raise Problem("invalid_body", "secret must be the signing secret of your receiver, whsec_…") from None
+        trace = await self._played(body.play)
+        return answer(await aim(trace, body.url, [body.secret], self._allow))
+
+    async def _played(self, asked: Play) -> Trace:
+        if self._waiting >= WAITING_MAX:
+            raise Problem("too_many_requests", "the playground plays one scenario at a time; try again in a moment")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                return await _in_thread(asked)
+        except TooLong as error:
+            raise Problem("invalid_body", str(error)) from None
+        finally:
+            self._waiting -= 1
+
+
+async def _in_thread(asked: Play) -> Trace:
+    """A thread cannot be cancelled: where the client leaves, the run is told so, and its turn lasts until it ends."""
+    gone = threading.Event()
+    running = asyncio.ensure_future(asyncio.to_thread(play, asked, took_s_max=TOOK_S_MAX, is_unwanted=gone.is_set))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        gone.set()
+        await asyncio.wait([running])
+        running.exception()  # nobody else asks for it
+        raise
+
+
+def scenarios() -> Scenarios:
+    """What can be played."""
+    return Scenarios(
+        [
+            ScenarioView(
+                one.name,
+                one.title,
+                one.about,
+                [QuestionView(each.text, each.answers, each.why) for each in one.questions],
+                one.crowd,
+            )
+            for one in SCENARIOS
+        ],
+        list(RECEIVERS),
+        EVENTS_MAX,
+        KEYS_MAX,
+    )
+
+
+def options(asked: Play) -> str:
+    """The options of `hooklane simulate` that ask for the same, besides scenario and seed."""
+    words = [] if asked.events is None else [f"--events {asked.events}"]
+    words += [] if asked.keys is None else [f"--keys {asked.keys}"]
+    if asked.faults is not None:
+        given: dict[str, Any] = msgspec.to_builtins(asked.faults)
+        words += [f"--fault {name.replace('_', '-')}={value:g}" for name, value in given.items() if value]
+    return "".join(f" {word}" for word in words)

@@ -1,0 +1,75 @@
+"""`hooklane types …`: which events there are, and what their data must look like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from hooklane.cli.client import calling, segment
+from hooklane.cli.exits import CallFailed, Exit
+from hooklane.cli.options import Db, Json, Server, Yes
+from hooklane.cli.output import confirm, show, table
+
+app = typer.Typer(no_args_is_help=True)
+BASE = "/api/v1/types"
+TypeName = Annotated[str, typer.Argument(metavar="TYPE", help="Such as order.created.")]
+
+
+@app.command("ls")
+def ls(server: Server = None, db: Db = None, as_json: Json = False) -> None:
+    """List event types."""
+    with calling(server, db) as caller:
+        page = caller.get(BASE)
+    rows = [[one["type"], _word(one), one["description"]] for one in page["items"]]
+    show(page, as_json, lambda: table(("TYPE", "SCHEMA", "DESCRIPTION"), rows))
+
+
+@app.command("set")
+def set_type(
+    type_: TypeName,
+    description: Annotated[str | None, typer.Option(help="What it means, for people.")] = None,
+    schema: Annotated[
+        Path | None, typer.Option("--schema", metavar="FILE", help="JSON Schema 2020-12 of its data.", exists=True)
+    ] = None,
+    enforce: Annotated[
+        bool | None, typer.Option("--enforce/--no-enforce", help="Refuse a publish that breaks the schema.")
+    ] = None,
+    server: Server = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Describe an event type; what is not given stays as it is."""
+    path = f"{BASE}/{segment(type_)}"
+    with calling(server, db, create=True) as caller:
+        known: dict[str, Any] = next((one for one in caller.get(BASE)["items"] if one["type"] == type_), {})
+        body: dict[str, Any] = {field: known[field] for field in ("description", "schema", "enforce") if field in known}
+        given = {"description": description, "schema": _read(schema), "enforce": enforce}
+        body |= {field: value for field, value in given.items() if value is not None}
+        made = caller.ask("PUT", path, body=body)
+    show(made, as_json, lambda: [f"{type_} is set; schema: {_word(made)}"])
+
+
+@app.command("rm")
+def rm(type_: TypeName, yes: Yes = False, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+    """Forget an event type; its events stay, and nothing is checked any more."""
+    if not yes:
+        confirm(f"Forget the event type {type_}?")
+    with calling(server, db) as caller:
+        caller.ask("DELETE", f"{BASE}/{segment(type_)}")
+    show({"type": type_, "removed": True}, as_json, lambda: [f"{type_} is removed"])
+
+
+def _word(one: dict[str, Any]) -> str:
+    return "enforced" if one["enforce"] else "not enforced" if one["schema"] is not None else "none"
+
+
+def _read(file: Path | None) -> Any:
+    if file is None:
+        return None
+    try:
+        return msgspec.json.decode(file.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise CallFailed(f"{file} cannot be read as JSON: {error}", Exit.USAGE) from None

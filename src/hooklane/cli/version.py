@@ -1,0 +1,18 @@
+"""`hooklane version`."""
+
+from __future__ import annotations
+
+import typer
+
+from hooklane import __version__
+from hooklane.cli.options import Json
+from hooklane.cli.output import show
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(version)
+
+
+def version(as_json: Json = False) -> None:
+    """Print the version."""
+    show({"version": __version__}, as_json, lambda: [__version__])

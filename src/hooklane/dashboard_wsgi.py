@@ -1,0 +1,144 @@
+"""The dashboard for WSGI: requests are answered by an event loop in a thread of this process, the stream in pieces.
+
+A live stream would hold one of a WSGI server's few workers for as long as a page is open. So it is answered with what
+there is at the moment and ends; the page asks again, from where it was, every few seconds (ADR 0102).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from starlette.types import Message
+
+from hooklane.dashboard import Dashboard
+
+T = TypeVar("T")
+ANSWER_S_MAX = 60.0
+POLL_MS = 2_000
+PIECE_S = 0.25
+"""How long a piece of the stream is gathered."""
+BODY_BYTES_MAX = 9 * 1024 * 1024
+"""What any call takes at most is 8 MiB."""
+
+
+@dataclass(slots=True)
+class Answered:
+    status: int
+    headers: Sequence[tuple[str, str]]
+    body: bytes
+
+
+class WsgiDashboard:
+    """Runs a dashboard in a thread, which starts at the first request and so after any fork."""
+
+    def __init__(self, dashboard: Dashboard) -> None:
+        self.dashboard = dashboard
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = 0
+
+    def answer(
+        self, method: str, path: str, raw_path: bytes, query: str, headers: Sequence[tuple[str, str]], body: bytes
+    ) -> Answered:
+        """The answer to a request that may come in; *path* is below where the dashboard is mounted."""
+        scope = _scope(method, path, raw_path, query, headers)
+        return self._run(self._answer(scope, body))
+
+    def turn_away(self, method: str, headers: Sequence[tuple[str, str]]) -> Answered:
+        """The answer to one that may not."""
+        return self._run(_collected(self.dashboard.turn_away(_scope(method, "/", b"/", "", headers)), b""))
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        with self._lock:
+            if self._loop is None or self._pid != os.getpid():
+                self._loop, self._pid = asyncio.new_event_loop(), os.getpid()
+                threading.Thread(target=self._loop.run_forever, name="hooklane-dashboard", daemon=True).start()
+            loop = self._loop
+        return asyncio.run_coroutine_threadsafe(work, loop).result(ANSWER_S_MAX)
+
+    async def _answer(self, scope: dict[str, Any], body: bytes) -> Answered:
+        async def serve(_: Any, receive: Any, send: Any) -> None:
+            await self.dashboard.serve(scope, receive, send)
+
+        return await _collected(serve, body)
+
+
+async def _collected(app: Any, body: bytes) -> Answered:
+    """A whole answer; of one that has no end, a piece."""
+    answered = Answered(500, [], b"")
+    has_piece, is_read, is_over = asyncio.Event(), False, asyncio.Event()
+    chunks: list[bytes] = []
+
+    async def receive() -> Message:
+        nonlocal is_read
+        if not is_read:
+            is_read = True
+            return {"type": "http.request", "body": body, "more_body": False}
+        await is_over.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            answered.status = message["status"]
+            answered.headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in message["headers"]]
+            if _is_stream(answered):
+                has_piece.set()
+        else:
+            chunks.append(message.get("body", b""))
+
+    scope = {"type": "http", "method": "GET", "headers": [], "path": "/"}
+    work = asyncio.ensure_future(app(scope, receive, send))
+    piece = asyncio.ensure_future(has_piece.wait())
+    try:
+        await asyncio.wait((work, piece), return_when=asyncio.FIRST_COMPLETED)
+        if has_piece.is_set() and not work.done():
+            await asyncio.wait([work], timeout=PIECE_S)
+            answered.headers = [*answered.headers, ("hooklane-poll-ms", str(POLL_MS))]
+    finally:
+        is_over.set()
+        piece.cancel()
+        if _is_stream(answered):
+            work.cancel()
+        await asyncio.gather(piece, work, return_exceptions=True)
+    if not _is_stream(answered) and (error := work.exception()) is not None:
+        raise error
+    answered.body = b"".join(chunks)
+    return answered
+
+
+def _is_stream(answered: Answered) -> bool:
+    return any(name == "content-type" and value.startswith("text/event-stream") for name, value in answered.headers)
+
+
+def _scope(method: str, path: str, raw_path: bytes, query: str, headers: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "scheme": "http",
+        "method": method,
+        "path": path,
+        "raw_path": raw_path,
+        "root_path": "",
+        "query_string": query.encode("latin-1", "replace"),
+        "headers": [(name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers],
+        "client": None,
+        "server": None,
+    }
+
+
+def raw_below(whole: str | None, path: str, depth: int) -> bytes:
+    """The raw path below a prefix of *depth* segments; WSGI itself has only decoded ones, most servers have both."""
+    from urllib.parse import quote
+
+    if not whole:
+        return quote(path, safe="/:@!$&'()*+,;=~").encode()
+    raw = whole.partition("?")[0]
+    if "://" in raw:  # an absolute request target
+        raw = "/" + raw.partition("://")[2].partition("/")[2]
+    return "".join("/" + one for one in raw.split("/")[1 + depth :]).encode("latin-1", "replace")

@@ -1,0 +1,61 @@
+"""Attempts of late, over all events: for the first load of a page that then follows the stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hooklane.model.clock import rfc3339
+from hooklane.server.attempt_views import attempt_line
+from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
+from hooklane.server.problem import Problem
+from hooklane.server.shapes import AttemptLine, ListShape
+
+OUTCOMES = ("delivered", "retry", "dead")
+
+
+async def search(call: Call) -> Response:
+    """From memory, and from the store the failures that still matter: those at the head of a lane."""
+    services, query = call.services, call.query
+    outcome, endpoint_id, limit = query.get("outcome"), query.get("endpoint"), call.limit()
+    if outcome is not None and outcome not in OUTCOMES:
+        raise Problem("invalid_parameter", f"outcome must be one of {', '.join(OUTCOMES)}, got {outcome[:40]!r}")
+    after = call.instant("after")
+    since = "" if after is None else rfc3339(after)
+    found = {view["id"]: view for view in services.recent.of(call.tenant)}
+    if outcome != "delivered":
+        for view in await _stored(call, endpoint_id, limit):
+            found.setdefault(view["id"], view)
+    fitting = [
+        view
+        for view in found.values()
+        if (endpoint_id is None or view["endpoint"] == endpoint_id)
+        and (outcome is None or view["outcome"] == outcome)
+        and view["started_at"] >= since
+    ]
+    newest = sorted(fitting, key=lambda view: (view["started_at"], view["id"]), reverse=True)
+    return answer({"items": newest[:limit], "next": None})
+
+
+async def _stored(call: Call, endpoint_id: str | None, limit: int) -> list[dict[str, Any]]:
+    store = call.services.store
+    bounds = {one.id: one.attempts_max for one in await store.endpoints(call.tenant)}
+    failures = await store.failures(call.tenant, endpoint_id, limit)
+    return [attempt_line(one.attempt, one.type, one.key, bounds.get(one.attempt.endpoint_id)) for one in failures]
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/api/v1/attempts",
+        search,
+        "Attempts of late, the newest first: those that this server knows of, and the failures that lanes wait for.",
+        query=(
+            Param("endpoint", "id of an endpoint"),
+            Param("outcome", f"one of {', '.join(OUTCOMES)}"),
+            Param("after", "started at or after this time"),
+            PAGING[1],
+        ),
+        tag="events",
+        answers=ListShape[AttemptLine],
+    ),
+)

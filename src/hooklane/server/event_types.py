@@ -1,0 +1,137 @@
+"""Which types of events are enforced, and does an event keep its schema? Where none is enforced, nothing is done."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+from collections.abc import Awaitable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+
+from hooklane.model.event import Event
+from hooklane.server.problem import Problem
+from hooklane.server.repeating import repeat
+from hooklane.server.schema_check import Violation, violations, weight_of_schema
+from hooklane.store.types import TypeStore
+
+LOOK_S = 1.0
+"""How often the revision is read: a type that another process enforces is enforced here so much later at most."""
+INLINE_MAX = 400_000
+"""Bytes of an event times keywords of its schema that are checked at once: some milliseconds for the worst of them.
+
+What is more is checked in a process of its own: the checker holds the interpreter, so a thread would stop the server.
+"""
+ASIDE_S_MAX = 2.0
+ASIDE_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What the events of one type must keep."""
+
+    schema: bytes
+    weight: int
+
+
+class TypeRules:
+    """The enforced types of all tenants, as of the last look."""
+
+    def __init__(self, store: TypeStore) -> None:
+        self._store = store
+        self._rev: int | None = None
+        self.enforced: dict[tuple[str, str], Rule] = {}
+        """By (tenant, type). Empty on most servers: then a publish asks no more than that."""
+        self._aside = Aside()
+        self._stopping = asyncio.Event()
+
+    async def look(self) -> None:
+        if await self._store.type_revision() == self._rev:
+            return
+        self._rev, found = await self._store.enforced_types()
+        self.enforced = {
+            (one.tenant, one.type): Rule(one.schema, weight_of_schema(one.schema))
+            for one in found
+            if one.schema is not None
+        }
+
+    async def run(self) -> None:
+        await repeat(self.look, LOOK_S, self._stopping, "event types cannot be read")
+        self._aside.close()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def judge(self, event: Event) -> Problem | Awaitable[Problem | None] | None:
+        """None where *event* may be published, the Problem where not; large ones are checked aside, to be awaited."""
+        rule = self.enforced.get((event.tenant, event.type))
+        if rule is None:
+            return None
+        if len(event.data) * rule.weight > INLINE_MAX:
+            return self._judge_aside(event.type, rule, event.data)
+        return _problem(event.type, violations(rule.schema, event.data))
+
+    async def check(self, event: Event) -> None:
+        """The same for a call that can wait: raise the Problem."""
+        verdict = self.judge(event) if self.enforced else None
+        problem = verdict if verdict is None or isinstance(verdict, Problem) else await verdict
+        if problem is not None:
+            raise problem
+
+    async def _judge_aside(self, type: str, rule: Rule, data: bytes) -> Problem | None:
+        try:
+            return _problem(type, await self._aside.violations(rule.schema, data))
+        except TimeoutError:
+            text = f"the event is too large for its schema: the check was given up after {ASIDE_S_MAX:g} s"
+            return Problem("schema_violation", text)
+        except BrokenProcessPool:
+            return Problem("unavailable", "the check of the schema was interrupted; nothing was stored, send it again")
+
+
+class Aside:
+    """A process that checks what is large. One that takes too long is ended, and the next check starts another."""
+
+    def __init__(self) -> None:
+        self._pool: ProcessPoolExecutor | None = None
+        self._waiting = 0
+        self._turn = asyncio.Lock()
+
+    async def violations(self, schema: bytes, data: bytes) -> list[Violation]:
+        if self._waiting >= ASIDE_MAX:
+            raise Problem("too_many_requests", "too many large events wait to be checked; send it again in a moment")
+        self._waiting += 1
+        try:
+            async with self._turn:  # one at a time: so the time counts for this one alone
+                return await self._run(schema, data)
+        finally:
+            self._waiting -= 1
+
+    async def _run(self, schema: bytes, data: bytes) -> list[Violation]:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+            await asyncio.wrap_future(self._pool.submit(violations, b"true", b"1"))  # it has started when this is over
+        checking = asyncio.wrap_future(self._pool.submit(violations, schema, data))
+        try:
+            async with asyncio.timeout(ASIDE_S_MAX):
+                return await checking
+        except (TimeoutError, BrokenProcessPool):
+            self.close()
+            raise
+
+    def close(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            for process in list((pool._processes or {}).values()):
+                process.kill()  # a check cannot be interrupted in any other way
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _problem(type: str, found: list[Violation]) -> Problem | None:
+    if not found:
+        return None
+    path, text = found[0]
+    return Problem(
+        "schema_violation",
+        f"data{path} of an event {type}: {text}",
+        errors=[{"path": f"/data{path}", "detail": detail} for path, detail in found],
+    )

@@ -1,0 +1,51 @@
+// An event as something to run elsewhere: curl, the command line, a pytest test.
+
+import { get } from "./api.js";
+import { html, useRef, useState } from "./kit.js";
+import { Icon, said } from "./parts.js";
+
+const quoted = (text) => `'${String(text).replaceAll("'", `'\\''`)}'`;
+
+export function asCurl(event, origin) {
+  const body = { type: event.type, ...(event.key === null ? {} : { key: event.key }), data: event.data };
+  return `curl -X POST ${quoted(`${origin}api/v1/events`)} \\\n  -H 'content-type: application/json' \\\n  -d ${quoted(JSON.stringify(body))}`;
+}
+
+export const asCommand = (event, letter) =>
+  letter ? `hooklane dlq replay ${letter}` : `hooklane send ${quoted(event.type)} ${quoted(JSON.stringify(event.data))}${event.key === null ? "" : ` --key ${quoted(event.key)}`}`;
+
+/** A test that gives the event to the inbox of an application five times at once, and expects one effect. */
+export const asTest = (event) => `import json
+
+
+def test_${event.type.replace(/\W+/g, "_")}_counts_once(webhooks):
+    """${event.id}, copied from the dashboard; "hooklane" is the name of your source."""
+    data = json.loads(${JSON.stringify(JSON.stringify(event.data))})
+    event = webhooks.event("hooklane", ${JSON.stringify(event.type)}, data, id=${JSON.stringify(event.id)}${event.key === null ? "" : `, key=${JSON.stringify(event.key)}`})
+    webhooks.deliver(event, copies=5, concurrent=True)
+    assert webhooks.applied(event) == 1
+`;
+
+export function CopyAs({ event, letter }) {
+  const [open, setOpen] = useState(false);
+  const box = useRef();
+  async function copy(make, word) {
+    setOpen(false);
+    try {
+      const whole = await get(`events/${event}`);
+      await navigator.clipboard.writeText(make(whole));
+      said(`Copied as ${word}.`);
+    } catch (error) {
+      said(`Could not copy: ${error.message}`, { bad: true });
+    }
+  }
+  const origin = () => new URL(document.body.dataset.root || "./", location.href).href;
+  const options = [
+    ["curl", (whole) => asCurl(whole, origin())],
+    ["CLI", (whole) => asCommand(whole, letter)],
+    ["pytest", asTest],
+  ];
+  return html`<span class="menu" ref=${box} onFocusOut=${(event) => !box.current.contains(event.relatedTarget) && setOpen(false)} onKeyDown=${(event) => event.key === "Escape" && setOpen(false)}>
+    <button class="btn quiet" type="button" aria-expanded=${String(open)} onClick=${() => setOpen(!open)}><${Icon} name="copy" />Copy as<${Icon} name="down" /></button>
+    ${open && html`<span class="menu-list">${options.map(([word, make]) => html`<button type="button" onClick=${() => copy(make, word)}>${word}</button>`)}</span>`}</span>`;
+}

@@ -1,0 +1,64 @@
+// Events: one search box, newest first; a row opens the story of the event.
+
+import { get } from "./api.js";
+import { html, useEffect, useState } from "./kit.js";
+import { hear, overview, useLoad } from "./live.js";
+import { Ago, Chip, Choice, Command, Empty, Failed, Icon, Search, Skeleton } from "./parts.js";
+import { go, href, setQuery } from "./route.js";
+import { parseSearch } from "./search.js";
+import { Screen } from "./shell.js";
+import { counted, number, STATES } from "./words.js";
+
+const PAGE = 50;
+
+/** An event at rest shows its best state; one that waits or failed shows that. */
+const LOUD = ["dead", "retrying", "in_flight", "queued", "skipped", "cancelled", "delivered"];
+export const loudest = (deliveries) => [...deliveries].sort((a, b) => LOUD.indexOf(a.state) - LOUD.indexOf(b.state))[0];
+
+export default function Events({ query }) {
+  const search = parseSearch(query.q ?? "");
+  const asked = { ...search, endpoint: search.endpoint ?? query.endpoint, state: search.state ?? query.state };
+  const [pages, setPages] = useState([]);
+  const load = useLoad(() => get("events", { ...asked, limit: PAGE }), [asked]);
+  const [fresh, setFresh] = useState(0);
+  useEffect(() => setPages([]), [JSON.stringify(asked)]);
+  useEffect(() => {
+    setFresh(0);
+    const accepted = overview.value?.ledger?.accepted ?? 0;
+    return hear("overview", ({ ledger }) => setFresh(Math.max(0, (ledger.accepted ?? 0) - accepted)));
+  }, [load.value]);
+  const items = [...(load.value?.items ?? []), ...pages.flatMap((page) => page.items)];
+  const next = (pages.at(-1) ?? load.value)?.next;
+  const more = async () => setPages([...pages, await get("events", { ...asked, limit: PAGE, cursor: next })]);
+  const endpoints = overview.value?.endpoints ?? [];
+  function change(text) {
+    if (/^evt_\w{20,}$/.test(text.trim())) return go(`/events/${text.trim()}`);
+    return setQuery({ q: text || null }, { replace: true });
+  }
+  const isAsked = Object.values(asked).some(Boolean);
+  return html`<${Screen} title="Events" sub=${overview.value && `${number(overview.value.ledger.accepted)} accepted`}>
+    <div class="bar"><${Search} label="Key, type or id; http:5xx attempts:>3" value=${query.q} change=${change} waitMs=${300} />
+      <${Choice} label="State" value=${query.state ?? ""} choose=${(state) => setQuery({ state: state || null })} options=${[["", "any"], ...["queued", "in_flight", "retrying", "delivered", "dead", "skipped", "cancelled"].map((state) => [state, STATES[state]])]} />
+      ${endpoints.length > 1 && html`<${Choice} label="Endpoint" value=${query.endpoint ?? ""} choose=${(endpoint) => setQuery({ endpoint: endpoint || null })} options=${[["", "all"], ...endpoints.map((one) => [one.id, one.name || one.id])]} />`}
+      <span class="grow"></span>${fresh > 0 && html`<button class="btn" type="button" onClick=${load.again}><${Icon} name="again" />${number(fresh)} new</button>`}</div>
+    ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="The events" />`}
+    ${!load.value && !load.error && html`<${Skeleton} rows=${10} height=${33} />`}
+    ${load.value && !items.length && html`<${Empty} title=${isAsked ? "No event fits" : "No events yet"} icon="n-events">${isAsked ? html`<button class="btn" type="button" onClick=${() => go("/events")}>Clear the search</button>` : html`<p>Publish one:</p><${Command} text=${`hooklane send order.created '{"id": 1}' --key order:1`} />`}</${Empty}>`}
+    ${items.length > 0 && html`<div class="card"><div class="tbl-wrap"><table class="tbl events"><thead><tr><th>State</th><th>Type</th><th>Key</th><th>Endpoint</th><th class="r">Tries</th><th>Last result</th><th class="r">Published</th></tr></thead>
+      <tbody>${items.map((event) => html`<${EventRow} key=${event.id} event=${event} />`)}</tbody></table></div>
+      ${next && html`<div class="more-line"><span class="num">${counted(items.length, "event")} shown</span><button class="btn small" type="button" onClick=${more}>Show ${PAGE} more</button></div>`}</div>`}
+  </${Screen}>`;
+}
+
+const nameOf = (id) => overview.value?.endpoints?.find((one) => one.id === id)?.name || id;
+
+function EventRow({ event }) {
+  const loud = loudest(event.deliveries);
+  // Of what went well at the first try no count is kept.
+  const tries = event.deliveries.reduce((sum, one) => sum + one.attempts, 0);
+  return html`<tr><td>${loud ? html`<${Chip} state=${loud.state} icon=${loud.state}>${STATES[loud.state]}</${Chip}>` : html`<${Chip}>no endpoint</${Chip}>`}</td>
+    <td><a class="ell" data-row href=${href(`/events/${event.id}`)}>${event.type}</a></td>
+    <td class="key">${event.key === null ? html`<span class="faint">no key</span>` : html`<span class="mono ell" dir="auto">${event.key}</span>${loud?.seq ? html`<span class="mono faint"> #${loud.seq}</span>` : ""}`}</td>
+    <td class="ell">${event.deliveries.length === 1 ? nameOf(loud.endpoint) : event.deliveries.length ? counted(event.deliveries.length, "endpoint") : "–"}</td>
+    <td class="r">${tries || loud?.state !== "delivered" ? number(tries) : ""}</td><td class="ell">${loud?.reason ?? ""}</td><td class="r"><${Ago} time=${event.created_at} /></td></tr>`;
+}

@@ -1,0 +1,78 @@
+// Inbox: what was received, and what became of it, with the proof.
+
+import { get } from "./api.js";
+import { html, useEffect, useState } from "./kit.js";
+import { useLoad } from "./live.js";
+import { Ago, Chip, Choice, Command, Empty, Failed, Icon, Skeleton } from "./parts.js";
+import { href, setQuery } from "./route.js";
+import { Screen } from "./shell.js";
+import { counted, millisText, number, rate } from "./words.js";
+
+const STATUSES = ["pending", "in_progress", "completed", "failed", "dead", "held", "stale", "conflict", "ignored", "too_old"];
+const PAGE = 50;
+export const CHIP = { completed: "delivered", dead: "dead", failed: "retrying", held: "held", in_progress: "in_flight", conflict: "retrying", stale: "skipped", too_old: "skipped" };
+export const ICON = { completed: "delivered", dead: "dead", failed: "retrying", held: "waiting", in_progress: "in_flight", pending: "queued", stale: "skipped", conflict: "warn", ignored: "skipped", too_old: "skipped" };
+
+async function fetchSources() {
+  const [stats, sources] = await Promise.all([get("inbox/stats"), get("inbox/sources")]);
+  return { stats, sources: sources.items };
+}
+
+export default function Inbox({ query }) {
+  const asked = { source: query.source, status: query.status, event_id: query.event_id };
+  const about = useLoad(fetchSources, [], { everyMs: 5000, on: ["inbox"] });
+  const load = useLoad(() => get("inbox", { ...asked, limit: PAGE }), [asked], { everyMs: 5000, on: ["inbox"] });
+  const [pages, setPages] = useState([]);
+  useEffect(() => setPages([]), [JSON.stringify(asked)]);
+  const items = [...(load.value?.items ?? []), ...pages.flatMap((page) => page.items)];
+  const next = (pages.at(-1) ?? load.value)?.next;
+  const { stats, sources } = about.value ?? {};
+  const names = Object.keys(stats?.sources ?? {});
+  const error = about.error ?? load.error;
+  return html`<${Screen} title="Inbox" sub=${stats?.store && `${counted(Object.values(stats.statuses).reduce((sum, many) => sum + many, 0), "handling")}, ${number(stats.owed)} owed`}>
+    ${error && html`<${Failed} error=${error} again=${() => (about.again(), load.again())} what="The inbox" />`}
+    ${!about.value && !error && html`<${Skeleton} rows=${6} />`}
+    ${stats && stats.store === null && html`<${Empty} title="No inbox in this database" icon="n-inbox"><p>The receiving half of hooklane lives in your application. Where it keeps its inbox in this server's database, what it received shows here: applied, duplicate, stale, failed, each with the proof.</p><${Command} text=${'pip install "hooklane[server]"  # then: Inbox("postgresql://…")'} /></${Empty}>`}
+    ${stats?.store && html`<${Sources} sources=${sources} query=${query} />
+      <div class="bar"><${Choice} label="Status" value=${query.status ?? ""} choose=${(status) => setQuery({ status: status || null })} options=${[["", "any"], ...STATUSES.map((one) => [one, one.replaceAll("_", " ")])]} />
+        ${names.length > 1 && html`<${Choice} label="Source" value=${query.source ?? ""} choose=${(source) => setQuery({ source: source || null })} options=${[["", "all"], ...names.map((one) => [one, one])]} />`}</div>
+      ${load.value && !items.length && html`<${Empty} title="Nothing that fits was received" icon="n-inbox"><button class="btn" type="button" onClick=${() => setQuery({ status: null, source: null, event_id: null })}>Show all</button></${Empty}>`}
+      ${items.length > 0 && html`<div class="card"><div class="tbl-wrap"><table class="tbl"><thead><tr><th>Status</th><th>Event</th><th>Source</th><th>Key</th><th class="r">Copies</th><th>Proof</th><th class="r">Received</th></tr></thead>
+        <tbody>${items.map((row) => html`<tr key=${row.id}><td><${Chip} state=${CHIP[row.status] ?? "waiting"} icon=${ICON[row.status]}>${row.status.replaceAll("_", " ")}</${Chip}></td>
+          <td><a class="mono ell block" data-row href=${href(`/inbox/${row.id}`)}>${row.event_id}</a><span class="faint ell block">${row.type}</span></td><td>${row.source}</td><td class="key">${row.key === null ? html`<span class="faint">no key</span>` : html`<span class="mono ell" dir="auto">${row.key}</span>`}${row.seq !== null && html`<span class="mono faint"> #${row.seq}</span>`}</td>
+          <td class="r">${number(row.copies)}</td><td class="ell">${proof(row)}</td><td class="r"><${Ago} time=${row.received_at} /></td></tr>`)}</tbody></table></div>
+        ${next && html`<div class="more-line"><span class="num">${counted(items.length, "receipt")} shown</span><button class="btn small" type="button" onClick=${async () => setPages([...pages, await get("inbox", { ...asked, limit: PAGE, cursor: next })])}>Show ${PAGE} more</button></div>`}</div>`}`}
+  </${Screen}>`;
+}
+
+/** One line: why it is as it is. */
+export function proof(row) {
+  if (row.error) return row.error;
+  const copies = row.copies > 1 ? `${counted(row.copies - 1, "copy", "copies")} suppressed` : "";
+  return copies || { completed: "applied once", pending: "waits for a worker", stale: "a newer one was applied before", held: "waits for an earlier seq", in_progress: "a handler runs now" }[row.status] || "";
+}
+
+function Sources({ sources, query }) {
+  if (!sources.length) return html`<${Empty} title="Nothing received yet" icon="n-inbox"><p>Sources appear with the first receipt.</p></${Empty}>`;
+  return html`<div class="sources">${sources.map((one) => html`<${Source} key=${one.source} one=${one} chosen=${query.source === one.source} />`)}</div>`;
+}
+
+const DAY_S = 86_400;
+
+function Source({ one, chosen }) {
+  const figures = [
+    ["received", `${rate(one.received_per_s)}/s`],
+    ["applied", one.applied],
+    ["duplicates suppressed", one.duplicate],
+    ["stale ignored", one.stale],
+    ["failed", one.failed],
+    ["dead", one.dead],
+    ["handler p95", one.handler_p95_ms === null ? null : millisText(one.handler_p95_ms)],
+    ["ids kept", one.retention_s === null ? null : `${Math.round(one.retention_s / DAY_S)} d`],
+  ].filter(([, value]) => value !== null);
+  return html`<section class="card source" data-chosen=${chosen} aria-label=${`Source ${one.source}`}><div class="title"><h2 class="grow ell">${one.source}</h2><button class="link" type="button" aria-pressed=${String(chosen)} onClick=${() => setQuery({ source: chosen ? null : one.source })}>${chosen ? "all" : "only this"}</button></div>
+    <dl class="kv pad">${figures.map(([name, value]) => html`<dt>${name}</dt><dd class=${`num ${(name === "failed" || name === "dead") && value ? "bad" : ""}`}>${typeof value === "number" ? number(value) : value}</dd>`)}
+      ${Object.entries(one.rejected ?? {}).map(([reason, many]) => html`<dt>rejected, ${reason.replaceAll("_", " ")}</dt><dd class="num bad">${number(many)}</dd>`)}
+      ${(one.breakers ?? []).map((each) => html`<dt>breaker of ${each.handler}</dt><dd>${each.state}</dd>`)}</dl>
+    ${one.warning && html`<p class="warning"><${Icon} name="warn" />${one.warning}</p>`}</section>`;
+}

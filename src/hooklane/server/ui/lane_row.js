@@ -1,0 +1,122 @@
+// One lane of the board: sender queue, gate, in flight, consumer. An event travels once for each real send.
+
+import { html, useEffect, useLayoutEffect, useRef } from "./kit.js";
+import { clock } from "./live.js";
+import { Cell } from "./parts.js";
+import { href, place } from "./route.js";
+import { ago, since, until } from "./words.js";
+
+const QUEUE = 3;
+const DONE = 3;
+const TRAVEL_MS = 420;
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+
+/** Which rows are on the screen: only these move. */
+const inView = new WeakSet();
+const observer = new IntersectionObserver((entries) => {
+  for (const entry of entries) inView[entry.isIntersecting ? "add" : "delete"](entry.target);
+});
+
+export function headState(lane) {
+  if (lane.state === "blocked") return "dead";
+  if (lane.in_flight) return "in_flight";
+  return lane.state === "retrying" ? "retrying" : "queued";
+}
+
+const behindState = (lane) => (lane.state === "blocked" || lane.state === "retrying" ? "waiting" : "queued");
+
+export const gateOf = (lane) => ({ blocked: "shut", retrying: lane.in_flight ? "open" : "held", paused: "held" })[lane.state] ?? "open";
+
+/** The cells before the gate, the head last, and how many more stand behind them. */
+export function queueOf(lane) {
+  if (lane.head > lane.tail) return { cells: [], more: 0 };
+  const first = lane.in_flight ? lane.head + 1 : lane.head;
+  const last = Math.min(lane.tail, first + QUEUE - (lane.in_flight ? 1 : 0));
+  const cells = [];
+  for (let seq = last; seq >= first; seq--) cells.push({ seq, state: seq === lane.head ? headState(lane) : behindState(lane) });
+  return { cells, more: lane.tail - last };
+}
+
+/** The last ones that were settled, the newest first. */
+export function doneOf(lane, settled) {
+  const cells = [];
+  for (let seq = lane.head - 1; seq >= Math.max(1, lane.head - DONE); seq--) cells.push({ seq, state: settled.get(seq) ?? "delivered" });
+  return cells;
+}
+
+/** [loud, quiet, tone]: what the lane does, the reason first. */
+export function sentence(lane, last, now) {
+  switch (lane.state) {
+    case "blocked":
+      return [`Blocked ${since(lane.since, now)}`.trim(), reasonOf(lane), "bad"];
+    case "retrying":
+      return [`Try ${lane.attempts}${lane.attempts_max ? ` of ${lane.attempts_max}` : ""}`, `${reasonOf(lane)}${held(lane)}`, "retry"];
+    case "paused":
+      return ["Paused", lane.waiting ? `${lane.tail - lane.head + 1} kept, nothing is lost` : "nothing waits", ""];
+    case "active":
+      return [lane.head_type ?? `#${lane.head}`, lane.in_flight ? "in flight" : `queued${held(lane)}`, "flight"];
+    default:
+      return last && last.outcome === "delivered" && last.seq === lane.head - 1
+        ? [last.said ?? "delivered", `#${last.seq}, ${Math.round(last.took_ms ?? 0)} ms, ${ago(last.started_at, now)}`, "good"]
+        : [`${lane.tail} delivered`, "nothing waits", ""];
+  }
+}
+
+const reasonOf = (lane) => [lane.reason ?? "failed", lane.head_said && `“${lane.head_said}”`].filter(Boolean).join(" ");
+const held = (lane) => (lane.breaker === "open" && !lane.in_flight ? ", breaker open" : "");
+
+function onWire(lane, now) {
+  if (lane.in_flight) return html`<${Cell} key=${`${lane.head}-${lane.attempts}`} class="fly" seq=${lane.head} state="in_flight" />`;
+  if (lane.state === "blocked") return html`<span class="stop">gate shut</span>`;
+  if (lane.state === "paused") return html`<span class="stop">paused</span>`;
+  if (lane.state === "retrying") return html`<span class="next">${lane.next_at ? `next try ${until(lane.next_at, now)}` : "held"}</span>`;
+  return null;
+}
+
+export function LaneRow({ row, chosen }) {
+  const lane = row.lane.value;
+  const element = useRef();
+  const before = useRef(lane);
+  const now = lane.state === "active" ? Date.now() : clock.value;
+  const { cells, more } = queueOf(lane);
+  const done = doneOf(lane, row.settled);
+  const [loud, quiet, tone] = sentence(lane, row.last.value, now);
+  useEffect(() => {
+    const here = element.current;
+    observer.observe(here);
+    return () => observer.unobserve(here);
+  }, []);
+  useLayoutEffect(() => {
+    if (!still.matches && inView.has(element.current)) travel(element.current, before.current, lane);
+    before.current = lane;
+  }, [lane]);
+  const address = href("/lanes", { ...place.value.query, lane: row.name });
+  return html`<li class="lane" ref=${element} data-state=${lane.state} data-selected=${chosen || undefined}>
+    <a class="who" href=${address} data-row data-lane=${row.name} aria-current=${chosen ? "true" : undefined}>
+      <b dir="auto">${lane.key}</b><span class="ell">${lane.endpoint_name || lane.endpoint}</span></a>
+    <div class="queue">${more > 0 && html`<span class="more">+${more.toLocaleString("en")}</span>`}${cells.map((cell) => html`<${Cell} key=${cell.seq} ...${cell} />`)}</div>
+    <div class="wire" data-gate=${gateOf(lane)}>${onWire(lane, now)}</div>
+    <div class="done">${done.map((cell, age) => html`<${Cell} key=${cell.seq} class=${`old${age + 1}`} ...${cell} />`)}</div>
+    <div class="says"><p><b class=${tone}>${loud}</b><br />${quiet}</p>
+      ${lane.state === "blocked" && html`<a class="btn small" href=${address} aria-label=${`Resolve ${lane.key}`}>Resolve…</a>`}</div>
+  </li>`;
+}
+
+/** From the gate to the consumer, once; what stands there already makes room. Only transform and opacity. */
+function travel(element, before, lane) {
+  const move = (cell, frames, ms = TRAVEL_MS) => cell?.animate(frames, { duration: ms, easing: "cubic-bezier(.4, 0, .2, 1)", fill: "backwards" });
+  const wire = element.querySelector(".wire");
+  if (lane.in_flight && (!before.in_flight || before.head !== lane.head)) {
+    move(element.querySelector(".fly"), [{ transform: `translateX(${-0.38 * wire.offsetWidth}px)`, opacity: 0.2 }, { transform: "none", opacity: 1 }], 300);
+  }
+  const landed = lane.head - before.head;
+  if (landed <= 0) return;
+  const cells = [...element.querySelectorAll(".done .cell")];
+  const wasSeen = before.in_flight;
+  const from = -(wire.offsetWidth * (wasSeen ? 0.62 : 1));
+  cells.forEach((cell, at) => {
+    if (at < landed) move(cell, [{ transform: `translateX(${from - 40 * at}px)`, opacity: 0.4 }, { transform: "none", opacity: 1 }]);
+    else move(cell, [{ transform: `translateX(${-Math.min(landed, DONE) * (cell.offsetWidth + 4)}px)` }, { transform: "none" }], 220);
+  });
+}
+

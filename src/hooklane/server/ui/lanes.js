@@ -1,0 +1,148 @@
+// Lanes: what waits, what moves, what is stuck, and the way out. The screen that the demo opens on.
+
+import { get } from "./api.js";
+import { Demo } from "./demo.js";
+import { html, useEffect, useMemo } from "./kit.js";
+import { DRAWN_MAX, LaneModel } from "./lane_model.js";
+import { LanePanel } from "./lane_panel.js";
+import { LaneRow } from "./lane_row.js";
+import { clock, hear, locked, overview, useLoad } from "./live.js";
+import { Chip, Choice, Command, Empty, Failed, Icon, Search, Segments, Skeleton } from "./parts.js";
+import { ResolveAll } from "./resolve.js";
+import { setQuery } from "./route.js";
+import { Screen } from "./shell.js";
+import { compact, counted, LANE_STATES, number, since } from "./words.js";
+
+const PAGE = 100;
+const PAGES_MAX = 8;
+const IDLE_SHOWN = 20;
+const SAYS = {
+  blocked: "oldest first; nothing moves until you replay or skip",
+  retrying: "the sender tries again by itself",
+  paused: "the endpoint is paused; everything is kept",
+  active: "on their way, or lately so",
+  idle: "everything delivered",
+};
+const ICONS = { blocked: "dead", retrying: "retrying", paused: "paused", active: "in_flight", idle: "delivered" };
+const CHIPS = { blocked: "blocked", retrying: "retrying", paused: "waiting", active: "in_flight", idle: "delivered" };
+
+/** A search that looked at much ends its page early: go on until there are enough. */
+async function found(query, most) {
+  const lanes = [];
+  for (let cursor, pages = 0; cursor !== null && lanes.length < most && pages < PAGES_MAX; pages++) {
+    const page = await get("lanes", { ...query, limit: Math.min(PAGE, most - lanes.length), cursor });
+    lanes.push(...page.items);
+    cursor = page.next;
+  }
+  return lanes;
+}
+
+/** Those that need attention or move, and where there is room, some that are idle. */
+async function fetchLanes({ endpoint, q, states }) {
+  const loud = await found({ endpoint, q, state: states?.join(","), order: "attention" }, DRAWN_MAX);
+  return states ? loud : [...loud, ...(await found({ endpoint, q, state: "idle" }, DRAWN_MAX - loud.length))];
+}
+
+export default function Lanes({ query }) {
+  const model = useMemo(() => new LaneModel(), []);
+  const filter = { endpoint: query.endpoint, q: query.q, states: query.state ? query.state.split(",") : undefined };
+  const load = useLoad(async () => {
+    const mine = model.begin();
+    try {
+      model.load(mine, await fetchLanes(filter), filter);
+    } catch (error) {
+      model.fail(mine);
+      throw error;
+    }
+    return true;
+  }, [filter]);
+  useEffect(() => {
+    const stops = [hear("lanes", ({ items }) => model.merge(items)), hear("attempts", ({ items }) => model.attempted(items))];
+    const timer = setInterval(() => model.settle(), 500);
+    return () => (clearInterval(timer), stops.forEach((stop) => stop()));
+  }, []);
+  const lanes = overview.value?.lanes ?? {};
+  const sub = overview.value && lanesSub(lanes);
+  const groups = model.groups.value;
+  return html`<${Screen} title="Lanes" sub=${sub}>
+    ${overview.value?.features?.includes("demo") && html`<${Demo} />`}
+    <${Bar} query=${query} lanes=${lanes} />
+    ${load.error && !locked.value && html`<${Failed} error=${load.error} again=${load.again} what="The lanes" />`}
+    <div class=${query.lane ? "split" : ""}>
+      <div class="grid">
+        ${load.value === undefined && !load.error ? html`<${Skeleton} rows=${8} />` : groups.length ? html`<${Board} groups=${groups} query=${query} lanes=${lanes} />` : !load.error && html`<${NoLanes} query=${query} lanes=${lanes} />`}
+      </div>
+      ${query.lane && html`<${LanePanel} key=${query.lane} name=${query.lane} row=${model.rows.get(query.lane)} close=${() => setQuery({ lane: null })} />`}
+    </div>
+  </${Screen}>`;
+}
+
+function lanesSub(lanes) {
+  const all = Object.values(lanes).reduce((sum, many) => sum + many, 0);
+  return `${counted(all, "lane")}, ${number(overview.value.ledger.delivered)} delivered`;
+}
+
+function Bar({ query, lanes }) {
+  const badge = (state, bad) => lanes[state] > 0 && html`<span class=${`badge ${bad ? "bad" : ""}`}>${compact(lanes[state])}</span>`;
+  const endpoints = overview.value?.endpoints ?? [];
+  return html`<div class="bar">
+    <${Segments} label="State" value=${query.state ?? ""} choose=${(state) => setQuery({ state: state || null })}
+      options=${[["", "Needs attention first"], ["blocked", "Blocked", badge("blocked", true)], ["retrying", "Retrying", badge("retrying")], ...(lanes.paused ? [["paused", "Paused", badge("paused")]] : [])]} />
+    ${endpoints.length > 1 && html`<${Choice} label="Endpoint" value=${query.endpoint ?? ""} choose=${(endpoint) => setQuery({ endpoint: endpoint || null })} options=${[["", "all"], ...endpoints.map((one) => [one.id, one.name || one.id])]} />`}
+    <${Search} label="Key, part of a key" value=${query.q} change=${(q) => setQuery({ q: q || null }, { replace: true })} />
+    <span class="grow"></span>
+    <button class="btn hide-s" type="button" aria-pressed=${String(query.as === "table")} onClick=${() => setQuery({ as: query.as === "table" ? null : "table" })}><${Icon} name="table" />As a table</button>
+  </div>`;
+}
+
+function Board({ groups, query, lanes }) {
+  let room = DRAWN_MAX;
+  const shown = groups.map(({ group, rows }) => {
+    const most = group === "idle" && !query.state && !query.q ? Math.min(room, IDLE_SHOWN) : room;
+    const taken = rows.slice(0, most);
+    room -= taken.length;
+    return { group, rows: taken, all: Math.max(rows.length, query.q || query.endpoint ? 0 : (lanes[group] ?? 0)) };
+  });
+  const quiet = shown.find(({ group }) => group === "idle");
+  const hidden = (lanes.idle ?? 0) - (quiet?.rows.length ?? 0) - movingIdle(groups);
+  if (query.as === "table") return html`<${Table} shown=${shown} />`;
+  return html`<div class="card board">
+    <div class="cols" aria-hidden="true"><span>Key</span><span>Sender queue</span><span>In flight</span><span>Consumer</span><span></span></div>
+    ${shown.filter(({ rows }) => rows.length).map(({ group, rows, all }) => html`<div class="group" key=${`${group}-head`}><${Chip} state=${CHIPS[group]} icon=${ICONS[group]}>${LANE_STATES[group]}</${Chip}>
+        <span class="num">${rows.length < all && group !== "active" && group !== "idle" ? `${number(rows.length)} of ${counted(all, "lane")}` : counted(rows.length, "lane")}</span><span class="faint">${SAYS[group]}</span>
+        <span class="grow"></span>${group === "blocked" && html`<${ResolveAll} many=${lanes.blocked ?? rows.length} endpoint=${query.endpoint} />`}</div>
+      <ul key=${group} aria-label=${`${LANE_STATES[group]} lanes`}>${rows.map((row) => html`<${LaneRow} key=${row.name} row=${row} chosen=${row.name === query.lane} />`)}</ul>`)}
+    ${hidden > 0 && !query.q && !query.endpoint && !query.state && html`<div class="quiet-lanes"><span class="num"><b>${number(hidden)}</b> quiet ${hidden === 1 ? "lane" : "lanes"}: everything delivered</span><span class="grow"></span>
+      <button class="btn small quiet" type="button" onClick=${() => setQuery({ state: "idle" })}>Show</button></div>`}
+    ${room <= 0 && html`<div class="quiet-lanes">At most ${DRAWN_MAX} lanes are drawn; search for the others.</div>`}
+  </div>`;
+}
+
+const movingIdle = (groups) => groups.find(({ group }) => group === "active")?.rows.filter((row) => row.lane.peek().state === "idle").length ?? 0;
+
+/** The same without a picture: for screen readers, for copying, and for who likes tables. */
+function Table({ shown }) {
+  const rows = shown.flatMap(({ rows }) => rows);
+  return html`<div class="card tbl-wrap"><table class="tbl"><thead><tr><th>Key</th><th>Endpoint</th><th>State</th><th class="r">Head</th><th class="r">Waiting</th><th class="r">Since</th><th>Reason</th></tr></thead>
+    <tbody>${rows.map((row) => html`<${TableRow} key=${row.name} row=${row} />`)}</tbody></table></div>`;
+}
+
+function TableRow({ row }) {
+  const lane = row.lane.value;
+  return html`<tr><td class="mono ell any"><button class="link mono" type="button" data-row onClick=${() => setQuery({ lane: row.name })}><bdi>${lane.key}</bdi></button></td><td>${lane.endpoint_name || lane.endpoint}</td>
+    <td><${Chip} state=${CHIPS[lane.state]} icon=${ICONS[lane.state]}>${LANE_STATES[lane.state]}</${Chip}></td>
+    <td class="r">#${lane.head}</td><td class="r">${number(lane.waiting)}</td><td class="r">${since(lane.since, clock.value) || "–"}</td><td>${lane.reason ?? ""}</td></tr>`;
+}
+
+function NoLanes({ query, lanes }) {
+  const all = Object.values(lanes).reduce((sum, many) => sum + many, 0);
+  if (query.q || query.state || query.endpoint) {
+    const what = query.q ? `No lane holds “${query.q}” among ${number(all)}` : query.state ? `No lane is ${query.state}` : "No lane at this endpoint";
+    return html`<${Empty} title=${what} icon=${query.state === "blocked" ? "delivered" : "n-events"}>
+      <p>${query.state === "blocked" && !query.q ? "Nothing waits for you." : ""}</p><button class="btn" type="button" onClick=${() => setQuery({ q: null, state: null, endpoint: null })}>Clear the search</button></${Empty}>`;
+  }
+  const hasEndpoint = overview.value?.endpoints?.length > 0;
+  return html`<${Empty} title="No lanes yet"><p>A lane is one key at one endpoint: its events are sent one after the other.${hasEndpoint ? " Send an event:" : " Tell hooklane where to deliver, then send an event:"}</p>
+    ${!hasEndpoint && html`<${Command} text="hooklane endpoints add http://127.0.0.1:8000/webhooks" />`}
+    <${Command} text=${`hooklane send order.created '{"id": 1}' --key order:1`} /></${Empty}>`;
+}

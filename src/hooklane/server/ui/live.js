@@ -1,0 +1,123 @@
+// What the whole page knows: the connection, whether it is paused, the totals, and who wants to hear what.
+
+import { get } from "./api.js";
+import { signal, useEffect, useRef, useState } from "./kit.js";
+import { follow } from "./stream.js";
+
+/** connecting, live or reconnecting. */
+export const connection = signal("connecting");
+export const paused = signal(false);
+/** How many messages came while paused. They are not kept: to go on is to fetch the truth. */
+export const news = signal(0);
+/** When the page was told something last. */
+export const asOf = signal(Date.now());
+export const retryAt = signal(0);
+/** The server's totals, null until the first answer. */
+export const overview = signal(null);
+/** True where the server asks for a key that this tab does not have. */
+export const locked = signal(false);
+/** Who looks, as the server knows it: {name, role, scopes, asks_key, …}; null until it has said. */
+export const me = signal(null);
+/** A customer behind a portal link replays one letter at a time: no plans, no skips, no screens about all tenants. */
+export const inPortal = () => me.value?.role === "portal";
+/** Once a second, for countdowns and ages. */
+export const clock = signal(Date.now());
+
+const listeners = new Map();
+
+/** Hear each message of a kind (`lanes`, `attempts`, `overview`, `reset`, …); returns a function to stop. */
+export function hear(kind, listener) {
+  const all = listeners.get(kind) ?? new Set();
+  listeners.set(kind, all.add(listener));
+  return () => all.delete(listener);
+}
+
+function tell(kind, value) {
+  if (paused.value) {
+    news.value += 1;
+    return;
+  }
+  asOf.value = Date.now();
+  if (kind === "overview") overview.value = { ...overview.value, ...value };
+  if (kind === "reset") loadOverview();
+  for (const listener of listeners.get(kind) ?? []) listener(value);
+}
+
+export function togglePause() {
+  paused.value = !paused.value;
+  if (paused.value) return;
+  news.value = 0;
+  tell("reset", {});
+}
+
+async function loadOverview() {
+  try {
+    overview.value = await get("overview");
+    locked.value = false;
+  } catch (error) {
+    locked.value = error.status === 401;
+  }
+}
+
+export function open() {
+  setInterval(() => (clock.value = Date.now()), 1000);
+  loadOverview();
+  follow(tell, (word, waitMs) => {
+    connection.value = word;
+    retryAt.value = Date.now() + waitMs;
+  });
+}
+
+/** Whether acts are possible now; otherwise the reason why not. */
+export function whyNot() {
+  if (connection.value === "reconnecting") return "The server does not answer: nothing can be changed now";
+  if (me.value && !["admin", "operator", "portal"].includes(me.value.role)) return `You are here as ${me.value.role}, who may only look`;
+  return null;
+}
+
+/**
+ * What *load* resolves to: {value, error, busy, again}. Loaded anew when *what* changes, after a reset of the stream,
+ * and every *everyMs*; an answer that was overtaken is dropped, and the old value stays while a new one is fetched.
+ */
+export function useLoad(load, what, { everyMs = 0, on = [] } = {}) {
+  const [state, setState] = useState({ value: undefined, error: null, busy: true });
+  const latest = useRef(0);
+  const loader = useRef(load);
+  loader.current = load;
+  async function again() {
+    const mine = ++latest.current;
+    try {
+      const value = await loader.current();
+      if (mine === latest.current) setState({ value, error: null, busy: false });
+    } catch (error) {
+      if (error.status === 401) locked.value = true;
+      if (mine === latest.current) setState((old) => ({ value: old.value, error, busy: false }));
+    }
+  }
+  useEffect(() => {
+    setState((old) => ({ ...old, busy: true }));
+    again();
+    const stops = ["reset", ...on].map((kind) => hear(kind, throttled(again)));
+    const timer = everyMs ? setInterval(() => !paused.value && !document.hidden && again(), everyMs) : 0;
+    return () => {
+      latest.current++;
+      clearInterval(timer);
+      for (const stop of stops) stop();
+    };
+  }, [JSON.stringify(what)]);
+  return { ...state, again };
+}
+
+/** At most once a second, and once more for what came meanwhile. */
+function throttled(act) {
+  let timer = 0;
+  let last = 0;
+  return () => {
+    if (timer) return;
+    timer = setTimeout(() => {
+      timer = 0;
+      last = Date.now();
+      act();
+    }, Math.max(0, last + 1000 - Date.now()));
+  };
+}

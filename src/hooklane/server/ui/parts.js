@@ -1,0 +1,163 @@
+// Small things that every screen uses: icons, cells, chips, buttons that act, dialogs, empty and failed states.
+
+import { files } from "./api.js";
+import { html, signal, useEffect, useId, useLayoutEffect, useRef, useState } from "./kit.js";
+import { asOf, clock, connection, retryAt, whyNot } from "./live.js";
+import { ago, atTime, STATES } from "./words.js";
+
+/** An icon of the sprite. The word beside it says the same, so it is hidden from screen readers. */
+export const Icon = ({ name }) => html`<svg class="icon" aria-hidden="true"><use href=${`${files}/icons.svg#${name}`} /></svg>`;
+
+/** One event of a lane: shape, word and colour. */
+export const Cell = ({ seq, state, class: extra = "" }) => html`
+  <span class=${`cell ${extra}`} data-state=${state} data-seq=${seq} title=${`#${seq} ${STATES[state]}`}>
+    <${Icon} name=${state} />${seq}<span class="vh"> ${STATES[state]}</span>
+  </span>`;
+
+export const Chip = ({ state, icon, children }) => html`
+  <span class="chip" data-state=${state}>${icon && html`<${Icon} name=${icon} />`}${children}</span>`;
+
+/** A button that changes something: it waits for the server, and says why it cannot be pressed. */
+export function Act({ run, children, class: kind = "", disabled, title, ...more }) {
+  const [busy, setBusy] = useState(false);
+  const reason = whyNot();
+  async function press() {
+    setBusy(true);
+    try {
+      await run();
+    } catch (error) {
+      said(error.message, { bad: true });
+    } finally {
+      setBusy(false);
+    }
+  }
+  return html`<button ...${more} class=${`btn ${kind}`} type="button" disabled=${busy || disabled || Boolean(reason)}
+    title=${reason ?? title} aria-busy=${busy} onClick=${press}>${children}</button>`;
+}
+
+/** A time: how long ago, exactly when pointed at. */
+export const Ago = ({ time }) =>
+  time ? html`<time datetime=${time} title=${time.replace("T", " ")}>${ago(time, clock.value)}</time>` : html`<span>–</span>`;
+
+export const Exactly = ({ time }) => html`<time datetime=${time} title=${time?.replace("T", " ")}>${atTime(time)}</time>`;
+
+/** Text with a button that copies it. */
+export function Copy({ text, label = "Copy", small = true }) {
+  const [done, setDone] = useState(false);
+  async function copy() {
+    await navigator.clipboard?.writeText(text).catch(() => {});
+    setDone(true);
+    setTimeout(() => setDone(false), 1500);
+  }
+  return html`<button class=${`btn quiet ${small ? "small" : ""}`} type="button" onClick=${copy}>
+    <${Icon} name=${done ? "delivered" : "copy"} />${done ? "Copied" : label}</button>`;
+}
+
+export const Command = ({ text }) => html`<div class="command"><code>${text}</code><${Copy} text=${text} /></div>`;
+
+/** Nothing there yet: what this is, and the one thing to do. */
+export const Empty = ({ title, children, icon = "n-lanes" }) => html`
+  <div class="empty card"><span class="sym"><${Icon} name=${icon} /></span><h2>${title}</h2>${children}</div>`;
+
+/** A load that failed: what failed, what still holds, what to do. */
+export function Failed({ error, again, what }) {
+  return html`<div class="failed card" role="alert">
+    <${Icon} name="warn" />
+    <div class="grow"><b>${what} could not be loaded.</b><p>${error.message}${error.message.endsWith(".") ? "" : "."} Nothing was changed; deliveries do not depend on this page.</p></div>
+    <button class="btn" type="button" onClick=${again}>Try again</button>
+  </div>`;
+}
+
+/** Rows of the final height, after a moment: who waits shortly sees nothing flicker. */
+export function Skeleton({ rows = 5, height = 48 }) {
+  const [shown, setShown] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setShown(true), 300);
+    return () => clearTimeout(timer);
+  }, []);
+  if (!shown) return html`<div class="vh" role="status">Loading</div>`;
+  return html`<div class="card skeleton" role="status" aria-label="Loading">
+    ${Array.from({ length: rows }, () => html`<i class=${height > 40 ? "tall" : ""}></i>`)}</div>`;
+}
+
+/** A modal dialog; Escape and a press beside it close it. */
+export function Dialog({ title, onClose, children, foot, wide, label }) {
+  const ref = useRef();
+  const id = useId();
+  useLayoutEffect(() => {
+    const dialog = ref.current;
+    const before = document.activeElement;
+    dialog.showModal();
+    return () => {
+      if (dialog.open) dialog.close();
+      before?.focus?.();
+    };
+  }, []);
+  return html`<dialog ref=${ref} class=${`dlg ${wide ? "wide" : ""}`} aria-labelledby=${id} onCancel=${(event) => (event.preventDefault(), onClose())}
+    onMouseDown=${(event) => event.target === ref.current && onClose()}>
+    <div class="dlg-in">
+      <div class="dlg-head"><h2 id=${id}>${title}</h2>${label}</div>
+      <div class="body">${children}</div>
+      ${foot && html`<div class="dlg-foot">${foot}</div>`}
+    </div>
+  </dialog>`;
+}
+
+const lines = signal([]);
+const SAID_MS = 10_000;
+let count = 0;
+
+/** After each act: a line that stays ten seconds. `link` is {href, text}. */
+export function said(text, { bad = false, link } = {}) {
+  const id = ++count;
+  lines.value = [...lines.value.slice(-2), { id, text, bad, link }];
+  setTimeout(() => (lines.value = lines.value.filter((line) => line.id !== id)), SAID_MS);
+}
+
+export const Said = () => html`<div class="said" role="status" aria-live="polite">
+  ${lines.value.map(
+    (line) => html`<p key=${line.id} data-bad=${line.bad}><${Icon} name=${line.bad ? "warn" : "delivered"} />
+      <span class="grow">${line.text}</span>${line.link && html`<a href=${line.link.href}>${line.link.text}</a>`}
+      <button class="btn small quiet" type="button" aria-label="Dismiss" onClick=${() => (lines.value = lines.value.filter((one) => one !== line))}><${Icon} name="close" /></button></p>`,
+  )}</div>`;
+
+/** The server is away: what is shown is old, and how old. */
+export function Away() {
+  if (connection.value !== "reconnecting") return null;
+  const left = Math.ceil((retryAt.value - clock.value) / 1000);
+  return html`<p class="away" role="alert"><${Icon} name="warn" />The server does not answer. Shown: ${atTime(asOf.value)}.
+    ${left > 0 ? `Trying again in ${left} s.` : "Trying again."}</p>`;
+}
+
+/** A row of buttons of which one is on: options are [value, label, badge]. */
+export const Segments = ({ label, value, options, choose }) => html`
+  <span class="seg" role="group" aria-label=${label}>
+    ${options.map(
+      ([one, text, badge]) => html`<button type="button" aria-pressed=${String(one === value)} onClick=${() => choose(one)}>${text}
+        ${badge}</button>`,
+    )}
+  </span>`;
+
+/** A select with its name in it. */
+export const Choice = ({ label, value, options, choose }) => html`
+  <label class="field choice"><span>${label}</span>
+    <select value=${value} onChange=${(event) => choose(event.target.value)}>
+      ${options.map(([one, text]) => html`<option value=${one} selected=${one === value}>${text}</option>`)}
+    </select><${Icon} name="down" /></label>`;
+
+/** A search box that asks a little after the last key press. */
+export function Search({ value, label, change, waitMs = 200 }) {
+  const timer = useRef(0);
+  const input = useRef();
+  useEffect(() => {
+    if (input.current !== document.activeElement) input.current.value = value ?? "";
+  }, [value]);
+  function typed(event) {
+    clearTimeout(timer.current);
+    const text = event.target.value;
+    timer.current = setTimeout(() => change(text), waitMs);
+  }
+  return html`<label class="field search"><${Icon} name="n-events" /><span class="vh">${label}</span>
+    <input ref=${input} type="search" data-search placeholder=${label} spellcheck=${false} autocomplete="off" defaultValue=${value ?? ""} onInput=${typed} />
+    <kbd class="kbd" aria-hidden="true">/</kbd></label>`;
+}

@@ -1,0 +1,1 @@
+"""The statements of `hooklane migrate copy`, which reads a SQLite file and fills a PostgreSQL."""

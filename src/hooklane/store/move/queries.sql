@@ -1,0 +1,47 @@
+-- name: tables_here
+-- Our tables in the SQLite file.
+SELECT substr(name, 10) FROM sqlite_master WHERE type = 'table' AND name LIKE 'hooklane^_%' ESCAPE '^' ORDER BY name
+
+-- name: columns_there
+-- Our tables in PostgreSQL with their columns, and whether a column is numbered by the database.
+SELECT c.table_name, c.column_name, c.data_type, c.is_identity = 'YES'
+FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name)
+WHERE c.table_schema = 'hooklane' AND t.table_type = 'BASE TABLE' ORDER BY c.table_name, c.ordinal_position
+
+-- name: is_used
+-- Whether something is in the PostgreSQL that a copy would mix with.
+SELECT EXISTS (SELECT 1 FROM hooklane.event) OR EXISTS (SELECT 1 FROM hooklane.endpoint)
+    OR EXISTS (SELECT 1 FROM hooklane.lane_name) OR EXISTS (SELECT 1 FROM hooklane.audit)
+
+-- name: rows
+-- All of a table in the file.
+SELECT {columns} FROM {source}
+
+-- name: lane_event
+-- PostgreSQL keeps the partition with each event of a lane; a lane's own row knows it.
+SELECT e.lane_id, e.seq, e.event_n, t.pid, e.tenant FROM hooklane_lane_event e JOIN hooklane_lane_tail t USING (lane_id)
+
+-- name: lane_name
+-- A lane with the seq that it has reached: its next event follows that one, also where the last ones are pruned.
+SELECT lane_id, tenant, endpoint_id, key, pid, tail AS tail_min FROM hooklane_lane_tail
+
+-- name: clear
+-- What a new schema brings with it gives way to what the file has.
+DELETE FROM hooklane.{table}
+
+-- name: count_here
+-- How many rows a table of the file has.
+SELECT count(*) FROM hooklane_{source}
+
+-- name: count_there
+-- How many have arrived.
+SELECT count(*) FROM hooklane.{table}
+
+-- name: go_on_numbering
+-- The next number follows the largest that is there.
+SELECT setval(pg_get_serial_sequence('hooklane.{table}', '{column}'), coalesce(max({column}), 0) + 1, false)
+FROM hooklane.{table}
+
+-- name: go_on_numbering_by
+-- The same for a sequence of its own.
+SELECT setval('hooklane.{sequence}', coalesce(max(n), 0) + 1, false) FROM hooklane.{table}

@@ -1,0 +1,160 @@
+"""`hooklane migrate copy`: a sender moves from SQLite to PostgreSQL, and every key goes on with its next seq."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.processes.acceptance.conftest import Client
+from tests.processes.cli.conftest import Ended
+from tests.support.processes import Child, free_port, until
+from tests.support.receiver import Answer, Sink
+from tests.support.receiver import Request as Arrived
+
+from hooklane import Inbox, Request
+from hooklane.cli import move
+from hooklane.store.sql.queries import queries_of
+
+Process = Callable[..., Ended]
+Serve = Callable[[str], tuple[Child, Client]]
+
+
+@pytest.fixture
+def serve(start_hooklane: Callable[..., Child]) -> Serve:
+    def start(db: str) -> tuple[Child, Client]:
+        port = free_port()
+        url = f"http://127.0.0.1:{port}"
+        allow = ("--egress-allow", "127.0.0.0/8")
+        child = start_hooklane("serve", "--no-auth", "--no-ui", "--port", str(port), "--db", db, *allow)
+        child.wait_for_http(f"{url}/readyz", status=200)
+        return child, Client(url)
+
+    return start
+
+
+def refuse_poison(request: Arrived) -> Answer:
+    return Answer(status=422 if b"poison" in request.body else 200)
+
+
+def in_order(sink: Sink, key: str) -> list[int]:
+    return list(dict.fromkeys(int(one.headers["x-seq"]) for one in sink.requests if one.headers.get("x-key") == key))
+
+
+def test_every_key_goes_on_with_its_next_seq_and_what_was_owed_is_delivered(
+    serve: Serve, process: Process, tmp_path: Path, postgres_url: str
+):
+    file = f"sqlite:///{tmp_path}/sender.db"
+    with Sink(refuse_poison) as sink:
+        child, client = serve(file)
+        endpoint = client.call("POST", "/api/v1/endpoints", {"url": sink.url(), "attempts_max": 1, "name": "shop"})
+        for _ in range(3):
+            client.publish("order.paid", "a")
+        client.publish("order.paid", "b", {"poison": 1}, id="the-poison")
+        client.publish("order.paid", "b")
+        until(lambda: in_order(sink, "a") == [1, 2, 3], what="the events of a")
+        until(lambda: client.lane("b")["state"] == "blocked", what="b to be blocked")
+        client.call("POST", f"/api/v1/endpoints/{endpoint['id']}/pause")
+        client.publish("order.paid", "a", id="owed")
+        before = client.get("/api/v1/overview")["ledger"]
+        assert child.stop() == 0
+
+        ended = process("migrate", "copy", "--from", file, "--to", postgres_url, "--json")
+
+        assert ended.code == 0, ended.err
+        assert json.loads(ended.out)["rows"]["event"] == 6
+        child, client = serve(postgres_url)
+        assert client.get("/api/v1/overview")["ledger"] == before
+        again = client.publish("order.paid", "a", id="owed")
+        assert again["lanes"] == [{"endpoint": endpoint["id"], "seq": 4}], "the same id is still the same event"
+        assert client.publish("order.paid", "a")["lanes"][0]["seq"] == 5
+        client.call("POST", f"/api/v1/endpoints/{endpoint['id']}/resume")
+        until(lambda: in_order(sink, "a") == [1, 2, 3, 4, 5], what="what was owed, and what came after")
+        [letter] = client.get("/api/v1/dead-letters")["items"]
+        assert letter["event"] == "the-poison"
+        client.call("POST", f"/api/v1/dead-letters/{letter['id']}/skip", {"note": "moved"})
+        until(lambda: 2 in in_order(sink, "b"), what="b to go on")
+        assert process("audit", "verify", "--db", postgres_url).code == 0
+        assert child.stop() == 0
+
+
+def test_an_inbox_in_the_same_file_moves_along(process: Process, tmp_path: Path, empty_postgres_url: str):
+    file = f"sqlite:///{tmp_path}/both.db"
+    assert process("migrate", "up", "--db", file).code == 0
+    request = Request.of("POST", "/in/sendgrid", {}, b'[{"sg_event_id": "e1", "event": "open", "timestamp": 1}]')
+
+    def received(url: str) -> str:
+        inbox = Inbox(url)
+        inbox.source("sendgrid", unsafe=True).on("*")(lambda event, tx: None)
+        answer = inbox.receive(request)
+        inbox.close()
+        assert answer.status == 200
+        return json.loads(answer.body)["status"]
+
+    assert received(file) == "ok"
+
+    assert process("migrate", "copy", "--from", file, "--to", empty_postgres_url).code == 0
+
+    assert received(empty_postgres_url) == "already_processed"
+
+
+def test_a_database_that_is_used_is_not_mixed_with(serve: Serve, process: Process, tmp_path: Path, postgres_url: str):
+    file = f"sqlite:///{tmp_path}/sender.db"
+    assert process("migrate", "up", "--db", file).code == 0
+    child, client = serve(postgres_url)
+    client.publish("a.b", "k")
+    assert child.stop() == 0
+
+    ended = process("migrate", "copy", "--from", file, "--to", postgres_url)
+
+    assert (ended.code, ended.out) == (1, "")
+    assert "is not empty" in ended.err
+
+
+def test_a_file_whose_server_runs_is_not_copied(serve: Serve, process: Process, tmp_path: Path, postgres_url: str):
+    file = f"sqlite:///{tmp_path}/sender.db"
+    child, _ = serve(file)
+
+    ended = process("migrate", "copy", "--from", file, "--to", postgres_url)
+
+    assert ended.code == 1
+    assert "another process already delivers" in ended.err
+    assert child.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "why"),
+    [
+        ("sqlite:///nowhere.db", "postgresql://127.0.0.1:1/x", "there is no file"),
+        ("postgresql://h/x", "sqlite:///y.db", "copy goes from sqlite"),
+    ],
+)
+def test_a_wrong_way_is_one_line(process: Process, source: str, target: str, why: str):
+    ended = process("migrate", "copy", "--from", source, "--to", target)
+
+    assert (ended.code, why in ended.err, "Traceback" in ended.err) == (1, True, False)
+
+
+def test_every_table_is_copied_or_left_for_a_reason(process: Process, tmp_path: Path, postgres_url: str):
+    """A new table must not be forgotten: where PostgreSQL does not know it, the copy refuses."""
+    path = tmp_path / "sender.db"
+    assert process("migrate", "up", "--db", f"sqlite:///{path}").code == 0
+    with sqlite3.connect(path) as conn:
+        conn.execute("CREATE TABLE hooklane_novelty (n INTEGER)")
+
+    ended = process("migrate", "copy", "--from", f"sqlite:///{path}", "--to", postgres_url)
+
+    assert (ended.code, "hooklane_novelty" in ended.err) == (1, True)
+    with sqlite3.connect(path) as conn:
+        conn.execute("DROP TABLE hooklane_novelty")
+        tables: set[Any] = {
+            name
+            for (name,) in conn.execute(
+                queries_of("hooklane.store.move", columns="", source="", table="", column="", sequence="")[
+                    "tables_here"
+                ]
+            )
+        }
+    assert process("migrate", "copy", "--from", f"sqlite:///{path}", "--to", postgres_url).code == 0
+    assert move.LEFT.keys() - tables == {"inbox_last"}, "which an inbox brings"

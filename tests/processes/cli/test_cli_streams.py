@@ -1,0 +1,178 @@
+"""Commands that go on: `listen` receives, `tail` follows, `events export` goes through all there is."""
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.processes.cli.conftest import Ended
+from tests.support.pace import scaled_s
+from tests.support.processes import Child
+from tests.support.receiver import Answer, Sink
+
+from hooklane.core.signing import new_secret
+
+Cli = Callable[..., Ended]
+Start = Callable[..., Child]
+SECRET = new_secret(bytes(range(32)))
+
+
+def listening(start: Start, *words: str, secret: str | None = SECRET) -> tuple[Child, str]:
+    env = {} if secret is None else {"HOOKLANE_SECRET": secret}
+    child = start("listen", "--port", "0", *words, env=env)
+    return child, child.wait_for_line(r"Listen on +(http://\S+)/ ")[1]
+
+
+def copies(cli: Cli, to: str, *words: str) -> list[dict[str, Any]]:
+    ended = cli("send", "order.paid", "{}", "--key", "order:1", "--to", to, *words, "--secret", SECRET, "--json")
+    return list(ended.json["copies"])
+
+
+def test_listen_applies_an_event_once_shows_it_and_records_it(cli: Cli, start_hooklane: Start, tmp_path: Path):
+    child, url = listening(start_hooklane, "--record", "got.ndjson")
+
+    said = [one["said"] for one in copies(cli, f"{url}/any/path", "--times", "2")]
+
+    assert said == ["applied", "duplicate"]
+    child.wait_for_line(r"✓ order\.paid +order:1 #1 +200 +\d+ ms +applied")
+    child.wait_for_line(r"✓ order\.paid +order:1 #1 +200 +\d+ ms +duplicate, try 2")
+    assert child.stop() == 0
+    record = tmp_path / "got.ndjson"
+    first, second = (json.loads(line) for line in record.read_text().splitlines())
+    assert (first["v"], first["said"], first["seq"], first["path"]) == (1, "applied", 1, "/any/path")
+    assert json.loads(second["body"])["type"] == "order.paid"
+    assert stat.S_IMODE(record.stat().st_mode) == 0o600
+
+
+def test_listen_refuses_what_is_signed_with_another_secret_and_says_so(cli: Cli, start_hooklane: Start):
+    child, url = listening(start_hooklane, secret=new_secret(bytes(32)))
+
+    [one] = copies(cli, url, "--times", "1")
+
+    assert one["status"] == 401
+    child.wait_for_line(r"✕ order\.paid +order:1 #1 +401 .*signature: mismatch")
+
+
+def test_listen_passes_requests_on_and_answers_back(cli: Cli, start_hooklane: Start, sink: Sink):
+    sink.react = lambda _: Answer(status=202, headers={"hooklane-outcome": "stored"}, body=b"{}")
+    child, url = listening(start_hooklane, "--forward-to", sink.url("/hooks"))
+
+    [one] = copies(cli, url, "--times", "1")
+
+    assert (one["status"], one["said"]) == (202, "stored")
+    [request] = sink.wait_for(1)
+    assert (request.path, request.headers["x-key"], request.headers["x-seq"]) == ("/hooks", "order:1", "1")
+    assert "webhook-signature" in request.headers
+    child.wait_for_line(r"✓ order\.paid +order:1 #1 +202 ")
+
+
+def test_listen_loses_answers_on_purpose_after_the_work_is_done(cli: Cli, start_hooklane: Start, sink: Sink):
+    child, url = listening(start_hooklane, "--forward-to", sink.url(), "--fault", "drop-ack=1")
+
+    ended = cli("send", "order.paid", "{}", "--to", url, "--times", "1", "--secret", SECRET)
+
+    assert ended.code == 5
+    assert len(sink.wait_for(1)) == 1
+    child.wait_for_line(r"\? order\.paid .*no answer .*answer dropped on purpose")
+
+
+def test_listen_shows_only_what_was_asked_for_as_json(cli: Cli, start_hooklane: Start):
+    child, url = listening(start_hooklane, "--types", "order.*", "--keys", "order:1", "--json", secret=None)
+    for type_, key in (("user.added", "order:1"), ("order.paid", "order:2"), ("order.paid", "order:1")):
+        words = ("--key", key, "--to", url, "--times", "1", "--secret", SECRET)
+        assert cli("send", type_, "{}", *words).code == 0
+
+    child.wait_for_line(r'"type":"order.paid"')
+    assert child.stop() == 0
+    shown = [json.loads(line) for line in child.output().splitlines() if line.startswith("{")]
+    assert [(one["type"], one["key"]) for one in shown if "type" in one] == [("order.paid", "order:1")]
+    assert "not verified" in child.output()
+
+
+@pytest.mark.parametrize("fault", ["drop-ack=2", "explode=1", "delay=forever", "drop-ack=.6,error=.6"])
+def test_a_fault_that_is_none_is_a_usage_error(cli: Cli, fault: str):
+    assert cli("listen", "--port", "0", "--fault", fault).code == 2
+
+
+@pytest.fixture
+def endpoint(cli: Cli, server: str, sink: Sink) -> str:
+    made = cli("endpoints", "add", sink.url(), "--name", "shop", "--attempts-max", "2", "--backoff-ms", "20", "--json")
+    return str(made.json["id"])
+
+
+NAMES = "id event endpoint key seq attempt attempts_max started_at took_ms outcome status failure said next_at"
+
+
+def test_tail_prints_one_attempt_a_line_in_the_shape_of_the_api(
+    cli: Cli, endpoint: str, start_hooklane: Start, server: str, sink: Sink
+):
+    env = {"HOOKLANE_SERVER": server, "HOOKLANE_API_KEY": os.environ["HOOKLANE_API_KEY"]}
+    child = start_hooklane("tail", "--json", "--endpoint", "shop", "--state", "retry,dead", env=env)
+    child.wait_for_line("following")
+    cli("send", "order.created", "{}", "--key", "order:1", "--wait")
+    sink.react = lambda _: Answer(status=422)
+    event = cli("send", "order.paid", "{}", "--key", "order:1", "--json").json["id"]
+
+    child.wait_for_line('"outcome":"dead"')
+    lines = [json.loads(line) for line in child.output().splitlines() if line.startswith("{")]
+    assert [(one["event"], one["attempt"], one["outcome"]) for one in lines] == [
+        (event, 1, "retry"),
+        (event, 2, "dead"),
+    ]
+    assert all(one["v"] == 1 and set(NAMES.split()) <= set(one) for one in lines)
+    logged = cli("events", "show", event, "--json").json["attempts"]
+    assert [one["id"] for one in lines] == [one["id"] for one in logged]
+
+
+def test_tail_begins_in_the_past_and_ends_when_told(cli: Cli, endpoint: str):
+    cli("send", "order.created", "{}", "--key", "order:1", "--wait")
+    cli("send", "order.paid", "{}", "--key", "order:2", "--wait")
+
+    words = ("tail", "--since", "-5m", "--for", str(scaled_s(2)))
+    both, one, lanes = cli(*words), cli(*words, "--key", "order:2", "--json"), cli(*words, "--lanes", "--json")
+
+    assert [line.split()[2] for line in both.out.splitlines()] == ["order.created", "order.paid"]
+    assert json.loads(one.out)["key"] == "order:2"
+    assert {json.loads(line)["key"] for line in lanes.out.splitlines()} == {"order:1", "order:2"}
+
+
+def test_tail_works_on_a_database_without_a_server(cli: Cli, endpoint: str, server: str, tmp_path: Path):
+    cli("send", "order.created", "{}", "--key", "order:1", "--wait")
+    ended = cli(
+        "tail", "--db", f"sqlite:///{tmp_path}/served.db", "--since", "-5m", "--for", str(scaled_s(1)), "--json"
+    )
+
+    assert [json.loads(line)["outcome"] for line in ended.out.splitlines()] == ["delivered"]
+
+
+def test_an_export_goes_on_where_it_stopped(cli: Cli, db: Path, tmp_path: Path):
+    cli("endpoints", "add", "http://127.0.0.1:9/")
+    sent = [cli("send", "a", json.dumps({"n": n}), "--key", "k", "--json").json["id"] for n in range(5)]
+
+    first = cli("events", "export", "--limit", "2")
+    cursor = first.talk[-1].rpartition(" ")[2]
+    rest = cli("events", "export", "--cursor", cursor)
+    kept = [cli("events", "export", "--limit", "3", "--resume", "place").out for _ in range(2)]
+
+    lines = [json.loads(line) for line in (first.out + rest.out).splitlines()]
+    assert [one["id"] for one in lines] == sent[::-1]
+    assert [one["data"]["n"] for one in lines] == [4, 3, 2, 1, 0]
+    assert all(one["v"] == 1 and one["deliveries"] for one in lines)
+    assert [json.loads(line)["id"] for line in "".join(kept).splitlines()] == sent[::-1]
+    assert cli("events", "export", "--type", "other").out == ""
+    assert (tmp_path / "place").read_text() == ""
+    assert cli("events", "export", "--resume", str(tmp_path)).code == 2
+
+
+def test_a_dry_run_names_the_migrations_and_runs_none(cli: Cli, db: Path):
+    dry = cli("migrate", "up", "--dry-run", "--json").json
+    words = cli("migrate", "up", "--dry-run")
+
+    assert (dry["found"], dry["state"], len(dry["pending"])) == (0, "behind", dry["wanted"])
+    assert "would run 0001_start: The sender's tables." in words.out
+    assert not db.exists()
+    assert cli("migrate", "up").code == 0
+    assert cli("migrate", "up", "--dry-run", "--json").json["pending"] == []

@@ -1,0 +1,261 @@
+"""Every screen and dialog: it opens, everyone can use it, it fits, and it brings nothing from elsewhere."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, expect
+from tests.support.node import DASHBOARD_PACKAGES
+from tests.ui.conftest import Site, Visit, lane, pill
+
+from hooklane import Inbox
+from hooklane.testing.webhooks import Webhooks
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+AXE = DASHBOARD_PACKAGES / "node_modules" / "axe-core" / "axe.min.js"
+SIZES = {"desk": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
+FIRST_SCREEN_BYTES_MAX = 100 * 1024
+LONG = "a:" + "very-long-key-" * 18
+
+
+class Busy:
+    """A server with something on each screen."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.url = site.url
+        self.endpoint = ""
+        self.event = ""
+        self.row = ""
+
+    @property
+    def screens(self) -> dict[str, str]:
+        return {
+            "overview": "/",
+            "lanes": "/lanes",
+            "lane": f"/lanes?lane={self.endpoint}/b:1",
+            "lanes as a table": "/lanes?as=table",
+            "events": "/events",
+            "story": f"/events/{self.event}?tab=response",
+            "dead": "/dead",
+            "endpoints": "/endpoints",
+            "endpoint": f"/endpoints/{self.endpoint}",
+            "inbox": "/inbox",
+            "receipt": f"/inbox/{self.row}",
+            "audit": "/audit",
+        }
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def busy(site: Site) -> Busy:
+    shop = await site.shop()
+    shop.statuses.update({"b:1": 422, LONG: 422})
+    flaky = await site.shop(attempts_max=5, backoff_ms=60_000)
+    flaky.statuses["r:1"] = 503
+    await shop.publish(LONG, 30)
+    [event, *_] = await shop.publish("b:1", 3)
+    await shop.publish("c:1", 12)
+    await flaky.publish("r:1", 2)
+    found = Busy(site)
+    found.endpoint, found.event = shop.id, event
+    await asyncio.to_thread(_receive, site.server.services.store)
+    found.row = (await site.call("GET", "inbox"))["items"][0]["id"]
+    return found
+
+
+def _receive(store: Any) -> None:
+    inbox = Inbox(f"sqlite:///{store.path}", mode="inline")
+    source = inbox.source("shop", secrets=["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], profile="hooklane")
+    source.on("*")(lambda event, tx: None)
+    with Webhooks(inbox) as webhooks:
+        webhooks.deliver(webhooks.event("shop", "order.paid", {"id": 1}, key="order:1", seq=1), copies=2)
+    inbox.close()
+
+
+async def shown(page: Page) -> None:
+    """The screen has what it fetched, and says so by having more than its head."""
+    await expect(page.locator("main > *").first).to_be_visible()
+    await expect(page.locator(".skeleton")).to_have_count(0)
+    await expect(pill(page)).to_have_text("Live")
+
+
+async def test_each_screen_opens_by_its_address_and_back_goes_back(busy: Busy, visit: Visit):
+    page = await visit(busy.url)
+    for name, path in busy.screens.items():
+        await page.goto(busy.url + path)
+        await shown(page)
+        await expect(page.locator(".failed")).to_have_count(0)
+        assert await page.locator("h1").count() == 1, name
+    await page.goto(busy.url)
+    await page.get_by_role("navigation", name="Screens").first.get_by_role("link", name="Events").click()
+    await page.locator("tbody a").first.click()
+    await expect(page.locator(".timeline")).to_contain_text("published")
+    await page.go_back()
+    await page.go_back()
+    await expect(page.locator("h1")).to_have_text("Overview")
+
+
+async def test_from_the_overview_a_blocked_key_is_three_clicks_from_its_fix(site: Site, visit: Visit):
+    shop = await site.shop()
+    shop.statuses["three:1"] = 422
+    await shop.publish("three:1", 3)
+    page = await visit(site.url)
+    await expect(page.get_by_label("Verdict")).to_contain_text("blocked")
+
+    await page.get_by_role("link", name="Review").click()
+    shop.statuses.clear()
+    await page.get_by_role("button", name="Replay three:1").click()
+
+    await expect(page.locator(".said")).to_contain_text("1 event delivered.")
+    await shop.sink.arrived(4, where=lambda one: one.path == f"/{shop.name}")
+    assert shop.arrived("three:1")[-3:] == [1, 2, 3]
+
+
+DIALOGS: dict[str, tuple[str, Callable[[Page], Awaitable[Any]]]] = {
+    "skip": ("/dead", lambda page: page.get_by_role("button", name="Skip b:1").click()),
+    "replay": ("/dead", lambda page: page.get_by_role("button", name="Replay all").first.click()),
+    "note": ("/dead", lambda page: page.get_by_role("button", name="Add a note on b:1").click()),
+    "add": ("/endpoints", lambda page: page.get_by_role("button", name="Add an endpoint").click()),
+    "pause": ("endpoint", lambda page: page.get_by_role("button", name="Pause…").click()),
+    "rotate": ("endpoint", lambda page: page.get_by_role("button", name="Rotate…").click()),
+    "test": ("endpoint", lambda page: page.get_by_role("button", name="Test…").click()),
+    "palette": ("/lanes", lambda page: page.keyboard.press("Control+k")),
+    "keys": ("/lanes", lambda page: page.keyboard.press("?")),
+}
+ONLY_ON_DESK = ("note",)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_everyone_can_use_every_screen_and_dialog_in_light_and_dark(busy: Busy, visit: Visit, size: str):
+    page: Page = await visit(busy.url, viewport=SIZES[size], reduced_motion="reduce")
+    await page.context.add_init_script(path=AXE)
+    faults: list[str] = []
+    for name, path in busy.screens.items():
+        await page.goto(busy.url + path)
+        await shown(page)
+        faults += await _faults(page, name)
+    for name, (path, press) in DIALOGS.items():
+        if name in ONLY_ON_DESK and size == "phone":
+            continue
+        await page.goto(busy.url + (f"/endpoints/{busy.endpoint}" if path == "endpoint" else path))
+        await shown(page)
+        await press(page)
+        await expect(page.get_by_role("dialog")).to_be_visible()
+        await expect(page.get_by_role("dialog").locator(".skeleton")).to_have_count(0)
+        faults += await _faults(page, f"{name} dialog")
+    assert not faults, "\n".join(faults)
+
+
+async def _faults(page: Page, name: str) -> list[str]:
+    faults = []
+    for scheme in ("light", "dark"):
+        await page.emulate_media(color_scheme=scheme)
+        found = await page.evaluate(
+            """async (all) => (await axe.run(document, all ? {} : { runOnly: ["color-contrast"] })).violations
+              .map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(" | ")}`)
+            """,
+            scheme == "light",
+        )
+        faults += [f"{name}, {scheme}: {one}" for one in found]
+        faults += [f"{name}, {scheme}: border of {one} is faint" for one in await page.evaluate(FAINT_BORDERS)]
+    if not await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"):
+        faults.append(f"{name}: something sticks out")
+    return faults
+
+
+FAINT_BORDERS = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgba = (colour) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const light = ([r, g, b]) => {
+    const part = (v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+    return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+  };
+  const ratio = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
+  const behind = (element) => {
+    for (let at = element.parentElement; at; at = at.parentElement) {
+      const colour = rgba(getComputedStyle(at).backgroundColor);
+      if (colour[3] > 200) return colour;
+    }
+    return rgba("Canvas");
+  };
+  return [...document.querySelectorAll(".btn:not(.quiet), .input, .field")]
+    .filter((one) => one.checkVisibility() && !one.disabled && !one.closest(".live, [inert]"))
+    .filter((one) => {
+      const { borderTopColor, backgroundColor } = getComputedStyle(one);
+      return [borderTopColor, backgroundColor].every((colour) => ratio(rgba(colour), behind(one)) < 3);
+    })
+    .map((one) => one.outerHTML.slice(0, 120));
+}"""
+
+
+async def test_the_first_screen_is_small_and_its_files_are_kept_for_ever(busy: Busy, visit: Visit):
+    page: Page = await visit(f"{busy.url}/api/docs")
+    sizes: dict[str, int] = {}
+    caches: set[str] = set()
+
+    async def weigh(response: Any) -> None:
+        if "/static/" in response.url or response.url.endswith("/lanes"):
+            sizes[response.url] = (await response.request.sizes())["responseBodySize"]
+        if "/static/" in response.url:
+            caches.add(response.headers["cache-control"])
+
+    page.on("response", weigh)
+    await page.goto(f"{busy.url}/lanes")
+    await expect(lane(page, "c:1")).to_be_visible()
+    await page.wait_for_load_state("load")
+
+    assert len(sizes) > 5
+    assert sum(sizes.values()) <= FIRST_SCREEN_BYTES_MAX, sizes
+    assert caches == {"public, max-age=31536000, immutable"}
+
+
+async def test_the_api_is_described_without_any_third_party(site: Site, visit: Visit):
+    page = await visit(f"{site.url}/api/docs")
+
+    await expect(page.get_by_role("heading", name="POST /api/v1/events", exact=True)).to_be_visible()
+    await expect(page.locator("tr#idempotency_conflict")).to_be_visible()
+
+
+async def test_the_page_is_used_with_the_keyboard_alone(site: Site, visit: Visit):
+    shop = await site.shop()
+    shop.statuses["keys:1"] = 422
+    await shop.publish("keys:1", 2)
+    page: Page = await visit(site.url)
+    await shown(page)
+
+    await page.keyboard.type("gl")
+    await expect(page.locator("h1")).to_have_text("Lanes")
+    await page.keyboard.press("/")
+    await page.keyboard.type("keys:1")
+    await expect(page.locator("li.lane")).to_have_count(1)
+    await page.get_by_label("Key, part of a key").blur()
+    await page.keyboard.press("j")
+    await page.keyboard.press("Enter")
+    panel = page.get_by_role("complementary", name="Lane keys:1")
+    replay = panel.get_by_role("button", name="Replay #1")
+    await expect(replay).to_be_visible()
+    shop.statuses.clear()
+    for _ in range(30):
+        if await replay.evaluate("(one) => one === document.activeElement"):
+            break
+        await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".said")).to_contain_text("1 event delivered.")
+    await page.locator("body").press("Escape")
+    await expect(panel).to_have_count(0)
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("dead")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("h1")).to_have_text("Dead letters")
+    await page.locator("body").press("?")
+    await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_have_count(0)

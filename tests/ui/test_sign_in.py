@@ -1,0 +1,84 @@
+"""Who may look: a key typed once, and a customer behind a portal link, in a real browser."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+from tests.support.http_client import Connection
+from tests.support.pace import scaled_ms
+from tests.ui.conftest import settings_in
+
+from hooklane.cli.process import Running, running
+from hooklane.config import Secret
+
+KEY = "key-for-the-page"
+KEPT = "document.cookie + JSON.stringify([{...localStorage}, {...sessionStorage}])"
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def guarded(tmp_path_factory: pytest.TempPathFactory, one_core: None) -> AsyncIterator[Running]:
+    changes = {"no_auth": False, "api_key": Secret(KEY), "page_accent": "#0055aa"}
+    async with running(settings_in(tmp_path_factory.mktemp("guarded"), **changes)) as server:
+        yield server
+
+
+async def call(server: Running, method: str, path: str, body: Any = None, key: str = KEY) -> Any:
+    headers = {"authorization": f"Bearer {key}"}
+    async with Connection(int(server.address.rpartition(":")[2]), headers) as connection:
+        answer = await connection.call(method, f"/api/v1/{path}", body)
+        assert answer.status < 300, answer
+        return answer.json
+
+
+async def fresh(browser: Browser) -> Page:
+    page = await (await browser.new_context()).new_page()
+    page.set_default_timeout(scaled_ms(10_000))
+    return page
+
+
+async def test_a_key_is_asked_for_once_and_kept_nowhere_that_a_script_can_read(guarded: Running, browser: Browser):
+    page = await fresh(browser)
+    await page.goto(guarded.address)
+    box = page.get_by_label("This server asks for its API key")
+    await box.fill("wrong-key")
+    await page.get_by_role("button", name="Open").click()
+    await expect(page.get_by_role("alert")).to_contain_text("API key")
+    await box.fill(KEY)
+    await page.get_by_role("button", name="Open").click()
+    await expect(box).to_have_count(0, timeout=scaled_ms(10_000))
+    await page.goto(f"{guarded.address}/endpoints")
+    await expect(box).to_have_count(0)
+
+    kept = await page.evaluate(KEPT)
+    (cookie,) = await page.context.cookies()
+    assert KEY not in kept
+    assert "hl_" not in kept
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    await page.context.close()
+
+
+async def test_a_customer_opens_a_link_and_sees_what_is_theirs_and_nothing_else(guarded: Running, browser: Browser):
+    await call(guarded, "POST", "tenants", {"id": "acme"})
+    acme = (await call(guarded, "POST", "keys", {"name": "acme", "scopes": ["admin"], "tenant": "acme"}))["key"]
+    for name, key in (("mine", acme), ("others", KEY)):
+        await call(guarded, "POST", "endpoints", {"url": f"http://127.0.0.1:9/{name}", "name": name}, key)
+    link = await call(guarded, "POST", "tenants/acme/portal", {})
+    page = await fresh(browser)
+    await page.goto(link["url"])
+
+    await expect(page.get_by_label("This server asks for its API key")).to_have_count(0)
+    await page.wait_for_function("!location.href.includes('hl_')")
+    accent = "getComputedStyle(document.documentElement).getPropertyValue('--accent')"
+    await page.wait_for_function(f"{accent} === '#0055aa'")
+    await expect(page.get_by_role("link", name="Endpoints").first).to_be_visible()
+    await expect(page.get_by_role("link", name="Audit and keys")).to_have_count(0)
+    seen = await page.evaluate("fetch('api/v1/endpoints').then((answer) => answer.json())")
+    assert [one["name"] for one in seen["items"]] == ["mine"]
+    await page.goto(f"{guarded.address}/endpoints")
+    await expect(page.get_by_text("mine", exact=True).first).to_be_visible(timeout=scaled_ms(10_000))
+    await expect(page.get_by_text("others", exact=True)).to_have_count(0)
+    await page.context.close()
