@@ -15,6 +15,7 @@ from hooklane.cli.options import EndpointFilter, Json, KeyFilter
 from hooklane.cli.output import counted, one_line, plain, show
 from hooklane.cli.reconcile_facts import compare
 from hooklane.cli.reconcile_sides import is_server, receiver_side, sender_side
+from hooklane.cli.tenant_option import tenant_headers
 from hooklane.core.reconcile import Act, Between, KeyFacts, Mend, between, mend
 from hooklane.model.database_url import shown
 
@@ -99,15 +100,19 @@ class Commands:
             case Act.RESUME:
                 return f"hooklane endpoints resume {shlex.quote(self.endpoint_id)} {self._sender}"
             case Act.HANDLE_AGAIN if is_server(self.receiver):
-                return f"hooklane dlq replay {names} --server {_safe(self.receiver, 'HOOKLANE_SERVER')}"
+                return f"hooklane dlq replay {names} --server {_safe(self.receiver, 'HOOKLANE_SERVER')}{self._tenant}"
             case Act.HANDLE_AGAIN:
                 return f"hooklane inbox replay {names} --yes --store {_safe(self.receiver, 'HOOKLANE_STORE')}"
 
     @property
     def _sender(self) -> str:
         if is_server(self.sender):
-            return f"--server {_safe(self.sender, 'HOOKLANE_SERVER')}"
-        return f"--db {_safe(self.sender, 'HOOKLANE_DB')}"
+            return f"--server {_safe(self.sender, 'HOOKLANE_SERVER')}{self._tenant}"
+        return f"--db {_safe(self.sender, 'HOOKLANE_DB')}{self._tenant}"
+
+    @property
+    def _tenant(self) -> str:
+        return "".join(f" --tenant {shlex.quote(name)}" for name in tenant_headers().values())
 
     @property
     def advice(self) -> list[str]:

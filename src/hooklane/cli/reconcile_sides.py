@@ -12,10 +12,9 @@ from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.inbox import opened
 from hooklane.core.reconcile import NOT_APPLIED, InLine, Received
 from hooklane.model.database_url import shown
-from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.inbox import Identity, Row, Track, overall
 from hooklane.model.lane import LaneState
-from hooklane.model.message import Status
+from hooklane.model.message import DEFAULT_ACCOUNT, Status
 from hooklane.store.inbox import Flow
 
 if TYPE_CHECKING:
@@ -167,20 +166,20 @@ class StoreSide:
 
     def statuses(self, delivered: Sequence[Delivered]) -> dict[str, Status]:
         ids = [one.event_id for one in delivered]
-        known = self._read(self._inbox.store.known([Identity(self._source, DEFAULT_TENANT, id) for id in ids]))
+        known = self._read(self._inbox.store.known([Identity(self._source, DEFAULT_ACCOUNT, id) for id in ids]))
         found = {
             id: overall(one.status, [each.status for each in one.handlings])
             for id, one in zip(ids, known, strict=True)
             if one is not None
         }
         for id in ids:
-            # A source may give its events to tenants of its own: then they are looked for one by one.
+            # A source may keep its events under accounts: then they are looked for one by one.
             if id not in found and (rows := self._inbox.rows(source=self._source, event_id=id, limit=1)):
                 found[id] = rows[0].overall
         return found
 
     def applied(self, key: str) -> int | None:
-        tracks = [Track(self._source, DEFAULT_TENANT, handler, key) for handler in self._handlers]
+        tracks = [Track(self._source, DEFAULT_ACCOUNT, handler, key) for handler in self._handlers]
         there = [self._read(self._inbox.store.applied(track)) for track in tracks]
         return min((seq for seq in there if seq is not None), default=None)
 

@@ -30,7 +30,7 @@ def add_tenant_option(command: Any) -> None:
     for inner in getattr(command, "commands", {}).values():
         add_tenant_option(inner)
     names = {name for param in command.params for name in param.opts}
-    if "--server" in names and "--tenant" not in names:
+    if names & {"--server", "--sender"} and "--tenant" not in names:
         command.params.append(_option())
 
 

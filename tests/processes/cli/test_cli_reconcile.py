@@ -246,7 +246,7 @@ def test_what_cannot_be_compared_says_why(cli: Cli, db: Path, tmp_path: Path):
     assert "--endpoint" in told(2, "--source", "hooklane")
 
 
-def test_a_password_is_not_printed_and_the_command_names_a_variable_instead():
+def test_a_password_is_not_printed_and_the_command_names_a_variable_instead(monkeypatch: pytest.MonkeyPatch):
     commands = Commands("postgresql://u:pw@h/sender", "redis://:pw@h/0", "ep_1")
 
     assert commands.of(Mend(Act.HANDLE_AGAIN, ("7", "a b"))) == (
@@ -254,4 +254,6 @@ def test_a_password_is_not_printed_and_the_command_names_a_variable_instead():
     )
     assert commands.of(Mend(Act.SEND_AGAIN, ("evt_1",))) == 'hooklane events replay evt_1 --yes --db "$HOOKLANE_DB"'
     assert len(commands.advice) == 2
+    monkeypatch.setenv("HOOKLANE_TENANT", "acme")
+    assert commands.of(Mend(Act.RESUME)) == 'hooklane endpoints resume ep_1 --db "$HOOKLANE_DB" --tenant acme'
     assert "pw" not in "".join(commands.advice)
