@@ -16,7 +16,7 @@ from tests.support.tree import SOURCE
 from hooklane import Inbox
 from hooklane.cli.client import calling
 from hooklane.cli.inbox import opened
-from hooklane.cli.reconcile import Commands
+from hooklane.cli.reconcile_report import Commands
 from hooklane.cli.reconcile_sides import Delivered, ServerSide, StoreSide
 from hooklane.core.reconcile import Act, Mend
 from hooklane.core.signing import new_secret
