@@ -27,7 +27,7 @@ AGAIN_SHARE := tests/units/compiled tests/units/core tests/faults/sim/test_plant
 ON_COMPILED = test ! -d $(COMPILED) || HOOKLANE_TEST_TREE=$(COMPILED) PYTHONPATH=$(COMPILED) \
 		$(PYTEST) -o pythonpath="$(COMPILED) ."
 
-.PHONY: run vendor setup test test-compiled check compiled bench soak lock clean
+.PHONY: run vendor setup test test-compiled check compiled docs bench soak lock clean
 
 # For instance `make run ARGS="--port 8790"`.
 run: $(RUN) vendor
@@ -61,6 +61,10 @@ check: $(TEST)
 # The hot modules as machine code, in build/compiled; where there is no C compiler it says so and does nothing.
 compiled: $(TEST)
 	$(BIN)/python -m tools.compiled
+
+# The documentation as a site in build/site, without warnings, dead links and requests to other hosts.
+docs: $(TEST)
+	$(BIN)/python -m tools.docs_site
 
 bench: compiled
 	$(BIN)/python -m bench $(ARGS)
