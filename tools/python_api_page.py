@@ -24,8 +24,8 @@ def python_api() -> str:
     parts = [
         f"""{WRITTEN}# Python API
 
-These names stay: what is not on this page may change in any version. Import them from where they stand here. `hooklane` loads each on first use, so a
-receiver does not pay for the sender.
+These names stay: what is not on this page may change in any version. Import them from where they stand here. `hooklane`
+loads each on first use, so a receiver does not pay for the sender.
 """
     ]
     parts.append("## `hooklane`\n")

@@ -64,8 +64,9 @@ def settings() -> str:
         )
     return f"""{WRITTEN}# Settings
 
-A flag wins over a `HOOKLANE_…` variable, that over `hooklane.toml` in the working folder (or the file that `HOOKLANE_CONFIG` names), and that over
-the default. `hooklane config show --origin` says which value holds and where it comes from. All wrong values are reported at once.
+A flag wins over a `HOOKLANE_…` variable, that over `hooklane.toml` in the working folder (or the file that
+`HOOKLANE_CONFIG` names), and that over the default. `hooklane config show --origin` says which value holds and where it
+comes from. All wrong values are reported at once.
 
 {table(("setting", "variable", "default", "what is expected"), rows)}
 
@@ -102,8 +103,8 @@ def http_api() -> str:
     parts = [
         f"""{WRITTEN}# HTTP API
 
-JSON under `/api/v1`. The same as OpenAPI 3.1: `GET /api/openapi.json`; as a page: `/api/docs`. A key goes into the header
-`Authorization: Bearer …`. Lists answer `{{"items": [...], "next": …}}`; pass `next` on as `cursor`. What can be wrong: [errors](errors.md); the codes of a
+JSON under `/api/v1`. The same as OpenAPI 3.1: `GET /api/openapi.json`; as a page: `/api/docs`. A key goes into the
+header `Authorization: Bearer …`. Lists answer `{{"items": [...], "next": …}}`; pass `next` on as `cursor`. What can be wrong: [errors](errors.md); the codes of a
 status are listed there.
 """
     ]
@@ -187,11 +188,13 @@ def error_page() -> str:
 
 ## Of the HTTP API
 
-A problem as RFC 9457 has it: `{{"type", "title", "status", "detail", "code", "errors"}}`. `code` is stable and for programs; `detail` is for people and may change.
+A problem as RFC 9457 has it: `{{"type", "title", "status", "detail", "code", "errors"}}`. `code` is stable and for
+programs; `detail` is for people and may change.
 
 {table(("code", "status", "what"), codes)}
 
-Repeat what was answered 429, 503 or 507 after `Retry-After`; with an `Idempotency-Key` a publish can be repeated without a second event.
+Repeat what was answered 429, 503 or 507 after `Retry-After`; with an `Idempotency-Key` a publish can be repeated
+without a second event.
 
 ## Exit codes of the command line
 

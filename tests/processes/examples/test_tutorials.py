@@ -84,4 +84,3 @@ def test_every_tutorial_asks_at_its_end_and_has_the_answers_folded():
         _, _, end = (TUTORIALS / f"{page}.md").read_text("utf-8").partition("## Check yourself")
         asked = re.findall(r'<details markdown="1"><summary>(.+?\?)</summary>\n\n(.+?)\n\n</details>', end, re.DOTALL)
         assert len(asked) in (2, 3), page
-
