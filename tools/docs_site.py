@@ -213,9 +213,9 @@ def check(site: Path = SITE) -> None:
                 wrong.append(f"{where} fetches {url}")
             elif not url.startswith("data:") and not _leads_somewhere(path, url, found):
                 wrong.append(f"{where} fetches {url}, which does not exist")
-        for link in page.links:
-            if not _is_outside(link) and not link.startswith("mailto:") and not _leads_somewhere(path, link, found):
-                wrong.append(f"{where} links to {link}, which does not exist")
+        inside = [link for link in page.links if not _is_outside(link) and not link.startswith("mailto:")]
+        dead = [link for link in inside if not _leads_somewhere(path, link, found)]
+        wrong += [f"{where} links to {link}, which does not exist" for link in dead]
     for path in [*site.rglob("*.css"), *site.rglob("*.js")]:
         for url in re.findall(r"(?:url\(|@import |import\(|from ?)[\"']?(https?://[^\"')\s]+)", path.read_text()):
             wrong.append(f"{path.relative_to(site)} fetches {url}")

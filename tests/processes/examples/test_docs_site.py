@@ -1,4 +1,4 @@
-"""The documentation as a site: built without warnings, whole, with nothing from other hosts; and checks that can fail."""
+"""The documentation as a site: built without warnings, whole, nothing from other hosts; and checks that can fail."""
 
 from __future__ import annotations
 

@@ -89,9 +89,9 @@ INVOICE = {"object": {"id": "in_1", "amount_paid": 990}}
 PROVIDERS = {
     "stripe": ("STRIPE_SECRET", "invoice.paid", INVOICE, "payments (invoice TEXT PRIMARY KEY, amount, event)"),
     "github": (
-        "GITHUB_SECRET", "push", {"repository": {"full_name": "a/b"}, "after": "c0ffee"}, "builds (repository, commit_)",
+        "GITHUB_SECRET", "push", {"repository": {"full_name": "a/b"}, "after": "c0ffee"}, "builds (repo, commit_)",
     ),
-    "shopify": ("SHOPIFY_SECRET", "orders/paid", {"id": 7, "financial_status": "paid"}, "orders (id PRIMARY KEY, status)"),
+    "shopify": ("SHOPIFY_SECRET", "orders/paid", {"id": 7, "financial_status": "paid"}, "orders (id PRIMARY KEY, state)"),
     "slack": ("SLACK_SIGNING_SECRET", "app_mention", {"channel": "C1", "text": "hi"}, "mentions (team, channel, text)"),
     "twilio": ("TWILIO_AUTH_TOKEN", "delivered", {}, "messages (sid TEXT PRIMARY KEY, status TEXT)"),
     "smartcar": (
