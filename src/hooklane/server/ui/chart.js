@@ -40,6 +40,7 @@ function marksOf(marks, ink) {
     const { ctx, bbox } = plot;
     ctx.save();
     ctx.strokeStyle = ctx.fillStyle = ink;
+    ctx.textAlign = "left";
     ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
     ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
     let free = -Infinity;
