@@ -1,7 +1,7 @@
 """Writes the pages of docs/reference/ that say what the code says: `python -m tools.reference_pages`.
 
-Settings from their table, the HTTP API from its OpenAPI document, the Python API from public names with their signatures
-and docstrings, errors from the table of problems. A test compares the pages with the code.
+Settings from their table, the HTTP API from its OpenAPI document, the Python API from public names with their
+signatures and docstrings, errors from the table of problems. A test compares the pages with the code.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def http_api() -> str:
         f"""{WRITTEN}# HTTP API
 
 JSON under `/api/v1`. The same as OpenAPI 3.1: `GET /api/openapi.json`; as a page: `/api/docs`. A key goes into the
-header `Authorization: Bearer …`. Lists answer `{{"items": [...], "next": …}}`; pass `next` on as `cursor`. What can be wrong: [errors](errors.md); the codes of a
-status are listed there.
+header `Authorization: Bearer …`. Lists answer `{{"items": [...], "next": …}}`; pass `next` on as `cursor`. What can be
+wrong: [errors](errors.md); the codes of a status are listed there.
 """
     ]
     for path, methods in document["paths"].items():

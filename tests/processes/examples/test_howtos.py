@@ -91,7 +91,7 @@ PROVIDERS = {
     "github": (
         "GITHUB_SECRET", "push", {"repository": {"full_name": "a/b"}, "after": "c0ffee"}, "builds (repo, commit_)",
     ),
-    "shopify": ("SHOPIFY_SECRET", "orders/paid", {"id": 7, "financial_status": "paid"}, "orders (id PRIMARY KEY, state)"),
+    "shopify": ("SHOPIFY_SECRET", "orders/paid", {"id": 7, "financial_status": "paid"}, "orders (id PRIMARY KEY, s)"),
     "slack": ("SLACK_SIGNING_SECRET", "app_mention", {"channel": "C1", "text": "hi"}, "mentions (team, channel, text)"),
     "twilio": ("TWILIO_AUTH_TOKEN", "delivered", {}, "messages (sid TEXT PRIMARY KEY, status TEXT)"),
     "smartcar": (
