@@ -58,6 +58,10 @@ class StoreBusy(StoreUnavailable):
     """Another transaction held what was needed for longer than the caller wanted to wait; nothing was stored."""
 
 
+class Overloaded(StoreUnavailable):
+    """So much waits to be stored that more is not taken in: memory stays bounded, and a refusal is quick."""
+
+
 class Overtaken(StoreBusy):
     """The same event was decided about meanwhile (it was replayed or skipped by another call): nothing was changed."""
 

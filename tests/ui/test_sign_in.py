@@ -62,6 +62,7 @@ async def test_a_key_is_asked_for_once_and_kept_nowhere_that_a_script_can_read(g
 
 
 async def test_a_customer_opens_a_link_and_sees_what_is_theirs_and_nothing_else(guarded: Running, browser: Browser):
+    await call(guarded, "POST", "tenants", {"id": "acme"})
     acme = (await call(guarded, "POST", "keys", {"name": "acme", "scopes": ["admin"], "tenant": "acme"}))["key"]
     for name, key in (("mine", acme), ("others", KEY)):
         await call(guarded, "POST", "endpoints", {"url": f"http://127.0.0.1:9/{name}", "name": name}, key)

@@ -17,6 +17,7 @@ import msgspec
 
 from hooklane.cli.exits import CallFailed, Exit, exit_of
 from hooklane.cli.output import detail
+from hooklane.cli.tenant_option import tenant_headers
 from hooklane.config import DEFAULT_PORT, Secret, load
 from hooklane.errors import ConfigError, StoreRefused, needing
 from hooklane.model.database_url import shown
@@ -102,7 +103,7 @@ class Caller:
     ) -> Reply:
         text = _query(query)
         data = b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
-        sent = {"content-type": "application/json", **(headers or {})}
+        sent = {"content-type": "application/json", **tenant_headers(), **(headers or {})}
         began = time.monotonic()
         reply = self._client.send(method, path, text, sent, data)
         took_ms = (time.monotonic() - began) * 1000

@@ -15,6 +15,7 @@ from hooklane.server.call import Call, parse_query
 from hooklane.server.caller import COMMAND_LINE
 from hooklane.server.router import Router
 from hooklane.server.services import Services
+from hooklane.server.tenant_of_call import HEADER, tenant_of_call
 
 
 class DirectClient:
@@ -43,7 +44,10 @@ class DirectClient:
         try:
             route, params = self._router.find(method, urlsplit(path).path)
             asked = parse_query(query.encode(), route.query)
-            call = Call(self._services, params, asked, headers, body, actor="cli", caller=COMMAND_LINE)
+            await self._services.tenants.look()
+            named = None if route.of_server else headers.get(HEADER)
+            tenant = tenant_of_call(None, named, self._services.tenants)
+            call = Call(self._services, params, asked, headers, body, tenant, actor="cli", caller=COMMAND_LINE)
             response = await route.run(call)
         except Exception as error:
             response = problem_response(error)

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from hooklane.cli.options import add_common_options
+from hooklane.cli.tenant_option import add_tenant_option
 
 if TYPE_CHECKING:
     # Typer brings its own click, or in older versions uses the installed one.
@@ -85,6 +86,7 @@ def load(name: str, about: str) -> Command:
     command = typer.main.get_command(holder).commands[name]  # type: ignore[attr-defined]
     for leaf in leaves(command):
         add_common_options(leaf)
+        add_tenant_option(leaf)
     return command
 
 

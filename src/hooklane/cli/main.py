@@ -32,6 +32,7 @@ COMMANDS = {
     "verify": "Say whether a request's signature fits, and if not, why.",
     "simulate": "Play a scenario: the real sender in a simulated network, and receivers side by side.",
     "doctor": "Check that everything is as it should be.",
+    "tenants": "Whose data it is, and what each may use.",
     "audit": "Who did what, and whether that record is whole.",
     "keys": "Who may call the API, and for what.",
     "secrets": "How secrets of endpoints are kept.",

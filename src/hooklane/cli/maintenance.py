@@ -8,18 +8,24 @@ import socket
 from pathlib import Path
 
 from hooklane.config import Settings
+from hooklane.sender.operational import OperationalEvents
 from hooklane.sender.publish_limits import PublishLimits
 from hooklane.sender.recovery import Jobs
 from hooklane.sender.relay import Relay
 from hooklane.sender.retention import Housekeeping, Retention
+from hooklane.sender.tenant_directory import TenantDirectory
 from hooklane.store.open import Outbox
 from hooklane.store.sqlite.database import path_of
 
 
-def publish_limits_for(settings: Settings, store: Outbox) -> PublishLimits:
-    """The guard of publishes over HTTP. A database that is not a file of ours looks after its own disk."""
+def publish_limits_for(settings: Settings, store: Outbox, tenants: TenantDirectory) -> PublishLimits:
+    """The guard of publishes over HTTP. A database that is not a file of ours looks after its own disk.
+
+    A process that only delivers takes no publishes, so it has no share in the quotas of tenants.
+    """
+    mine = tenants if "api" in settings.role else None
     file = Path(path_of(settings.db)) if settings.db.startswith("sqlite:") else None
-    return PublishLimits(store, file=file, free_min=settings.disk_free_min, quota=settings.quota)
+    return PublishLimits(store, tenants=mine, file=file, free_min=settings.disk_free_min, quota=settings.quota)
 
 
 def jobs_for(store: Outbox, relay: Relay | None) -> Jobs:
@@ -30,9 +36,17 @@ def jobs_for(store: Outbox, relay: Relay | None) -> Jobs:
 
 
 class Maintenance:
-    """The three loops of a process, started and stopped together."""
+    """The loops of a process, started and stopped together."""
 
-    def __init__(self, settings: Settings, store: Outbox, jobs: Jobs, limits: PublishLimits) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        store: Outbox,
+        jobs: Jobs,
+        limits: PublishLimits,
+        operational: OperationalEvents,
+        tenants: TenantDirectory | None = None,
+    ) -> None:
         retention = Retention(
             events_ms=settings.retention,
             attempts_ms=settings.retention_attempts,
@@ -42,15 +56,23 @@ class Maintenance:
         self._delivers = "deliver" in settings.role
         self._jobs = jobs
         self._limits = limits
+        self._operational = operational
+        self._tenants = tenants
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._limits.run(), name="check disk space and quota")
+            group.create_task(self._operational.run(), name="operational events")
+            if self._tenants is not None:
+                group.create_task(self._tenants.run(), name="follow the tenants")
             if self._delivers:
                 group.create_task(self._jobs.run(), name="jobs")
                 group.create_task(self.housekeeping.run(), name="housekeeping")
 
     def stop(self) -> None:
         self._limits.stop()
+        self._operational.stop()
+        if self._tenants is not None:
+            self._tenants.stop()
         self._jobs.stop()
         self.housekeeping.stop()

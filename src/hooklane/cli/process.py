@@ -25,8 +25,10 @@ from hooklane.model.clock import boot_now
 from hooklane.sender.courier import Courier
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.feeding import feed_of
+from hooklane.sender.operational import OperationalEvents
 from hooklane.sender.publisher import Publisher
 from hooklane.sender.relay import BEGIN_WAIT_MS, Relay
+from hooklane.sender.tenant_directory import TenantDirectory
 from hooklane.sender.transport import Transport
 from hooklane.sender.transport.open_files import open_files_now
 from hooklane.server.api import ROUTES
@@ -42,14 +44,14 @@ from hooklane.server.ingest import IngestProtocol, protocol_for
 from hooklane.server.kept import Kept
 from hooklane.server.key_ring import KeyRing
 from hooklane.server.listener import Listener
-from hooklane.server.live_stream import LiveStream
+from hooklane.server.live_streams import LiveStreams
 from hooklane.server.look import PageLook
 from hooklane.server.metrics import Meter
 from hooklane.server.recent_attempts import RecentAttempts
 from hooklane.server.series import Series
 from hooklane.server.services import Services
 from hooklane.server.sessions import Sessions
-from hooklane.server.topics import Topics
+from hooklane.server.topics import topics_of
 from hooklane.server.totals import Totals
 from hooklane.store.open import Outbox, outbox_store
 from hooklane.store.outbox import StoreOptions
@@ -168,7 +170,7 @@ def open_services(
     transport = Transport(guard)
     meter = Meter()
     totals = Totals(store)
-    live_stream = LiveStream(store, totals)
+    live_stream = LiveStreams(store, totals)
 
     recent = RecentAttempts(live_stream.attempted)
     attempt_log = AttemptLog() if settings.log_format == "json" else None
@@ -177,6 +179,7 @@ def open_services(
         live_stream.listen(happening)
         recent.listen(happening)
         meter.listen(happening)
+        operational.listen(happening)
         if tracing.active is not None:
             tracing.active.listen(happening)
         if attempt_log is not None:
@@ -193,7 +196,11 @@ def open_services(
     series = Series(store, meter, totals)
     tally = InboxTally()
     feed = feed_of(relay, workers.nudge if workers is not None else None)
-    limits = publish_limits_for(settings, store)
+    tenants = TenantDirectory(store)
+    limits = publish_limits_for(settings, store, tenants)
+    operational = OperationalEvents(store.publish, store.endpoints, feed)
+    if limits.tenants is not None:
+        limits.tenants.reached = operational.quota_reached
     services = Services(
         store=store,
         publisher=Publisher(store, feed, meter.count_published, limits.refusal),
@@ -213,6 +220,8 @@ def open_services(
         workers=workers,
         jobs=jobs_for(store, relay),
         publish_limits=limits,
+        tenants=tenants,
+        operational=operational,
         keys=KeyRing(store),
         sessions=Sessions(store, os.urandom),
         types=TypeRules(store),
@@ -225,13 +234,7 @@ def open_services(
         features=("playground",) if settings.playground else (),
     )
     live_stream.breakers = services.breakers
-    topics = Topics(services)
-    live_stream.asked = {
-        "endpoints": topics.endpoints,
-        "jobs": topics.jobs,
-        "dead_letters": topics.dead_letters,
-        "inbox": topics.inbox,
-    }
+    live_stream.ask_for = lambda tenant: topics_of(services, tenant)
     live_stream.hears_all = relay is not None
     return services
 
@@ -279,6 +282,7 @@ async def running(
             workers=workers,
             courier=courier,
         )
+        await services.tenants.look()
         await asyncio.to_thread(lambda: services.cursors.key)  # which takes its time
         await services.types.look()
         async with asyncio.TaskGroup() as group:
@@ -286,7 +290,9 @@ async def running(
             manning = group.create_task(workers.run(services.absorb), name="workers") if workers is not None else None
             watching = group.create_task(services.live_stream.run(), name="live_stream")
             recording = group.create_task(services.series.run(), name="figures over time")
-            maintenance = Maintenance(settings, store, services.jobs, services.publish_limits)
+            maintenance = Maintenance(
+                settings, store, services.jobs, services.publish_limits, services.operational, services.tenants
+            )
             keeping = group.create_task(maintenance.run(), name="maintenance")
             ringing = group.create_task(services.keys.run(), name="keys")
             ruling = group.create_task(services.types.run(), name="event types")

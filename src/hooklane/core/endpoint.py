@@ -10,7 +10,8 @@ from typing import Any
 from hooklane.core.fanout import STARS_MAX, is_pattern
 from hooklane.core.signing import Signer
 from hooklane.errors import ConfigError
-from hooklane.model.endpoint import Endpoint
+from hooklane.model.endpoint import Endpoint, Operational, Order
+from hooklane.model.event import DEFAULT_TENANT
 
 NAME_CHARS_MAX = 200
 PATTERNS_MAX = 100
@@ -42,7 +43,14 @@ RATE_MIN, RATE_MAX = 0.001, 1_000_000.0
 
 def faults_of(endpoint: Endpoint) -> list[tuple[str, str]]:
     """Everything that is wrong with *endpoint*: the field, and what was expected."""
-    return list(_faults(endpoint))
+    return [*_faults(endpoint), *_operational_faults(endpoint)]
+
+
+def _operational_faults(endpoint: Endpoint) -> Iterator[tuple[str, str]]:
+    if endpoint.operational is not Operational.NONE and endpoint.order is not Order.NONE:
+        yield "order", "none, where operational is set: an operational event must never wait for another"
+    if endpoint.operational is Operational.ALL and endpoint.tenant != DEFAULT_TENANT:
+        yield "operational", f"all only in the tenant {DEFAULT_TENANT}; tenant or none in another"
 
 
 def sound(endpoint: Endpoint) -> Endpoint:

@@ -7,14 +7,14 @@ import zlib
 from collections.abc import Sequence
 
 from hooklane.errors import InvalidEvent
-from hooklane.model.endpoint import Endpoint, EndpointState, Order
+from hooklane.model.endpoint import Endpoint, EndpointState, Operational, Order
 from hooklane.model.event import Event
 from hooklane.model.lane import GLOBAL_KEY, PARTITIONS, Place
 
 _DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 TYPES_MAX = 1_000
 """For so many types it is remembered who gets them; beyond that it is forgotten and worked out again."""
-LISTS_MAX = 256
+LISTS_MAX = 4_096
 STARS_MAX = 8
 _PATTERN = re.compile(r"[A-Za-z0-9_.*-]{1,128}\Z")
 
@@ -95,7 +95,10 @@ class _Takers:
         if found is None:
             if len(self._of_type) >= TYPES_MAX:
                 self._of_type.clear()
-            found = self._of_type[type_] = [one for one in self._all if matches(one.types, type_)]
+            # What takes operational events is named by them, and takes nothing else.
+            found = self._of_type[type_] = [
+                one for one in self._all if one.operational is Operational.NONE and matches(one.types, type_)
+            ]
         return found
 
     def _named(self, asked: Sequence[str]) -> list[Endpoint]:

@@ -29,6 +29,7 @@ def why_lane(
     dead_letter_id: str | None,
     now: Instant,
     endpoint_state: EndpointState = EndpointState.PAUSED,
+    suspended: bool = False,
     said: str | None = None,
     health: Health | None = None,
 ) -> str:
@@ -38,7 +39,7 @@ def why_lane(
         case LaneState.IDLE:
             return f"Nothing waits on {key}: everything up to #{head - 1} is settled."
         case LaneState.PAUSED:
-            return f"#{head} of {key} waits: {_HELD.get(endpoint_state, _HELD[EndpointState.PAUSED])}{behind}."
+            return f"#{head} of {key} waits: {_held(endpoint_state, suspended)}{behind}."
         case LaneState.BLOCKED:
             letter = f" ({dead_letter_id})" if dead_letter_id else ""
             return (
@@ -68,6 +69,7 @@ def why_delivery(
     dead_letter_id: str | None,
     now: Instant,
     endpoint_state: EndpointState = EndpointState.ACTIVE,
+    suspended: bool = False,
     said: str | None = None,
     health: Health | None = None,
 ) -> str:
@@ -90,8 +92,8 @@ def why_delivery(
                 f"{name} died{_after(attempts)} (last: {_last(reason, said)}); it is not tried again until you"
                 f" replay or skip {dead_letter_id}."
             )
-        case _ if endpoint_state in _HELD:
-            return f"{name} waits: {_HELD[endpoint_state]}."
+        case _ if endpoint_state in _HELD or suspended:
+            return f"{name} waits: {_held(endpoint_state, suspended)}."
         case _ if _is_left_alone(health) and (next_at is None or next_at <= now):
             return f"{name} waits: {_left_alone(health, now)}."
         case DeliveryState.RETRYING:
@@ -101,6 +103,12 @@ def why_delivery(
             )
         case DeliveryState.QUEUED | DeliveryState.IN_FLIGHT:
             return f"{name} is about to be delivered."
+
+
+def _held(endpoint_state: EndpointState, suspended: bool) -> str:
+    if suspended:
+        return "the tenant is suspended; nothing is lost, and all goes on when it is resumed"
+    return _HELD.get(endpoint_state, _HELD[EndpointState.PAUSED])
 
 
 def _is_left_alone(health: Health | None) -> bool:

@@ -31,6 +31,14 @@ class Payload(StrEnum):
     RAW = "raw"
 
 
+class Operational(StrEnum):
+    """Whether an endpoint is sent operational events instead of what is published: those of its tenant, or of all."""
+
+    NONE = "none"
+    TENANT = "tenant"
+    ALL = "all"
+
+
 class EndpointState(StrEnum):
     """Whether an endpoint is sent to; only `active` is, nothing is lost in the others but by `cancelling`."""
 
@@ -65,7 +73,11 @@ class Endpoint:
     order: Order = Order.KEY
     on_dead: OnDead = OnDead.BLOCK
     payload: Payload = Payload.ENVELOPE
+    operational: Operational = Operational.NONE
+    """Never changes either."""
     state: EndpointState = EndpointState.ACTIVE
+    suspended: bool = False
+    """Whether its tenant is: nothing is sent then either, and all is kept. Set by the store with the tenant's state."""
     paused_by: str = ""
     paused_at: Instant | None = None
     """By whom and since when, while it is paused."""

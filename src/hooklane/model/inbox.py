@@ -35,7 +35,7 @@ class Identity:
     """What makes a row one of its kind; *variant* tells apart what shares an id (a conflict, a repeated state)."""
 
     source: str
-    tenant: str
+    account: str
     event_id: str
     variant: str = ""
 
@@ -75,7 +75,7 @@ class NewRow:
     @property
     def identity(self) -> Identity:
         message = self.message
-        return Identity(message.source, message.tenant, message.event_id, self.variant)
+        return Identity(message.source, message.account, message.event_id, self.variant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ class Track:
     """A line of messages that one handler takes in order: the cursor's name."""
 
     source: str
-    tenant: str
+    account: str
     handler: str
     key: str
 
@@ -176,7 +176,7 @@ class Search:
 
     ids: tuple[RowId, ...] | None = None
     source: str | None = None
-    tenant: str | None = None
+    account: str | None = None
     status: Status | None = None
     handler: str | None = None
     type: str | None = None

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hooklane.model.clock import Instant
-from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.value import value
+
+DEFAULT_ACCOUNT = "default"
+"""The provider's account where it names none."""
 
 
 class Verdict(StrEnum):
@@ -96,7 +98,7 @@ class Message:
     type: str
     body: bytes = field(repr=False)
     """The raw JSON of this one event: the whole body, or one item of a batch."""
-    tenant: str = DEFAULT_TENANT
+    account: str = DEFAULT_ACCOUNT
     key: str | None = None
     seq: int | None = None
     prev_seq: int | None = None

@@ -37,7 +37,7 @@ class Claim:
     """
 
     def __init__(
-        self, inbox: Inbox, source: str, event_id: str, payload: Any, *, type: str, tenant: str, name: str
+        self, inbox: Inbox, source: str, event_id: str, payload: Any, *, type: str, account: str, name: str
     ) -> None:
         if not event_id or len(event_id) > EVENT_ID_CHARS_MAX or not event_id.isprintable():
             raise UsageError(f"an event id has 1-{EVENT_ID_CHARS_MAX} printable characters, got {event_id!r}")
@@ -51,7 +51,7 @@ class Claim:
             event_id=event_id,
             type=type,
             body=body,
-            tenant=tenant,
+            account=account,
             fingerprint=fingerprint(self._source.profile, body) if body else b"",
         )
         handler = self._handler(name)

@@ -77,8 +77,8 @@ class Event:
         return self.message.source
 
     @property
-    def tenant(self) -> str:
-        return self.message.tenant
+    def account(self) -> str:
+        return self.message.account
 
     @property
     def event_time(self) -> Instant | None:
@@ -111,7 +111,7 @@ class Event:
 
     def step_key(self, step: str) -> str:
         """A stable idempotency key for one step of this event: the same at every attempt and on every host."""
-        parts = (self.source, self.tenant, self.id, self.variant, self.handler, step)
+        parts = (self.source, self.account, self.id, self.variant, self.handler, step)
         digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
         return f"hl_{digest[:40]}"
 

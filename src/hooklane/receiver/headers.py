@@ -49,7 +49,7 @@ def _named_by(profile: Profile) -> set[str]:
         if scheme.stamp is not None and isinstance(scheme.stamp.where, Header):
             names.add(scheme.stamp.where.name.lower())
         names.update(part.header.lower() for part in scheme.message if isinstance(part, HeaderText))
-    places = (*profile.id, *profile.type, *profile.key, *profile.delivery_id, *profile.attempt, *profile.tenant)
+    places = (*profile.id, *profile.type, *profile.key, *profile.delivery_id, *profile.attempt, *profile.account)
     for place in places:
         names.update(_headers_in(place))
     return names

@@ -14,9 +14,8 @@ from hooklane.core.verify import Profile
 from hooklane.core.verify.ring import Certificates
 from hooklane.errors import ConfigError, UsageError
 from hooklane.model.clock import Instant, wall_now
-from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.inbox import Row
-from hooklane.model.message import Reply, Request
+from hooklane.model.message import DEFAULT_ACCOUNT, Reply, Request
 from hooklane.receiver.claim import Claim
 from hooklane.receiver.drivers import Failpoint
 from hooklane.receiver.flows.context import Context
@@ -27,7 +26,7 @@ from hooklane.receiver.order import Order, OrderWord
 from hooklane.receiver.receive import Receiving, source_in
 from hooklane.receiver.runner import Plan, Run, Runner
 from hooklane.receiver.search import Filter, Ids, as_search
-from hooklane.receiver.source import KeepSecret, RulesGiven, Source, Tenant, Where, make_source
+from hooklane.receiver.source import Account, KeepSecret, RulesGiven, Source, Where, make_source
 from hooklane.receiver.steps import transaction
 from hooklane.receiver.validate.fits_store import check_fits_store
 from hooklane.receiver.validate.outbox import PublishesInTx, check_outbox
@@ -115,7 +114,7 @@ class Inbox:
         event_id: Where | None = None,
         event_type: Where | None = None,
         key: Where | None = None,
-        tenant: Tenant | None = None,
+        account: Account | None = None,
         url: str | None = None,
         tolerance_ms: int | None = None,
         verify_token: str | None = None,
@@ -127,7 +126,7 @@ class Inbox:
         """Add a provider. *profile* is the one of the source's name unless given; *secrets* newest first.
 
         *event_id*, *event_type* and *key* say where those are if not where the profile has them: a path into the
-        body, `header:name`, or a function of the parsed event. *tenant* is a name or a function of the message.
+        body, `header:name`, or a function of the parsed event. *account* is a name or a function of the message.
         *learn*, for providers that tell their secret in their first request (Asana, Notion): a function that stores it,
         for the next start to give as *secrets*; with True this process alone knows it, until it ends.
         *rules* are the fields of `Rules`: retention_ms, payload_ms, event_age_ms_max, body_bytes_max, retry, breaker …
@@ -142,7 +141,7 @@ class Inbox:
             unsafe=unsafe,
             dedup=dedup,
             places={"id": event_id, "type": event_type, "key": key},
-            rules={"tenant": tenant, **rules},
+            rules={"account": account, **rules},
             keys={
                 "url": url,
                 "tolerance_ms": tolerance_ms,
@@ -184,11 +183,11 @@ class Inbox:
         payload: bytes | str | dict[str, Any] = b"",
         *,
         type: str = "claim",
-        tenant: str = DEFAULT_TENANT,
+        account: str = DEFAULT_ACCOUNT,
         name: str = "claim",
     ) -> Claim:
         """Claim an event by hand, in a `with` (or `async with`) block of your own: see `Claim`."""
-        return Claim(self, source, event_id, payload, type=type, tenant=tenant, name=name)
+        return Claim(self, source, event_id, payload, type=type, account=account, name=name)
 
     # Working
 

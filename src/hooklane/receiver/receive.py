@@ -208,7 +208,7 @@ class Receiving:
         tell(
             Received(
                 source=message.source,
-                tenant=message.tenant,
+                account=message.account,
                 event_id=message.event_id,
                 type=message.type,
                 verdict=receipt.verdict,
@@ -218,7 +218,7 @@ class Receiving:
             )
         )
         if receipt.verdict is Verdict.CONFLICT:
-            self._inbox.emit(Conflicted(source=message.source, tenant=message.tenant, event_id=message.event_id))
+            self._inbox.emit(Conflicted(source=message.source, account=message.account, event_id=message.event_id))
 
     def _refuse(self, source: str, reason: str, status: int, error: str, *headers: tuple[str, str]) -> Reply:
         self._inbox.emit(Refused(source=source, reason=reason, status=status))

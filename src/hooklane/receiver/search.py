@@ -26,7 +26,7 @@ class Filter(TypedDict, total=False):
     """Which rows: the fields of `Search`; every one narrows."""
 
     source: str | None
-    tenant: str | None
+    account: str | None
     status: Status | str | None
     type: str | None
     key: str | None

@@ -20,8 +20,7 @@ from hooklane.core.verify.messages import derived_id, storable
 from hooklane.core.verify.places import InBody, InHeader, Place, as_text
 from hooklane.errors import ConfigError, UsageError
 from hooklane.model.clock import Instant
-from hooklane.model.event import DEFAULT_TENANT
-from hooklane.model.message import Message, Request
+from hooklane.model.message import DEFAULT_ACCOUNT, Message, Request
 from hooklane.receiver.event import Event
 from hooklane.receiver.headers import KeptHeaders
 from hooklane.receiver.order import InSequence, Order, OrderWord, as_order, order_of
@@ -31,7 +30,7 @@ from hooklane.store.inbox import Capabilities
 
 Function = TypeVar("Function", bound=Callable[[Event, Any], object])
 """A handler: `(event, tx)`, sync or async. Its *tx* is the driver's own connection, of whichever class that is."""
-Tenant = str | Callable[[Message], str]
+Account = str | Callable[[Message], str]
 Where = str | Place
 KeepSecret = Callable[[str], Any]
 Headers = tuple[tuple[str, str], ...]
@@ -87,7 +86,7 @@ class Rules:
     """How the messages of a source are kept."""
 
     dedup: Dedup
-    tenant: Tenant | None = None
+    account: Account | None = None
     event_age_ms_max: int | None = None
     retention_ms: int = RETENTION_MS
     payload_ms: int | None = None
@@ -226,16 +225,16 @@ class Source:
             return self._bucket.take(now)
 
     def scoped(self, message: Message) -> Message:
-        """*message* under the tenant and the id that this source's rules give it."""
+        """*message* under the account and the id that this source's rules give it."""
         rules = self.rules
         if rules.dedup is Dedup.DERIVED:
             # Hints say only that something changed: each counts, also one that says the same again.
             id = message.event_id if self.profile.hints else derived_id(self.name, message.fingerprint)
             message = replace(message, event_id=id, id_signed=True)
-        if rules.tenant is None:
+        if rules.account is None:
             return message
-        tenant = rules.tenant if isinstance(rules.tenant, str) else _tenant_text(rules.tenant(message))
-        return message if tenant == message.tenant else replace(message, tenant=tenant)
+        account = rules.account if isinstance(rules.account, str) else _account_text(rules.account(message))
+        return message if account == message.account else replace(message, account=account)
 
 
 def make_source(
@@ -292,13 +291,13 @@ def is_async_function(fn: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
 
 
-def _tenant_text(tenant: Any) -> str:
-    """What the application's function answered as every store can hold it; nothing is the default tenant."""
-    if tenant is None or tenant == "":
-        return DEFAULT_TENANT
-    text = storable(as_text(tenant))
+def _account_text(account: Any) -> str:
+    """What the application's function answered as every store can hold it; nothing is the default account."""
+    if account is None or account == "":
+        return DEFAULT_ACCOUNT
+    text = storable(as_text(account))
     if text is None:
-        raise TypeError(f"the function tenant=… must give text, got a {type(tenant).__name__}")
+        raise TypeError(f"the function account=… must give text, got a {type(account).__name__}")
     return text
 
 

@@ -166,7 +166,7 @@ class Worker:
         now = self._inbox.clock()
         handled = Handled(
             source=source,
-            tenant=event.tenant,
+            account=event.account,
             event_id=event_id,
             type=event.type,
             handler=handler.name,

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar, overload
 
 from hooklane.core.fanout import places
-from hooklane.errors import InvalidEvent
+from hooklane.core.tenant import ID_RULE, is_tenant_id
+from hooklane.errors import InvalidEvent, UsageError
 from hooklane.model.clock import wall_now
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.tx import AsyncTx, SyncTx
@@ -34,9 +35,14 @@ class Publish:
 
 
 class Outbox:
-    """Publishes into the sender's tables at *url*. Delivering is the work of `hooklane serve`, wherever it runs."""
+    """Publishes into the sender's tables at *url*. Delivering is the work of `hooklane serve`, wherever it runs.
+
+    Events are those of *tenant*, which must have been created (`hooklane tenants add`): it is never made by use.
+    """
 
     def __init__(self, url: str, *, tenant: str = DEFAULT_TENANT) -> None:
+        if not is_tenant_id(tenant):
+            raise UsageError(f"no tenant can have the id {tenant[:80]!r}: {ID_RULE}")
         self.url = url
         self._tenant = tenant
         self._port: PublishPort = publish_port(url, StoreOptions(places))

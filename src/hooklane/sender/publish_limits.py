@@ -1,4 +1,4 @@
-"""Limits of publishes over HTTP: 507 while the disk has too little free space, 429 beyond a quota of deliveries.
+"""Limits of publishes over HTTP: 507 while the disk has too little free space, 429 beyond a quota.
 
 It stands before the store, not in it: an application that publishes in its own transaction is never refused for want of
 quota, since that would fail its own work by surprise. A disk that really is full fails all of them, with StoreFull.
@@ -12,15 +12,19 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from hooklane.errors import DiskSpaceLow, StoreError, StoreGone
 from hooklane.model.lane import DeliveryState
+from hooklane.model.tenant import Tenant
+from hooklane.sender.tenant_directory import TenantDirectory
+from hooklane.sender.tenant_limits import QUOTA_EXCEEDED, TenantLimits
 from hooklane.store.database_files import DatabaseFiles
 from hooklane.store.outbox import Draft, Refused
 from hooklane.store.reads import OutboxReads
+from hooklane.store.tenants import TenantStore
 
 LOOK_MS = 2_000
-QUOTA_EXCEEDED = "quota_exceeded"
 
 _STORED = (DeliveryState.QUEUED, DeliveryState.IN_FLIGHT, DeliveryState.RETRYING, DeliveryState.DEAD)
 
@@ -31,13 +35,18 @@ def free_bytes(folder: Path) -> int:
     return disk.f_bavail * disk.f_frsize
 
 
+class Store(OutboxReads, TenantStore, Protocol):
+    """What is counted."""
+
+
 class PublishLimits:
     """How much may still come in, as of the last look; in between it counts what it lets through."""
 
     def __init__(
         self,
-        reads: OutboxReads,
+        reads: Store,
         *,
+        tenants: TenantDirectory | None = None,
         file: Path | None = None,
         free_min: int = 0,
         quota: int | None = None,
@@ -46,6 +55,7 @@ class PublishLimits:
     ) -> None:
         """*file* is the database where it is a file of ours; *quota* is what a tenant may have undelivered."""
         self._reads = reads
+        self.tenants = None if tenants is None else TenantLimits(reads, tenants)
         self._file = file
         self._files = None if file is None else DatabaseFiles(str(file))
         self._free_min = free_min
@@ -74,6 +84,8 @@ class PublishLimits:
         """Measure anew: the disk, and what each tenant that published lately has undelivered."""
         if self._file is not None:
             self._trouble = self._trouble_of(self._file)
+        if self.tenants:
+            await self.tenants.look()
         if self._quota is None:
             return
         for tenant in {*self._stored, *self._since}:
@@ -81,6 +93,11 @@ class PublishLimits:
             ledger = await self._reads.ledger(tenant)
             self._stored[tenant] = sum(ledger.get(state, 0) for state in _STORED)
             self._since[tenant] -= before  # what came while we looked may be counted twice, never not at all
+
+    def tell_reached(self, tenant: Tenant, quota: str) -> None:
+        """A quota that is judged elsewhere was reached."""
+        if self.tenants is not None and self.tenants.reached is not None:
+            self.tenants.reached(tenant, quota)
 
     @property
     def trouble(self) -> StoreError | None:
@@ -101,6 +118,8 @@ class PublishLimits:
         """Why *draft* may not come in; None when it may, and then it counts."""
         if self._trouble is not None:
             return self._trouble
+        if self.tenants and (refused := self.tenants.refusal(draft)) is not None:
+            return refused
         if self._quota is None:
             return None
         tenant = draft.event.tenant

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from hooklane.batching.tasks import BatchTask
-from hooklane.errors import StoreBusy, StoreError
+from hooklane.errors import Overloaded, StoreBusy, StoreError
 from hooklane.store.outbox import BUSY, Draft, OutboxStore, Published, PublishReport, Refused
 
 log = logging.getLogger("hooklane.publisher")
@@ -15,6 +15,8 @@ log = logging.getLogger("hooklane.publisher")
 Done = Callable[[Published | Refused | StoreError], None]
 BATCH_MAX = 1_000
 QUEUE_MAX = 50_000
+QUEUE_BYTES_MAX = 32 * 1024 * 1024
+"""So much may wait for the store, in drafts and in bytes of data; what comes beyond that is refused at once."""
 AGAIN_MS = 50
 AGAIN_MAX = 100
 """An application may hold a lane in a transaction of its own: its events are tried again for so long, apart."""
@@ -42,6 +44,8 @@ class Publisher:
         self._feed = feed
         self._observe = observe
         self._guard = guard
+        self._bytes = 0
+        """The data of all drafts that wait, or are being written."""
         # Drafts that were sent already but not read yet come along: a larger commit, and no later.
         self._drafts: BatchTask[_Waiting] = BatchTask(
             self._commit, BATCH_MAX, name="group commit of publishes", pause_s=0
@@ -51,14 +55,21 @@ class Publisher:
             self._commit, QUEUE_MAX, name="publishes set aside", pause_s=AGAIN_MS / 1000
         )
 
+    @property
+    def waiting_bytes(self) -> int:
+        """The data of all drafts that wait, or are being written."""
+        return self._bytes
+
     def submit(self, draft: Draft, done: Done) -> None:
         """Queue a draft; *done* is called once, after the commit that holds it, or with the error that refused it."""
-        if len(self._drafts) >= QUEUE_MAX:
-            done(StoreBusy("too many publishes are waiting for the store"))
+        size = len(draft.event.data)
+        if len(self._drafts) >= QUEUE_MAX or self._bytes + size > QUEUE_BYTES_MAX:
+            done(Overloaded("too many publishes are waiting for the store"))
             return
         if self._guard is not None and (refusal := self._guard(draft)) is not None:
             done(refusal)
             return
+        self._bytes += size
         self._drafts.add((draft, done, 0))
 
     async def publish(self, draft: Draft) -> Published | Refused:
@@ -90,6 +101,7 @@ class Publisher:
             await self._aside.drained()
 
     async def _commit(self, batch: list[_Waiting]) -> None:
+        size = sum([len(draft.event.data) for draft, _, _ in batch])
         try:
             report = await self._store.publish([draft for draft, _, _ in batch])
         except StoreError as error:
@@ -102,6 +114,8 @@ class Publisher:
             for _, done, _ in batch:
                 done(StoreError(f"the publish failed: {type(error).__name__}"))
             return
+        finally:
+            self._bytes -= size
         self._tell([draft for draft, _, _ in batch], report)
         for (draft, done, tries), result in zip(batch, report.results, strict=True):
             if not (isinstance(result, Refused) and result.code == BUSY):
@@ -109,6 +123,7 @@ class Publisher:
             elif tries >= AGAIN_MAX:
                 done(StoreBusy(_held(draft, result)))
             else:
+                self._bytes += len(draft.event.data)
                 self._aside.add((draft, done, tries + 1))
 
     def _tell(self, drafts: Sequence[Draft], report: PublishReport) -> None:

@@ -17,6 +17,7 @@ from hooklane.errors import Broken, StoreBusy, StoreError
 from hooklane.model.attempt import Delivered, Send, Settlement, Write
 from hooklane.model.clock import FOREVER, Instant, boot_now, wall_now
 from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Timings
+from hooklane.model.health import Health
 from hooklane.model.lane import LaneId
 from hooklane.sender.courier import Courier
 from hooklane.sender.failpoints import Failpoints
@@ -24,7 +25,7 @@ from hooklane.sender.process_identity import is_gone_for, names_of_this_process
 from hooklane.sender.signed_request import SignedRequests
 from hooklane.store.outbox import CommitReport, OutboxStore, PublishReport
 from hooklane.telemetry import deliveries, tracing
-from hooklane.telemetry.deliveries import Fenced, Listener, Queued, Recorded, Sent
+from hooklane.telemetry.deliveries import Fenced, Listener, Queued, Recorded, Sent, Turned
 
 log = logging.getLogger("hooklane.relay")
 
@@ -276,6 +277,8 @@ class Relay:
         else:
             if call.verb == "commit" and self._hit is not None:
                 self._hit("after_commit")
+            if call.verb == "note_health" and self._listener is not None:
+                self._tell_turns(self._listener, [turn for turn in call.args[0] if turn in result])
             self.worker.answered(call, result, boot_now())
             self._joined.set()
         self.put()
@@ -313,6 +316,11 @@ class Relay:
         ]
         if settled:
             self._listener(Recorded(settled))
+
+    def _tell_turns(self, listener: Listener, turns: Sequence[Health]) -> None:
+        queues = self.engine.queues
+        if found := [(queues[one.endpoint_id].endpoint, one) for one in turns if one.endpoint_id in queues]:
+            listener(Turned(found))
 
     def _report(self, note: Note) -> None:
         match note:

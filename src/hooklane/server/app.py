@@ -19,13 +19,14 @@ from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.size import size_text
 from hooklane.server.api import ROUTES
 from hooklane.server.auth import Authenticator
-from hooklane.server.call import Call, Response, Route, parse_query
+from hooklane.server.call import Access, Call, Response, Route, parse_query
 from hooklane.server.compress import compressed
 from hooklane.server.framing import CloseBeforeContinue
 from hooklane.server.page import page_routes
 from hooklane.server.problem import MEDIA, Problem, problem_of
 from hooklane.server.router import Router
 from hooklane.server.services import Services
+from hooklane.server.tenant_of_call import HEADER, tenant_of_call
 
 log = logging.getLogger("hooklane.api")
 
@@ -67,6 +68,7 @@ class Api:
             peer = (scope.get("client") or ("",))[0]
             caller = await self._auth.admit(scope["method"], headers, route.needs, peer)
             self._auth.permit(caller, route, params)
+            tenant = await self._tenant(route, caller.tenant, headers)
             query = parse_query(scope["query_string"], route.query)
             body = await _body(headers, receive, route.body_max)
             call = Call(
@@ -75,7 +77,7 @@ class Api:
                 query,
                 headers,
                 body,
-                tenant=caller.tenant or DEFAULT_TENANT,
+                tenant=tenant,
                 actor=caller.name,
                 asks_key=not self._auth.is_open,
                 caller=caller,
@@ -89,6 +91,14 @@ class Api:
         except Exception as error:
             await self._hold_back(error)
             return problem_response(error)
+
+    async def _tenant(self, route: Route, key_tenant: str | None, headers: Mapping[str, str]) -> str:
+        """On whose data the call acts; a tenant that is not known yet is looked for in the store."""
+        named = None if route.of_server else headers.get(HEADER)
+        if route.needs is not Access.KEY and named is None:
+            return key_tenant or DEFAULT_TENANT  # health and documents answer also while the store does not
+        await self.services.tenants.look_for(named or key_tenant or DEFAULT_TENANT)
+        return tenant_of_call(key_tenant, named, self.services.tenants)
 
     async def _hold_back(self, error: Exception) -> None:
         if isinstance(error, Problem) and error.delay_s and self._held < HELD_MAX:
@@ -115,7 +125,7 @@ def _headers(scope: Scope) -> Mapping[str, str]:
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         text = name.decode("latin-1")
-        if text in headers and text in ("authorization", "idempotency-key", "content-length", "host"):
+        if text in headers and text in ("authorization", "idempotency-key", "content-length", "host", HEADER):
             raise Problem("bad_request", f"the header {text} may be given only once")
         headers[text] = value.decode("latin-1")
     return headers

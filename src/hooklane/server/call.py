@@ -42,6 +42,7 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     tenant: str = DEFAULT_TENANT
+    """On whose data it acts (`tenant_of_call`)."""
     actor: str = "api"
     asks_key: bool = True
     """Whether this server asks for a key at all."""
@@ -84,6 +85,14 @@ class Call:
                 f"{name} must be a time with its zone, such as 2026-03-01T12:00:00Z, got {text[:40]!r}",
             )
         return at
+
+    def of_tenant(self, listing: str) -> str:
+        """The name of a list of this call's tenant: a cursor of another tenant's is refused."""
+        return listing if self.tenant == DEFAULT_TENANT else f"{listing} of {self.tenant}"
+
+    def cursor(self, listing: str) -> str | None:
+        """Where the page of *listing* starts, as the store said; None for the first."""
+        return self.services.cursors.open(self.of_tenant(listing), self.query)
 
     def switch(self, name: str) -> bool:
         """Whether the parameter *name* is `true`; left out, it is `false`."""
@@ -171,6 +180,8 @@ class Route:
     """What a key must permit; None for what the method suggests (permission.py)."""
     searches: bool = False
     """Whether a call that is no GET looks for much as well."""
+    of_server: bool = False
+    """Whether it is about the whole server: a key of one tenant is refused."""
     tells_secret: bool = False
     """Whether its answer holds a secret (a signing secret, a key): see compress.py."""
 

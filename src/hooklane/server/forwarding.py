@@ -50,7 +50,7 @@ def forwarding_app(services: Services, auth: Authenticator, endpoint_id: str) ->
             await services.types.check(draft.event)
             result = await services.publisher.publish(draft)
             if isinstance(result, Refused):
-                raise refused(result.code, result.detail)
+                raise refused(result)
             answer = Response(msgspec.json.encode(views.published(result)), 202, media_type="application/json")
         except Exception as error:
             problem = problem_response(error)

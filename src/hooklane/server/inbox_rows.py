@@ -10,19 +10,21 @@ from typing import TypeVar
 import msgspec
 
 from hooklane.errors import StoreRefused
+from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.inbox import Row, Search
 from hooklane.server.call import Call, Param, Response, answer
 from hooklane.server.inbox_actions import ActionOutcome, ActionRefused, HandlingsChanged
 from hooklane.server.problem import Problem
 from hooklane.server.views import View
-from hooklane.store.colocated_inbox import Change, Changed
+from hooklane.store.colocated_inbox import Change, Changed, Question
 from hooklane.store.inbox import Flow, InboxVerbs
 from hooklane.store.reads import PAGE_MAX, Page
 
 T = TypeVar("T")
+V = TypeVar("V")
 Shown = Callable[[Row], View]
 
-TENANT = Param("tenant", "as the application's source says; all of them, unless given")
+ACCOUNT = Param("account", "as the application's source says; all of them, unless given")
 DRY_RUN = Param("dry_run", "1: tell what it would do, and do nothing")
 CHUNK = 25
 """Rows that are read at a time, payloads and all: a page of the longest takes tens of megabytes, not hundreds."""
@@ -39,15 +41,15 @@ def is_row(id: str) -> bool:
 
 
 def one(call: Call) -> Search:
-    """The row that the path names; not found where `tenant` names another tenant than the row's."""
-    if not is_row(call.params["id"]) or call.caller.tenant is not None:  # an inbox belongs to no tenant of ours
+    """The row that the path names; not found where `account` names another than the row's."""
+    if not is_row(call.params["id"]):
         raise Problem("not_found", NO_ROW)
-    return Search(ids=(int(call.params["id"]),), tenant=call.query.get("tenant"), limit=1)
+    return Search(ids=(int(call.params["id"]),), account=call.query.get("account"), limit=1)
 
 
 async def find(call: Call) -> Row:
     wanted = one(call)
-    rows = await asked(call.services.store.ask_inbox(lambda verbs: verbs.rows(wanted)))
+    rows = await ask_inbox(call, lambda verbs: verbs.rows(wanted))
     if not rows:
         raise Problem("not_found", NO_ROW)
     return rows[0]
@@ -55,7 +57,7 @@ async def find(call: Call) -> Row:
 
 async def page_of(call: Call, listing: str, wanted: Search, shown: Shown) -> Response:
     """The page of *wanted* that the call asks for, oldest first."""
-    services, cursor = call.services, call.services.cursors.open(listing, call.query)
+    services, cursor = call.services, call.cursor(listing)
     page = await _read(call, replace(wanted, after=None if cursor is None else int(cursor), limit=call.limit()), shown)
     return answer(services.sealed(call, listing, page, page.items))
 
@@ -72,7 +74,24 @@ async def lines_of(call: Call, wanted: Search, shown: Shown) -> AsyncIterator[Vi
         after = int(page.next)
 
 
-async def asked(answering: Awaitable[T]) -> T:
+async def ask_inbox(call: Call, question: Question[T]) -> T | None:
+    """What the inbox answers; None where there is none."""
+    return await _of_inbox(call, call.services.store.ask_inbox, question)
+
+
+async def change_inbox(call: Call, change: Change[T]) -> T | None:
+    """What became of a change of the inbox; None where there is none."""
+    return await _of_inbox(call, call.services.store.change_inbox, change)
+
+
+async def _of_inbox(call: Call, verb: Callable[[V], Awaitable[T | None]], wanted: V) -> T | None:
+    """The inbox in the server's database is the application's own, so it belongs to the tenant `default`: for any other
+    there is none.
+    """
+    return None if call.tenant != DEFAULT_TENANT else await told_if_refused(verb(wanted))
+
+
+async def told_if_refused(answering: Awaitable[T]) -> T:
     """What the store answers; an inbox that it may not or cannot read is told as that."""
     try:
         return await answering
@@ -103,7 +122,7 @@ async def dry_run(call: Call, change: Change[ActionOutcome]) -> ActionOutcome:
         raise _Undone(changed.result)
 
     try:
-        return await asked(call.services.store.change_inbox(undone))
+        return await change_inbox(call, undone)
     except _Undone as told:
         return told.outcome
 
@@ -136,9 +155,7 @@ def action_answer(outcome: ActionOutcome, verb: str) -> Response:
 
 
 async def _read(call: Call, wanted: Search, shown: Shown) -> Page[View]:
-    if call.caller.tenant is not None:
-        return Page([], None)
-    return await asked(call.services.store.ask_inbox(lambda verbs: _page(verbs, wanted, shown))) or Page([], None)
+    return await ask_inbox(call, lambda verbs: _page(verbs, wanted, shown)) or Page([], None)
 
 
 def _page(verbs: InboxVerbs, wanted: Search, shown: Shown) -> Flow[Page[View]]:

@@ -26,7 +26,7 @@ def row(one: Row) -> View:
     return {
         "id": str(one.id),
         "source": message.source,
-        "tenant": message.tenant,
+        "account": message.account,
         "event_id": message.event_id,
         "type": message.type,
         "key": message.key,
@@ -67,7 +67,7 @@ def letter(one: Row) -> View:
         "event": message.event_id,
         "type": message.type,
         "source": message.source,
-        "tenant": message.tenant,
+        "account": message.account,
         "endpoint": None,
         "handlers": [_handling(each) for each in one.handlings],
         "key": message.key,

@@ -17,7 +17,6 @@ from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hooklane.errors import StoreError
-from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.size import size_text
 from hooklane.server.api.events import draft_from
 from hooklane.server.auth import Authenticator
@@ -27,6 +26,7 @@ from hooklane.server.problem import Problem, problem_of, refused
 from hooklane.server.publish_request import KnownHead, PublishRequest, is_publish_request
 from hooklane.server.reply import accepted, common_lines, problem_reply
 from hooklane.server.services import Services
+from hooklane.server.tenant_of_call import HEADER, tenant_of_call
 from hooklane.store.outbox import Draft, Published, Refused
 from hooklane.telemetry import tracing
 
@@ -42,6 +42,7 @@ LINGER_S = 2.0
 LINGER_BYTES_MAX = 4 * 1024 * 1024
 PENDING_MAX = 64
 KNOWN_MAX = 32
+TENANT_HEADER = HEADER.encode()
 TOO_MANY_HEADERS = f"a request has at most {HEADERS_MAX} headers, {size_text(HEADER_BYTES_MAX)} together"
 TOO_LARGE = f"the body is larger than {size_text(EVENT_BODY_BYTES_MAX)}, the most for an event"
 
@@ -118,7 +119,7 @@ class IngestProtocol(HttpToolsProtocol):
             return False
         if before is not None and not before.response_complete and not is_publish_request(before):
             return False
-        request = PublishRequest(keep_alive=True, caller=caller)
+        request = PublishRequest(keep_alive=True, caller=caller, tenant=known.tenant)
         request.chunks.append(data[len(known.head) :])
         self.cycle = request  # type: ignore[assignment]
         self._requests.append(request)
@@ -139,7 +140,7 @@ class IngestProtocol(HttpToolsProtocol):
         if b"idempotency-key" not in headers and length.isdigit() and int(length) == len(data) - size:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
-            self._known[len(data)] = KnownHead(data[:size], headers.get(b"authorization"))
+            self._known[len(data)] = KnownHead(data[:size], headers.get(b"authorization"), request.tenant)
 
     def on_message_begin(self) -> None:
         self._is_between = False
@@ -198,8 +199,14 @@ class IngestProtocol(HttpToolsProtocol):
             return False  # a header twice, a client that asks first, or nothing that is HTTP/1.1
         if (caller := self.auth.publisher(headers.get(b"authorization"))) is None:
             return False  # the application counts wrong keys, and says what a key does not permit
+        try:
+            named = headers.get(TENANT_HEADER)
+            wanted = None if named is None else named.decode("latin-1")
+            tenant = tenant_of_call(caller.tenant, wanted, self.services.tenants)
+        except Problem:
+            return False  # the application looks into the store before it says so
         request = self._request = PublishRequest(
-            self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive(), caller
+            self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive(), caller, tenant
         )
         self.cycle = request  # type: ignore[assignment]
         self._requests.append(request)
@@ -265,7 +272,7 @@ class IngestProtocol(HttpToolsProtocol):
         services = self.services
         try:
             body = read_event(chunks[0] if len(chunks) == 1 else b"".join(chunks))
-            draft = draft_from(body, request.caller.tenant or DEFAULT_TENANT, services.now(), request.idempotency_key)
+            draft = draft_from(body, request.tenant, services.now(), request.idempotency_key)
         except Exception as error:
             request.reply = self._problem(request, problem_of(error))
             if request.reply.startswith(b"HTTP/1.1 500"):
@@ -310,8 +317,8 @@ class IngestProtocol(HttpToolsProtocol):
         match result:
             case Published():
                 request.reply = accepted(result, self._common(request))
-            case Refused(code=code, detail=detail):
-                request.reply = self._problem(request, refused(code, detail))
+            case Refused():
+                request.reply = self._problem(request, refused(result))
             case _:
                 request.reply = self._problem(request, problem_of(result))
         if self._requests and self._requests[0] is request:

@@ -1,7 +1,7 @@
-"""The live stream (`GET /api/v1/stream`): lanes that changed, sent to all clients at most ten times a second.
+"""The live stream of one tenant (`GET /api/v1/stream`): lanes that changed, sent at most ten times a second.
 
 The store is the truth: the stream only notes which lanes moved and reads those again, while at least one client is
-connected.
+connected. `live_streams.py` has those of all tenants.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ import msgspec
 
 from hooklane.errors import StoreError
 from hooklane.model.endpoint import Endpoint
-from hooklane.model.event import DEFAULT_TENANT
-from hooklane.model.health import BreakerState
 from hooklane.model.lane import LaneState
-from hooklane.server import views
 from hooklane.server.overview import overview_of
 from hooklane.server.recent_attempts import Told
 from hooklane.server.stream_client import StreamClient, frame
@@ -27,7 +24,7 @@ from hooklane.server.totals import Totals
 from hooklane.store.dashboard import Cells
 from hooklane.store.open import Outbox
 from hooklane.store.reads import LaneView
-from hooklane.telemetry.deliveries import Fenced, Happening, Queued, Recorded, Sent
+from hooklane.telemetry.deliveries import Happening, Queued, Recorded, Sent
 
 FLUSH_S = 0.1
 LOOK_S = 1.0
@@ -45,6 +42,7 @@ TOPICS = ("lanes", "attempts", "overview", "dead_letters", "jobs", "endpoints", 
 
 Lane = tuple[str, str]
 """Endpoint and key."""
+Shown = Callable[[LaneView, Mapping[str, Endpoint], Cells], Mapping[str, Any]]
 
 _UNSETTLED = (LaneState.BLOCKED, LaneState.RETRYING, LaneState.PAUSED, LaneState.ACTIVE)
 
@@ -52,9 +50,12 @@ _UNSETTLED = (LaneState.BLOCKED, LaneState.RETRYING, LaneState.PAUSED, LaneState
 class LiveStream:
     """Notes what moved (`listen`, `touch`), reads it again and tells the clients (`run`)."""
 
-    def __init__(self, store: Outbox, totals: Totals) -> None:
+    def __init__(self, tenant: str, store: Outbox, totals: Totals, shown: Shown) -> None:
+        """*shown* is a lane as the page draws it."""
+        self._tenant = tenant
         self._store = store
         self._totals = totals
+        self._shown = shown
         self._boot = secrets.token_hex(4)
         self._count = 0
         self._frames: deque[tuple[int, str, bytes]] = deque(maxlen=FRAMES_MAX)
@@ -68,13 +69,10 @@ class LiveStream:
         self._reset_at = 0.0
         self.hears_all = True
         """Whether all that moves lanes is told here; otherwise totals that change stand for what was not."""
-        self._in_flight: dict[Lane, int] = {}
         self._attempts: deque[Mapping[str, Any]] = deque(maxlen=ATTEMPTS_MAX)
         self._endpoints: Mapping[str, Endpoint] | None = None
         self._unsettled: dict[Lane, LaneView] = {}
         self._look_at = 0.0
-        self.breakers: Callable[[], Mapping[str, BreakerState]] = dict
-        """The breakers of the endpoints that this process delivers to."""
         self._overview: Mapping[str, Any] = {}
         self.asked: Mapping[str, Callable[[], Awaitable[Mapping[str, Any] | None]]] = {}
         """Topics that are asked for at each look, while a client wants them: what is new of them."""
@@ -88,24 +86,24 @@ class LiveStream:
 
     def listen(self, happening: Happening) -> None:
         """The relay's listener: cheap, since it runs for every batch of deliveries."""
+        tenant = self._tenant
         match happening:
             case Queued(grown=grown):
                 if self._watched.is_set():
                     for one in grown:
-                        self.touch(one.endpoint_id, one.key)
+                        if one.event is None or one.event.tenant == tenant:
+                            self.touch(one.endpoint_id, one.key)
             case Sent(sends=sends):
                 for send in sends:
-                    if send.key is not None:
-                        self._in_flight[send.endpoint.id, send.key] = send.seq
+                    if send.key is not None and send.endpoint.tenant == tenant:
                         self.touch(send.endpoint.id, send.key)
             case Recorded(settlements=settlements):
                 for settlement in settlements:
                     send = settlement.send
-                    if send.key is not None:
-                        self._in_flight.pop((send.endpoint.id, send.key), None)
+                    if send.endpoint.tenant == tenant:
                         self.touch(send.endpoint.id, send.key)
-            case Fenced():
-                self._in_flight.clear()
+            case _:
+                pass  # what was fenced or missed is found by a look
         self._missed = self._missed or not self._watched.is_set()
 
     def touch(self, endpoint_id: str, key: str | None) -> None:
@@ -120,7 +118,7 @@ class LiveStream:
     def attempted(self, told: Sequence[Told]) -> None:
         """Attempts were made."""
         if self._watched.is_set():
-            self._attempts.extend(view for tenant, view in told if tenant == DEFAULT_TENANT)
+            self._attempts.extend(view for tenant, view in told if tenant == self._tenant)
 
     def endpoints_changed(self) -> None:
         self._endpoints = None
@@ -184,7 +182,7 @@ class LiveStream:
                 self.touch(*lane)
         self._unsettled = found
         self._endpoints = None
-        overview = overview_of(await self._totals.of(DEFAULT_TENANT), await self._all_endpoints())
+        overview = overview_of(await self._totals.of(self._tenant), await self._all_endpoints())
         if overview != self._overview:
             # A lane that another process moved from rest to rest was not seen: nor were those beyond the search.
             if self._overview and (not is_all or not self.hears_all):
@@ -198,7 +196,7 @@ class LiveStream:
     async def _find_unsettled(self) -> tuple[dict[Lane, LaneView], bool]:
         """The lanes that are not at rest, the most pressing first, and whether these are all of them."""
         page = await self._store.lanes(
-            DEFAULT_TENANT, states=_UNSETTLED, endpoint_id=None, text=None, cursor=None, limit=UNSETTLED_MAX
+            self._tenant, states=_UNSETTLED, endpoint_id=None, text=None, cursor=None, limit=UNSETTLED_MAX
         )
         return {(lane.endpoint_id, lane.key): lane for lane in page.items}, page.next is None
 
@@ -216,28 +214,17 @@ class LiveStream:
             for lane in moved:
                 del self._moved[lane]  # before it is read: what moves it meanwhile is told again
             try:
-                lanes = await self._store.lanes_named(DEFAULT_TENANT, moved)
+                lanes = await self._store.lanes_named(self._tenant, moved)
                 cells = await self._store.cells(lanes, SETTLED)
                 endpoints = await self._all_endpoints()
             except StoreError:
                 self._moved.update(dict.fromkeys(moved))
                 raise
-            self._tell("lanes", {"items": [self.shown(lane, endpoints, cells[lane.lane_id]) for lane in lanes]})
-
-    def shown(self, lane: LaneView, endpoints: Mapping[str, Endpoint], cells: Cells) -> dict[str, Any]:
-        """A lane as the page draws it: with its endpoint's name and whether its head is in flight now."""
-        endpoint = endpoints.get(lane.endpoint_id)
-        view = views.lane(lane, {lane.endpoint_id: endpoint.name if endpoint else ""})
-        view["attempts_max"] = endpoint.attempts_max if endpoint else None
-        view["breaker"] = self.breakers().get(lane.endpoint_id)
-        view["in_flight"] = self._in_flight.get((lane.endpoint_id, lane.key)) == lane.head
-        view["settled"] = cells.settled
-        view["head_said"] = cells.head_said
-        return view
+            self._tell("lanes", {"items": [self._shown(lane, endpoints, cells[lane.lane_id]) for lane in lanes]})
 
     async def _all_endpoints(self) -> Mapping[str, Endpoint]:
         if self._endpoints is None:
-            self._endpoints = {endpoint.id: endpoint for endpoint in await self._store.endpoints()}
+            self._endpoints = {endpoint.id: endpoint for endpoint in await self._store.endpoints(self._tenant)}
         return self._endpoints
 
     def _tell(self, kind: str, value: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from hooklane.errors import (
     DiskSpaceLow,
     InvalidEvent,
+    Overloaded,
     SearchTooLong,
     SecretsSealed,
     StoreBusy,
@@ -19,6 +20,7 @@ from hooklane.errors import (
     StoreUnavailable,
     UsageError,
 )
+from hooklane.store.outbox import Refused
 
 MEDIA = "application/problem+json"
 
@@ -31,7 +33,9 @@ CODES: Mapping[str, tuple[int, str]] = {
     "login_required": (401, "The login of the application is missing"),
     "forbidden": (403, "The API key does not permit this"),
     "cross_site": (403, "The request comes from another site"),
+    "for_all_tenants": (403, "This call needs a key for all tenants"),
     "not_found": (404, "Not found"),
+    "unknown_tenant": (404, "There is no such tenant"),
     "method_not_allowed": (405, "The method is not supported here"),
     "request_timeout": (408, "The request took too long to arrive"),
     "changed": (409, "Another request changed it in the meantime"),
@@ -40,6 +44,8 @@ CODES: Mapping[str, tuple[int, str]] = {
     "payload_purged": (409, "The payload was removed by retention"),
     "plan_changed": (409, "What the plan covers has changed since it was made"),
     "plan_expired": (409, "The plan has expired"),
+    "tenant_exists": (409, "The id of this tenant is taken"),
+    "tenant_suspended": (409, "The tenant is suspended"),
     "wrong_state": (409, "Not possible in the present state"),
     "too_large": (413, "The body is too large"),
     "invalid_type": (422, "The event type is not valid"),
@@ -57,18 +63,20 @@ CODES: Mapping[str, tuple[int, str]] = {
     "too_many_events": (422, "The batch holds too many events"),
     "invalid_body": (422, "The body does not have the expected shape"),
     "invalid_parameter": (422, "A parameter of the query is not valid"),
+    "invalid_tenant": (422, "The tenant's settings are not valid"),
     "invalid_endpoint": (422, "The endpoint's settings are not valid"),
     "immutable_field": (422, "This field cannot be changed"),
     "url_not_allowed": (422, "Deliveries may not go to this URL"),
     "too_many_members": (422, "The plan would cover too many deliveries"),
     "note_required": (422, "A note is required"),
     "wrong_side": (422, "Not available for dead letters of the inbox"),
-    "quota_exceeded": (429, "Too many events are undelivered"),
+    "quota_exceeded": (429, "A quota is used up"),
     "too_many_requests": (429, "Too many requests at once"),
     "headers_too_large": (431, "The headers are too large"),
     "internal": (500, "Something unexpected happened"),
     "secrets_sealed": (503, "A secret in the database does not open with the keys of this server"),
     "inbox_refused": (503, "This server cannot read the inbox in its database"),
+    "overloaded": (503, "More is published than can be stored at once"),
     "busy": (503, "Another transaction, which is still open, holds the key"),
     "search_too_long": (503, "The search took too long and was ended"),
     "unavailable": (503, "The database cannot be reached"),
@@ -88,6 +96,7 @@ class Problem(Exception):
         *,
         errors: Sequence[Mapping[str, Any]] = (),
         headers: Sequence[tuple[str, str]] = (),
+        retry_after_s: int | None = None,
     ) -> None:
         super().__init__(detail or code)
         self.code = code
@@ -98,7 +107,7 @@ class Problem(Exception):
         self.delay_s = 0.0
         """How long the answer is held back."""
         if self.status in (429, 503, 507):
-            self.headers.append(("retry-after", "1" if self.status == 429 else "2"))
+            self.headers.append(("retry-after", str(retry_after_s or (1 if self.status == 429 else 2))))
         if self.status == 401:
             self.headers.append(("www-authenticate", "Bearer"))
 
@@ -128,6 +137,8 @@ def problem_of(error: Exception) -> Problem:
             return Problem("secrets_sealed", f"{error}; nothing was changed by this call.")
         case SearchTooLong():
             return Problem("search_too_long", str(error))
+        case Overloaded():
+            return Problem("overloaded", f"{error}; nothing was stored by this call. Send it again in a moment.")
         case StoreBusy():
             return Problem("busy", f"{error}; nothing was stored by this call.")
         case DiskSpaceLow():
@@ -159,6 +170,7 @@ def problem_of(error: Exception) -> Problem:
             return Problem("internal", "This is a bug in hooklane; the server's log has the details.")
 
 
-def refused(code: str, detail: str) -> Problem:
-    """The problem of a draft that the store refused."""
-    return Problem(code if code in CODES else "invalid_body", detail)
+def refused(refusal: Refused) -> Problem:
+    """The problem of a draft that was refused."""
+    code = refusal.code if refusal.code in CODES else "invalid_body"
+    return Problem(code, refusal.detail, retry_after_s=refusal.retry_after_s)

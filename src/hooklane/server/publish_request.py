@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
+from hooklane.model.event import DEFAULT_TENANT
 from hooklane.server.caller import ADMIN, Caller
 
 
@@ -30,11 +31,13 @@ class PublishRequest:
         "reply",
         "response_complete",
         "size",
+        "tenant",
     )
 
-    def __init__(self, keep_alive: bool, caller: Caller = ADMIN) -> None:
+    def __init__(self, keep_alive: bool, caller: Caller = ADMIN, tenant: str = DEFAULT_TENANT) -> None:
         self.keep_alive = keep_alive
         self.caller = caller
+        self.tenant = tenant
         self.idempotency_key: str | None = None
         self.chunks: list[bytes] = []
         self.size = 0
@@ -44,7 +47,7 @@ class PublishRequest:
         self.message_event = NO_WAITER
 
 
-def is_publish_request(cycle: object) -> bool:
+def is_publish_request(cycle: object) -> TypeGuard[PublishRequest]:
     """Whether what uvicorn holds to be its cycle is one of ours."""
     return type(cycle) is PublishRequest
 
@@ -57,3 +60,4 @@ class KnownHead(NamedTuple):
 
     head: bytes
     authorization: bytes | None
+    tenant: str

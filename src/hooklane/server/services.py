@@ -5,6 +5,7 @@ Every handler of the API gets them with its call.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,10 +15,12 @@ from hooklane.model.clock import Instant, wall_now
 from hooklane.model.health import BreakerState
 from hooklane.model.lane import LaneId
 from hooklane.sender.egress import EgressGuard
+from hooklane.sender.operational import OperationalEvents
 from hooklane.sender.publish_limits import PublishLimits
 from hooklane.sender.publisher import Publisher
 from hooklane.sender.recovery import Jobs
 from hooklane.sender.relay import Relay
+from hooklane.sender.tenant_directory import TenantDirectory
 from hooklane.sender.transport import Transport
 from hooklane.server.call import Call
 from hooklane.server.cursor import Cursors
@@ -26,7 +29,7 @@ from hooklane.server.event_types import TypeRules
 from hooklane.server.inbox_tally import InboxTally
 from hooklane.server.kept import Kept
 from hooklane.server.key_ring import KeyRing
-from hooklane.server.live_stream import LiveStream
+from hooklane.server.live_streams import LiveStreams
 from hooklane.server.look import PageLook
 from hooklane.server.metrics import Meter
 from hooklane.server.recent_attempts import RecentAttempts, Told
@@ -58,7 +61,7 @@ class Services:
     publisher: Publisher
     guard: EgressGuard
     transport: Transport
-    live_stream: LiveStream
+    live_stream: LiveStreams
     meter: Meter
     totals: Totals
     series: Series
@@ -70,6 +73,8 @@ class Services:
     cursors: Cursors
     jobs: Jobs
     publish_limits: PublishLimits
+    tenants: TenantDirectory
+    operational: OperationalEvents
     keys: KeyRing
     sessions: Sessions
     types: TypeRules
@@ -81,9 +86,12 @@ class Services:
     now: Callable[[], Instant] = wall_now
     chance: Callable[[int], bytes] = os.urandom
 
+    creating: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Endpoints are created one at a time: a quota of them is not overrun by calls that come together."""
+
     def sealed(self, call: Call, listing: str, page: Page[Any], items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """A list as the API answers it."""
-        return {"items": list(items), "next": self.cursors.seal(listing, call.query, page.next)}
+        return {"items": list(items), "next": self.cursors.seal(call.of_tenant(listing), call.query, page.next)}
 
     @property
     def is_delivering(self) -> bool:

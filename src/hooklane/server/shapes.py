@@ -7,9 +7,10 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from hooklane.model.endpoint import EndpointState, OnDead, Order, Payload
+from hooklane.model.endpoint import EndpointState, OnDead, Operational, Order, Payload
 from hooklane.model.health import BreakerState
 from hooklane.model.lane import DeliveryState, LaneState
+from hooklane.model.tenant import TenantState
 
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 T = TypeVar("T")
@@ -24,6 +25,28 @@ class ListShape(Shape, Generic[T], kw_only=True):
 
     items: list[T]
     next: str | None
+
+
+class QuotaShape(Shape, kw_only=True):
+    """What a tenant may use; null is without a bound."""
+
+    events_per_s: float | None
+    endpoints: int | None
+    bytes: int | None
+
+
+class TenantShape(Shape, kw_only=True):
+    id: str
+    name: str
+    state: TenantState
+    quota: QuotaShape
+    created_at: Time
+
+
+class TenantWithLedger(TenantShape, kw_only=True):
+    endpoints: int
+    stored_bytes: int
+    ledger: dict[str, int]
 
 
 class Stamp(Shape, kw_only=True):
@@ -178,10 +201,12 @@ class EndpointShape(Shape, kw_only=True):
     url: str
     name: str
     state: EndpointState
+    suspended: bool
     types: list[str]
     order: Order
     on_dead: OnDead
     payload: Payload
+    operational: Operational
     headers: dict[str, str]
     rate_limit: float | None
     in_flight_max: int

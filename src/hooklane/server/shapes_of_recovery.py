@@ -47,7 +47,7 @@ class DeadLetterShape(Shape, kw_only=True):
     endpoint_name: str | UnsetType = UNSET
     said: str | UnsetType | None = UNSET
     source: str | UnsetType = UNSET
-    tenant: str | UnsetType = UNSET
+    account: str | UnsetType = UNSET
     handlers: list[HandlingShape] | UnsetType = UNSET
 
 
@@ -78,7 +78,7 @@ class NamedValue(Shape, kw_only=True):
 class RowShape(Shape, kw_only=True):
     id: str
     source: str
-    tenant: str
+    account: str
     event_id: str
     type: str
     key: str | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from hooklane.model.event import DEFAULT_TENANT
@@ -23,36 +23,39 @@ Value = Mapping[str, Any]
 class Topics:
     """Asks the store what a topic is about, and tells what is new of it; None where nothing is."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, tenant: str) -> None:
         self._services = services
+        self._tenant = tenant
         self._known: dict[str, dict[str, Value]] = {}
         self._last_letter = (0, "")
         self._open = -1
 
     async def endpoints(self) -> Value | None:
-        return self._changed("endpoints", await endpoint_views(self._services, DEFAULT_TENANT))
+        return self._changed("endpoints", await endpoint_views(self._services, self._tenant))
 
     async def jobs(self) -> Value | None:
-        page = await self._services.store.jobs(DEFAULT_TENANT, run=True, states=None, cursor=None, limit=JOBS_SHOWN)
+        page = await self._services.store.jobs(self._tenant, run=True, states=None, cursor=None, limit=JOBS_SHOWN)
         return self._changed("jobs", [job_view(job) for job in page.items])
 
     async def inbox(self) -> Value | None:
-        """The sources of the inbox that changed."""
+        """The sources of the inbox that changed; the inbox in the server's database belongs to `default`."""
+        if self._tenant != DEFAULT_TENANT:
+            return None
         made = await self._services.inbox_sources.of("")
         return self._changed("inbox", [{"id": one["source"], **one} for one in made.value])
 
     async def dead_letters(self) -> Value | None:
         """Letters that died since the last look, and how many are open: where that shrinks, some were settled."""
         store = self._services.store
-        newest = await store.newest_letters(DEFAULT_TENANT, self._last_letter, LETTERS_SHOWN)
+        newest = await store.newest_letters(self._tenant, self._last_letter, LETTERS_SHOWN)
         if newest:
             self._last_letter = (newest[0].died_at, newest[0].id)
-        ledger = (await self._services.totals.of(DEFAULT_TENANT)).ledger
+        ledger = (await self._services.totals.of(self._tenant)).ledger
         is_same = self._open == ledger[DeliveryState.DEAD]
         self._open = ledger[DeliveryState.DEAD]
         if is_same and not newest:
             return None
-        items = await letter_views(self._services, DEFAULT_TENANT, list(reversed(newest)))
+        items = await letter_views(self._services, self._tenant, list(reversed(newest)))
         return {"items": items, "open": self._open}
 
     def _changed(self, topic: str, views: Sequence[Value]) -> Value | None:
@@ -64,3 +67,14 @@ class Topics:
         items = [shown[id] for id, view in now.items() if before.get(id) != view]
         gone = [id for id in before if id not in now]
         return {"items": items, "gone": gone} if items or gone else None
+
+
+def topics_of(services: Services, tenant: str) -> Mapping[str, Callable[[], Awaitable[Value | None]]]:
+    """What the live stream of *tenant* asks for at each look, by topic."""
+    topics = Topics(services, tenant)
+    return {
+        "endpoints": topics.endpoints,
+        "jobs": topics.jobs,
+        "dead_letters": topics.dead_letters,
+        "inbox": topics.inbox,
+    }

@@ -44,10 +44,21 @@ class Totals:
     def __init__(self, store: Outbox) -> None:
         self._store = store
         self._kept = Kept(self._count, "totals")
+        self._all = Kept(self._count_all, "totals of all tenants")
 
     async def of(self, tenant: str) -> Counted:
         made = await self._kept.of(tenant)
         return replace(made.value, as_of=made.as_of)
+
+    async def of_all(self) -> Counted:
+        """Of all tenants together, for metrics."""
+        made = await self._all.of("")
+        return replace(made.value, as_of=made.as_of)
+
+    async def _count_all(self, _: str) -> Counted:
+        store = self._store
+        ledger, lanes = await store.ledger(None), await store.lane_counts(None)
+        return Counted(ledger, lanes, await store.oldest_pending_at(None), await store.size_bytes(), {}, {})
 
     async def _count(self, tenant: str) -> Counted:
         endpoints = {one.id: one for one in await self._store.endpoints(tenant)}
@@ -71,7 +82,7 @@ class Totals:
 def shown_lanes(lanes: Mapping[LaneState, int], endpoint: Endpoint | None) -> dict[LaneState, int]:
     """Lanes by state as people see them: what is owed to an endpoint that is held is paused."""
     shown = {**dict.fromkeys(LaneState, 0), **lanes}
-    if endpoint is not None and endpoint.state in _HELD:
+    if endpoint is not None and (endpoint.state in _HELD or endpoint.suspended):
         shown[LaneState.PAUSED] = shown[LaneState.ACTIVE] + shown[LaneState.RETRYING]
         shown[LaneState.ACTIVE] = shown[LaneState.RETRYING] = 0
     return shown

@@ -23,6 +23,7 @@ async def lane_sentence(call: Call, lane: LaneView) -> str:
         dead_letter_id=lane.dead_letter_id,
         now=call.services.now(),
         endpoint_state=_state(endpoint),
+        suspended=endpoint is not None and endpoint.suspended,
         said=await _said(call, lane.head_event_id, lane.endpoint_id) if lane.attempts else None,
         health=(await call.services.store.health(call.tenant)).get(lane.endpoint_id),
     )
@@ -46,6 +47,7 @@ async def delivery_sentence(call: Call, delivery: Delivery) -> str:
         dead_letter_id=delivery.dead_letter_id,
         now=call.services.now(),
         endpoint_state=_state(endpoint),
+        suspended=endpoint is not None and endpoint.suspended,
         said=await _said(call, delivery.event_id, delivery.endpoint_id) if delivery.attempts else None,
         health=(await store.health(call.tenant)).get(delivery.endpoint_id),
     )

@@ -15,12 +15,14 @@ from hooklane.model.clock import START
 from hooklane.model.endpoint import Endpoint, EndpointState
 from hooklane.model.exchange import Answer, NoAnswer, Timings
 from hooklane.model.plan import Job
+from hooklane.model.tenant import Tenant
 
 log = logging.getLogger("hooklane.store")
 
 _encoder = msgspec.json.Encoder()
 _endpoints = msgspec.json.Decoder(Endpoint)
 _jobs = msgspec.json.Decoder(Job)
+_tenants = msgspec.json.Decoder(Tenant)
 
 
 def encode_endpoint(endpoint: Endpoint) -> bytes:
@@ -54,6 +56,14 @@ def encode_job(job: Job) -> bytes:
 
 def decode_job(doc: bytes | str) -> Job:
     return _jobs.decode(doc)
+
+
+def encode_tenant(tenant: Tenant) -> bytes:
+    return _encoder.encode(tenant)
+
+
+def decode_tenant(doc: bytes | str) -> Tenant:
+    return _tenants.decode(doc)
 
 
 class AttemptFields(NamedTuple):

@@ -165,7 +165,7 @@ class InboxVerbs(Protocol):
         """Whether this transaction is now the only one at work on *identity* (always, where `locks` is false)."""
         ...
 
-    def remember(self, source: str, tenant: str, digest: bytes, event_id: str, now: Instant) -> Flow[str | None]:
+    def remember(self, source: str, account: str, digest: bytes, event_id: str, now: Instant) -> Flow[str | None]:
         """Leave a tombstone for *digest*; the event id of an earlier one, if there is one, and then nothing changes."""
         ...
 

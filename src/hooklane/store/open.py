@@ -13,10 +13,21 @@ from hooklane.store.dashboard import DashboardReads
 from hooklane.store.outbox import OutboxStore, StoreOptions
 from hooklane.store.reads import OutboxReads
 from hooklane.store.recovery import RecoveryStore
+from hooklane.store.tenants import TenantStore
 from hooklane.store.types import TypeStore
 
 
-class Outbox(OutboxStore, OutboxReads, RecoveryStore, DashboardReads, AccessStore, TypeStore, ColocatedInbox, Protocol):
+class Outbox(
+    OutboxStore,
+    OutboxReads,
+    RecoveryStore,
+    TenantStore,
+    DashboardReads,
+    AccessStore,
+    TypeStore,
+    ColocatedInbox,
+    Protocol,
+):
     """Everything that a sender's store can do."""
 
 

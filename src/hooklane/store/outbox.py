@@ -73,6 +73,8 @@ class Refused:
 
     code: str
     detail: str
+    retry_after_s: int | None = None
+    """When it may be worth another try, where that is known."""
 
 
 BUSY = "busy"

@@ -158,8 +158,8 @@ class OutboxReads(Protocol):
     async def set_note(self, tenant: str, dead_letter_id: str, note: str, *, act: Act | None = None) -> bool:
         """Write on a letter that is still dead; *act* goes on record in the same commit."""
 
-    async def ledger(self, tenant: str, endpoint_id: str | None = None) -> Mapping[DeliveryState | str, int]:
-        """`accepted`, and how many deliveries are in each state (in flight counts as queued)."""
+    async def ledger(self, tenant: str | None, endpoint_id: str | None = None) -> Mapping[DeliveryState | str, int]:
+        """Of one tenant, or of all: `accepted`, and how many deliveries are in each state (in flight is queued)."""
 
     async def lane_counts(self, tenant: str | None = None) -> Mapping[LaneState, int]: ...
 

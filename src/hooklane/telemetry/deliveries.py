@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hooklane.model.attempt import Send, Settlement
+from hooklane.model.endpoint import Endpoint
+from hooklane.model.health import Health
 from hooklane.model.lane import Grown
 
 
@@ -44,5 +46,12 @@ class Missed:
     many: int
 
 
-Happening = Queued | Sent | Recorded | Fenced | Missed
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """Breakers have turned, and this worker was the first to write it."""
+
+    turns: Sequence[tuple[Endpoint, Health]]
+
+
+Happening = Queued | Sent | Recorded | Fenced | Missed | Turned
 Listener = Callable[[Happening], None]

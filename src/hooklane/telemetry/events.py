@@ -16,7 +16,7 @@ class Received:
     """A message of a verified request was answered."""
 
     source: str
-    tenant: str
+    account: str
     event_id: str
     type: str
     verdict: Verdict
@@ -41,7 +41,7 @@ class Handled:
     """A handler ended, well or not, and that was recorded."""
 
     source: str
-    tenant: str
+    account: str
     event_id: str
     type: str
     handler: str
@@ -79,7 +79,7 @@ class Conflicted:
     """Another body arrived under a known id: it was kept apart and not applied. A person should look."""
 
     source: str
-    tenant: str
+    account: str
     event_id: str
 
 

@@ -22,7 +22,7 @@ CrashPoint = Literal["after_claim", "after_handler", "before_commit", "after_com
 POINTS: tuple[str, ...] = get_args(CrashPoint)
 
 Name = tuple[str, str, str]
-"""Source, tenant and event id."""
+"""Source, account and event id."""
 
 _log = logging.getLogger("hooklane.testing")
 
@@ -88,7 +88,7 @@ class Watch:
 
     def _told(self, event: InboxEvent) -> None:
         if isinstance(event, Received):
-            self._saw((event.source, event.tenant, event.event_id))
+            self._saw((event.source, event.account, event.event_id))
         self._emit(event)
 
     def _saw(self, name: Name) -> None:
@@ -126,7 +126,7 @@ class Watch:
             raise
 
     def _begins(self, event: Event) -> None:
-        name = (event.source, event.tenant, event.id)
+        name = (event.source, event.account, event.id)
         _running.set(name)
         self._saw(name)  # inline, it may die before it tells
         with self._lock:

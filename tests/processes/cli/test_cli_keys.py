@@ -12,6 +12,7 @@ Cli = Callable[..., Ended]
 
 
 def test_a_key_is_made_listed_and_revoked(cli: Cli, db: Path):
+    assert cli("tenants", "add", "acme").code == 0
     made = cli("keys", "add", "ci", "--scope", "publish,read", "--json").json
     plain = cli("keys", "add", "nightly", "--scope", "admin", "--for-tenant", "acme")
     listed = cli("keys", "ls")
@@ -31,6 +32,7 @@ def test_a_key_is_made_listed_and_revoked(cli: Cli, db: Path):
         ("key.revoked", "cli"),
         ("key.created", "cli"),
         ("key.created", "cli"),
+        ("tenant.created", "cli"),
     ]
 
 

@@ -28,13 +28,13 @@ def raises(_: Any) -> Any:
 @pytest.mark.parametrize(
     "options",
     [
-        {"tenant": raises},
-        {"tenant": lambda message: ["a", "list"]},
+        {"account": raises},
+        {"account": lambda message: ["a", "list"]},
         {"order": sequence(key=raises, seq="seq")},
         {"order": sequence(key="key", seq=raises)},
         {"order": refetch(key=raises)},
     ],
-    ids=["tenant", "tenant of no name", "key", "seq", "hint"],
+    ids=["account", "account of no name", "key", "seq", "hint"],
 )
 def test_an_event_that_the_applications_own_function_cannot_read_is_a_dead_letter(
     world: World, mode: Any, options: dict[str, Any]
@@ -49,18 +49,18 @@ def test_an_event_that_the_applications_own_function_cannot_read_is_a_dead_lette
 
 
 @BOTH
-@pytest.mark.parametrize(("tenant", "kept"), [(None, "default"), (7, "7"), ("a\0b", None)])
-def test_a_tenant_is_kept_under_a_name_that_every_store_can_hold(
-    world: World, mode: Any, tenant: Any, kept: Any
+@pytest.mark.parametrize(("account", "kept"), [(None, "default"), (7, "7"), ("a\0b", None)])
+def test_an_account_is_kept_under_a_name_that_every_store_can_hold(
+    world: World, mode: Any, account: Any, kept: Any
 ) -> None:
     inbox = world.inbox(mode)
-    own_source(inbox, tenant=lambda message: tenant).on("*")(world.effect)
+    own_source(inbox, account=lambda message: account).on("*")(world.effect)
     assert inbox.receive(signed()).status == 200
     inbox.run_once()
     (row,) = inbox.rows(source="hooklane")
 
     assert world.effects() == ["evt_1"]
-    assert row.message.tenant == kept or (kept is None and row.message.tenant.startswith("sha256:"))
+    assert row.message.account == kept or (kept is None and row.message.account.startswith("sha256:"))
 
 
 @BOTH

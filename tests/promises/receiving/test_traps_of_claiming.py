@@ -253,22 +253,22 @@ def test_trap_5_work_on_another_connection_is_not_in_the_transaction(sqlite_worl
     assert sqlite_world.effects() == []
 
 
-def test_trap_15_a_set_in_memory_knows_no_tenant_and_no_end(world: World) -> None:
+def test_trap_15_a_set_in_memory_knows_no_account_and_no_end(world: World) -> None:
     seen: set[str] = set()
     effects: list[str] = []
 
-    def naive(tenant: str, event_id: str) -> None:
+    def naive(account: str, event_id: str) -> None:
         if event_id not in seen:
-            effects.append(tenant)
+            effects.append(account)
             seen.add(event_id)
 
     naive("a", "evt_1")
     naive("b", "evt_1")
-    assert effects == ["a"], "the event of the second tenant was swallowed"
+    assert effects == ["a"], "the event of the second account was swallowed"
 
     inbox = world.inbox()
-    tenants = iter("ab")
-    own_source(inbox, tenant=lambda message: next(tenants)).on("*")(world.effect)
+    accounts = iter("ab")
+    own_source(inbox, account=lambda message: next(accounts)).on("*")(world.effect)
     for _ in range(2):
         inbox.receive(signed())
     inbox.run_once()

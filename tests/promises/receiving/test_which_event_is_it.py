@@ -149,10 +149,10 @@ def test_a_batch_is_one_row_for_each_of_its_events(world: World) -> None:
     assert sorted(world.effects()) == ["s1", "s2"]
 
 
-def test_tenants_do_not_shadow_each_other(world: World) -> None:
+def test_accounts_do_not_shadow_each_other(world: World) -> None:
     inbox = world.inbox()
-    tenants = iter(["a", "b", "a"])
-    own_source(inbox, tenant=lambda message: next(tenants)).on("*")(world.effect)
+    accounts = iter(["a", "b", "a"])
+    own_source(inbox, account=lambda message: next(accounts)).on("*")(world.effect)
     verdicts = [outcome(inbox.receive(signed())) for _ in range(3)]
 
     assert verdicts == ["stored", "stored", "duplicate"]

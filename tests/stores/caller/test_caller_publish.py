@@ -22,7 +22,7 @@ from hooklane.sender.outbox import Outbox
 from hooklane.store.caller import adapt
 from hooklane.store.open import outbox_store
 from hooklane.store.outbox import StoreOptions
-from hooklane.testing.conformance_outbox.kit import Owner, endpoint
+from hooklane.testing.conformance_outbox.kit import Owner, add_tenants, endpoint
 
 
 @pytest.fixture
@@ -277,3 +277,21 @@ def test_a_closed_outbox_keeps_no_connection_and_may_be_used_again(url: str, out
         mine.close()
         del mine
         gc.collect()
+
+
+async def test_an_outbox_publishes_for_its_own_tenant_alone(url: str, outbox: Outbox, owned: Open) -> None:
+    store = outbox_store(url, StoreOptions(places))
+    await store.open()
+    await add_tenants(store, "acme")
+    await store.save_endpoint(endpoint("ep_acme", tenant="acme"), expect=None)
+    await store.close()
+
+    mine = await settle(Outbox(url, tenant="acme").publish("order.created", {"id": 7}, key="k", tx=owned.tx))
+    with pytest.raises(InvalidEvent, match="no tenant 'nobody'"):
+        await settle(Outbox(url, tenant="nobody").publish("order.created", {"id": 8}, key="k", tx=owned.tx))
+    await settle(owned.commit())
+
+    assert [stamp.endpoint_id for stamp in mine.stamps] == ["ep_acme"]
+    assert await delivered(url) == [("k", 1, b'{"id":7}')]
+    with pytest.raises(UsageError, match="no tenant can have the id"):
+        Outbox(url, tenant="a b")

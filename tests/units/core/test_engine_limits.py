@@ -235,3 +235,29 @@ def test_a_partition_that_is_loaded_twice_leaves_nothing_behind() -> None:
 
     assert bench.engine.held_bytes == 0
     assert bench.engine.queues["ep"].fetching == 3
+
+
+def test_a_tenant_whose_endpoints_never_answer_leaves_half_of_the_places_to_others() -> None:
+    bench = Bench(in_flight_max_all=64)
+    dead = [endpoint(f"dead_{n}", tenant="acme") for n in range(100)]
+    bench.step(*(EndpointChanged(one) for one in (*dead, endpoint("ep_b", tenant="other"))))
+
+    flood = bench.step(*(grown(lane, 1, endpoint_id=dead[lane % 100].id) for lane in range(1, 401))).sends
+    first = bench.step(*(grown(lane, 1, endpoint_id="ep_b") for lane in range(500, 504))).sends
+
+    assert len(flood) == 32
+    assert [send.endpoint.id for send in first] == ["ep_b"] * 4, "an endpoint that was never tried before goes at once"
+    seen = {send.endpoint.id for send in flood}
+    for send in flood:
+        seen |= {one.endpoint.id for one in bench.settle(send, 200).sends}
+    assert len(seen) > 60, "and what waited of the tenant goes on as its own deliveries end"
+
+
+def test_a_tenant_that_is_alone_may_use_every_place() -> None:
+    bench = Bench(in_flight_max_all=64)
+    several = [endpoint(f"ep_{n}") for n in range(100)]
+    bench.step(*(EndpointChanged(one) for one in several))
+
+    sends = bench.step(*(grown(lane, 1, endpoint_id=several[lane % 100].id) for lane in range(1, 401))).sends
+
+    assert len(sends) >= 60

@@ -28,6 +28,24 @@ ANNOUNCED_MS = 50.0
 _SENDABLE = (EndpointState.ACTIVE, EndpointState.DRAINING)
 
 
+class TenantPlaces:
+    """How many of the process's places the endpoints of one tenant hold together, and which of them wait for one.
+
+    Where there are several tenants, one may hold as many places as are still free: however many endpoints of it never
+    answer, half of the places are left, and half of those for the next. Its own deliveries that end wake what waits.
+    """
+
+    __slots__ = ("busy", "is_capped", "waiting")
+
+    def __init__(self) -> None:
+        self.busy = 0
+        self.is_capped = False
+        self.waiting: deque[EndpointQueue] = deque()
+
+    def is_full(self, free: int) -> bool:
+        return self.is_capped and self.busy >= free
+
+
 class EndpointQueue:
     """The lanes of one endpoint that are ready, and how many of them may go at once."""
 
@@ -46,10 +64,18 @@ class EndpointQueue:
         "queued",
         "ready",
         "starting",
+        "tenant",
         "waits_for_place",
     )
 
-    def __init__(self, endpoint: Endpoint, share: float = 1.0, rules: BreakerRules | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        share: float = 1.0,
+        rules: BreakerRules | None = None,
+        tenant: TenantPlaces | None = None,
+    ) -> None:
+        self.tenant = tenant or TenantPlaces()
         self.ready: deque[OwnedLane] = deque()
         self.in_flight = 0
         self.fetching = 0
@@ -100,7 +126,7 @@ class EndpointQueue:
 
     @property
     def is_open(self) -> bool:
-        return self.endpoint.state in _SENDABLE
+        return self.endpoint.state in _SENDABLE and not self.endpoint.suspended
 
     @property
     def skips_dead(self) -> bool:
@@ -112,6 +138,7 @@ class EndpointQueue:
         left = free if self.answers else free - int(places * RESERVED_PART)
         return (
             self.is_open
+            and not self.tenant.is_full(free)
             and busy < self.breaker.room(now, self.cap)
             and (left > 0 if busy == 0 else busy < left * FREE_PART)
             and (self._gap_ms is None or (self._spaced_at < now + 1 and self.starting * self._gap_ms < ANNOUNCED_MS))
@@ -143,6 +170,7 @@ class EndpointQueue:
     def take_off(self, now: Instant) -> None:
         """One delivery starts: it takes a place, and its share of the rate limit."""
         self.in_flight += 1
+        self.tenant.busy += 1
         gap_ms = self._gap_ms
         if gap_ms is not None:
             # Evenly spaced, no burst: a limit is a promise to the endpoint, also right after a pause.

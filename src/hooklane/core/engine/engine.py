@@ -185,7 +185,9 @@ class Engine:
         endpoint = changed.endpoint
         queue = self._heads.queues.get(endpoint.id)
         if queue is None:
-            queue = self._heads.queues[endpoint.id] = EndpointQueue(endpoint, self._share, self._breaker_rules)
+            queue = self._heads.queues[endpoint.id] = EndpointQueue(
+                endpoint, self._share, self._breaker_rules, self._heads.places_of(endpoint.tenant)
+            )
             for lane in self._heads.lanes.values():
                 if lane.endpoint_id == endpoint.id and lane.phase is Phase.IDLE:
                     self._heads.place(now, lane)

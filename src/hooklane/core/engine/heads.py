@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hooklane.core.engine.alarms import Alarms
 from hooklane.core.engine.effects import Effects, Fetch
-from hooklane.core.engine.endpoint_queue import EndpointQueue, Turns
+from hooklane.core.engine.endpoint_queue import EndpointQueue, TenantPlaces, Turns
 from hooklane.core.engine.inputs import Dropped, Fetched
 from hooklane.core.engine.owned_lane import OwnedLane, Phase
 from hooklane.core.engine.suspects import DEATHS_MAX, Suspects, deaths
@@ -41,6 +41,7 @@ class Heads:
         self.lanes: dict[LaneId, OwnedLane] = {}
         self.idle: dict[LaneId, Instant] = {}  # since when, in that order
         self.queues: dict[str, EndpointQueue] = {}
+        self._tenants: dict[str, TenantPlaces] = {}
         self.turns = Turns()
         self._placeless: deque[EndpointQueue] = deque()
         self.alarms = Alarms()
@@ -146,6 +147,8 @@ class Heads:
             if not queue.has_room(now, places - self.in_flight, places):
                 if queue.wants_probe(now):
                     self.effects.health.append(queue.breaker.claim(now, queue.endpoint.timeout_ms))
+                elif queue.tenant.is_full(places - self.in_flight):
+                    self._wait_for_tenant(queue)
                 elif queue.lacks_place(now):
                     self._wait_for_place(queue)
                 else:
@@ -179,9 +182,30 @@ class Heads:
             queue.waits_for_place = True
             self._placeless.append(queue)
 
-    def free_place(self) -> None:
+    @staticmethod
+    def _wait_for_tenant(queue: EndpointQueue) -> None:
+        if not queue.waits_for_place:
+            queue.waits_for_place = True
+            queue.tenant.waiting.append(queue)
+
+    def places_of(self, tenant: str) -> TenantPlaces:
+        """The places of a tenant; from the second tenant on they are bounded."""
+        found = self._tenants.get(tenant)
+        if found is None:
+            found = self._tenants[tenant] = TenantPlaces()
+            if len(self._tenants) > 1:
+                for one in self._tenants.values():
+                    one.is_capped = True
+        return found
+
+    def free_place(self, tenant: TenantPlaces) -> None:
         """One delivery is over: the lane that waited longest without any goes before the one that held the place."""
         self.in_flight -= 1
+        tenant.busy -= 1
+        if tenant.waiting:
+            queue = tenant.waiting.popleft()
+            queue.waits_for_place = False
+            self.turns.push(queue)
         if self._placeless:
             queue = self._placeless.popleft()
             queue.waits_for_place = False

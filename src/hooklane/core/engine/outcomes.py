@@ -26,9 +26,9 @@ class Outcomes:
 
     def settled(self, now: Instant, settled: Settled) -> None:
         send, result = settled.send, settled.result
-        self._heads.free_place()
         self._heads.flying_bytes -= len(send.event.data)
         queue = self._heads.queues[send.endpoint.id]
+        self._heads.free_place(queue.tenant)
         queue.in_flight -= 1
         if is_evidence(result):
             queue.answers = isinstance(result, Answer)

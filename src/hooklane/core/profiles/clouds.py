@@ -28,7 +28,7 @@ MICROSOFT_GRAPH = Profile(
     schemes=(TokenItems(items="value", token="clientState"),),
     type=(InBody("changeType"), InBody("lifecycleEvent")),
     key=(InBody("resource"),),
-    tenant=(InBody("tenantId"),),
+    account=(InBody("tenantId"),),
     split=(Split("value"),),
     handshakes=(Greeting(IfQuery("validationToken", "POST"), EchoQuery("validationToken"), signed=False),),
     budget=Budget(timeout_ms=3_000, window_ms=4 * _HOURS_MS),

@@ -47,7 +47,7 @@ NOTION = Profile(
     key=(InBody("entity.id"),),
     event_time=(When(InBody("timestamp")),),
     attempt=(InBody("attempt_number"),),
-    tenant=(InBody("workspace_id"),),
+    account=(InBody("workspace_id"),),
     volatile=("attempt_number",),
     data="data",
     handshakes=(Greeting(IfBody("verification_token"), SecretInBody("verification_token"), signed=False),),

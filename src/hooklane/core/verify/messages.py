@@ -16,8 +16,7 @@ from hooklane.core.verify.profile import Profile, is_proof
 from hooklane.core.verify.reading import read_instant
 from hooklane.core.verify.scheme import Scheme, Signed, SignedItems
 from hooklane.model.clock import Instant
-from hooklane.model.event import DEFAULT_TENANT
-from hooklane.model.message import Message, Request
+from hooklane.model.message import DEFAULT_ACCOUNT, Message, Request
 from hooklane.model.value import value
 
 DERIVED = "sha256:"
@@ -134,7 +133,7 @@ def _message(context: Context, body: bytes, reading: Reading) -> Item:
         event_id=event_id,
         type=_text(reading, inner.type) or UNKNOWN_TYPE,
         body=body,
-        tenant=_text(reading, profile.tenant) or DEFAULT_TENANT,
+        account=_text(reading, profile.account) or DEFAULT_ACCOUNT,
         key=key,
         seq=seq,
         prev_seq=prev_seq,

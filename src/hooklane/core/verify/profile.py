@@ -82,7 +82,7 @@ class Profile:
     event_time: tuple[When, ...] = ()
     delivery_id: tuple[Place, ...] = ()
     attempt: tuple[Place, ...] = ()
-    tenant: tuple[Place, ...] = ()
+    account: tuple[Place, ...] = ()
     single_use: bool = False
     """Nothing but the delivery id is signed, so it may bring one event only: a captured one must not bring another."""
     volatile: tuple[str, ...] = ()

@@ -26,7 +26,7 @@ def claim_due(
     thin = {(handler.source, handler.name) for handler in handlers if isinstance(handler.order, Refetch)}
     kept: dict[object, Claimed] = {}
     for each in claimed:
-        hint = (each.message.source, each.message.tenant, each.handler, each.key)
+        hint = (each.message.source, each.message.account, each.handler, each.key)
         is_thin = hint[3] is not None and (each.message.source, each.handler) in thin
         if not is_thin or hint not in kept:
             kept[hint if is_thin else (each.id, each.handler)] = each

@@ -97,7 +97,7 @@ def _reseat(context: Context, claimed: Claimed) -> Flow[Settled]:
     assert claimed.key is not None
     assert claimed.seq is not None
     assert claimed.prev_seq is not None
-    track = Track(claimed.message.source, claimed.message.tenant, claimed.handler, claimed.key)
+    track = Track(claimed.message.source, claimed.message.account, claimed.handler, claimed.key)
     applied = yield from store.cursor(track, claimed.prev_seq)
     turn = whose_turn(seq=claimed.seq, prev_seq=claimed.prev_seq, applied=applied)
     if turn is Turn.PAST:

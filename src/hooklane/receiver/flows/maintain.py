@@ -104,7 +104,7 @@ def give_up(store: InboxVerbs, row: Row, handling: Handling, note: str, now: Ins
     """What `skip` does, in a transaction that is open; False when there was nothing left to give up."""
     if handling.key is None or handling.seq is None or handling.prev_seq is None:
         return (yield from _settle(store, row, handling, note, now))
-    track = Track(row.message.source, row.message.tenant, handling.handler, handling.key)
+    track = Track(row.message.source, row.message.account, handling.handler, handling.key)
     after = handling.prev_seq
     if handling.status is Status.HELD:
         applied = yield from store.applied(track)

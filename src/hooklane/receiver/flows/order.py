@@ -100,7 +100,7 @@ _NO_MESSAGE = Message(source="", event_id="", type="", body=b"")
 
 def track_of(message: Message, handler: Handler, key: str) -> Track:
     """Where *handler* stands with *key*."""
-    return Track(message.source, message.tenant, handler.name, key[:512])
+    return Track(message.source, message.account, handler.name, key[:512])
 
 
 def document_of(message: Message) -> Any:

@@ -100,18 +100,18 @@ class Arrival:
 
     def identity_as(self, variant: str) -> Identity:
         """Its identity under *variant*."""
-        return Identity(self.message.source, self.message.tenant, self.message.event_id, variant)
+        return Identity(self.message.source, self.message.account, self.message.event_id, variant)
 
     @property
     def name(self) -> tuple[str, str, str]:
-        """Source, tenant and event id."""
-        return (self.message.source, self.message.tenant, self.message.event_id)
+        """Source, account and event id."""
+        return (self.message.source, self.message.account, self.message.event_id)
 
     @property
     def guarded_by(self) -> tuple[str, str, str]:
         """What `guard` asks by. States of one entity have the same, and are asked about as they came."""
-        source, tenant, id = self.name
-        return (source, tenant, id if self.entity is None else self.entity)
+        source, account, id = self.name
+        return (source, account, id if self.entity is None else self.entity)
 
     @property
     def entity(self) -> str | None:
@@ -121,7 +121,7 @@ class Arrival:
 
     def track(self, handler: Handler, key: str) -> Track:
         """Where *handler* stands with *key*."""
-        return Track(self.message.source, self.message.tenant, handler.name, key[:KEY_CHARS_MAX])
+        return Track(self.message.source, self.message.account, handler.name, key[:KEY_CHARS_MAX])
 
     def standing(self) -> tuple[Status, str | None]:
         """The status of a row that no handler will see, or `pending`."""
@@ -281,13 +281,13 @@ def guard(store: InboxStore, arrival: Arrival, now: Instant) -> Flow[Guarded]:
     message = arrival.message
     if arrival.entity is not None:
         # No tombstone here: a state that returns has the bytes that it had before.
-        track = Track(message.source, message.tenant, STATE_HANDLER, arrival.entity)
+        track = Track(message.source, message.account, STATE_HANDLER, arrival.entity)
         generation, turned = yield from store.turn(track, message.event_id)
         return Guarded(state_variant(generation, arrival.entity), turned)
     if not message.id_signed:
         token = message.delivery_id if arrival.source.profile.single_use else None
         digest = digest_of(message.body, message.type) if token is None else digest_of(token.encode())
-        earlier = yield from store.remember(message.source, message.tenant, digest, message.event_id, now)
+        earlier = yield from store.remember(message.source, message.account, digest, message.event_id, now)
         return Guarded("", earlier is None, earlier)
     return FRESH
 

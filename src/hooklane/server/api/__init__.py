@@ -23,6 +23,7 @@ from hooklane.server.api import (
     series,
     session,
     stream,
+    tenants,
     types,
 )
 from hooklane.server.call import Route
@@ -42,6 +43,7 @@ ROUTES: tuple[Route, ...] = (
     *overview.ROUTES,
     *series.ROUTES,
     *stream.ROUTES,
+    *tenants.ROUTES,
     *keys.ROUTES,
     *session.ROUTES,
     *secrets.ROUTES,

@@ -24,7 +24,7 @@ _LINK = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})\Z")
 
 async def search(call: Call) -> Response:
     services = call.services
-    cursor = services.cursors.open("audit", call.query)
+    cursor = call.cursor("audit")
     subject = call.query.get("subject")
     wanted = AuditFilter(
         actor=call.query.get("actor"),
@@ -141,6 +141,7 @@ ROUTES = (
         query=(Param("expect", "`last` of an earlier check, kept elsewhere"),),
         tag="audit",
         answers=Chain,
+        of_server=True,
     ),
     Route(
         "POST",

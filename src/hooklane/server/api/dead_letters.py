@@ -59,7 +59,7 @@ async def search(call: Call) -> Response:
     wanted = _wanted(call)
     if call.wants_lines():
         return Response(200, media=NDJSON, stream=_lines(call, wanted))
-    cursor = services.cursors.open("dead-letters", query)
+    cursor = call.cursor("dead-letters")
     page = await services.store.search_letters(call.tenant, wanted, cursor, call.limit())
     return answer(
         services.sealed(call, "dead-letters", page, await letter_views(call.services, call.tenant, page.items))
@@ -197,7 +197,7 @@ def _recovered(call: Call, letter: DeadLetter, recovery: Recovery | None) -> Res
     if recovery is None:
         raise Problem("not_dead", f"{letter.id} was replayed or skipped in the meantime; nothing was done by this call")
     call.services.wake(recovery.lane_id)
-    call.services.live_stream.touch(recovery.endpoint_id, recovery.key)
+    call.services.live_stream.touch(call.tenant, recovery.endpoint_id, recovery.key)
     return answer(views.recovery(recovery, letter.id))
 
 
@@ -210,7 +210,7 @@ async def _find(call: Call) -> DeadLetter:
 
 _OTHER_SIDE = {"sender": "inbox", "inbox": "sender"}
 _OTHERS = {
-    "sender": ("source", "tenant"),
+    "sender": ("source", "account"),
     "inbox": ("endpoint", "key", "type", "reason", "http", "after", "before"),
 }
 """The sides, and the filters that only the other one has."""
@@ -225,7 +225,7 @@ _FILTER = (
     Param("after", "died at or after this time; sender only"),
     Param("before", "died before this time; sender only"),
     Param("source", "exact name of a source; inbox only"),
-    Param("tenant", "as the application's source says; inbox only"),
+    Param("account", "as the application's source says; inbox only"),
 )
 
 ROUTES = (

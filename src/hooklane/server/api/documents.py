@@ -14,6 +14,8 @@ from hooklane import __version__
 from hooklane.server.call import JSON, Access, Call, Response, Route, answer
 from hooklane.server.problem import CODES, MEDIA
 
+HEADER = "Hooklane-Tenant"
+
 
 async def openapi(call: Call) -> Response:
     return answer(described(call.routes, asks_key=call.asks_key))
@@ -75,7 +77,7 @@ def _statuses(route: Route) -> set[int]:
     found = {400, 403, 405, 408, 422, 429, 431, 500, 503}
     if route.needs is not Access.NOTHING or (route.method, route.path) == ("POST", "/api/v1/session"):
         found.add(401)
-    if "{" in route.path:
+    if "{" in route.path or route.needs is Access.KEY:
         found.add(404)
     if route.method != "GET":
         found |= {409, 413, 507}
@@ -116,6 +118,9 @@ def _operation(route: Route, schema: Mapping[str, Any] | None) -> dict[str, Any]
         parameters.append(
             {"name": "Idempotency-Key", "in": "header", "description": about, "schema": {"type": "string"}}
         )
+    if route.needs is Access.KEY and not route.of_server:
+        about = "the tenant on whose data to act, for a key that may act for all; `default` unless given"
+        parameters.append({"name": HEADER, "in": "header", "description": about, "schema": {"type": "string"}})
     operation: dict[str, Any] = {
         "summary": route.summary,
         "tags": [route.tag],

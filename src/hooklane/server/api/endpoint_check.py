@@ -58,6 +58,8 @@ def _event(call: Call, type_: str, data: bytes) -> Event:
 async def _send(call: Call, endpoint: Endpoint, event: Event) -> Result:
     """Through the same guard, signature and transport as every delivery."""
     services = call.services
+    if endpoint.suspended:
+        raise Problem("tenant_suspended", "this tenant is suspended: nothing is sent to its endpoints")
     try:
         services.guard.check(endpoint.url)
     except UrlNotAllowed as error:

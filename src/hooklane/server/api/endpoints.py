@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from hooklane.core.endpoint import faults_of
 from hooklane.core.signing import SECRET_BYTES, Scheme, new_key
 from hooklane.model.clock import Instant, rfc3339
-from hooklane.model.endpoint import Endpoint, EndpointState, OnDead, Order, Payload, SigningKey
+from hooklane.model.endpoint import Endpoint, EndpointState, OnDead, Operational, Order, Payload, SigningKey
 from hooklane.model.ids import new_id
 from hooklane.model.lane import DeliveryState
 from hooklane.sender.egress import UrlNotAllowed
@@ -30,6 +30,7 @@ OVERLAP_S_DEFAULT = 24 * 3_600
 OVERLAP_S_MAX = 7 * 24 * 3_600
 CA_CHARS_MAX = 65_536
 TRIES = 5
+QUOTA_RETRY_S = 60
 
 _DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 
@@ -51,6 +52,7 @@ class EndpointChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     backoff_ms: int | UnsetType = UNSET
     backoff_cap_ms: int | UnsetType = UNSET
     payload: Payload | UnsetType = UNSET
+    operational: Operational | UnsetType = UNSET
     ca_pem: str | UnsetType | None = UNSET
 
 
@@ -82,14 +84,36 @@ async def create(call: Call) -> Response:
     secret = body.secret if isinstance(body.secret, str) else new_key(body.signature, services.chance(SECRET_BYTES))
     blank = Endpoint(id=new_id("ep", now), url=body.url, created_at=now, tenant=call.tenant)
     endpoint = replace(blank, keys=(SigningKey(secret, since=now),), **_set_fields(body))
+    if endpoint.operational is not Operational.NONE and body.order is UNSET:
+        endpoint = replace(endpoint, order=Order.NONE)
+    if endpoint.operational is Operational.ALL and call.caller.tenant is not None:
+        raise Problem("for_all_tenants")
     if isinstance(body.backoff_ms, int) and not isinstance(body.backoff_cap_ms, int):
         endpoint = replace(endpoint, backoff_cap_ms=max(endpoint.backoff_cap_ms, body.backoff_ms))
     _check(call, endpoint)
-    if not await services.store.save_endpoint(endpoint, expect=None, act=endpoint_act(call, None, endpoint)):
-        raise Problem("changed", "an endpoint with this id exists already")
+    async with services.creating:
+        await _check_quota(call)
+        if not await services.store.save_endpoint(endpoint, expect=None, act=endpoint_act(call, None, endpoint)):
+            raise Problem("changed", "the tenant is being deleted, or an endpoint with this id exists already")
     services.endpoints_changed()
     view = {**await _view(call, endpoint), **_given_away(secret)}
     return answer(view, 201, headers=[("location", f"/api/v1/endpoints/{endpoint.id}")])
+
+
+async def _check_quota(call: Call) -> None:
+    """Several servers may each let one more in at the same moment: the bound is one of use, not of safety."""
+    tenant = call.services.tenants.get(call.tenant)
+    most = None if tenant is None else tenant.quota.endpoints
+    if tenant is None or most is None:
+        return
+    alive = [one for one in await call.services.store.endpoints(call.tenant) if one.state not in _DELETED]
+    if len(alive) >= most:
+        call.services.publish_limits.tell_reached(tenant, "endpoints")
+        raise Problem(
+            "quota_exceeded",
+            f"{most} endpoints are the quota of this tenant: delete one, or ask for more",
+            retry_after_s=QUOTA_RETRY_S,
+        )
 
 
 async def listing(call: Call) -> Response:
@@ -108,7 +132,7 @@ async def show(call: Call) -> Response:
 async def change(call: Call) -> Response:
     body = call.read(EndpointChange)
     present = await find(call)
-    for field in ("order", "payload"):
+    for field in ("order", "payload", "operational"):
         if getattr(body, field) not in (UNSET, getattr(present, field)):
             raise Problem(
                 "immutable_field",

@@ -69,7 +69,7 @@ async def publish(call: Call) -> Response:
     with publishing([draft.event], call.headers.get(TRACEPARENT)):
         result = await services.publisher.publish(draft)
     if isinstance(result, Refused):
-        raise refused(result.code, result.detail)
+        raise refused(result)
     return answer(views.published(result), 202)
 
 
@@ -87,7 +87,7 @@ def _drafts(text: bytes, headers: Mapping[str, str], tenant: str, now: Instant) 
         try:
             drafts.append(draft_from(body, tenant, now, name))
         except InvalidEvent as error:
-            raise at(refused(error.code, str(error)), position) from None
+            raise at(refused(Refused(error.code, str(error))), position) from None
     return drafts
 
 
@@ -105,7 +105,7 @@ async def publish_batch(call: Call) -> Response:
     for position, result in enumerate(results):
         # The others were refused only because this one was.
         if isinstance(result, Refused) and result.code != "batch_refused":
-            raise at(refused(result.code, result.detail), position)
+            raise at(refused(result), position)
     return answer({"events": [views.published(result) for result in results if not isinstance(result, Refused)]}, 202)
 
 
@@ -141,7 +141,7 @@ async def search(call: Call) -> Response:
         after=call.instant("after"),
         before=call.instant("before"),
     )
-    cursor = services.cursors.open("events", query)
+    cursor = call.cursor("events")
     page = await services.store.search_events(call.tenant, wanted, cursor, call.limit())
     deliveries = await services.store.deliveries(call.tenant, [event.id for event in page.items])
     with_data = call.switch("data")

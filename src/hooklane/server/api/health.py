@@ -33,7 +33,7 @@ async def ready(call: Call) -> Response:
 
 
 async def metrics(call: Call) -> Response:
-    store, totals = call.services.store, await call.services.totals.of(call.tenant)
+    store, totals = call.services.store, await call.services.totals.of_all()
     letters = await _inbox_dead(call)
     text, media = call.services.meter.exposition(totals, await store.health(), await store.endpoints(), letters)
     return Response(200, text, media=media)
@@ -52,6 +52,13 @@ ROUTES = (
     Route("GET", "/healthz", alive, "The process lives.", tag="health", needs=Access.LOOPBACK, answers=Health),
     Route("GET", "/readyz", ready, "The store answers.", tag="health", needs=Access.LOOPBACK, answers=Health),
     Route(
-        "GET", "/metrics", metrics, "Metrics for Prometheus.", gives="text/plain", tag="health", needs=Access.LOOPBACK
+        "GET",
+        "/metrics",
+        metrics,
+        "Metrics for Prometheus, of all tenants together.",
+        gives="text/plain",
+        tag="health",
+        needs=Access.LOOPBACK,
+        of_server=True,
     ),
 )

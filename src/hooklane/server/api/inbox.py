@@ -6,6 +6,7 @@ import msgspec
 
 from hooklane.model.audit import Act
 from hooklane.model.clock import rfc3339
+from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.inbox import Row, Search, Track
 from hooklane.model.message import Status
 from hooklane.server import inbox_views
@@ -13,16 +14,18 @@ from hooklane.server.audit_acts import act_of
 from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
 from hooklane.server.inbox_actions import replay_row
 from hooklane.server.inbox_rows import (
+    ACCOUNT,
     DRY_RUN,
-    TENANT,
     action_answer,
-    asked,
+    ask_inbox,
+    change_inbox,
     dry_answer,
     dry_run,
     find,
     is_dry_run,
     one,
     page_of,
+    told_if_refused,
 )
 from hooklane.server.problem import Problem
 from hooklane.server.shapes import ListShape
@@ -43,7 +46,7 @@ async def search(call: Call) -> Response:
         raise Problem("invalid_parameter", f"status must be one of {', '.join(Status)}, got {status[:40]!r}")
     wanted = Search(
         source=query.get("source"),
-        tenant=query.get("tenant"),
+        account=query.get("account"),
         status=None if status is None else Status(status),
         handler=query.get("handler"),
         type=query.get("type"),
@@ -58,7 +61,7 @@ async def search(call: Call) -> Response:
 async def show(call: Call) -> Response:
     """A row, with the proof of what became of it: the first receipt of its id, and the seq that was applied last."""
     row = await find(call)
-    wanted = Search(source=row.message.source, tenant=row.message.tenant, event_id=row.message.event_id, limit=2)
+    wanted = Search(source=row.message.source, account=row.message.account, event_id=row.message.event_id, limit=2)
     stale = next((one for one in row.handlings if one.key is not None and one.seq is not None), None)
 
     def proof(verbs: InboxVerbs) -> Flow[tuple[Row | None, int | None]]:
@@ -66,10 +69,10 @@ async def show(call: Call) -> Response:
         first = rows[0] if rows and rows[0].id != row.id else None
         if stale is None or stale.key is None:
             return first, None
-        track = Track(row.message.source, row.message.tenant, stale.handler, stale.key)
+        track = Track(row.message.source, row.message.account, stale.handler, stale.key)
         return first, (yield from verbs.applied(track))
 
-    found = await asked(call.services.store.ask_inbox(proof))
+    found = await ask_inbox(call, proof)
     first, applied = (None, None) if found is None else found
     receipt = None
     if first is not None:
@@ -80,13 +83,15 @@ async def show(call: Call) -> Response:
 
 async def sources(call: Call) -> Response:
     """By source, from the store and from an inbox of this process; counts may be a few seconds old."""
-    made = await asked(call.services.inbox_sources.of(""))
+    if call.tenant != DEFAULT_TENANT:
+        return answer({"items": [], "next": None, "as_of": rfc3339(call.services.now())})
+    made = await told_if_refused(call.services.inbox_sources.of(""))
     return answer({"items": made.value, "next": None, "as_of": rfc3339(made.as_of)})
 
 
 async def stats(call: Call) -> Response:
     services = call.services
-    counts = await asked(services.store.ask_inbox(lambda verbs: verbs.counts()))
+    counts = await ask_inbox(call, lambda verbs: verbs.counts())
     store = None if counts is None else services.store.inbox_kind
     return answer(inbox_views.stats(counts or (), store, services.now()))
 
@@ -104,9 +109,7 @@ async def replay(call: Call) -> Response:
         return dry_answer(
             await dry_run(call, lambda verbs: replay_row(verbs, wanted, handler, now, record)), "replayed"
         )
-    outcome = await asked(
-        call.services.store.change_inbox(lambda verbs: replay_row(verbs, wanted, handler, now, record))
-    )
+    outcome = await change_inbox(call, lambda verbs: replay_row(verbs, wanted, handler, now, record))
     return action_answer(outcome, "replayed")
 
 
@@ -117,7 +120,7 @@ _FILTER = (
     Param("type", "exact type"),
     Param("key", "exact key"),
     Param("event_id", "exact event id, as the provider gave it"),
-    TENANT,
+    ACCOUNT,
     Param("after", "received at or after this time"),
     Param("before", "received before this time"),
 )
@@ -153,7 +156,7 @@ ROUTES = (
         "/api/v1/inbox/{id}",
         show,
         "A row with its payload (`payload_encoding`: json or base64), headers, and each handler's errors.",
-        query=(TENANT,),
+        query=(ACCOUNT,),
         tag="inbox",
         answers=WholeRow,
     ),
@@ -163,7 +166,7 @@ ROUTES = (
         replay,
         "Owe it to its handlers again, attempts from zero; a worker of the application runs them.",
         takes=ReplayBody,
-        query=(TENANT, DRY_RUN),
+        query=(ACCOUNT, DRY_RUN),
         tag="inbox",
         answers=RecoveryShape,
     ),

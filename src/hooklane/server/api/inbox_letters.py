@@ -13,13 +13,13 @@ from hooklane.server import inbox_views
 from hooklane.server.audit_acts import act_of
 from hooklane.server.call import NDJSON, Call, Response, answer
 from hooklane.server.inbox_actions import replay_letter, skip_letter
-from hooklane.server.inbox_rows import action_answer, asked, find, lines_of, one, page_of
+from hooklane.server.inbox_rows import action_answer, change_inbox, find, lines_of, one, page_of
 from hooklane.server.problem import Problem
 
 
 async def search(call: Call) -> Response:
     """The oldest first: it has waited longest."""
-    wanted = Search(status=Status.DEAD, source=call.query.get("source"), tenant=call.query.get("tenant"))
+    wanted = Search(status=Status.DEAD, source=call.query.get("source"), account=call.query.get("account"))
     if call.wants_lines():
         return Response(200, media=NDJSON, stream=_lines(call, wanted))
     return await page_of(call, "dead-letters", wanted, inbox_views.letter)
@@ -50,8 +50,8 @@ async def replay(call: Call) -> Response:
     def record(row: Row) -> Act:
         return act_of(call, "inbox.replayed", str(row.id), f"{row.message.source} {row.message.event_id}")
 
-    change = call.services.store.change_inbox(lambda verbs: replay_letter(verbs, wanted, now, record))
-    return action_answer(await asked(change), "replayed")
+    outcome = await change_inbox(call, lambda verbs: replay_letter(verbs, wanted, now, record))
+    return action_answer(outcome, "replayed")
 
 
 async def skip(call: Call, text: str) -> Response:
@@ -61,5 +61,5 @@ async def skip(call: Call, text: str) -> Response:
     def record(row: Row) -> Act:
         return act_of(call, "inbox.skipped", str(row.id), text)
 
-    change = call.services.store.change_inbox(lambda verbs: skip_letter(verbs, wanted, text, now, record))
-    return action_answer(await asked(change), "skipped")
+    outcome = await change_inbox(call, lambda verbs: skip_letter(verbs, wanted, text, now, record))
+    return action_answer(outcome, "skipped")

@@ -47,7 +47,7 @@ async def members(call: Call) -> Response:
             )
         progress = [Progress(word) for word in words.split(",")]
     limit = call.limit()
-    after = call.services.cursors.open("members", call.query)
+    after = call.cursor("members")
     found = await call.services.store.members(job.id, after=int(after or 0), limit=limit + 1, progress=progress)
     page = Page(found[:limit], str(found[limit - 1].n) if len(found) > limit else None)
     return answer(call.services.sealed(call, "members", page, [_member(one) for one in page.items]))

@@ -13,6 +13,7 @@ from hooklane.server.call import Call, Response, Route, answer, instant_of
 from hooklane.server.problem import Problem
 from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_access import ApiKeyShape, NewApiKeyShape
+from hooklane.server.tenant_of_call import tenant_of_call
 
 KEYS_MAX = 10_000
 """Every process that answers calls keeps all keys in memory."""
@@ -45,6 +46,9 @@ async def create(call: Call) -> Response:
         raise Problem("invalid_body", "; ".join(f"{field} {detail}" for field, detail in faults), errors=errors)
     if call.caller.tenant is not None and tenant != call.caller.tenant:
         raise Problem("forbidden", "a key of one tenant can make keys for that tenant alone")
+    if tenant is not None:
+        await services.tenants.look_for(tenant)
+        tenant_of_call(call.caller.tenant, tenant, services.tenants)
     if len((await services.store.api_keys())[1]) >= KEYS_MAX:
         raise Problem("wrong_state", f"there are {KEYS_MAX:,} keys already: revoke some")
     text = key_of(services.chance(CHANCE_BYTES))

@@ -34,7 +34,7 @@ async def search(call: Call) -> Response:
         states=_states(query.get("state")),
         endpoint_id=query.get("endpoint"),
         text=query.get("q"),
-        cursor=services.cursors.open("lanes", query),
+        cursor=call.cursor("lanes"),
         limit=call.limit(),
     )
     endpoints = await _endpoints(call)

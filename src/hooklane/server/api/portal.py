@@ -12,6 +12,7 @@ from hooklane.server.call import Call, Response, Route, answer
 from hooklane.server.caller import Caller
 from hooklane.server.problem import Problem
 from hooklane.server.shapes_of_access import PortalLink
+from hooklane.server.tenant_of_call import tenant_of_call
 
 TTL_S_DEFAULT = 3_600
 TTL_S_MAX = 24 * 3_600
@@ -37,7 +38,8 @@ async def create(call: Call) -> Response:
     ttl_ms = ttl_s * 1_000
     if (ends_at := services.keys.expiry_of(call.caller.key_id)) is not None:
         ttl_ms = min(ttl_ms, ends_at - services.now())
-    call.tenant = tenant
+    await services.tenants.look_for(tenant)
+    call.tenant = tenant_of_call(call.caller.tenant, tenant, services.tenants)
     customer = Caller(f"portal of {tenant}", frozenset((Scope.READ, Scope.OPERATE)), tenant)
     token, link = await services.sessions.open(
         customer, SessionKind.LINK, made_with, ttl_ms=ttl_ms, act=act_of(call, "portal.link_made", tenant)

@@ -19,7 +19,9 @@ async def stream(call: Call) -> Response:
     if call.services.live_stream.client_count >= most:
         why = f"{most} streams are open, half of all connections that this server may have: the others are for calls"
         raise Problem("too_many_requests", why, headers=[("retry-after", "10"), ("connection", "close")])
-    client = call.services.live_stream.join(call.headers.get("last-event-id"), _topics(call.query.get("topics")))
+    client = call.services.live_stream.join(
+        call.tenant, call.headers.get("last-event-id"), _topics(call.query.get("topics"))
+    )
     # A proxy that gathers the answer before it passes it on would make a live page a dead one.
     headers = [("cache-control", "no-store"), ("x-accel-buffering", "no")]
     return Response(200, media=MEDIA, headers=headers, stream=_frames(call, client))

@@ -71,8 +71,8 @@ class Base:
             return None
         for part in parts:
             if part.get("hh") == handler:
-                tenant = shapes.head_of(row)[2]
-                return {name: value for name, value in part.items() if name != "b"} | {"src": row["src"], "tn": tenant}
+                account = shapes.head_of(row)[2]
+                return {name: value for name, value in part.items() if name != "b"} | {"src": row["src"], "tn": account}
         return None
 
     def _scan(self, condition: str, values: dict[str, Any], fields: str) -> Flow[list[Item]]:
@@ -142,11 +142,11 @@ class Base:
             after.append(self._tidy(item["pk"][2:], ttl))
         return change
 
-    def _await(self, changes: Changes, item: Item, tenant: str) -> None:
+    def _await(self, changes: Changes, item: Item, account: str) -> None:
         """A track learns of a handling that is owed to it."""
         change = changes.of(track_key(item["pn"]), "track")
         change.assign[f"w#{item['id']}"] = shapes.waiting_line(item)
-        track = Track(item["ipk"].partition("#")[2].partition("\x1f")[0], tenant, item["hh"], item["hk"])
+        track = Track(item["ipk"].partition("#")[2].partition("\x1f")[0], account, item["hh"], item["hk"])
         change.set_if_absent["n"] = shapes.track_names(track)
         if item["hs"] == Status.HELD:
             change.assign |= {"ipk": "gap", "isk": item["pn"]}

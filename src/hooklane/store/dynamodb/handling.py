@@ -118,7 +118,7 @@ class Handling(Base):
         before = Instant(now if due_at is None else due_at)
         where = {name: value for name, value in item.items() if name != "b"} | {
             "src": row["src"],
-            "tn": claimed.message.tenant,
+            "tn": claimed.message.account,
         }
         buffer.claims[claimed.id, claimed.handler] = Claim(claimed.fence, was, before, where)
         return claimed

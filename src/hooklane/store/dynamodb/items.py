@@ -265,7 +265,7 @@ def claimed_of(row: Item, handling: Item, payload: bytes | None, *, was: Status)
 
 
 def track_of(item: Item) -> TrackState:
-    source, tenant, handler, key = msgpack.decode(item["n"])
+    source, account, handler, key = msgpack.decode(item["n"])
     waiting: dict[RowId, Waiting] = {}
     for name, line in item.items():
         if not name.startswith("w#"):
@@ -281,7 +281,7 @@ def track_of(item: Item) -> TrackState:
             "row" if where == "row" else f"h#{handler}",
         )
     return TrackState(
-        Track(source, tenant, handler, key),
+        Track(source, account, handler, key),
         seq=item.get("q"),
         at=item.get("a"),
         tie=item.get("e", ""),
@@ -292,4 +292,4 @@ def track_of(item: Item) -> TrackState:
 
 
 def track_names(track: Track) -> bytes:
-    return msgpack.encode((track.source, track.tenant, track.handler, track.key))
+    return msgpack.encode((track.source, track.account, track.handler, track.key))

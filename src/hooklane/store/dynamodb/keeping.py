@@ -48,9 +48,9 @@ class Keeping(Base):
         row = next((part for part in parts if part["sk"] == "row"), None)
         if row is None or row["id"] != str(id) or any(part.get("hh") == handling.handler for part in parts):
             return
-        tenant, track = shapes.head_of(row)[2], None
+        account, track = shapes.head_of(row)[2], None
         if handling.key is not None:
-            track = track_name(Track(row["src"], tenant, handling.handler, handling.key))
+            track = track_name(Track(row["src"], account, handling.handler, handling.key))
         item = {"pk": row["pk"], "sk": f"h#{handling.handler}", "id": row["id"]}
         item |= shapes.new_handling(row["src"], row["id"], handling, track, None)
 
@@ -61,7 +61,7 @@ class Keeping(Base):
             whole.assign["hm"] = True
             whole.remove.add("ttl")
             if track is not None and "ipk" in item:
-                self._await(changes, item, tenant)
+                self._await(changes, item, account)
             after.append(self._keep(row["pk"][2:]))
 
         buffer.later.append(later)

@@ -90,7 +90,7 @@ class Ordering(Base, TrackVerbs):
             "sk": waiting.where,
             "id": str(waiting.id),
             "src": track.source,
-            "tn": track.tenant,
+            "tn": track.account,
             "hh": track.handler,
             "hk": track.key,
             "hs": waiting.status.value,

@@ -69,7 +69,7 @@ class Receiving(Base):
             if part["sk"] == "row":
                 change.when("attribute_not_exists({pk}) OR {ttl} < :now", now=row.received_at // 1000)
             if "pn" in part and "ipk" in part:
-                self._await(changes, part, row.message.tenant)
+                self._await(changes, part, row.message.account)
         written = [change.params(self.table) for change in changes]
         written[0][1]["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         if len(written) == 1:
@@ -100,15 +100,15 @@ class Receiving(Base):
         yield from ()
         return True  # copies are told apart by the claim that is written with the row
 
-    def remember(self, source: str, tenant: str, digest: bytes, event_id: str, now: Instant) -> Flow[str | None]:
+    def remember(self, source: str, account: str, digest: bytes, event_id: str, now: Instant) -> Flow[str | None]:
         buffer: Buffer = yield State()
-        if (source, tenant, digest) in buffer.digests:
-            return buffer.digests[source, tenant, digest]
-        key = {"pk": f"d#{digest_name(source, tenant, digest)}", "sk": "digest"}
+        if (source, account, digest) in buffer.digests:
+            return buffer.digests[source, account, digest]
+        key = {"pk": f"d#{digest_name(source, account, digest)}", "sk": "digest"}
         earlier = yield from self._get(key)
         if earlier is not None and earlier["ttl"] >= now // 1000:
             return str(earlier["e"])
-        buffer.digests[source, tenant, digest] = event_id
+        buffer.digests[source, account, digest] = event_id
         ttl = (now + self._table.tombstone_ms) // 1000
         tombstone = key | {"e": event_id, "src": source, "t": now, "ttl": ttl}
 
@@ -148,7 +148,7 @@ class Receiving(Base):
 
 def _track(row: NewRow, handling: NewHandling) -> Track:
     assert handling.key is not None
-    return Track(row.message.source, row.message.tenant, handling.handler, handling.key)
+    return Track(row.message.source, row.message.account, handling.handler, handling.key)
 
 
 def _known(parts: list[Item]) -> Known | None:

@@ -46,7 +46,7 @@ class Keeping(Base):
         found = yield from self._load([str(id)])
         if found and all(each.handler != handling.handler for each in found[0].handlings):
             message = found[0].message
-            packed = pack.handling_line(message.source, message.tenant, handling)
+            packed = pack.handling_line(message.source, message.account, handling)
             yield from self._later(id, "attach", handling.handler, packed)
 
     def settle(

@@ -61,7 +61,7 @@ class Ordering(Base, TrackVerbs):
                     handling = next((each for each in row.handlings if each.handler == pair[1]), None)
                     if handling is None or handling.key is None:
                         continue
-                    track = Track(row.message.source, row.message.tenant, handling.handler, handling.key)
+                    track = Track(row.message.source, row.message.account, handling.handler, handling.key)
                     gap = None if track in found else gap_of((yield from self._read_track(track)), before)
                     if gap is not None:
                         found[track] = gap

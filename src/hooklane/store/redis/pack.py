@@ -54,7 +54,7 @@ def row_args(new: NewRow, name: str) -> tuple[str, bytes, tuple[Any, ...]]:
     own = "" if new.status is Status.PENDING else new.status.value
     kind: tuple[Any, ...] = (len(new.handlings), new.received_at * 1000, new.received_at, message.source, own)
     for each in new.handlings:
-        line = handling_line(message.source, message.tenant, each)
+        line = handling_line(message.source, message.account, each)
         kind += (each.handler, pack(line), line[0], line[3], line[4] or "", line[6] or "", line[7] or "")
     return name, len(head).to_bytes(4, "big") + head + pack((message.body, new.headers)), kind
 
@@ -68,11 +68,11 @@ def insert_words(keeping: Iterable[int], rows: Iterable[tuple[str, bytes, tuple[
     return [*keeping, len(kinds), *(word for kind in kinds for word in kind), *lines]
 
 
-def handling_line(source: str, tenant: str, new: NewHandling) -> tuple[Any, ...]:
+def handling_line(source: str, account: str, new: NewHandling) -> tuple[Any, ...]:
     """A handling as it is kept."""
     track: str | bool = False
     if new.key is not None:
-        track = track_name(Track(source, tenant, new.handler, new.key))
+        track = track_name(Track(source, account, new.handler, new.key))
     return (
         new.status.value,
         new.fence,

@@ -104,7 +104,7 @@ class RedisInbox(Keeping, Ordering):
                         "track",
                         name,
                         state.version,
-                        pack.raw(pack.pack((track.source, track.tenant, track.handler, track.key))),
+                        pack.raw(pack.pack((track.source, track.account, track.handler, track.key))),
                         str(state.begin()),
                         False if state.at is None else str(state.at),
                         _bytes(state.tie),
@@ -166,15 +166,15 @@ class RedisInbox(Keeping, Ordering):
         yield from ()
         return True  # copies are told apart by the claim that is written with the row
 
-    def remember(self, source: str, tenant: str, digest: bytes, event_id: str, now: Instant) -> Flow[str | None]:
+    def remember(self, source: str, account: str, digest: bytes, event_id: str, now: Instant) -> Flow[str | None]:
         buffer: Buffer = yield State()
-        if (source, tenant, digest) in buffer.digests:
-            return buffer.digests[source, tenant, digest]
-        name = digest_name(source, tenant, digest)
+        if (source, account, digest) in buffer.digests:
+            return buffer.digests[source, account, digest]
+        name = digest_name(source, account, digest)
         earlier = yield Command(("GET", f"{self._prefix(name)}:digest:{name}"))
         if earlier is not None:
             return str(pack.unpack(earlier)[0])
-        buffer.digests[source, tenant, digest] = event_id
+        buffer.digests[source, account, digest] = event_id
         tombstone = pack.raw(pack.pack((event_id, now)))
         buffer.later.append((name, "remember", name, tombstone, self._settings.tombstone_ms, source, now))
         return None

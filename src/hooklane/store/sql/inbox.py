@@ -71,11 +71,11 @@ class SqlInbox:
         yield from ()
         return True
 
-    def remember(self, source: str, tenant: str, digest: bytes, event_id: str, now: Instant) -> Flow[str | None]:
-        params = {"source": source, "tenant": tenant, "digest": digest, "event_id": event_id, "now": now}
+    def remember(self, source: str, account: str, digest: bytes, event_id: str, now: Instant) -> Flow[str | None]:
+        params = {"source": source, "account": account, "digest": digest, "event_id": event_id, "now": now}
         if (yield Sql("remember", params)):
             return None
-        lines = yield Sql("remembered", {"source": source, "tenant": tenant, "digest": digest})
+        lines = yield Sql("remembered", {"source": source, "account": account, "digest": digest})
         return str(lines[0][0]) if lines else None
 
     def turn(self, track: Track, token: str) -> Flow[tuple[int, bool]]:
@@ -194,8 +194,8 @@ class SqlInbox:
     def gaps(self, before: Instant, limit: int) -> Flow[list[Gap]]:
         lines = yield Sql("gaps", {"before": before, "limit": limit})
         return [
-            Gap(Track(source, tenant, handler, key), int(seq), int(prev_seq), Instant(int(since)))
-            for source, tenant, handler, key, seq, prev_seq, since in lines
+            Gap(Track(source, account, handler, key), int(seq), int(prev_seq), Instant(int(since)))
+            for source, account, handler, key, seq, prev_seq, since in lines
         ]
 
     # Keeping

@@ -22,7 +22,7 @@ _HEADERS = msgspec.json.Decoder(tuple[tuple[str, str], ...])
 def row_params(row: NewRow) -> dict[str, Any]:
     message = row.message
     return {
-        "tenant": message.tenant,
+        "account": message.account,
         "source": message.source,
         "event_id": message.event_id,
         "variant": row.variant,
@@ -44,7 +44,7 @@ def row_params(row: NewRow) -> dict[str, Any]:
 
 
 def handling_params(id: RowId, row: NewRow | None, handling: NewHandling) -> dict[str, Any]:
-    scope = {} if row is None else {"tenant": row.message.tenant, "source": row.message.source}
+    scope = {} if row is None else {"account": row.message.account, "source": row.message.source}
     return scope | {
         "row_id": id,
         "handler": handling.handler,
@@ -63,19 +63,19 @@ def handling_params(id: RowId, row: NewRow | None, handling: NewHandling) -> dic
 def identity_params(identity: Identity) -> dict[str, Any]:
     return {
         "source": identity.source,
-        "tenant": identity.tenant,
+        "account": identity.account,
         "event_id": identity.event_id,
         "variant": identity.variant,
     }
 
 
 def track_params(track: Track) -> dict[str, Any]:
-    return {"source": track.source, "tenant": track.tenant, "handler": track.handler, "key": track.key}
+    return {"source": track.source, "account": track.account, "handler": track.handler, "key": track.key}
 
 
 def track_order(track: Track) -> tuple[str, str, str, str]:
     """The order in which every session locks tracks."""
-    return (track.source, track.tenant, track.handler, track.key)
+    return (track.source, track.account, track.handler, track.key)
 
 
 def handlers_params(handlers: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def search_params(search: Search) -> dict[str, Any]:
     return {
         "ids": None if search.ids is None else json.dumps(list(search.ids)),
         "source": search.source,
-        "tenant": search.tenant,
+        "account": search.account,
         "status": None if search.status is None else search.status.value,
         "handler": search.handler,
         "type": search.type,
@@ -149,14 +149,14 @@ def handling_of(line: Line) -> Handling:
 
 
 def row_of(line: Line, handlings: tuple[Handling, ...]) -> Row:
-    (id, tenant, source, event_id, variant, type, key, seq, prev_seq, event_time, delivery_id, attempt, id_signed,
+    (id, account, source, event_id, variant, type, key, seq, prev_seq, event_time, delivery_id, attempt, id_signed,
      fingerprint, body, headers, status, reason, copies, received_at) = line  # fmt: skip
     message = Message(
         source=source,
         event_id=event_id,
         type=type,
         body=b"" if body is None else bytes(body),
-        tenant=tenant,
+        account=account,
         key=key,
         seq=seq,
         prev_seq=prev_seq,

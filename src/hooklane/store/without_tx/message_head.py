@@ -17,7 +17,7 @@ def head_of(new: NewRow) -> tuple[Any, ...]:
     return (
         message.event_id,
         message.type,
-        message.tenant,
+        message.account,
         new.variant,
         message.key,
         message.seq,
@@ -38,7 +38,7 @@ def message_of(source: str, head: Sequence[Any], body: bytes) -> Message:
         event_id=head[0],
         type=head[1],
         body=body,
-        tenant=head[2],
+        account=head[2],
         key=head[4],
         seq=head[5],
         prev_seq=head[6],

@@ -11,15 +11,15 @@ from hooklane.model.inbox import Identity, Track
 
 def identity_name(identity: Identity) -> str:
     """What a row is called: 128 bits of a digest, so that a name says nothing and has always the same length."""
-    return _name(f"{identity.source}\0{identity.tenant}\0{identity.event_id}\0{identity.variant}")
+    return _name(f"{identity.source}\0{identity.account}\0{identity.event_id}\0{identity.variant}")
 
 
 def track_name(track: Track) -> str:
-    return _name(f"{track.source}\0{track.tenant}\0{track.handler}\0{track.key}")
+    return _name(f"{track.source}\0{track.account}\0{track.handler}\0{track.key}")
 
 
-def digest_name(source: str, tenant: str, digest: bytes) -> str:
-    return _name(f"{source}\0{tenant}\0{digest.hex()}")
+def digest_name(source: str, account: str, digest: bytes) -> str:
+    return _name(f"{source}\0{account}\0{digest.hex()}")
 
 
 def _name(text: str) -> str:

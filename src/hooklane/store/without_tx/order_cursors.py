@@ -79,7 +79,7 @@ class TrackVerbs(ABC):
     def cursors(self, tracks: Mapping[Track, int]) -> Flow[dict[Track, int]]:
         found: dict[Track, int] = {}
         # In one order that all use: two sessions would otherwise wait for each other.
-        for track in sorted(tracks, key=lambda each: (each.source, each.tenant, each.handler, each.key)):
+        for track in sorted(tracks, key=lambda each: (each.source, each.account, each.handler, each.key)):
             found[track] = yield from self.cursor(track, tracks[track])
         return found
 

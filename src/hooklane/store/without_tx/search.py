@@ -13,7 +13,7 @@ def matches(row: Row, search: Search) -> bool:
     message = row.message
     exact = (
         (search.source, message.source),
-        (search.tenant, message.tenant),
+        (search.account, message.account),
         (search.type, message.type),
         (search.key, message.key),
         (search.event_id, message.event_id),

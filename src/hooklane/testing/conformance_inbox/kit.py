@@ -45,7 +45,7 @@ def owed(**changes: Any) -> NewHandling:
 
 
 def identity(event_id: str = "e1", **changes: str) -> Identity:
-    return Identity(**{"source": SOURCE, "tenant": "default", "event_id": event_id} | changes)
+    return Identity(**{"source": SOURCE, "account": "default", "event_id": event_id} | changes)
 
 
 class InboxKit:

@@ -26,7 +26,7 @@ class Reading(InboxKit):
         assert found(handler=HANDLER) == ["e1", "e2"]
         assert found(received_from=Instant(11)) == ["e2"]
         assert found(received_until=Instant(5)) == ["e3"]
-        assert found(source="nobody") + found(tenant="nobody") + found(ids=()) == []
+        assert found(source="nobody") + found(account="nobody") + found(ids=()) == []
         first = self.run(store, store.rows(Search(event_id="e1")))[0].id
         assert found(ids=(first,)) == ["e1"]
         assert found(after=first) == ["e2", "e3"]

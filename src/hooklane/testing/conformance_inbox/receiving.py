@@ -28,8 +28,8 @@ class Receiving(InboxKit):
         assert first is not None
         assert self.insert(store, row("e1", owed())) == [None]
 
-    def test_an_identity_is_a_source_a_tenant_an_id_and_a_variant(self, store: InboxStore) -> None:
-        others = [row("e1", tenant="t2"), row("e1", source="other"), row("e2"), row("e1", variant="conflict:1")]
+    def test_an_identity_is_a_source_an_account_an_id_and_a_variant(self, store: InboxStore) -> None:
+        others = [row("e1", account="t2"), row("e1", source="other"), row("e2"), row("e1", variant="conflict:1")]
         self.insert(store, row("e1"))
         assert None not in self.insert(store, *others)
 

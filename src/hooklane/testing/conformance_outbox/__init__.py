@@ -19,9 +19,10 @@ from hooklane.testing.conformance_outbox.publishing import Publishing
 from hooklane.testing.conformance_outbox.reading import Reading
 from hooklane.testing.conformance_outbox.recovering import Recovering
 from hooklane.testing.conformance_outbox.settling import Settling
+from hooklane.testing.conformance_outbox.tenancy import Tenancy
 
 
-class OutboxConformance(Publishing, Owning, Settling, Announcing, Fencing, Recovering, Reading, Minding):
+class OutboxConformance(Publishing, Owning, Settling, Announcing, Fencing, Recovering, Reading, Minding, Tenancy):
     """All promises of an outbox store with one deliver worker at a time."""
 
 

@@ -16,20 +16,27 @@ from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import DEFAULT_TENANT, Event
 from hooklane.model.exchange import Answer, Result, Timings
 from hooklane.model.lane import PARTITIONS, Grown, LaneId, LaneRow
+from hooklane.model.tenant import Tenant
 from hooklane.store.outbox import CommitReport, Draft, Load, OutboxStore, Published, PublishReport
 from hooklane.store.reads import DeadLetter, OutboxReads
+from hooklane.store.tenants import TenantStore
 
 T0 = Instant(1_750_000_000_000)
 LEASE_MS = 60_000
 SHORT_LEASE_MS = 300
 
 
-class Outbox(OutboxStore, OutboxReads, Protocol):
+class Outbox(OutboxStore, OutboxReads, TenantStore, Protocol):
     """What a store for the sender offers, to the write path and to people."""
 
 
 def endpoint(id: str = "ep_a", **rules: Any) -> Endpoint:
     return Endpoint(id=id, url=f"https://{id.replace('_', '-')}.example/hook", **{"created_at": T0, **rules})
+
+
+async def add_tenants(store: Outbox, *ids: str) -> None:
+    for id in ids:
+        assert await store.save_tenant(Tenant(id=id, created_at=T0), expect=None)
 
 
 def event(

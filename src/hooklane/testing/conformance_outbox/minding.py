@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hooklane.model.clock import Instant
 from hooklane.model.health import BreakerState, Health
-from hooklane.testing.conformance_outbox.kit import T0, Outbox, OutboxKit, Owner, endpoint
+from hooklane.testing.conformance_outbox.kit import T0, Outbox, OutboxKit, Owner, add_tenants, endpoint
 
 OPENED = Health("ep_a", 1, BreakerState.OPEN, Instant(T0 + 5_000), 1, "w1")
 
@@ -59,6 +59,7 @@ class Minding(OutboxKit):
 
     async def test_several_endpoints_turn_in_one_go_and_an_unknown_one_is_left_out(self, store: Outbox) -> None:
         await store.save_endpoint(endpoint("ep_a"), expect=None)
+        await add_tenants(store, "other")
         await store.save_endpoint(endpoint("ep_b", tenant="other"), expect=None)
         turns = [replace(OPENED, endpoint_id=one) for one in ("ep_b", "ep_nowhere", "ep_a")]
 

@@ -12,6 +12,7 @@ from hooklane.testing.conformance_outbox.kit import (
     Outbox,
     OutboxKit,
     Owner,
+    add_tenants,
     draft,
     endpoint,
     event,
@@ -118,6 +119,7 @@ class Publishing(OutboxKit):
         assert isinstance(again.results[0], Published), "a refused event does not use up its name"
 
     async def test_events_reach_only_endpoints_of_their_own_tenant(self, store: Outbox) -> None:
+        await add_tenants(store, "one", "two")
         await store.save_endpoint(endpoint("ep_a", tenant="one"), expect=None)
         await store.save_endpoint(endpoint("ep_b", tenant="two"), expect=None)
 
@@ -238,6 +240,7 @@ class Publishing(OutboxKit):
         assert len(report.grown) == 2
 
     async def test_names_of_one_tenant_do_not_concern_another(self, store: Outbox) -> None:
+        await add_tenants(store, "one", "two")
         for tenant in ("one", "two"):
             await store.save_endpoint(endpoint(f"ep_{tenant}", tenant=tenant), expect=None)
 
@@ -291,6 +294,7 @@ class Publishing(OutboxKit):
 
     async def test_endpoints_are_listed_oldest_first_and_by_tenant(self, store: Outbox) -> None:
         young = endpoint("ep_a", created_at=endpoint().created_at + 2)
+        await add_tenants(store, "other")
         old = endpoint("ep_b", tenant="other")
         for one in (young, old):
             await store.save_endpoint(one, expect=None)

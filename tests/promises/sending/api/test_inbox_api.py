@@ -93,7 +93,7 @@ async def test_what_was_received_is_listed_with_what_each_handler_made_of_it(sit
     assert item == {
         "id": dead,
         "source": "hooklane",
-        "tenant": "default",
+        "account": "default",
         "event_id": "evt_1",
         "type": "order.paid",
         "key": "A",
@@ -132,7 +132,7 @@ async def test_a_list_is_narrowed_by_each_filter_and_goes_on_with_its_cursor(sit
     assert len(await ids("key=k0")) == 20
     assert await ids("event_id=evt_07") == ["evt_07"]
     assert await ids("handler=ship") == paid
-    assert await ids("source=stripe") == await ids("tenant=acme") == await ids("status=dead") == []
+    assert await ids("source=stripe") == await ids("account=acme") == await ids("status=dead") == []
     assert await ids("after=2100-01-01T00:00:00Z") == await ids("before=2000-01-01T00:00:00Z") == []
 
 
@@ -140,7 +140,7 @@ async def test_a_wrong_question_is_told(api: Any):
     wrong = [
         *("inbox?status=gone", "inbox?limit=0", "inbox?after=yesterday", "inbox?nobody=1", "inbox?source=a%00b"),
         *("dead-letters?side=nowhere", "dead-letters?side=inbox&endpoint=ep_1", "dead-letters?source=stripe"),
-        "dead-letters?side=sender&tenant=acme",
+        "dead-letters?side=sender&account=acme",
     ]
     told = {query: (await api.call("GET", f"/api/v1/{query}")).code for query in wrong}
     cursors = [await api.call("GET", f"/api/v1/{list}cursor=17") for list in ("inbox?", "dead-letters?side=inbox&")]
@@ -195,17 +195,17 @@ async def test_the_figures_tell_what_is_owed_and_since_when(site: Site, shop: Sh
     assert stats["oldest_owed_at"] == (await site.get("inbox?event_id=evt_2"))["items"][0]["received_at"]
 
 
-async def test_a_row_of_another_tenant_is_not_found_as_if_it_were_not_there(site: Site, shop: Shop):
-    insert(shop.inbox, "evt_1", tenant="acme")
-    [row] = (await site.get("inbox?tenant=acme"))["items"]
+async def test_a_row_of_another_account_is_not_found_as_if_it_were_not_there(site: Site, shop: Shop):
+    insert(shop.inbox, "evt_1", account="acme")
+    [row] = (await site.get("inbox?account=acme"))["items"]
 
     strange = [
-        await site.call("GET", f"inbox/{row['id']}?tenant=other"),
-        await site.call("POST", f"inbox/{row['id']}/replay?tenant=other"),
+        await site.call("GET", f"inbox/{row['id']}?account=other"),
+        await site.call("POST", f"inbox/{row['id']}/replay?account=other"),
         *[await site.call("GET", f"inbox/{id}") for id in ("999999", "0", "01", "-1", "1.0", "x", "9" * 30, "%D9%A1")],
     ]
 
-    assert (await site.call("GET", f"inbox/{row['id']}?tenant=acme")).json["tenant"] == "acme"
+    assert (await site.call("GET", f"inbox/{row['id']}?account=acme")).json["account"] == "acme"
     assert {one.body for one in strange} == {(await site.call("GET", "inbox/999999")).body}
 
 

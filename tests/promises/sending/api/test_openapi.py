@@ -59,6 +59,12 @@ async def test_every_route_answers_in_the_shape_that_its_description_gives(
     await api.get(f"{V1}/jobs/{job['id']}")
     await api.get(f"{V1}/jobs/{job['id']}/members")
     assert (await api.call("DELETE", f"{V1}/jobs/{job['id']}")).status == 200
+    await api.call("POST", f"{V1}/tenants", {"id": "acme", "quota": {"events_per_s": 5}})
+    await api.call("PATCH", f"{V1}/tenants/acme", {"name": "Acme"})
+    for act in ("suspend", "resume"):
+        await api.call("POST", f"{V1}/tenants/acme/{act}")
+    await api.get(f"{V1}/tenants")
+    await api.get(f"{V1}/tenants/acme")
     assert (await api.call("DELETE", f"{V1}/endpoints/{bad['id']}")).status == 204
     key = (await api.call("POST", f"{V1}/keys", {"name": "ci", "scopes": ["read"]})).json
     await api.get(f"{V1}/keys")
@@ -103,7 +109,12 @@ def test_every_code_of_a_problem_is_described_somewhere():
 async def test_a_key_is_asked_for_exactly_where_the_description_says_so(api: Api):
     async with Connection(api.port) as stranger:
         for route in ROUTES:
-            path = route.path.replace("{id}", "x").replace("{endpoint}", "x").replace("{key}", "x")
+            path = (
+                route.path.replace("{id}", "x")
+                .replace("{endpoint}", "x")
+                .replace("{key}", "x")
+                .replace("{tenant}", "x")
+            )
             status = (await stranger.call(route.method, path)).status
 
             assert (status == 401) == (route.needs == "key"), (route.path, status)
@@ -119,6 +130,9 @@ async def test_a_server_that_asks_for_no_key_describes_itself_so(start: Start):
 
 
 def test_the_header_that_makes_repeating_a_publish_safe_is_described():
-    [header] = described(ROUTES)["paths"][f"{V1}/events"]["post"]["parameters"]
+    headers = described(ROUTES)["paths"][f"{V1}/events"]["post"]["parameters"]
 
-    assert (header["name"], header["in"]) == ("Idempotency-Key", "header")
+    assert [(one["name"], one["in"]) for one in headers] == [
+        ("Idempotency-Key", "header"),
+        ("Hooklane-Tenant", "header"),
+    ]

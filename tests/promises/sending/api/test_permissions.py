@@ -29,6 +29,8 @@ async def api(start: Any, monkeypatch: pytest.MonkeyPatch) -> Api:
 
 
 async def new_key(api: Api, *scopes: str, **fields: Any) -> dict[str, Any]:
+    if (tenant := fields.get("tenant")) is not None:
+        assert (await api.call("POST", "/api/v1/tenants", {"id": tenant})).status in (201, 409)
     answer = await api.call("POST", "/api/v1/keys", {"name": "test", "scopes": list(scopes), **fields})
     assert answer.status == 201, answer
     return dict(answer.json)

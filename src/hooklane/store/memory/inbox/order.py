@@ -18,7 +18,7 @@ class Order(Memory):
 
     @verb
     def cursors(self, session: MemorySession, tracks: Mapping[Track, int]) -> dict[Track, int]:
-        ordered = sorted(tracks, key=lambda track: (track.source, track.tenant, track.handler, track.key))
+        ordered = sorted(tracks, key=lambda track: (track.source, track.account, track.handler, track.key))
         return {track: self._cursor(session, track, tracks[track]).seq for track in ordered}
 
     @verb

@@ -64,12 +64,12 @@ class Receiving(Memory):
 
     @verb
     def remember(
-        self, session: MemorySession, source: str, tenant: str, digest: bytes, event_id: str, now: Instant
+        self, session: MemorySession, source: str, account: str, digest: bytes, event_id: str, now: Instant
     ) -> str | None:
-        session.must_hold((source, tenant, digest))
-        earlier = self.tables.digests.get((source, tenant, digest))
+        session.must_hold((source, account, digest))
+        earlier = self.tables.digests.get((source, account, digest))
         if earlier is None:
-            session.put(self.tables.digests, (source, tenant, digest), (event_id, now))
+            session.put(self.tables.digests, (source, account, digest), (event_id, now))
         return None if earlier is None else earlier[0]
 
     @verb

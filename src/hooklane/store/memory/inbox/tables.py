@@ -158,7 +158,7 @@ class Memory:
         entry = Entry(
             new=new,
             row=int(row.id),
-            track=None if new.key is None else Track(message.source, message.tenant, new.handler, new.key),
+            track=None if new.key is None else Track(message.source, message.account, new.handler, new.key),
             status=new.status,
             due_at=new.due_at,
             attempts=new.attempts,
@@ -171,4 +171,4 @@ class Memory:
 
 def identity_of(row: Row) -> Identity:
     message = row.message
-    return Identity(message.source, message.tenant, message.event_id, row.variant)
+    return Identity(message.source, message.account, message.event_id, row.variant)

@@ -18,6 +18,7 @@ from hooklane.store.memory.outbox import health, owning, publishing, reading, re
 from hooklane.store.memory.outbox.access import MemoryAccess
 from hooklane.store.memory.outbox.recovery import MemoryRecovery
 from hooklane.store.memory.outbox.tables import Tables
+from hooklane.store.memory.outbox.tenants import MemoryTenants
 from hooklane.store.memory.outbox.types import MemoryTypes
 from hooklane.store.outbox import (
     Capabilities,
@@ -38,7 +39,7 @@ from hooklane.store.shown import excerpt_of
 _DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 
 
-class MemoryOutbox(MemoryRecovery, MemoryAccess, MemoryTypes):
+class MemoryOutbox(MemoryTenants, MemoryRecovery, MemoryAccess, MemoryTypes):
     """`OutboxStore` and `OutboxReads` over plain dictionaries; *clock* judges the leases."""
 
     capabilities = Capabilities(durable=False, many_workers=True, foreign_publish=False)
@@ -131,6 +132,7 @@ class MemoryOutbox(MemoryRecovery, MemoryAccess, MemoryTypes):
                 del tables.endpoints[endpoint_id]
                 tables.health.pop(endpoint_id, None)
                 tables.changes.append(endpoint_id)
+        self.finish_deletions()
 
     # recovering
 
@@ -221,7 +223,7 @@ class MemoryOutbox(MemoryRecovery, MemoryAccess, MemoryTypes):
             self.tables.record(act)
         return True
 
-    async def ledger(self, tenant: str, endpoint_id: str | None = None) -> Mapping[DeliveryState | str, int]:
+    async def ledger(self, tenant: str | None, endpoint_id: str | None = None) -> Mapping[DeliveryState | str, int]:
         return reading.ledger(self.tables, tenant, endpoint_id)
 
     async def lane_counts(self, tenant: str | None = None) -> Mapping[LaneState, int]:

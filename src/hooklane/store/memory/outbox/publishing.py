@@ -10,8 +10,10 @@ from hooklane.model.audit import Act
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.lane import Grown, Place
+from hooklane.model.tenant import TenantState
 from hooklane.store.memory.outbox.tables import Lane, Tables
 from hooklane.store.outbox import Draft, NotAll, Published, PublishReport, Refused, Stamp, all_or_nothing
+from hooklane.store.tenants import UNKNOWN_TENANT
 
 
 def publish(tables: Tables, drafts: Sequence[Draft]) -> PublishReport:
@@ -67,6 +69,9 @@ def _known(tables: Tables, draft: Draft) -> Published | Refused | None:
 
 def _enter(tables: Tables, draft: Draft, grown: list[Grown]) -> Published | Refused:
     event = draft.event
+    tenant = tables.tenants.get(event.tenant)
+    if tenant is None or not tenant.is_there:
+        return Refused(UNKNOWN_TENANT, f"there is no tenant {event.tenant[:80]!r}")
     endpoints = [endpoint for endpoint in tables.endpoints.values() if endpoint.tenant == event.tenant]
     try:
         places = tables.options.placer(event, draft.asked, endpoints)
@@ -103,7 +108,10 @@ def _lane_of(tables: Tables, event: Event, place: Place) -> Lane:
 def save_endpoint(tables: Tables, endpoint: Endpoint, expect: Endpoint | None, act: Act | None = None) -> bool:
     if tables.endpoints.get(endpoint.id) != expect:
         return False
-    tables.endpoints[endpoint.id] = endpoint
+    tenant = tables.tenants.get(endpoint.tenant)
+    if tenant is None or not (tenant.is_there or expect is not None):
+        return False
+    tables.endpoints[endpoint.id] = replace(endpoint, suspended=tenant.state is TenantState.SUSPENDED)
     tables.changes.append(endpoint.id)
     if act is not None:
         tables.record(act)

@@ -136,7 +136,7 @@ def _is_wanted(tables: Tables, event: Event, wanted: EventFilter) -> bool:
 def shown_state(tables: Tables, lane: Lane, row: LaneRow) -> LaneState:
     """`paused` is derived from the endpoint; a dead head stays the more important news."""
     endpoint = tables.endpoints.get(lane.endpoint_id)
-    held = endpoint is not None and endpoint.state in _HELD
+    held = endpoint is not None and (endpoint.state in _HELD or endpoint.suspended)
     return LaneState.PAUSED if held and row.state in (LaneState.ACTIVE, LaneState.RETRYING) else row.state
 
 
@@ -195,11 +195,11 @@ def dead_letters(tables: Tables, tenant: str, endpoint_id: str | None) -> Iterat
             yield number, dead_letter(tables, dead_row)
 
 
-def ledger(tables: Tables, tenant: str, endpoint_id: str | None) -> Mapping[DeliveryState | str, int]:
+def ledger(tables: Tables, tenant: str | None, endpoint_id: str | None) -> Mapping[DeliveryState | str, int]:
     counts: Counter[DeliveryState | str] = Counter(dict.fromkeys(DeliveryState, 0))
     counts["accepted"] = 0
     for lane in tables.lanes.values():
-        if lane.tenant != tenant or endpoint_id not in (None, lane.endpoint_id) or is_redelivery(lane.id):
+        if tenant not in (None, lane.tenant) or endpoint_id not in (None, lane.endpoint_id) or is_redelivery(lane.id):
             continue
         row = tables.row_of(lane)
         counts["accepted"] += lane.tail

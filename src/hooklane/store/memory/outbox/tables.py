@@ -11,11 +11,12 @@ from hooklane.model.attempt import Settlement
 from hooklane.model.audit import GENESIS, Act, AuditLine, Link, seal_of
 from hooklane.model.clock import START, Instant
 from hooklane.model.endpoint import Endpoint
-from hooklane.model.event import Event
+from hooklane.model.event import DEFAULT_TENANT, Event
 from hooklane.model.event_type import EventType
 from hooklane.model.health import Health
 from hooklane.model.lane import PARTITIONS, LaneId, LaneRow, LaneState
 from hooklane.model.plan import Job, JobMember
+from hooklane.model.tenant import Tenant
 from hooklane.store.outbox import Published, StoreOptions
 
 
@@ -91,6 +92,12 @@ class Tables:
 
     options: StoreOptions
     clock: Callable[[], Instant]
+    tenants: dict[str, Tenant] = field(
+        default_factory=lambda: {DEFAULT_TENANT: Tenant(id=DEFAULT_TENANT, created_at=START)}
+    )
+    tenant_changes: list[str] = field(default_factory=lambda: [DEFAULT_TENANT])
+    """Tenants in the order in which they were changed: a position in it is a revision."""
+    servers: dict[str, Instant] = field(default_factory=dict)
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
     events: dict[tuple[str, str], Event] = field(default_factory=dict)
     lanes: dict[LaneId, Lane] = field(default_factory=dict)

@@ -1,43 +1,43 @@
 -- name: insert_rows
 -- The dedup, for a whole batch in one statement: what comes back was new and now owes its handlings.
 WITH fresh AS (
-    INSERT INTO hooklane.inbox_row (tenant, source, event_id, variant, type, key, seq, prev_seq, event_time,
+    INSERT INTO hooklane.inbox_row (account, source, event_id, variant, type, key, seq, prev_seq, event_time,
         delivery_id, attempt, id_signed, fingerprint, body, headers, status, reason, received_at)
-    SELECT * FROM unnest(:tenants::text[], :sources::text[], :event_ids::text[], :variants::text[], :types::text[],
+    SELECT * FROM unnest(:accounts::text[], :sources::text[], :event_ids::text[], :variants::text[], :types::text[],
         :keys::text[], :seqs::bigint[], :prev_seqs::bigint[], :event_times::bigint[], :delivery_ids::text[],
         :attempts::bigint[], :id_signeds::integer[], :fingerprints::bytea[], :bodies::bytea[], :headers::text[],
         :statuses::text[], :reasons::text[], :received_ats::bigint[])
-    ON CONFLICT (source, tenant, event_id, variant) DO NOTHING
-    RETURNING id, source, tenant, event_id, variant
+    ON CONFLICT (source, account, event_id, variant) DO NOTHING
+    RETURNING id, source, account, event_id, variant
 ), owed AS (
-    INSERT INTO hooklane.inbox_handling (row_id, tenant, source, handler, status, due_at, attempts, key, seq, prev_seq,
+    INSERT INTO hooklane.inbox_handling (row_id, account, source, handler, status, due_at, attempts, key, seq, prev_seq,
         error, traceback, settled_at)
-    SELECT f.id, f.tenant, f.source, h.handler, h.status, h.due_at, h.attempts, h.key, h.seq, h.prev_seq, h.error,
+    SELECT f.id, f.account, f.source, h.handler, h.status, h.due_at, h.attempts, h.key, h.seq, h.prev_seq, h.error,
         h.traceback, h.settled_at
-    FROM unnest(:h_sources::text[], :h_tenants::text[], :h_event_ids::text[], :h_variants::text[], :h_handlers::text[],
+    FROM unnest(:h_sources::text[], :h_accounts::text[], :h_event_ids::text[], :h_variants::text[], :h_handlers::text[],
         :h_statuses::text[], :h_due_ats::bigint[], :h_attempts::bigint[], :h_keys::text[], :h_seqs::bigint[],
         :h_prev_seqs::bigint[], :h_errors::text[], :h_tracebacks::text[], :h_settled_ats::bigint[])
-        AS h (source, tenant, event_id, variant, handler, status, due_at, attempts, key, seq, prev_seq, error,
+        AS h (source, account, event_id, variant, handler, status, due_at, attempts, key, seq, prev_seq, error,
               traceback, settled_at)
-    JOIN fresh f USING (source, tenant, event_id, variant)
+    JOIN fresh f USING (source, account, event_id, variant)
 )
-SELECT id, source, tenant, event_id, variant FROM fresh;
+SELECT id, source, account, event_id, variant FROM fresh;
 
 -- name: known
 -- One line per handling (or one without) of an identity. A duplicate is answered from it, so where it finds something
 -- the commit must wait for the synchronous standby, if there is one: see commits.py.
 SELECT r.id, r.status, r.fingerprint, r.type, h.handler, h.status, h.attempts, h.due_at, h.fence, h.key, h.error
 FROM hooklane.inbox_row r LEFT JOIN hooklane.inbox_handling h ON h.row_id = r.id
-WHERE r.source = :source AND r.tenant = :tenant AND r.event_id = :event_id AND r.variant = :variant
+WHERE r.source = :source AND r.account = :account AND r.event_id = :event_id AND r.variant = :variant
   AND CASE WHEN current_setting('synchronous_standby_names') = '' THEN true
     ELSE pg_logical_emit_message(true, 'hooklane', '') IS NOT NULL END;
 
 -- name: known_all
 -- The same for a batch; the first column says which of them.
 SELECT w.number, r.id, r.status, r.fingerprint, r.type, h.handler, h.status, h.attempts, h.due_at, h.fence, h.key, h.error
-FROM unnest(:sources::text[], :tenants::text[], :event_ids::text[], :variants::text[])
-    WITH ORDINALITY AS w (source, tenant, event_id, variant, number)
-JOIN hooklane.inbox_row r USING (source, tenant, event_id, variant)
+FROM unnest(:sources::text[], :accounts::text[], :event_ids::text[], :variants::text[])
+    WITH ORDINALITY AS w (source, account, event_id, variant, number)
+JOIN hooklane.inbox_row r USING (source, account, event_id, variant)
 LEFT JOIN hooklane.inbox_handling h ON h.row_id = r.id
 WHERE CASE WHEN current_setting('synchronous_standby_names') = '' THEN true
     ELSE pg_logical_emit_message(true, 'hooklane', '') IS NOT NULL END;
@@ -48,14 +48,14 @@ SELECT pg_try_advisory_xact_lock(hashtextextended(:name::text, 0));
 
 -- name: remember
 -- A tombstone, if these bytes are new.
-INSERT INTO hooklane.inbox_digest (tenant, source, digest, event_id, seen_at)
-VALUES (:tenant, :source, :digest, :event_id, :now)
-ON CONFLICT (source, tenant, digest) DO NOTHING
+INSERT INTO hooklane.inbox_digest (account, source, digest, event_id, seen_at)
+VALUES (:account, :source, :digest, :event_id, :now)
+ON CONFLICT (source, account, digest) DO NOTHING
 RETURNING event_id;
 
 -- name: remembered
 -- The event id under which these bytes first came; its commit waits as that of `known`.
-SELECT event_id FROM hooklane.inbox_digest WHERE source = :source AND tenant = :tenant AND digest = :digest
+SELECT event_id FROM hooklane.inbox_digest WHERE source = :source AND account = :account AND digest = :digest
   AND CASE WHEN current_setting('synchronous_standby_names') = '' THEN true
     ELSE pg_logical_emit_message(true, 'hooklane', '') IS NOT NULL END;
 
@@ -66,9 +66,9 @@ WHERE current_setting('synchronous_standby_names') <> '';
 
 -- name: turn
 -- The entity's state becomes this token and its generation grows; nothing comes back when it is the current one.
-INSERT INTO hooklane.inbox_cursor AS c (tenant, source, handler, key, seq, token)
-VALUES (:tenant, :source, :handler, :key, 1, :token)
-ON CONFLICT (source, tenant, handler, key) DO UPDATE SET token = excluded.token, seq = c.seq + 1
+INSERT INTO hooklane.inbox_cursor AS c (account, source, handler, key, seq, token)
+VALUES (:account, :source, :handler, :key, 1, :token)
+ON CONFLICT (source, account, handler, key) DO UPDATE SET token = excluded.token, seq = c.seq + 1
 WHERE c.token IS DISTINCT FROM excluded.token
 RETURNING seq;
 
@@ -141,7 +141,7 @@ RETURNING h.row_id, h.handler, h.fence, h.attempts, h.key, h.seq, h.prev_seq, h.
 
 -- name: messages
 -- The messages of claimed handlings.
-SELECT id, tenant, source, event_id, variant, type, key, seq, prev_seq, event_time, delivery_id, attempt, id_signed,
+SELECT id, account, source, event_id, variant, type, key, seq, prev_seq, event_time, delivery_id, attempt, id_signed,
     fingerprint, body, headers, status, reason, copies, received_at
 FROM hooklane.inbox_row WHERE id IN (SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb));
 
@@ -175,81 +175,81 @@ RETURNING 1;
 
 -- name: begin_cursor
 -- The first sight of a track sets where it starts.
-INSERT INTO hooklane.inbox_cursor (tenant, source, handler, key, seq)
-VALUES (:tenant, :source, :handler, :key, :baseline)
-ON CONFLICT (source, tenant, handler, key) DO NOTHING;
+INSERT INTO hooklane.inbox_cursor (account, source, handler, key, seq)
+VALUES (:account, :source, :handler, :key, :baseline)
+ON CONFLICT (source, account, handler, key) DO NOTHING;
 
 -- name: cursor
 -- The last applied seq, kept from moving until this transaction ends; other readers are not kept out.
 SELECT seq FROM hooklane.inbox_cursor
-WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key FOR SHARE;
+WHERE source = :source AND account = :account AND handler = :handler AND key = :key FOR SHARE;
 
 -- name: begin_cursors
 -- The same for many, in the order in which they are given.
-INSERT INTO hooklane.inbox_cursor (source, tenant, handler, key, seq)
-SELECT * FROM unnest(:sources::text[], :tenants::text[], :handlers::text[], :keys::text[], :baselines::bigint[])
-ON CONFLICT (source, tenant, handler, key) DO NOTHING;
+INSERT INTO hooklane.inbox_cursor (source, account, handler, key, seq)
+SELECT * FROM unnest(:sources::text[], :accounts::text[], :handlers::text[], :keys::text[], :baselines::bigint[])
+ON CONFLICT (source, account, handler, key) DO NOTHING;
 
 -- name: cursors
 -- The same for many.
-SELECT c.source, c.tenant, c.handler, c.key, c.seq
+SELECT c.source, c.account, c.handler, c.key, c.seq
 FROM hooklane.inbox_cursor c
-JOIN unnest(:sources::text[], :tenants::text[], :handlers::text[], :keys::text[]) AS w (source, tenant, handler, key)
-    USING (source, tenant, handler, key)
-ORDER BY c.source, c.tenant, c.handler, c.key FOR SHARE OF c;
+JOIN unnest(:sources::text[], :accounts::text[], :handlers::text[], :keys::text[]) AS w (source, account, handler, key)
+    USING (source, account, handler, key)
+ORDER BY c.source, c.account, c.handler, c.key FOR SHARE OF c;
 
 -- name: applied
 -- The last applied seq as it is now.
 SELECT seq FROM hooklane.inbox_cursor
-WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key;
+WHERE source = :source AND account = :account AND handler = :handler AND key = :key;
 
 -- name: advance
 -- The cursor moves forward only, and never past what was not applied.
 UPDATE hooklane.inbox_cursor SET seq = :seq
-WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key AND seq >= :prev_seq AND seq < :seq
+WHERE source = :source AND account = :account AND handler = :handler AND key = :key AND seq >= :prev_seq AND seq < :seq
 RETURNING seq;
 
 -- name: release
 -- Whose predecessor is applied may be claimed.
 UPDATE hooklane.inbox_handling SET status = 'pending', due_at = :now
-WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key
+WHERE source = :source AND account = :account AND handler = :handler AND key = :key
   AND status = 'held' AND prev_seq <= :seq
 RETURNING 1;
 
 -- name: arrived
 -- Which of these are here and owed.
 SELECT w.number
-FROM unnest(:sources::text[], :tenants::text[], :handlers::text[], :keys::text[], :seqs::bigint[])
-    WITH ORDINALITY AS w (source, tenant, handler, key, seq, number)
+FROM unnest(:sources::text[], :accounts::text[], :handlers::text[], :keys::text[], :seqs::bigint[])
+    WITH ORDINALITY AS w (source, account, handler, key, seq, number)
 WHERE EXISTS (
     SELECT 1 FROM hooklane.inbox_handling h
-    WHERE h.source = w.source AND h.tenant = w.tenant AND h.handler = w.handler AND h.key = w.key AND h.seq = w.seq
+    WHERE h.source = w.source AND h.account = w.account AND h.handler = w.handler AND h.key = w.key AND h.seq = w.seq
       AND h.key IS NOT NULL AND h.status IN ('pending', 'in_progress', 'failed', 'held', 'dead'));
 
 -- name: newer
 -- Last writer wins by (at, tie); nothing comes back when something newer, or this very one, is there.
-INSERT INTO hooklane.inbox_cursor AS c (tenant, source, handler, key, at, tie)
-VALUES (:tenant, :source, :handler, :key, :at, :tie)
-ON CONFLICT (source, tenant, handler, key) DO UPDATE SET at = excluded.at, tie = excluded.tie
+INSERT INTO hooklane.inbox_cursor AS c (account, source, handler, key, at, tie)
+VALUES (:account, :source, :handler, :key, :at, :tie)
+ON CONFLICT (source, account, handler, key) DO UPDATE SET at = excluded.at, tie = excluded.tie
 WHERE c.at IS NULL OR (c.at, c.tie) < (excluded.at, excluded.tie)
 RETURNING 1;
 
 -- name: mark
 -- The newest that was applied.
 SELECT at, tie FROM hooklane.inbox_cursor
-WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key;
+WHERE source = :source AND account = :account AND handler = :handler AND key = :key;
 
 -- name: touch
 -- The track's row exists and is held by this transaction.
-INSERT INTO hooklane.inbox_cursor AS c (tenant, source, handler, key) VALUES (:tenant, :source, :handler, :key)
-ON CONFLICT (source, tenant, handler, key) DO UPDATE SET seq = c.seq;
+INSERT INTO hooklane.inbox_cursor AS c (account, source, handler, key) VALUES (:account, :source, :handler, :key)
+ON CONFLICT (source, account, handler, key) DO UPDATE SET seq = c.seq;
 
 -- name: coalesce
 -- Older hints about the same entity: what was just fetched covers them. One that is being taken is passed over.
 UPDATE hooklane.inbox_handling h SET status = 'completed', settled_at = :now, error = NULL, traceback = NULL
 FROM (
     SELECT row_id, handler FROM hooklane.inbox_handling
-    WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key
+    WHERE source = :source AND account = :account AND handler = :handler AND key = :key
       AND status IN ('pending', 'failed') AND row_id <= :until
     FOR UPDATE SKIP LOCKED
 ) covered
@@ -263,15 +263,15 @@ SELECT last_value FROM hooklane.inbox_row_id_seq;
 -- name: gaps
 -- The first held handling of each track whose turn does not come because a predecessor never arrived.
 -- What is owed at or before the cursor (a dead letter that was passed over) is no event's predecessor.
-SELECT h.source, h.tenant, h.handler, h.key, c.seq, min(h.prev_seq), min(h.due_at)
+SELECT h.source, h.account, h.handler, h.key, c.seq, min(h.prev_seq), min(h.due_at)
 FROM hooklane.inbox_handling h
-JOIN hooklane.inbox_cursor c USING (source, tenant, handler, key)
+JOIN hooklane.inbox_cursor c USING (source, account, handler, key)
 WHERE h.status = 'held' AND h.due_at <= :before
   AND NOT EXISTS (
     SELECT 1 FROM hooklane.inbox_handling o
-    WHERE o.source = h.source AND o.tenant = h.tenant AND o.handler = h.handler AND o.key = h.key
+    WHERE o.source = h.source AND o.account = h.account AND o.handler = h.handler AND o.key = h.key
       AND o.key IS NOT NULL AND o.seq > c.seq AND o.status IN ('pending', 'in_progress', 'failed', 'dead'))
-GROUP BY h.source, h.tenant, h.handler, h.key, c.seq
+GROUP BY h.source, h.account, h.handler, h.key, c.seq
 ORDER BY min(h.due_at) LIMIT :limit::bigint;
 
 -- name: reopen
@@ -286,8 +286,8 @@ RETURNING 1;
 -- name: attach
 -- A row that is there is owed to one more handler.
 INSERT INTO hooklane.inbox_handling
-    (row_id, handler, tenant, source, status, due_at, attempts, key, seq, prev_seq, error, traceback, settled_at)
-SELECT r.id, :handler::text, r.tenant, r.source, :status::text, :due_at::bigint, :attempts::bigint, :key::text,
+    (row_id, handler, account, source, status, due_at, attempts, key, seq, prev_seq, error, traceback, settled_at)
+SELECT r.id, :handler::text, r.account, r.source, :status::text, :due_at::bigint, :attempts::bigint, :key::text,
     :seq::bigint, :prev_seq::bigint, :error::text, :traceback::text, :settled_at::bigint
 FROM hooklane.inbox_row r WHERE r.id = :row_id
 ON CONFLICT (row_id, handler) DO NOTHING;
@@ -351,8 +351,8 @@ RETURNING 1;
 
 -- name: forget
 -- Tombstones that have guarded long enough.
-DELETE FROM hooklane.inbox_digest WHERE (source, tenant, digest) IN (
-    SELECT source, tenant, digest FROM hooklane.inbox_digest
+DELETE FROM hooklane.inbox_digest WHERE (source, account, digest) IN (
+    SELECT source, account, digest FROM hooklane.inbox_digest
     WHERE seen_at < :before AND (:source::text IS NULL OR source = :source::text)
     ORDER BY seen_at LIMIT :limit::bigint)
 RETURNING 1;
@@ -361,7 +361,7 @@ RETURNING 1;
 -- Ids of matching rows, oldest first.
 SELECT r.id FROM hooklane.inbox_row r
 WHERE (:ids::jsonb IS NULL OR r.id IN (SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb)))
-  AND (:source::text IS NULL OR r.source = :source::text) AND (:tenant::text IS NULL OR r.tenant = :tenant::text)
+  AND (:source::text IS NULL OR r.source = :source::text) AND (:account::text IS NULL OR r.account = :account::text)
   AND (:type::text IS NULL OR r.type = :type::text) AND (:key::text IS NULL OR r.key = :key::text)
   AND (:event_id::text IS NULL OR r.event_id = :event_id::text)
   AND (:received_from::bigint IS NULL OR r.received_at >= :received_from::bigint)

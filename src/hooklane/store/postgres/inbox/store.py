@@ -31,7 +31,7 @@ from hooklane.store.sql.rows import (
 _QUERIES = queries_of("hooklane.store.postgres.inbox")
 
 _ROW_ARRAYS = {
-    "tenant": "tenants",
+    "account": "accounts",
     "source": "sources",
     "event_id": "event_ids",
     "variant": "variants",
@@ -62,8 +62,8 @@ _HANDLING_ARRAYS = {
     "traceback": "h_tracebacks",
     "settled_at": "h_settled_ats",
 }
-_IDENTITY_ARRAYS = {"source": "sources", "tenant": "tenants", "event_id": "event_ids", "variant": "variants"}
-_TRACK_ARRAYS = {"source": "sources", "tenant": "tenants", "handler": "handlers", "key": "keys"}
+_IDENTITY_ARRAYS = {"source": "sources", "account": "accounts", "event_id": "event_ids", "variant": "variants"}
+_TRACK_ARRAYS = {"source": "sources", "account": "accounts", "handler": "handlers", "key": "keys"}
 
 
 class PostgresVerbs(SqlInbox):
@@ -81,7 +81,7 @@ class PostgresVerbs(SqlInbox):
         params |= _arrays([each for _, each in owed], _HANDLING_ARRAYS)
         params |= {f"h_{name}": values for name, values in _identities([row.identity for row, _ in owed]).items()}
         lines = yield Sql("insert_rows", params)
-        ids = {Identity(source, tenant, event_id, variant): id for id, source, tenant, event_id, variant in lines}
+        ids = {Identity(source, account, event_id, variant): id for id, source, account, event_id, variant in lines}
         return [ids.get(row.identity) if first[row.identity] is row else None for row in rows]
 
     def known(self, identities: Sequence[Identity]) -> Flow[list[Known | None]]:
@@ -104,7 +104,7 @@ class PostgresVerbs(SqlInbox):
         params = _tracks(ordered)
         yield Sql("begin_cursors", params | {"baselines": [tracks[track] for track in ordered]})
         lines = yield Sql("cursors", params)
-        return {Track(source, tenant, handler, key): seq for source, tenant, handler, key, seq in lines}
+        return {Track(source, account, handler, key): seq for source, account, handler, key, seq in lines}
 
     def arrived(self, places: Sequence[tuple[Track, int]]) -> Flow[list[bool]]:
         params = _tracks([track for track, _ in places]) | {"seqs": [seq for _, seq in places]}
@@ -134,7 +134,7 @@ class PostgresVerbs(SqlInbox):
         return by
 
     def try_lock(self, identity: Identity) -> Flow[bool]:
-        name = f"hooklane\x1f{identity.source}\x1f{identity.tenant}\x1f{identity.event_id}"
+        name = f"hooklane\x1f{identity.source}\x1f{identity.account}\x1f{identity.event_id}"
         lines = yield Sql("try_lock", {"name": name})
         return bool(lines[0][0])
 
@@ -183,7 +183,7 @@ def _tracks(tracks: Sequence[Track]) -> dict[str, Any]:
 
 
 def _order(identity: Identity) -> tuple[str, str, str, str]:
-    return (identity.source, identity.tenant, identity.event_id, identity.variant)
+    return (identity.source, identity.account, identity.event_id, identity.variant)
 
 
 def _identities(identities: Sequence[Identity]) -> dict[str, Any]:

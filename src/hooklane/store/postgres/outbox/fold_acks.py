@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hooklane.store.caller.flow import Statement
 from hooklane.store.postgres.outbox.statements import SQL
-from hooklane.store.sql.outbox.endpoints import finish_deletions
 from hooklane.store.sql.outbox.steps import Flow
+from hooklane.store.sql.outbox.tenants import finish_deletions
 
 FOLD_MAX = 50_000
 FIRST = "(0,0)"

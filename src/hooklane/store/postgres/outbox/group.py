@@ -14,10 +14,11 @@ import asyncpg
 from hooklane.errors import InvalidEvent, StoreBusy, StoreError
 from hooklane.model.lane import Grown
 from hooklane.store.caller.flow import Flow, Statement, T
+from hooklane.store.endpoint_cache import EndpointCache
 from hooklane.store.outbox import BUSY, Draft, NotAll, Placer, Published, PublishReport, Refused, all_or_nothing
 from hooklane.store.postgres.database import Database
 from hooklane.store.postgres.driver_errors import Unknown
-from hooklane.store.postgres.outbox.publish import EndpointCache, publish
+from hooklane.store.postgres.outbox.publish import publish
 from hooklane.store.postgres.outbox.publish_in_one import PublishInOne
 from hooklane.store.postgres.outbox.statements import SQL
 from hooklane.store.postgres.transactions import LOCK_WAIT_MS
@@ -112,14 +113,17 @@ class Group:
 
     async def _at_once(self, drafts: Sequence[Draft]) -> PublishReport | None:
         """In one round trip; None where that cannot be, or the endpoints had changed: then nothing was stored."""
-        rev, endpoints = self.cache.known
+        known = self.cache.known
+        tenants = {draft.event.tenant for draft in drafts}
+        if not tenants <= known.keys():
+            return None
         if len(self._seen) > SEEN_MAX:
             self._seen.clear()
-        in_one = PublishInOne(drafts, self.placer, endpoints, self._seen)
-        if rev < 0 or not in_one.is_plain:
+        in_one = PublishInOne(drafts, self.placer, {tenant: known[tenant] for tenant in tenants}, self._seen)
+        if not in_one.is_plain:
             return None
         try:
-            return in_one.report(await self.db.once(in_one.statement(rev, GROUP_WAIT_MS)))
+            return in_one.report(await self.db.once(in_one.statement(GROUP_WAIT_MS)))
         except (asyncpg.SerializationError, asyncpg.DeadlockDetectedError):
             return None  # lost a race: the longer way does not mind
         except asyncpg.UniqueViolationError:
@@ -136,7 +140,7 @@ class Group:
     def _lanes_of(self, draft: Draft) -> list[Lane]:
         """As far as the cache knows: a lane that is missed here is met by the commit itself."""
         try:
-            places = self.placer(draft.event, draft.asked, self.cache.of(draft.event.tenant))
+            places = self.placer(draft.event, draft.asked, self.cache.last(draft.event.tenant))
         except InvalidEvent:
             return []  # the commit will refuse it
         return [(place.endpoint_id, place.key) for place in places if place.key is not None]

@@ -13,26 +13,13 @@ from hooklane.model.endpoint import Endpoint
 from hooklane.model.lane import Grown, Place
 from hooklane.store.caller.flow import Flow, Statement
 from hooklane.store.codec import decode_endpoint
+from hooklane.store.endpoint_cache import EndpointCache, of_tenant
 from hooklane.store.outbox import Draft, Placer, Published, PublishReport, Refused, Stamp
 from hooklane.store.postgres.commits import WAIT_FOR_STANDBY
 from hooklane.store.postgres.outbox.statements import SQL
 
 Name = tuple[str, str]
 """Of a tenant, what may not be used twice."""
-
-
-@dataclass(slots=True)
-class EndpointCache:
-    """The endpoints as of a revision, so that a busy publisher does not decode them for every commit.
-
-    Threads may share it: the pair is replaced as a whole.
-    """
-
-    known: tuple[int, Mapping[str, Sequence[Endpoint]]] = (-1, {})
-    """A revision, and the endpoints by tenant."""
-
-    def of(self, tenant: str) -> Sequence[Endpoint]:
-        return self.known[1].get(tenant, ())
 
 
 @dataclass(slots=True)
@@ -53,13 +40,14 @@ def publish(
 
     With *again* an earlier try may have been committed: drafts whose own id is stored are reported, not stored twice.
     """
-    ((rev, numbers),) = yield Statement(SQL["begin_publish"], {"many": len(drafts)})
-    endpoints = yield from _read_endpoints(rev, cache or EndpointCache())
+    tenants = list({draft.event.tenant for draft in drafts})
+    ((there, revs, numbers),) = yield Statement(SQL["begin_publish"], {"tenants": tenants, "many": len(drafts)})
+    endpoints = yield from _read_endpoints(dict(zip(there, revs, strict=True)), cache or EndpointCache())
     waiting: list[Accepted] = []
     results: list[Refused | Accepted] = []
     for draft, n in zip(drafts, numbers, strict=True):
         try:
-            places = placer(draft.event, draft.asked, endpoints.get(draft.event.tenant, ()))
+            places = placer(draft.event, draft.asked, of_tenant(endpoints, draft))
         except InvalidEvent as error:
             results.append(Refused(error.code, str(error)))
             continue
@@ -76,20 +64,19 @@ def publish(
     return PublishReport([_reported(result, holders, earlier) for result in results], grown)
 
 
-def _read_endpoints(rev: int, cache: EndpointCache) -> Flow[Mapping[str, Sequence[Endpoint]]]:
+def _read_endpoints(revs: Mapping[str, int], cache: EndpointCache) -> Flow[Mapping[str, Sequence[Endpoint]]]:
     """Read inside the publishing transaction: an endpoint whose creation was answered must not be missed.
 
-    The revision is read first, so what is kept under it can only be newer.
+    Each tenant's revision is read first, so what is kept under it can only be newer.
     """
-    known, endpoints = cache.known
-    if rev != known:
-        by_tenant: dict[str, list[Endpoint]] = {}
-        for (doc,) in (yield Statement(SQL["all_endpoints"])):
-            endpoint = decode_endpoint(doc)
-            by_tenant.setdefault(endpoint.tenant, []).append(endpoint)
-        cache.known = rev, by_tenant
-        return by_tenant
-    return endpoints
+    found = {tenant: known for tenant, rev in revs.items() if (known := cache.of(tenant, rev)) is not None}
+    if unknown := [tenant for tenant in revs if tenant not in found]:
+        read: dict[str, list[Endpoint]] = {tenant: [] for tenant in unknown}
+        for tenant, doc in (yield Statement(SQL["endpoints_of_tenants"], {"tenants": unknown})):
+            read[tenant].append(decode_endpoint(doc))
+        for tenant, endpoints in read.items():
+            found[tenant] = cache.keep(tenant, revs[tenant], endpoints)
+    return found
 
 
 # --- names ---

@@ -1,12 +1,18 @@
 -- What publishing runs on PostgreSQL where one statement cannot say it all, and in a caller's own transaction.
 
 -- name: begin_publish
--- The revision of the endpoints, read before them, and numbers for the events.
-SELECT value, ARRAY(SELECT nextval('hooklane.event_n') FROM generate_series(1, :many::bigint))
-FROM hooklane.counter WHERE name = 'endpoint'
+-- Which of these tenants are there, with the revision of the endpoints of each, read before them; and numbers for the
+-- events.
+SELECT coalesce(array_agg(id), '{}'), coalesce(array_agg(endpoint_rev), '{}'),
+    ARRAY(SELECT nextval('hooklane.event_n') FROM generate_series(1, :many::bigint))
+FROM hooklane.tenant WHERE id = ANY(:tenants::text[]) AND state IN ('active', 'suspended')
+
+-- name: endpoints_of_tenants
+-- Where their events may go.
+SELECT tenant, doc FROM hooklane.endpoint WHERE tenant = ANY(:tenants::text[]) ORDER BY id
 
 -- name: all_endpoints
--- The endpoints of all tenants.
+-- The endpoints of all tenants, for a worker.
 SELECT doc FROM hooklane.endpoint ORDER BY id
 
 -- name: claim_names

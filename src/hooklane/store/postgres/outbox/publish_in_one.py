@@ -39,10 +39,12 @@ class PublishInOne:
         self,
         drafts: Sequence[Draft],
         placer: Placer,
-        endpoints: Mapping[str, Sequence[Endpoint]],
+        endpoints: Mapping[str, tuple[int, Sequence[Endpoint]]],
         seen: dict[tuple[str, str], int],
     ) -> None:
-        """*seen* are lanes that are known to exist, by endpoint and key, each with a seq in it."""
+        """*endpoints* are those of each tenant of *drafts*, as of a revision; *seen* are lanes that are known to exist,
+        by endpoint and key, each with a seq in it."""
+        self._endpoints = endpoints
         self._seen = seen
         self._results: list[Refused | Event] = []
         self._events: list[Event] = []
@@ -55,7 +57,7 @@ class PublishInOne:
         for draft in drafts:
             event = draft.event
             try:
-                places = placer(event, draft.asked, endpoints.get(event.tenant, ()))
+                places = placer(event, draft.asked, endpoints[event.tenant][1])
             except InvalidEvent as error:
                 self._results.append(Refused(error.code, str(error)))
                 continue
@@ -76,8 +78,8 @@ class PublishInOne:
         self._lane_ats: list[int] = []
         self._nths: list[int] = []
 
-    def statement(self, rev: int, lock_wait_ms: int) -> Statement:
-        """Ask for the places, if the endpoints are still as of *rev*."""
+    def statement(self, lock_wait_ms: int) -> Statement:
+        """Ask for the places, if the endpoints of every tenant are still as of the revision that we know."""
         events, placed = self._events, self._placed
         many: dict[tuple[str, str], int] = {}
         named: list[tuple[str, str]] = []
@@ -98,7 +100,9 @@ class PublishInOne:
         starts = list(accumulate(sizes, initial=1))[:-1]
         params: dict[str, Any] = {
             "many": len(events),
-            "rev": rev,
+            "publishing": texts(list(self._endpoints)),
+            "revs": numbers([rev for rev, _ in self._endpoints.values()]),
+            "tenant_count": len(self._endpoints),
             "lock_wait": f"{lock_wait_ms}ms",
             "tenants": texts([events[event_at - 1].tenant for event_at, _ in lanes]),
             "endpoints": texts([endpoint_id for endpoint_id, _ in order]),

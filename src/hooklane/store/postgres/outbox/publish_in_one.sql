@@ -1,12 +1,15 @@
 -- A publish as one statement that is the whole transaction, where every place is in a lane and every name is new.
 
--- Nothing is written unless the endpoints are still those by which the places were found. The settings count from their
+-- Nothing is written unless each tenant is there and its endpoints are still those by which the places were found. The settings count from their
 -- evaluation on, and every insert needs the row that evaluates them.
 -- fragment: start
 WITH start AS MATERIALIZED (
     SELECT ARRAY(SELECT nextval('hooklane.event_n') FROM generate_series(1, :many::bigint)) AS ns,
         set_config('synchronous_commit', 'on', true), set_config('lock_timeout', :lock_wait::text, true)
-    FROM hooklane.counter WHERE name = 'endpoint' AND value = :rev::bigint
+    WHERE :tenant_count::bigint = (
+        SELECT count(*) FROM (
+            SELECT unnest(:publishing::text::text[]) AS id, unnest(:revs::text::bigint[]) AS rev
+        ) w JOIN hooklane.tenant t ON t.id = w.id AND t.endpoint_rev = w.rev AND t.state IN ('active', 'suspended'))
 )
 
 -- Names come before lanes, as in the longer way, and in its order. One that is taken violates its key.

@@ -12,9 +12,10 @@ from hooklane.errors import HooklaneError, MissingExtra, StoreError
 from hooklane.store.caller.database_identity import PostgresIdentity, identify_postgres
 from hooklane.store.caller.flow import Flow, Statement, T, drive
 from hooklane.store.caller.psycopg3 import PsycopgCaller
+from hooklane.store.endpoint_cache import EndpointCache
 from hooklane.store.outbox import Draft, PublishReport, StoreOptions
 from hooklane.store.postgres.commits import ENDED, commit_psycopg
-from hooklane.store.postgres.outbox.publish import EndpointCache, publish
+from hooklane.store.postgres.outbox.publish import publish
 from hooklane.store.postgres.outbox.statements import SQL
 from hooklane.store.postgres.schema import migrate_once, version_of
 from hooklane.store.sql.faults import named

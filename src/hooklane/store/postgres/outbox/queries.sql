@@ -27,7 +27,8 @@ SELECT t.tenant, {lane_columns} {lanes} {and_acks}
 unnest(:lane_id::bigint[], :seq::bigint[]) AS w (lane_id, seq)
 
 -- fragment: is_paused
-convert_from(p.doc, 'UTF8')::json ->> 'state' IN ('paused', 'disabled')
+(convert_from(p.doc, 'UTF8')::json ->> 'state' IN ('paused', 'disabled')
+    OR coalesce((convert_from(p.doc, 'UTF8')::json ->> 'suspended')::boolean, false))
 
 
 -- === audit ===
@@ -124,9 +125,6 @@ WHERE convert_from(e.doc, 'UTF8')::json ->> 'state' IN ('draining', 'cancelling'
   AND NOT EXISTS (SELECT 1 FROM hooklane.redelivery r
                   WHERE r.endpoint_id = e.id AND r.state IN ('active', 'retrying') AND r.head <= r.tail)
 RETURNING e.id
-
--- name: endpoints_were_forgotten
--- Nothing to do here: a publisher that still knows the endpoint knows that it takes nothing.
 
 
 -- === health ===
@@ -906,20 +904,20 @@ DELETE FROM hooklane.worker w WHERE lease_until < :before
 -- What was accepted, what the heads have passed, and what stands at a head.
 SELECT coalesce(sum(tail), 0)::bigint, coalesce(sum(head - 1), 0)::bigint,
     count(*) FILTER (WHERE state = 'retrying' AND head <= tail), count(*) FILTER (WHERE state = 'blocked')
-FROM ({every_lane} WHERE t.tenant = :tenant AND {of_endpoint}) r
+FROM ({every_lane} WHERE (:tenant::text IS NULL OR t.tenant = :tenant) AND {of_endpoint}) r
 
 -- name: ledger_of_passed
 -- What the heads passed without delivering it.
 SELECT s.kind, sum(s.upto - s.seq + 1)::bigint FROM hooklane.skipped s JOIN hooklane.lane_tail t USING (lane_id)
-WHERE s.tenant = :tenant AND {of_endpoint} GROUP BY s.kind
-UNION ALL SELECT state, many FROM hooklane.past WHERE kind = 'lane' AND tenant = :tenant AND {of_endpoint}
+WHERE (:tenant::text IS NULL OR s.tenant = :tenant) AND {of_endpoint} GROUP BY s.kind
+UNION ALL SELECT state, many FROM hooklane.past WHERE kind = 'lane' AND (:tenant::text IS NULL OR tenant = :tenant) AND {of_endpoint}
 
 -- name: ledger_of_loose
 -- Deliveries without order by their own state; those that were delivered left only their number.
-SELECT state, count(*) FROM hooklane.loose WHERE tenant = :tenant AND {of_endpoint} GROUP BY state
-UNION ALL SELECT state, many FROM hooklane.past WHERE kind = 'loose' AND tenant = :tenant AND {of_endpoint}
+SELECT state, count(*) FROM hooklane.loose WHERE (:tenant::text IS NULL OR tenant = :tenant) AND {of_endpoint} GROUP BY state
+UNION ALL SELECT state, many FROM hooklane.past WHERE kind = 'loose' AND (:tenant::text IS NULL OR tenant = :tenant) AND {of_endpoint}
 UNION ALL SELECT 'delivered', coalesce(sum(many), 0)::bigint FROM hooklane.loose_delivered
-WHERE tenant = :tenant AND {of_endpoint}
+WHERE (:tenant::text IS NULL OR tenant = :tenant) AND {of_endpoint}
 
 -- name: lane_counts
 -- How many lanes are in each state.

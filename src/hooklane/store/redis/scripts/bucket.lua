@@ -1,7 +1,7 @@
 -- What every script of the inbox begins with. KEYS[1] = p, the prefix of a bucket such as "hl:{3}": its hash tag puts
 -- all keys below into one slot of a cluster. Scripts use no command that Redis 6.2 does not have.
 --
---   p:row:<name>            hash    one row. <name> is a digest of its identity (source, tenant, event id, variant)
+--   p:row:<name>            hash    one row. <name> is a digest of its identity (source, account, event id, variant)
 --     i  <place>|<handlings>|<received at, ms>|<source>; the place: 16 digits, larger for later rows
 --     s  status of the row itself, unless pending          c  copies, unless 1
 --     k  1: a copy was answered, so the row is relied on   h<handler>  a handling, MessagePack, in the order below

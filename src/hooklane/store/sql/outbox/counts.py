@@ -9,7 +9,7 @@ from hooklane.model.lane import DeliveryState, LaneState
 from hooklane.store.sql.outbox.steps import Flow, sql
 
 
-def ledger(tenant: str, endpoint_id: str | None) -> Flow[Mapping[DeliveryState | str, int]]:
+def ledger(tenant: str | None, endpoint_id: str | None) -> Flow[Mapping[DeliveryState | str, int]]:
     """Each delivery counted once, by where it stands; run it on one snapshot."""
     counts: dict[DeliveryState | str, int] = dict.fromkeys(DeliveryState, 0)
     params = {"tenant": tenant, "endpoint": endpoint_id}

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from hooklane.model.audit import Act
 from hooklane.model.endpoint import Endpoint, EndpointState
-from hooklane.store.codec import decode_endpoint, encode_endpoint
+from hooklane.model.tenant import TenantState
+from hooklane.store.codec import decode_endpoint, decode_tenant, encode_endpoint
 from hooklane.store.revision import step
 from hooklane.store.sql.outbox import audit
 from hooklane.store.sql.outbox.steps import Flow, sql
@@ -17,10 +18,14 @@ GRACE_MS = 24 * 3_600_000
 
 
 def save_endpoint(endpoint: Endpoint, expect: Endpoint | None, act: Act | None = None) -> Flow[bool]:
-    rev = yield from _next_rev()
+    rev = yield from next_rev()
     if (yield from read_endpoint(endpoint.id)) != expect:
         return False
-    yield from _write(endpoint, rev)
+    tenants = yield sql("tenant", id=endpoint.tenant)
+    tenant = decode_tenant(tenants[0][0]) if tenants else None
+    if tenant is None or not (tenant.is_there or expect is not None):
+        return False
+    yield from write(replace(endpoint, suspended=tenant.state is TenantState.SUSPENDED), rev)
     if act is not None:
         yield from audit.append(act)
     return True
@@ -28,11 +33,11 @@ def save_endpoint(endpoint: Endpoint, expect: Endpoint | None, act: Act | None =
 
 def save_endpoints(changes: Sequence[tuple[Endpoint, Endpoint]], act: Act) -> Flow[int]:
     """All of one tenant, under one revision."""
-    rev = yield from _next_rev()
+    rev = yield from next_rev()
     many = 0
     for old, new in changes:
         if (yield from read_endpoint(old.id)) == old:
-            yield from _write(new, rev)
+            yield from write(replace(new, suspended=old.suspended), rev)
             many += 1
     if many:
         yield from audit.append(act)
@@ -41,18 +46,18 @@ def save_endpoints(changes: Sequence[tuple[Endpoint, Endpoint]], act: Act) -> Fl
 
 def disable_endpoint(endpoint_id: str) -> Flow[None]:
     """It answered that it is gone. Read under the counter's lock, so that no person's change is undone."""
-    rev = yield from _next_rev()
+    rev = yield from next_rev()
     endpoint = yield from read_endpoint(endpoint_id)
     if endpoint is not None and endpoint.state is EndpointState.ACTIVE:
-        yield from _write(replace(endpoint, state=EndpointState.DISABLED), rev)
+        yield from write(replace(endpoint, state=EndpointState.DISABLED), rev)
 
 
-def _next_rev() -> Flow[int]:
+def next_rev() -> Flow[int]:
     ((rev,),) = yield sql("next_endpoint_rev", step=step())
     return int(rev)
 
 
-def _write(endpoint: Endpoint, rev: int) -> Flow[None]:
+def write(endpoint: Endpoint, rev: int) -> Flow[None]:
     yield sql("write_endpoint", id=endpoint.id, tenant=endpoint.tenant, doc=encode_endpoint(endpoint), rev=rev)
 
 
@@ -71,6 +76,4 @@ def finish_deletions() -> Flow[int]:
     if cancelled := [n for (n,) in (yield sql("cancel_dead_loose"))]:
         yield sql("cancel_loose_letters", ns=cancelled)
     removed = yield sql("forget_endpoints", grace_ms=GRACE_MS)
-    if removed:
-        yield sql("endpoints_were_forgotten", step=step())
     return len(removed)

@@ -11,11 +11,12 @@ from typing import TypeVar
 
 from hooklane.model.audit import Act, AuditLine, Link
 from hooklane.model.clock import Instant
-from hooklane.model.endpoint import Endpoint
+from hooklane.model.endpoint import Endpoint, EndpointState
 from hooklane.model.event import Event
 from hooklane.model.health import Health
 from hooklane.model.lane import DeliveryState, LaneId, LaneState
 from hooklane.model.plan import Job, JobMember, Member, Op, PlacedEvent, Progress
+from hooklane.model.tenant import Tenant
 from hooklane.store.budget import LEDGER_S_MAX
 from hooklane.store.colocated_inbox import Change, Question
 from hooklane.store.cursors import number_of
@@ -36,17 +37,20 @@ from hooklane.store.sql.outbox import (
     recovery,
     retention,
     selection,
+    tenants,
 )
 from hooklane.store.sql.outbox.access import SqlAccess
 from hooklane.store.sql.outbox.colocated_inbox import InboxFlows
 from hooklane.store.sql.outbox.dashboard import SqlDashboard
 from hooklane.store.sql.outbox.types import SqlTypes
+from hooklane.store.tenants import TenantNews
 
 T = TypeVar("T")
 
 
 class SqlOutbox(SqlDashboard, SqlAccess, SqlTypes):
-    """`OutboxReads`, `RecoveryStore`, `ColocatedInbox` and the rarer verbs of `OutboxStore`, and what it inherits."""
+    """`OutboxReads`, `RecoveryStore`, `TenantStore`, `ColocatedInbox`, the rarer verbs of `OutboxStore`, and what it
+    inherits."""
 
     _inbox: InboxFlows
 
@@ -70,6 +74,28 @@ class SqlOutbox(SqlDashboard, SqlAccess, SqlTypes):
 
     async def health(self, tenant: str | None = None) -> Mapping[str, Health]:
         return await self._ask(lambda: health.read_health(tenant))
+
+    # tenants
+
+    async def tenant(self, tenant_id: str) -> Tenant | None:
+        return await self._ask(lambda: tenants.read_tenant(tenant_id))
+
+    async def tenants(self, cursor: str | None, limit: int) -> Page[Tenant]:
+        return await self._ask(lambda: tenants.tenants(cursor, limit))
+
+    async def tenants_since(self, rev: int) -> TenantNews:
+        return await self._ask(lambda: tenants.tenants_since(rev))
+
+    async def save_tenant(
+        self, tenant: Tenant, *, expect: Tenant | None, endpoints: EndpointState | None = None, act: Act | None = None
+    ) -> bool:
+        return await self._write(lambda: tenants.save_tenant(tenant, expect, endpoints, act))
+
+    async def stored_bytes(self, tenant_id: str) -> int:
+        return await self._ask(lambda: tenants.stored_bytes(tenant_id), s_max=None)
+
+    async def greet(self, server: str, until_ms: int) -> int:
+        return await self._write(lambda: tenants.greet(server, until_ms))
 
     # owning
 
@@ -145,7 +171,7 @@ class SqlOutbox(SqlDashboard, SqlAccess, SqlTypes):
     async def set_note(self, tenant: str, dead_letter_id: str, note: str, *, act: Act | None = None) -> bool:
         return await self._write(lambda: letter_reads.set_note(tenant, dead_letter_id, note, act))
 
-    async def ledger(self, tenant: str, endpoint_id: str | None = None) -> Mapping[DeliveryState | str, int]:
+    async def ledger(self, tenant: str | None, endpoint_id: str | None = None) -> Mapping[DeliveryState | str, int]:
         return await self._ask(lambda: counts.ledger(tenant, endpoint_id))
 
     async def lane_counts(self, tenant: str | None = None) -> Mapping[LaneState, int]:

@@ -1,46 +1,46 @@
 -- name: insert_row
 -- The dedup: one row comes back when this identity was new, none when it was there. No id is ever given out twice.
-INSERT INTO hooklane_inbox_row (id, tenant, source, event_id, variant, type, key, seq, prev_seq, event_time, delivery_id,
+INSERT INTO hooklane_inbox_row (id, account, source, event_id, variant, type, key, seq, prev_seq, event_time, delivery_id,
     attempt, id_signed, fingerprint, body, headers, status, reason, received_at, settled_by, settled_as, settled_at)
 VALUES (1 + max(coalesce((SELECT max(id) FROM hooklane_inbox_row), 0), (SELECT row_id FROM hooklane_inbox_last)),
-    :tenant, :source, :event_id, :variant, :type, :key, :seq, :prev_seq, :event_time, :delivery_id,
+    :account, :source, :event_id, :variant, :type, :key, :seq, :prev_seq, :event_time, :delivery_id,
     :attempt, :id_signed, :fingerprint, :body, :headers, :status, :reason, :received_at, :settled_by, :settled_as,
     :settled_at)
-ON CONFLICT (source, tenant, event_id, variant) DO NOTHING
+ON CONFLICT (source, account, event_id, variant) DO NOTHING
 RETURNING id;
 
 -- name: insert_handling
 -- What a handler owes to a row that was just inserted.
 INSERT INTO hooklane_inbox_handling
-    (row_id, handler, tenant, source, status, due_at, attempts, key, seq, prev_seq, error, traceback, settled_at)
-VALUES (:row_id, :handler, :tenant, :source, :status, :due_at, :attempts, :key, :seq, :prev_seq, :error, :traceback,
+    (row_id, handler, account, source, status, due_at, attempts, key, seq, prev_seq, error, traceback, settled_at)
+VALUES (:row_id, :handler, :account, :source, :status, :due_at, :attempts, :key, :seq, :prev_seq, :error, :traceback,
     :settled_at);
 
 -- name: known
 -- What the row of an identity tells itself (without a handling, unless it was settled at once), and one line per handling.
 SELECT id, status, fingerprint, type, settled_by, settled_as, settled_as = 'completed', settled_at, 0, NULL, NULL
-FROM hooklane_inbox_row WHERE source = :source AND tenant = :tenant AND event_id = :event_id AND variant = :variant
+FROM hooklane_inbox_row WHERE source = :source AND account = :account AND event_id = :event_id AND variant = :variant
 UNION ALL
 SELECT r.id, r.status, r.fingerprint, r.type, h.handler, h.status, h.attempts, h.due_at, h.fence, h.key, h.error
 FROM hooklane_inbox_row r JOIN hooklane_inbox_handling h ON h.row_id = r.id
-WHERE r.source = :source AND r.tenant = :tenant AND r.event_id = :event_id AND r.variant = :variant;
+WHERE r.source = :source AND r.account = :account AND r.event_id = :event_id AND r.variant = :variant;
 
 -- name: remember
 -- A tombstone, if these bytes are new.
-INSERT INTO hooklane_inbox_digest (tenant, source, digest, event_id, seen_at)
-VALUES (:tenant, :source, :digest, :event_id, :now)
-ON CONFLICT (source, tenant, digest) DO NOTHING
+INSERT INTO hooklane_inbox_digest (account, source, digest, event_id, seen_at)
+VALUES (:account, :source, :digest, :event_id, :now)
+ON CONFLICT (source, account, digest) DO NOTHING
 RETURNING event_id;
 
 -- name: remembered
 -- The event id under which these bytes first came.
-SELECT event_id FROM hooklane_inbox_digest WHERE source = :source AND tenant = :tenant AND digest = :digest;
+SELECT event_id FROM hooklane_inbox_digest WHERE source = :source AND account = :account AND digest = :digest;
 
 -- name: turn
 -- The entity's state becomes this token and its generation grows; nothing comes back when it is the current one.
-INSERT INTO hooklane_inbox_cursor (tenant, source, handler, key, seq, token)
-VALUES (:tenant, :source, :handler, :key, 1, :token)
-ON CONFLICT (source, tenant, handler, key) DO UPDATE SET token = excluded.token, seq = hooklane_inbox_cursor.seq + 1
+INSERT INTO hooklane_inbox_cursor (account, source, handler, key, seq, token)
+VALUES (:account, :source, :handler, :key, 1, :token)
+ON CONFLICT (source, account, handler, key) DO UPDATE SET token = excluded.token, seq = hooklane_inbox_cursor.seq + 1
 WHERE hooklane_inbox_cursor.token IS NOT excluded.token
 RETURNING seq;
 
@@ -88,7 +88,7 @@ RETURNING row_id, handler, fence, attempts, key, seq, prev_seq, was;
 
 -- name: messages
 -- The messages of claimed handlings.
-SELECT id, tenant, source, event_id, variant, type, key, seq, prev_seq, event_time, delivery_id, attempt, id_signed,
+SELECT id, account, source, event_id, variant, type, key, seq, prev_seq, event_time, delivery_id, attempt, id_signed,
     fingerprint, body, headers, status, reason, copies, received_at
 FROM hooklane_inbox_row WHERE id IN (SELECT value FROM json_each(:ids));
 
@@ -114,44 +114,44 @@ RETURNING 1;
 
 -- name: begin_cursor
 -- The first sight of a track sets where it starts.
-INSERT INTO hooklane_inbox_cursor (tenant, source, handler, key, seq)
-VALUES (:tenant, :source, :handler, :key, :baseline)
-ON CONFLICT (source, tenant, handler, key) DO NOTHING;
+INSERT INTO hooklane_inbox_cursor (account, source, handler, key, seq)
+VALUES (:account, :source, :handler, :key, :baseline)
+ON CONFLICT (source, account, handler, key) DO NOTHING;
 
 -- name: cursor
 -- The last applied seq; the write transaction keeps it from moving.
 SELECT seq FROM hooklane_inbox_cursor
-WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key;
+WHERE source = :source AND account = :account AND handler = :handler AND key = :key;
 
 -- name: applied
 -- The last applied seq as it is now.
 SELECT seq FROM hooklane_inbox_cursor
-WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key;
+WHERE source = :source AND account = :account AND handler = :handler AND key = :key;
 
 -- name: advance
 -- The cursor moves forward only, and never past what was not applied.
 UPDATE hooklane_inbox_cursor SET seq = :seq
-WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key AND seq >= :prev_seq AND seq < :seq
+WHERE source = :source AND account = :account AND handler = :handler AND key = :key AND seq >= :prev_seq AND seq < :seq
 RETURNING seq;
 
 -- name: release
 -- Whose predecessor is applied may be claimed.
 UPDATE hooklane_inbox_handling SET status = 'pending', due_at = :now
-WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key
+WHERE source = :source AND account = :account AND handler = :handler AND key = :key
   AND status = 'held' AND prev_seq <= :seq
 RETURNING 1;
 
 -- name: arrived
 -- Whether the one with this seq is here and owed.
 SELECT 1 FROM hooklane_inbox_handling
-WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key AND seq = :seq
+WHERE source = :source AND account = :account AND handler = :handler AND key = :key AND seq = :seq
   AND status IN ('pending', 'in_progress', 'failed', 'held', 'dead') LIMIT 1;
 
 -- name: newer
 -- Last writer wins by (at, tie); nothing comes back when something newer, or this very one, is there.
-INSERT INTO hooklane_inbox_cursor (tenant, source, handler, key, at, tie)
-VALUES (:tenant, :source, :handler, :key, :at, :tie)
-ON CONFLICT (source, tenant, handler, key) DO UPDATE SET at = excluded.at, tie = excluded.tie
+INSERT INTO hooklane_inbox_cursor (account, source, handler, key, at, tie)
+VALUES (:account, :source, :handler, :key, :at, :tie)
+ON CONFLICT (source, account, handler, key) DO UPDATE SET at = excluded.at, tie = excluded.tie
 WHERE hooklane_inbox_cursor.at IS NULL
    OR (hooklane_inbox_cursor.at, hooklane_inbox_cursor.tie) < (excluded.at, excluded.tie)
 RETURNING 1;
@@ -159,17 +159,17 @@ RETURNING 1;
 -- name: mark
 -- The newest that was applied.
 SELECT at, tie FROM hooklane_inbox_cursor
-WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key;
+WHERE source = :source AND account = :account AND handler = :handler AND key = :key;
 
 -- name: touch
 -- The track's row exists and is held by this transaction.
-INSERT INTO hooklane_inbox_cursor (tenant, source, handler, key) VALUES (:tenant, :source, :handler, :key)
-ON CONFLICT (source, tenant, handler, key) DO UPDATE SET seq = hooklane_inbox_cursor.seq;
+INSERT INTO hooklane_inbox_cursor (account, source, handler, key) VALUES (:account, :source, :handler, :key)
+ON CONFLICT (source, account, handler, key) DO UPDATE SET seq = hooklane_inbox_cursor.seq;
 
 -- name: coalesce
 -- Older hints about the same entity: what was just fetched covers them.
 UPDATE hooklane_inbox_handling SET status = 'completed', settled_at = :now, error = NULL, traceback = NULL
-WHERE source = :source AND tenant = :tenant AND handler = :handler AND key = :key
+WHERE source = :source AND account = :account AND handler = :handler AND key = :key
   AND status IN ('pending', 'failed') AND row_id <= :until
 RETURNING 1;
 
@@ -180,21 +180,21 @@ SELECT max(coalesce((SELECT max(id) FROM hooklane_inbox_row), 0), (SELECT row_id
 -- name: gaps
 -- The first held handling of each track whose turn does not come because a predecessor never arrived.
 -- What is owed at or before the cursor (a dead letter that was passed over) is no event's predecessor.
-SELECT h.source, h.tenant, h.handler, h.key, c.seq, min(h.prev_seq), min(h.due_at)
+SELECT h.source, h.account, h.handler, h.key, c.seq, min(h.prev_seq), min(h.due_at)
 FROM hooklane_inbox_handling h
-JOIN hooklane_inbox_cursor c ON c.source = h.source AND c.tenant = h.tenant AND c.handler = h.handler AND c.key = h.key
+JOIN hooklane_inbox_cursor c ON c.source = h.source AND c.account = h.account AND c.handler = h.handler AND c.key = h.key
 WHERE h.status = 'held' AND h.due_at <= :before
   AND NOT EXISTS (
     SELECT 1 FROM hooklane_inbox_handling o
-    WHERE o.source = h.source AND o.tenant = h.tenant AND o.handler = h.handler AND o.key = h.key
+    WHERE o.source = h.source AND o.account = h.account AND o.handler = h.handler AND o.key = h.key
       AND o.key IS NOT NULL AND o.seq > c.seq AND o.status IN ('pending', 'in_progress', 'failed', 'dead'))
-GROUP BY h.source, h.tenant, h.handler, h.key, c.seq
+GROUP BY h.source, h.account, h.handler, h.key, c.seq
 ORDER BY min(h.due_at) LIMIT :limit;
 
 -- name: unfold
 -- What the row tells about its first handling becomes a handling of its own, which can change.
-INSERT INTO hooklane_inbox_handling (row_id, handler, tenant, source, status, due_at, attempts, settled_at)
-SELECT id, settled_by, tenant, source, settled_as, settled_at, settled_as = 'completed', settled_at
+INSERT INTO hooklane_inbox_handling (row_id, handler, account, source, status, due_at, attempts, settled_at)
+SELECT id, settled_by, account, source, settled_as, settled_at, settled_as = 'completed', settled_at
 FROM hooklane_inbox_row WHERE id = :row_id AND settled_by = :handler
 RETURNING 1;
 
@@ -213,8 +213,8 @@ RETURNING 1;
 -- name: attach
 -- A row that is there is owed to one more handler.
 INSERT INTO hooklane_inbox_handling
-    (row_id, handler, tenant, source, status, due_at, attempts, key, seq, prev_seq, error, traceback, settled_at)
-SELECT r.id, :handler, r.tenant, r.source, :status, :due_at, :attempts, :key, :seq, :prev_seq, :error, :traceback,
+    (row_id, handler, account, source, status, due_at, attempts, key, seq, prev_seq, error, traceback, settled_at)
+SELECT r.id, :handler, r.account, r.source, :status, :due_at, :attempts, :key, :seq, :prev_seq, :error, :traceback,
     :settled_at
 FROM hooklane_inbox_row r WHERE r.id = :row_id AND r.settled_by IS NOT :handler
 ON CONFLICT (row_id, handler) DO NOTHING;
@@ -286,8 +286,8 @@ RETURNING 1;
 
 -- name: forget
 -- Tombstones that have guarded long enough.
-DELETE FROM hooklane_inbox_digest WHERE (source, tenant, digest) IN (
-    SELECT source, tenant, digest FROM hooklane_inbox_digest
+DELETE FROM hooklane_inbox_digest WHERE (source, account, digest) IN (
+    SELECT source, account, digest FROM hooklane_inbox_digest
     WHERE seen_at < :before AND (:source IS NULL OR source = :source) ORDER BY seen_at LIMIT :limit)
 RETURNING 1;
 
@@ -295,7 +295,7 @@ RETURNING 1;
 -- Ids of matching rows, oldest first.
 SELECT r.id FROM hooklane_inbox_row r
 WHERE (:ids IS NULL OR r.id IN (SELECT value FROM json_each(:ids)))
-  AND (:source IS NULL OR r.source = :source) AND (:tenant IS NULL OR r.tenant = :tenant)
+  AND (:source IS NULL OR r.source = :source) AND (:account IS NULL OR r.account = :account)
   AND (:type IS NULL OR r.type = :type) AND (:key IS NULL OR r.key = :key)
   AND (:event_id IS NULL OR r.event_id = :event_id)
   AND (:received_from IS NULL OR r.received_at >= :received_from)

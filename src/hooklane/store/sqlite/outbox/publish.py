@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,6 +13,7 @@ from hooklane.model.endpoint import Endpoint
 from hooklane.model.lane import Grown, Place
 from hooklane.store.caller.flow import Flow, Statement
 from hooklane.store.codec import decode_endpoint
+from hooklane.store.endpoint_cache import EndpointCache, of_tenant
 from hooklane.store.outbox import Draft, Placer, Published, PublishReport, Refused, Stamp
 from hooklane.store.sqlite.outbox.lanes import Span
 from hooklane.store.sqlite.outbox.names import claim, claim_all, published_before
@@ -23,31 +24,11 @@ T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 
 _NUMBERS = Statement(SQL["last_numbers"])
-_ENDPOINTS = Statement(SQL["all_endpoints"])
 _GROW = Upsert(SQL["grow_lanes"])
 _ADD_EVENTS = Insert(SQL["add_events"])
 _ADD_REPLAYS = Insert(SQL["add_replays"])
 _ADD_LANE_EVENTS = Insert(SQL["add_lane_events"])
 _ADD_LOOSE = Insert(SQL["add_loose"])
-
-
-@dataclass(slots=True)
-class EndpointCache:
-    """The endpoints as of a revision, so that a busy writer does not decode them for every commit."""
-
-    rev: int = -1
-    endpoints: Sequence[Endpoint] = ()
-    by_tenant: dict[str, list[Endpoint]] = field(default_factory=dict)
-
-    def forget(self) -> None:
-        """A transaction was rolled back, and perhaps an endpoint with it whose revision another will get."""
-        self.rev = -1
-
-    def of(self, tenant: str) -> Sequence[Endpoint]:
-        found = self.by_tenant.get(tenant)
-        if found is None:
-            found = self.by_tenant[tenant] = [one for one in self.endpoints if one.tenant == tenant]
-        return found
 
 
 @dataclass(slots=True)
@@ -83,22 +64,33 @@ def publish(drafts: Sequence[Draft], placer: Placer, cache: EndpointCache | None
 def place_all(drafts: Sequence[Draft], placer: Placer, cache: EndpointCache | None = None) -> PublishFlow[Placed]:
     """The same, told in as little as it takes."""
     cache = cache or EndpointCache()
-    ((rev, last_n, last_lane_event, last_loose),) = yield _NUMBERS
-    if rev != cache.rev:
-        # Read inside the publishing transaction: an endpoint whose creation was answered must not be missed.
-        cache.endpoints = [decode_endpoint(doc) for (doc,) in (yield _ENDPOINTS)]
-        cache.by_tenant = {}
-        cache.rev = rev
+    endpoints = yield from _read_endpoints({draft.event.tenant for draft in drafts}, cache)
+    ((last_n, last_lane_event, last_loose),) = yield _NUMBERS
     results: list[Published | Refused | Accepted] = []
     for draft in drafts:
         try:
-            results.append(Accepted(draft, 0, placer(draft.event, draft.asked, cache.of(draft.event.tenant))))
+            results.append(Accepted(draft, 0, placer(draft.event, draft.asked, of_tenant(endpoints, draft))))
         except InvalidEvent as error:
             results.append(Refused(error.code, str(error)))
     accepted = yield from _admit(results, last_n + 1)
     next_lane_event, next_loose = yield from _stamp(accepted, last_lane_event + 1, last_loose + 1)
     span = Span(last_lane_event + 1, next_lane_event - 1, last_loose + 1, next_loose - 1)
     return Placed(results, accepted, span)
+
+
+def _read_endpoints(tenants: set[str], cache: EndpointCache) -> PublishFlow[Mapping[str, Sequence[Endpoint]]]:
+    """Those of each tenant that is there.
+
+    Read inside the publishing transaction: an endpoint whose creation was answered must not be missed.
+    """
+    found: dict[str, Sequence[Endpoint]] = {}
+    for tenant, rev in (yield Statement(SQL["publishing_tenants"], {"tenants": _encode(list(tenants)).decode()})):
+        known = cache.of(tenant, rev)
+        if known is None:
+            docs = yield Statement(SQL["endpoints_of_tenant"], {"tenant": tenant})
+            known = cache.keep(tenant, rev, [decode_endpoint(doc) for (doc,) in docs])
+        found[tenant] = known
+    return found
 
 
 def _admit(results: list[Published | Refused | Accepted], next_n: int) -> PublishFlow[list[Accepted]]:

@@ -1,14 +1,22 @@
 -- What publishing runs on SQLite: all at once on our own writer, row by row on a caller's connection (`sqlite/rows.py`).
 
 -- name: last_numbers
--- Where the numbers of this publish begin, and whether the endpoints are those that the publisher knows.
-SELECT (SELECT value FROM hooklane_counter WHERE name = 'endpoint'),
-    coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_event'), 0),
+-- Where the numbers of this publish begin.
+SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_event'), 0),
     coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_lane_event'), 0),
     coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_loose'), 0)
 
+-- name: publishing_tenants
+-- Which of these tenants are there, and whether their endpoints are those that the publisher knows.
+SELECT id, endpoint_rev FROM hooklane_tenant
+WHERE id IN (SELECT value FROM json_each(:tenants)) AND state IN ('active', 'suspended')
+
+-- name: endpoints_of_tenant
+-- Where its events may go.
+SELECT doc FROM hooklane_endpoint WHERE tenant = :tenant ORDER BY id
+
 -- name: all_endpoints
--- The endpoints of all tenants.
+-- The endpoints of all tenants, for a worker.
 SELECT doc FROM hooklane_endpoint ORDER BY id
 
 -- name: grow_lanes

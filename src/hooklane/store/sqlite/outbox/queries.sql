@@ -9,6 +9,10 @@ SELECT id FROM hooklane_worker WHERE lease_until > {now}
 -- fragment: event
 e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of, e.trace
 
+-- fragment: is_held
+(json_extract(CAST(p.doc AS TEXT), '$.state') IN ('paused', 'disabled')
+    OR coalesce(json_extract(CAST(p.doc AS TEXT), '$.suspended'), 0))
+
 -- fragment: is_deleted
 json_extract(CAST(doc AS TEXT), '$.state') IN ('draining', 'cancelling')
 
@@ -78,9 +82,10 @@ UPDATE hooklane_counter SET value = value + :step WHERE name = 'endpoint' RETURN
 INSERT INTO hooklane_endpoint (id, tenant, doc, rev) VALUES (:id, :tenant, :doc, :rev)
 ON CONFLICT (id) DO UPDATE SET doc = excluded.doc, rev = excluded.rev
 
--- name: any_deleted_endpoint
+-- name: any_deletion
 -- Whether there is a deletion to finish: as a rule there is none, and nothing need be written.
-SELECT 1 FROM hooklane_endpoint WHERE {is_deleted} LIMIT 1
+SELECT 1 FROM hooklane_endpoint WHERE {is_deleted}
+UNION ALL SELECT 1 FROM hooklane_tenant WHERE state IN ('draining', 'cancelling') LIMIT 1
 
 -- name: cancel_dead_loose
 -- Loose dead letters are in no owner's hands, so no worker would cancel them.
@@ -103,10 +108,6 @@ AND NOT EXISTS (SELECT 1 FROM hooklane_loose l
 AND NOT EXISTS (SELECT 1 FROM hooklane_redelivery r
     WHERE r.endpoint_id = hooklane_endpoint.id AND r.state IN ('active', 'retrying') AND r.head <= r.tail)
 RETURNING id
-
--- name: endpoints_were_forgotten
--- Publishers read the endpoints again.
-UPDATE hooklane_counter SET value = value + :step WHERE name = 'endpoint'
 
 
 -- === health ===
@@ -334,7 +335,7 @@ WHERE event_at = :event_at AND lane_id = :lane_id AND seq = :seq ORDER BY starte
 -- fragment: lane_rows
 SELECT t.lane_id, t.endpoint_id, t.key, coalesce(l.head, 1) AS head, t.tail, coalesce(l.state, 'active') AS state,
     coalesce(l.attempts, 0) AS attempts, l.next_at, l.since, l.reason,
-    json_extract(CAST(p.doc AS TEXT), '$.state') IN ('paused', 'disabled') AS paused
+    {is_held} AS paused
 FROM hooklane_lane_tail t LEFT JOIN hooklane_lane l USING (lane_id)
 LEFT JOIN hooklane_endpoint p ON p.id = t.endpoint_id
 
@@ -402,7 +403,7 @@ SELECT count(*), min(lane_id) FROM
 
 -- name: any_paused_endpoint
 -- Whether a lane can be paused at all.
-SELECT 1 FROM hooklane_endpoint WHERE json_extract(CAST(doc AS TEXT), '$.state') IN ('paused', 'disabled') LIMIT 1
+SELECT 1 FROM hooklane_endpoint p WHERE {is_held} LIMIT 1
 
 -- name: events_of_lane
 -- The events of a lane from a seq on.
@@ -839,21 +840,21 @@ SELECT coalesce(sum(tail), 0), coalesce(sum(head - 1), 0),
     coalesce(sum(state = 'retrying' AND head <= tail), 0), coalesce(sum(state = 'blocked'), 0)
 FROM (SELECT t.tail, coalesce(l.head, 1) AS head, coalesce(l.state, 'active') AS state
       FROM hooklane_lane_tail t LEFT JOIN hooklane_lane l USING (lane_id)
-      WHERE t.tenant = :tenant AND (:endpoint IS NULL OR t.endpoint_id = :endpoint))
+      WHERE (:tenant IS NULL OR t.tenant = :tenant) AND (:endpoint IS NULL OR t.endpoint_id = :endpoint))
 
 -- name: ledger_of_passed
 -- What the heads passed without delivering it.
 SELECT s.kind, sum(s.upto - s.seq + 1) FROM hooklane_skipped s JOIN hooklane_lane_tail t USING (lane_id)
-WHERE s.tenant = :tenant AND (:endpoint IS NULL OR t.endpoint_id = :endpoint) GROUP BY s.kind
+WHERE (:tenant IS NULL OR s.tenant = :tenant) AND (:endpoint IS NULL OR t.endpoint_id = :endpoint) GROUP BY s.kind
 UNION ALL SELECT state, many FROM hooklane_past
-WHERE kind = 'lane' AND tenant = :tenant AND (:endpoint IS NULL OR endpoint_id = :endpoint)
+WHERE kind = 'lane' AND (:tenant IS NULL OR tenant = :tenant) AND (:endpoint IS NULL OR endpoint_id = :endpoint)
 
 -- name: ledger_of_loose
 -- Deliveries without order by their own state.
-SELECT state, count(*) FROM hooklane_loose WHERE tenant = :tenant
+SELECT state, count(*) FROM hooklane_loose WHERE (:tenant IS NULL OR tenant = :tenant)
 AND (:endpoint IS NULL OR endpoint_id = :endpoint) GROUP BY state
 UNION ALL SELECT state, many FROM hooklane_past
-WHERE kind = 'loose' AND tenant = :tenant AND (:endpoint IS NULL OR endpoint_id = :endpoint)
+WHERE kind = 'loose' AND (:tenant IS NULL OR tenant = :tenant) AND (:endpoint IS NULL OR endpoint_id = :endpoint)
 
 -- name: lane_counts
 -- How many lanes are in each state.

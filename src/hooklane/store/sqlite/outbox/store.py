@@ -17,6 +17,7 @@ from hooklane.model.event import Event
 from hooklane.model.lane import LaneId, LaneRow
 from hooklane.store.budget import SEARCH_S_MAX
 from hooklane.store.caller.flow import Rows, Statement
+from hooklane.store.endpoint_cache import EndpointCache
 from hooklane.store.outbox import (
     Capabilities,
     CommitReport,
@@ -31,7 +32,7 @@ from hooklane.store.outbox import (
     all_or_nothing,
 )
 from hooklane.store.sql.migration_files import migrations_of
-from hooklane.store.sql.outbox import endpoints
+from hooklane.store.sql.outbox import tenants
 from hooklane.store.sql.outbox.colocated_inbox import InboxFlows
 from hooklane.store.sql.outbox.steps import Flow
 from hooklane.store.sql.outbox.store import SqlOutbox
@@ -39,7 +40,7 @@ from hooklane.store.sqlite import database
 from hooklane.store.sqlite.inbox.borrowed import VERBS
 from hooklane.store.sqlite.inbox.verbs import SqliteVerbs
 from hooklane.store.sqlite.outbox import lanes, outcomes, writer_protocol
-from hooklane.store.sqlite.outbox.publish import EndpointCache, Placed, place_all, publish
+from hooklane.store.sqlite.outbox.publish import Placed, place_all, publish
 from hooklane.store.sqlite.outbox.statements import SQL, run, run_on_snapshot
 from hooklane.store.sqlite.readers import Readers
 from hooklane.store.sqlite.rows import Many, PublishFlow
@@ -197,8 +198,8 @@ class SqliteOutbox(SqlOutbox):
 
     async def tidy(self) -> None:
         """Nothing to fold: one process delivers, so it writes the heads themselves. Deletions are finished."""
-        if await self._read_on(lambda conn: conn.execute(SQL["any_deleted_endpoint"]).fetchone()):
-            await self._write(endpoints.finish_deletions)
+        if await self._read_on(lambda conn: conn.execute(SQL["any_deletion"]).fetchone()):
+            await self._write(tenants.finish_deletions)
 
     async def scrub(self) -> None:
         """Rewrite the file and empty its log. Other writers wait meanwhile."""

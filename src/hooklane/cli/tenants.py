@@ -1,0 +1,149 @@
+"""`hooklane tenants …`: whose data a server keeps, what each may use, and what becomes of one that leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from hooklane.cli.client import Caller, calling, segment
+from hooklane.cli.exits import CallFailed, Exit
+from hooklane.cli.options import Db, Json, Limit, Server, Yes
+from hooklane.cli.output import confirm, pairs, say, show, table
+
+app = typer.Typer(no_args_is_help=True)
+BASE = "/api/v1/tenants"
+NO_BOUND = "none"
+
+TenantId = Annotated[str, typer.Argument(metavar="TENANT", help="Id of a tenant.")]
+Rate = Annotated[
+    str | None, typer.Option("--events-per-s", metavar="N", help="Publishes a second over HTTP; none for no bound.")
+]
+Endpoints = Annotated[str | None, typer.Option("--endpoints", metavar="N", help="Endpoints; none for no bound.")]
+Bytes = Annotated[
+    str | None, typer.Option("--bytes", metavar="N", help="Bytes of events that are kept; none for no bound.")
+]
+
+
+@app.command("ls")
+def ls(
+    limit: Limit = 50,
+    cursor: Annotated[str | None, typer.Option(help="`next` of the page before.")] = None,
+    server: Server = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """List tenants, by id."""
+    with calling(server, db) as caller:
+        page = caller.get(BASE, {"limit": limit, "cursor": cursor})
+    rows = [[one["id"], one["state"], one["name"], *_quota_cells(one["quota"])] for one in page["items"]]
+    show(page, as_json, lambda: table(("TENANT", "STATE", "NAME", "EVENTS/S", "ENDPOINTS", "BYTES"), rows))
+
+
+@app.command("add")
+def add(
+    tenant: TenantId,
+    name: Annotated[str | None, typer.Option("--name", help="What people call it.")] = None,
+    events_per_s: Rate = None,
+    endpoints: Endpoints = None,
+    stored: Bytes = None,
+    server: Server = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Create a tenant. An id is never given twice."""
+    body: dict[str, Any] = {"id": tenant, "quota": _quota(events_per_s, endpoints, stored)}
+    if name is not None:
+        body["name"] = name
+    with calling(server, db, create=True) as caller:
+        made = caller.post(BASE, body)
+    show(made, as_json, lambda: [f"created tenant {made['id']}"])
+
+
+@app.command("show")
+def show_one(tenant: TenantId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+    """Show a tenant, its quotas, and how much it uses."""
+    with calling(server, db) as caller:
+        found = caller.get(_path(tenant))
+    show(found, as_json, lambda: pairs(found))
+
+
+@app.command("quota")
+def quota(
+    tenant: TenantId,
+    events_per_s: Rate = None,
+    endpoints: Endpoints = None,
+    stored: Bytes = None,
+    server: Server = None,
+    db: Db = None,
+    as_json: Json = False,
+) -> None:
+    """Set quotas; what is not given stays as it is, and without any option they are only shown."""
+    wanted = _quota(events_per_s, endpoints, stored)
+    with calling(server, db) as caller:
+        found = caller.ask("PATCH", _path(tenant), body={"quota": wanted}) if wanted else caller.get(_path(tenant))
+    show(found["quota"], as_json, lambda: pairs({name: _cell(value) for name, value in found["quota"].items()}))
+
+
+@app.command("suspend")
+def suspend(tenant: TenantId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+    """Take nothing over HTTP and send nothing for a tenant; all is kept."""
+    with calling(server, db) as caller:
+        _tell(caller, tenant, "suspend", as_json)
+
+
+@app.command("resume")
+def resume(tenant: TenantId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+    """Let a suspended tenant go on where it was."""
+    with calling(server, db) as caller:
+        _tell(caller, tenant, "resume", as_json)
+
+
+@app.command("rm")
+def rm(
+    tenant: TenantId,
+    backlog: Annotated[str, typer.Option("--backlog", help="What is owed: drain (deliver it) or cancel.")] = "drain",
+    yes: Yes = False,
+    server: Server = None,
+    db: Db = None,
+) -> None:
+    """Delete a tenant with its endpoints; what is owed is delivered first, or cancelled."""
+    with calling(server, db) as caller:
+        found = caller.get(_path(tenant))
+        if not yes:
+            confirm(f"Delete tenant {tenant} with {found['endpoints']} endpoints ({backlog} what is owed)?")
+        caller.ask("DELETE", _path(tenant), query={"backlog": backlog})
+    say(f"{tenant} is being deleted, and what it is owed is {'cancelled' if backlog == 'cancel' else 'delivered'}")
+
+
+def _tell(caller: Caller, tenant: str, verb: str, as_json: bool) -> None:
+    found = caller.post(f"{_path(tenant)}/{verb}")
+    show(found, as_json, lambda: [f"{found['id']} is {found['state']}"])
+
+
+def _path(tenant: str) -> str:
+    return f"{BASE}/{segment(tenant)}"
+
+
+def _quota(events_per_s: str | None, endpoints: str | None, stored: str | None) -> dict[str, float | int | None]:
+    given = {"events_per_s": (events_per_s, float), "endpoints": (endpoints, int), "bytes": (stored, int)}
+    return {name: _number(name, text, kind) for name, (text, kind) in given.items() if text is not None}
+
+
+def _number(name: str, text: str, kind: type[float] | type[int]) -> float | int | None:
+    if text == NO_BOUND:
+        return None
+    try:
+        return kind(text)
+    except ValueError:
+        what = "a number" if kind is float else "a whole number"
+        raise CallFailed(f"{name} must be {what} or none, got {text[:40]!r}", Exit.USAGE) from None
+
+
+def _quota_cells(found: Mapping[str, Any]) -> list[object]:
+    return [_cell(found[name]) for name in ("events_per_s", "endpoints", "bytes")]
+
+
+def _cell(value: object) -> object:
+    return NO_BOUND if value is None else value

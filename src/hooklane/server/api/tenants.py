@@ -1,0 +1,241 @@
+"""Tenants: create, look at, change, suspend and resume, delete with a choice for what is owed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from hooklane.core.tenant import ID_RULE, faults_of
+from hooklane.model.clock import rfc3339
+from hooklane.model.endpoint import EndpointState
+from hooklane.model.event import DEFAULT_TENANT
+from hooklane.model.tenant import Quota, Tenant, TenantState
+from hooklane.server import views
+from hooklane.server.audit_acts import act_of
+from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
+from hooklane.server.problem import Problem
+from hooklane.server.shapes import ListShape, TenantShape, TenantWithLedger
+from hooklane.server.tenant_of_call import unknown_tenant
+
+TRIES = 5
+
+
+class QuotaBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What a tenant may use; null is without a bound, and what is left out stays as it is."""
+
+    events_per_s: float | UnsetType | None = UNSET
+    endpoints: int | UnsetType | None = UNSET
+    bytes: int | UnsetType | None = UNSET
+
+
+class TenantChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What can be set on a tenant; what is left out stays as it is."""
+
+    name: str | UnsetType = UNSET
+    quota: QuotaBody | UnsetType = UNSET
+
+
+class NewTenant(TenantChange, kw_only=True, forbid_unknown_fields=True):
+    """A tenant: a customer, a team or an environment."""
+
+    id: str
+
+
+async def create(call: Call) -> Response:
+    services = call.services
+    body = call.read(NewTenant)
+    tenant = _changed(Tenant(id=body.id, created_at=services.now()), body)
+    _check(tenant)
+    if not await services.store.save_tenant(tenant, expect=None, act=act_of(call, "tenant.created", tenant.id)):
+        raise Problem("tenant_exists", "a tenant has, or had, this id; an id is never given twice, so choose another")
+    await services.tenants.look()
+    return answer(_view(tenant), 201, headers=[("location", f"/api/v1/tenants/{tenant.id}")])
+
+
+async def listing(call: Call) -> Response:
+    page = await call.services.store.tenants(call.cursor("tenants"), call.limit())
+    return answer(call.services.sealed(call, "tenants", page, [_view(one) for one in page.items]))
+
+
+async def show(call: Call) -> Response:
+    store, tenant = call.services.store, await _find(call)
+    ledger = await store.ledger(tenant.id)
+    return answer(
+        {
+            **_view(tenant),
+            "endpoints": len(await store.endpoints(tenant.id)),
+            "stored_bytes": await store.stored_bytes(tenant.id),
+            "ledger": {str(state): count for state, count in ledger.items()},
+        }
+    )
+
+
+async def change(call: Call) -> Response:
+    body = call.read(TenantChange)
+    return answer(_view(await _update(call, "tenant.changed", lambda old: _changed(old, body))))
+
+
+async def suspend(call: Call) -> Response:
+    return answer(_view(await _update(call, "tenant.suspended", _to(TenantState.SUSPENDED))))
+
+
+async def resume(call: Call) -> Response:
+    return answer(_view(await _update(call, "tenant.resumed", _to(TenantState.ACTIVE))))
+
+
+async def delete(call: Call) -> Response:
+    """Nothing new is taken; what is owed is still delivered (`drain`) or cancelled (`cancel`)."""
+    backlog = call.query.get("backlog", "drain")
+    if backlog not in ("drain", "cancel"):
+        raise Problem("invalid_parameter", f"backlog must be drain or cancel, got {backlog[:40]!r}")
+    if call.params["tenant"] == DEFAULT_TENANT:
+        raise Problem("wrong_state", "the tenant `default` is always there and cannot be deleted")
+    cancels = backlog == "cancel"
+    state = TenantState.CANCELLING if cancels else TenantState.DRAINING
+    endpoints = EndpointState.CANCELLING if cancels else EndpointState.DRAINING
+    await _update(call, "tenant.deleted", _to(state), f"backlog={backlog}", endpoints=endpoints)
+    return Response(204)
+
+
+def _to(state: TenantState) -> Callable[[Tenant], Tenant]:
+    return lambda old: replace(old, state=state)
+
+
+async def _find(call: Call) -> Tenant:
+    tenant = await call.services.store.tenant(call.params["tenant"])
+    if tenant is None or tenant.state is TenantState.DELETED:
+        raise unknown_tenant()
+    return tenant
+
+
+async def _update(
+    call: Call,
+    action: str,
+    changed: Callable[[Tenant], Tenant],
+    note: str = "",
+    *,
+    endpoints: EndpointState | None = None,
+) -> Tenant:
+    """Save what *changed* makes of the tenant as it is now; what another call changed in between is not undone."""
+    services = call.services
+    for _ in range(TRIES):
+        old = await _find(call)
+        if not old.is_there and endpoints is None:
+            raise Problem("wrong_state", "the tenant is being deleted and cannot be changed any more")
+        new = changed(old)
+        if new == old:
+            return old
+        _check(new, old)
+        act = act_of(call, action, new.id, note)
+        if await services.store.save_tenant(new, expect=old, endpoints=endpoints, act=act):
+            await services.tenants.look()
+            services.endpoints_changed()
+            return new
+    raise Problem("changed", "other calls keep changing this tenant; nothing was changed by this one, so send it again")
+
+
+def _changed(tenant: Tenant, body: TenantChange) -> Tenant:
+    name = tenant.name if body.name is UNSET else body.name
+    quota = tenant.quota if body.quota is UNSET else _quota(tenant.quota, body.quota)
+    return replace(tenant, name=name, quota=quota)
+
+
+def _quota(old: Quota, body: QuotaBody) -> Quota:
+    given = {name: value for name in body.__struct_fields__ if (value := getattr(body, name)) is not UNSET}
+    return replace(old, **given)
+
+
+def _check(tenant: Tenant, old: Tenant | None = None) -> None:
+    """Only what differs from *old*: an id from before there were rules stays."""
+    known = [] if old is None else faults_of(old)
+    if faults := [fault for fault in faults_of(tenant) if fault not in known]:
+        errors = [{"field": field, "detail": detail} for field, detail in faults]
+        raise Problem("invalid_tenant", "; ".join(f"{field}: {detail}" for field, detail in faults), errors=errors)
+
+
+def _view(tenant: Tenant) -> views.View:
+    quota = tenant.quota
+    return {
+        "id": tenant.id,
+        "name": tenant.name,
+        "state": tenant.state,
+        "quota": {"events_per_s": quota.events_per_s, "endpoints": quota.endpoints, "bytes": quota.bytes},
+        "created_at": rfc3339(tenant.created_at),
+    }
+
+
+_TAG = "tenants"
+
+ROUTES = (
+    Route(
+        "POST",
+        "/api/v1/tenants",
+        create,
+        f"Create a tenant. Its id: {ID_RULE}; it is never given twice.",
+        status=201,
+        takes=NewTenant,
+        tag=_TAG,
+        answers=TenantShape,
+        of_server=True,
+    ),
+    Route(
+        "GET",
+        "/api/v1/tenants",
+        listing,
+        "All tenants, by id.",
+        query=PAGING,
+        tag=_TAG,
+        answers=ListShape[TenantShape],
+        of_server=True,
+    ),
+    Route(
+        "GET",
+        "/api/v1/tenants/{tenant}",
+        show,
+        "A tenant, its ledger, and how much it uses.",
+        tag=_TAG,
+        answers=TenantWithLedger,
+        of_server=True,
+    ),
+    Route(
+        "PATCH",
+        "/api/v1/tenants/{tenant}",
+        change,
+        "Change a tenant's name or quotas.",
+        takes=TenantChange,
+        tag=_TAG,
+        answers=TenantShape,
+        of_server=True,
+    ),
+    Route(
+        "DELETE",
+        "/api/v1/tenants/{tenant}",
+        delete,
+        "Delete a tenant with its endpoints; what is owed is delivered first, or cancelled.",
+        status=204,
+        query=(Param("backlog", "drain (default) or cancel"),),
+        tag=_TAG,
+        of_server=True,
+    ),
+    Route(
+        "POST",
+        "/api/v1/tenants/{tenant}/suspend",
+        suspend,
+        "Take nothing over HTTP and send nothing; all is kept.",
+        tag=_TAG,
+        answers=TenantShape,
+        of_server=True,
+    ),
+    Route(
+        "POST",
+        "/api/v1/tenants/{tenant}/resume",
+        resume,
+        "Go on where it was suspended.",
+        tag=_TAG,
+        answers=TenantShape,
+        of_server=True,
+    ),
+)

@@ -1,0 +1,204 @@
+"""Tenants over HTTP: created, suspended, deleted, held to their quotas."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.promises.sending.api.conftest import Api, Start
+from tests.support.eventually import eventually
+from tests.support.http_client import Answer as Reply
+from tests.support.receiver import Answer, Sink
+
+V1 = "/api/v1"
+
+
+async def call(api: Api, tenant: str, method: str, path: str, body: Any = None) -> Reply:
+    return await api.call(method, f"{V1}/{path}", body, {"hooklane-tenant": tenant})
+
+
+async def publish(api: Api, tenant: str, **fields: Any) -> Reply:
+    return await call(api, tenant, "POST", "events", {"type": "order.created", "data": {}, **fields})
+
+
+async def add(api: Api, id: str, **fields: Any) -> dict[str, Any]:
+    made = await api.call("POST", f"{V1}/tenants", {"id": id, **fields})
+    assert made.status == 201, made
+    return dict(made.json)
+
+
+async def test_the_tenant_default_is_there_and_cannot_be_deleted(api: Api):
+    [default] = (await api.get(f"{V1}/tenants"))["items"]
+    refused = await api.call("DELETE", f"{V1}/tenants/default")
+
+    assert (default["id"], default["state"]) == ("default", "active")
+    assert (refused.status, refused.code) == (409, "wrong_state")
+
+
+async def test_a_tenant_is_created_changed_and_shown_with_its_ledger(api: Api, sink: Sink):
+    made = await add(api, "acme", name="Acme", quota={"events_per_s": 50})
+    changed = await api.call("PATCH", f"{V1}/tenants/acme", {"quota": {"endpoints": 3, "events_per_s": None}})
+    await call(api, "acme", "POST", "endpoints", {"url": sink.url()})
+    assert (await publish(api, "acme")).status == 202
+    await sink.arrived(1)
+    shown = await api.get(f"{V1}/tenants/acme")
+    twice = await api.call("POST", f"{V1}/tenants", {"id": "acme"})
+
+    assert (made["name"], made["quota"]) == ("Acme", {"events_per_s": 50.0, "endpoints": None, "bytes": None})
+    assert changed.json["quota"] == {"events_per_s": None, "endpoints": 3, "bytes": None}
+    assert (shown["endpoints"], shown["stored_bytes"], shown["ledger"]["accepted"]) == (1, 2, 1)
+    assert (twice.status, twice.code) == (409, "tenant_exists")
+
+
+@pytest.mark.parametrize("id", ["", "-x", ".", "a b", "a/b", "ü", "a\n", "x" * 65, "a\0", "../x"])
+async def test_an_id_that_does_not_fit_a_header_a_path_and_a_shell_is_refused_with_the_rule(api: Api, id: str):
+    refused = await api.call("POST", f"{V1}/tenants", {"id": id})
+
+    assert (refused.status, refused.code) == (422, "invalid_tenant")
+    assert "letter or a digit" in refused.json["detail"]
+
+
+async def test_a_tenant_is_never_made_by_use(api: Api, publish_path: str, sink: Sink):
+    answers = [
+        await api.call("POST", publish_path, {"type": "a", "data": 1}, {"hooklane-tenant": name})
+        for name in ("nobody", "", "Default", "x" * 500, "default, default")
+    ]
+    created = await call(api, "nobody", "POST", "endpoints", {"url": sink.url()})
+    looked = await call(api, "nobody", "GET", "events")
+
+    assert {(one.status, one.code) for one in (*answers, created, looked)} == {(404, "unknown_tenant")}
+    assert len({one.body for one in (*answers, created, looked)}) == 1
+    assert [one["id"] for one in (await api.get(f"{V1}/tenants"))["items"]] == ["default"]
+
+
+async def test_two_tenants_may_use_the_same_ids_keys_and_names(api: Api, publish_path: str, sink: Sink):
+    for tenant in ("one", "two"):
+        await add(api, tenant)
+        made = await call(api, tenant, "POST", "endpoints", {"url": sink.url(f"/{tenant}"), "name": "shop"})
+        assert made.status == 201
+    for tenant in ("one", "two"):
+        answer = await api.call(
+            "POST",
+            publish_path,
+            {"type": "a", "data": {"of": tenant}, "id": "evt_1", "key": "k"},
+            {"hooklane-tenant": tenant, "idempotency-key": "same"},
+        )
+        assert (answer.status, [one["seq"] for one in answer.json["lanes"]]) == (202, [1])
+    requests = await sink.arrived(2)
+
+    assert {(one.path, one.headers["x-seq"]) for one in requests} == {("/one", "1"), ("/two", "1")}
+    assert all(one.path[1:].encode() in one.body for one in requests)
+
+
+async def test_a_suspended_tenant_is_refused_and_sent_nothing_until_it_is_resumed(api: Api, sink: Sink):
+    await add(api, "acme")
+    await call(api, "acme", "POST", "endpoints", {"url": sink.url("/acme")})
+    await api.endpoint(sink.url("/default"))
+    sink.react = lambda seen: Answer(status=503 if seen.path == "/acme" else 200)
+    await publish(api, "acme", key="k")
+    await sink.arrived(1)
+    assert (await api.call("POST", f"{V1}/tenants/acme/suspend")).json["state"] == "suspended"
+    sink.react = lambda _: Answer()
+
+    refused = await publish(api, "acme", key="k")
+    lanes = (await call(api, "acme", "GET", "lanes")).json["items"]
+    why = (await call(api, "acme", "GET", f"lanes/{lanes[0]['endpoint']}/k/why")).json["why"]
+    tested = await call(api, "acme", "POST", f"endpoints/{lanes[0]['endpoint']}/test")
+    await api.publish()
+    await sink.arrived(1, where=lambda one: one.path == "/default")
+    assert (refused.status, refused.code) == (409, "tenant_suspended")
+    assert (tested.status, tested.code) == (409, "tenant_suspended")
+    assert lanes[0]["state"] == "paused"
+    assert "suspended" in why
+    assert sink.requests[-1].path == "/default"
+
+    assert (await api.call("POST", f"{V1}/tenants/acme/resume")).json["state"] == "active"
+    await sink.arrived(1, where=lambda one: one.path == "/acme" and one.headers["x-attempt"] == "2")
+    assert (await publish(api, "acme", key="k")).status == 202
+
+
+@pytest.mark.parametrize("backlog", ["drain", "cancel"])
+async def test_deleting_a_tenant_delivers_or_cancels_what_it_is_owed(api: Api, sink: Sink, backlog: str):
+    await add(api, "acme")
+    made = (await call(api, "acme", "POST", "endpoints", {"url": sink.url(), "backoff_ms": 300})).json
+    sink.react = lambda _: Answer(status=503)
+    for n in range(3):
+        await publish(api, "acme", key="k", data=n)
+    await sink.arrived(1)
+    sink.react = lambda _: Answer()
+
+    assert (await api.call("DELETE", f"{V1}/tenants/acme?backlog={backlog}")).status == 204
+    assert (await publish(api, "acme")).status in (404, 409)
+    state = "delivered" if backlog == "drain" else "cancelled"
+
+    async def settled() -> bool:
+        ledger = await api.server.services.store.ledger("acme", made["id"])
+        return ledger[state] == ledger["accepted"] == 3
+
+    assert await eventually(settled)
+    await api.server.services.store.tidy()
+    gone = await api.call("GET", f"{V1}/tenants/acme")
+    assert (gone.status, gone.code) == (404, "unknown_tenant")
+    again = await api.call("POST", f"{V1}/tenants", {"id": "acme"})
+    assert (again.status, again.code) == (409, "tenant_exists")
+
+
+async def test_more_events_a_second_than_the_quota_get_429_and_when_to_come_back(api: Api, publish_path: str):
+    await add(api, "acme", quota={"events_per_s": 2})
+    header = {"hooklane-tenant": "acme"}
+    answers = [await api.call("POST", publish_path, {"type": "a", "data": 1}, header) for _ in range(20)]
+
+    refused = [one for one in answers if one.status == 429]
+    assert len(refused) >= 10
+    assert {(one.code, one.headers["retry-after"]) for one in refused} == {("quota_exceeded", "1")}
+    assert answers[0].status == 202
+    assert (await api.publish())["lanes"] == [], "another tenant is not touched"
+    await asyncio.sleep(int(refused[-1].headers["retry-after"]))
+    assert (await api.call("POST", publish_path, {"type": "a", "data": 1}, header)).status == 202
+
+
+async def test_a_batch_that_is_larger_than_the_quota_lets_in_is_refused_whole(api: Api):
+    await add(api, "acme", quota={"events_per_s": 3})
+    batch = {"events": [{"type": "a", "data": n} for n in range(10)]}
+    refused = await call(api, "acme", "POST", "events/batch", batch)
+
+    assert (refused.status, refused.code) == (429, "quota_exceeded")
+    assert (await call(api, "acme", "GET", "events")).json["items"] == []
+
+
+async def test_endpoints_beyond_the_quota_get_429_also_when_they_come_together(api: Api, sink: Sink):
+    await add(api, "acme", quota={"endpoints": 2})
+
+    async def create() -> int:
+        async with api.connect() as connection:
+            body = {"url": sink.url()}
+            return (await connection.call("POST", f"{V1}/endpoints", body, {"hooklane-tenant": "acme"})).status
+
+    statuses = await asyncio.gather(*(create() for _ in range(6)))
+
+    assert sorted(statuses) == [201, 201, 429, 429, 429, 429]
+    refused = await call(api, "acme", "POST", "endpoints", {"url": sink.url()})
+    assert (refused.code, refused.headers["retry-after"]) == ("quota_exceeded", "60")
+    assert (await api.call("POST", f"{V1}/endpoints", {"url": sink.url()})).status == 201
+
+
+async def test_stored_bytes_beyond_the_quota_get_429_also_at_a_server_that_starts_later(start: Start):
+    api = await start(role=("api",))
+    await add(api, "acme", quota={"bytes": 1_000})
+    data = "x" * 300
+    statuses = [(await publish(api, "acme", data=data)).status for _ in range(5)]
+    again = await start(role=("api",))
+    await again.server.services.publish_limits.look()
+    after = await publish(again, "acme", data=data)
+
+    assert statuses == [202, 202, 202, 429, 429]
+    assert (after.status, after.code) == (429, "quota_exceeded")
+    assert (await publish(again, "acme", data="x")).status == 202
+
+
+async def test_a_tenant_that_another_process_creates_can_be_used_at_once(start: Start):
+    one, other = await start(), await start(role=("api",))
+    await add(one, "acme")
+
+    assert (await publish(other, "acme")).status == 202
