@@ -9,6 +9,7 @@ import http.server
 import json
 import os
 import random
+import re
 import sqlite3
 import subprocess
 import sys
@@ -56,6 +57,16 @@ def program(folder, words, ready, tmp_path, **env):
     child, port = start_listening(spawn, lambda child, port: child.wait_for_http(f"http://127.0.0.1:{port}{ready}"))
     with child:
         yield port
+
+
+def test_every_example_has_a_readme_of_one_screen_that_says_how_to_run_it():
+    folders = [folder for folder in EXAMPLES.iterdir() if folder.is_dir() and any(folder.glob("*.[pm]*"))]
+
+    assert len(folders) >= 10
+    for folder in folders:
+        text = (folder / "README.md").read_text("utf-8")
+        assert len(text.splitlines()) <= 60, folder
+        assert re.search(r"^```(console|sh)$", text, re.MULTILINE), folder
 
 
 # Smartcar
