@@ -71,10 +71,10 @@ async def test_the_demo_breaks_one_key_then_all_and_one_click_resolves_what_is_b
 
     await play.button("Receiver down").click()
 
-    async def several() -> bool:
-        return len(await play.blocked()) >= 3
+    async def some() -> bool:
+        return bool(await play.blocked())  # how many, the breaker decides: it holds the others
 
-    await eventually(several, within_s=60)
+    await eventually(some, within_s=60)
     assert {endpoint for endpoint, _ in await play.blocked()} == {"demo shop"}, "billing has nothing to do with it"
     await play.button("Mend").click()
     await expect(play.strip).to_contain_text("What failed stays until you resolve it")

@@ -2,7 +2,7 @@
 
 import { call, get } from "./api.js";
 import { html, useState } from "./kit.js";
-import { inPortal, overview, useLoad } from "./live.js";
+import { endpointName, inPortal, overview, useLoad } from "./live.js";
 import { Act, Ago, Cell, Choice, Dialog, Empty, Failed, Icon, said, Segments, Skeleton } from "./parts.js";
 import { ReplayDialog, replayOne, SkipDialog } from "./resolve.js";
 import { href, setQuery } from "./route.js";
@@ -31,8 +31,6 @@ function byCause(letters) {
   }
   return [...causes.values()].map((one) => ({ ...one, letters: one.items.length, keys: new Set(one.items.map((each) => each.key)).size, first_at: one.items.map((each) => each.died_at).sort()[0] }));
 }
-
-const endpointName = (id) => overview.value?.endpoints?.find((one) => one.id === id)?.name || id;
 
 export default function DeadLetters({ query }) {
   const side = query.side === "inbox" ? "inbox" : "sender";

@@ -2,7 +2,7 @@
 
 import { call, get } from "./api.js";
 import { html, useState } from "./kit.js";
-import { clock, overview, useLoad } from "./live.js";
+import { clock, useLoad } from "./live.js";
 import { Act, Chip, Command, Copy, Dialog, Empty, Failed, Icon, said, Skeleton } from "./parts.js";
 import { go, href } from "./route.js";
 import { Screen } from "./shell.js";
@@ -62,5 +62,3 @@ function AddDialog({ close }) {
 export const SecretDialog = ({ title, secret, close, children }) => html`<${Dialog} title=${title} onClose=${close} foot=${html`<span class="grow"></span><button class="btn primary" type="button" onClick=${close}>I have kept it</button>`}>
   <p>The receiver verifies with this. It is shown this once; later it can be revealed, and that goes on record.</p>
   <div class="command"><code>${secret}</code><${Copy} text=${secret} /></div>${children}</${Dialog}>`;
-
-export const endpointName = (id) => overview.value?.endpoints?.find((one) => one.id === id)?.name || id;

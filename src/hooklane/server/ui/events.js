@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { html, useEffect, useState } from "./kit.js";
-import { hear, overview, useLoad } from "./live.js";
+import { endpointName, hear, overview, useLoad } from "./live.js";
 import { Ago, Chip, Choice, Command, Empty, Failed, Icon, Search, Skeleton } from "./parts.js";
 import { go, href, setQuery } from "./route.js";
 import { parseSearch } from "./search.js";
@@ -50,8 +50,6 @@ export default function Events({ query }) {
   </${Screen}>`;
 }
 
-const nameOf = (id) => overview.value?.endpoints?.find((one) => one.id === id)?.name || id;
-
 function EventRow({ event }) {
   const loud = loudest(event.deliveries);
   // Of what went well at the first try no count is kept.
@@ -59,6 +57,6 @@ function EventRow({ event }) {
   return html`<tr><td>${loud ? html`<${Chip} state=${loud.state} icon=${loud.state}>${STATES[loud.state]}</${Chip}>` : html`<${Chip}>no endpoint</${Chip}>`}</td>
     <td><a class="ell" data-row href=${href(`/events/${event.id}`)}>${event.type}</a></td>
     <td class="key">${event.key === null ? html`<span class="faint">no key</span>` : html`<span class="mono ell" dir="auto">${event.key}</span>${loud?.seq ? html`<span class="mono faint"> #${loud.seq}</span>` : ""}`}</td>
-    <td class="ell">${event.deliveries.length === 1 ? nameOf(loud.endpoint) : event.deliveries.length ? counted(event.deliveries.length, "endpoint") : "–"}</td>
+    <td class="ell">${event.deliveries.length === 1 ? endpointName(loud.endpoint) : event.deliveries.length ? counted(event.deliveries.length, "endpoint") : "–"}</td>
     <td class="r">${tries || loud?.state !== "delivered" ? number(tries) : ""}</td><td class="ell">${loud?.reason ?? ""}</td><td class="r"><${Ago} time=${event.created_at} /></td></tr>`;
 }

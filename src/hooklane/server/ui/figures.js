@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { Chart } from "./chart.js";
 import { html } from "./kit.js";
-import { endpointName } from "./endpoints.js";
+import { endpointName } from "./live.js";
 import { millisText, rate } from "./words.js";
 
 export const MEASURES = "published,attempts,delivery_ms,backlog,blocked,dead,duplicates,stale";

@@ -14,6 +14,7 @@ export const asOf = signal(Date.now());
 export const retryAt = signal(0);
 /** The server's totals, null until the first answer. */
 export const overview = signal(null);
+export const endpointName = (id) => overview.value?.endpoints?.find((one) => one.id === id)?.name || id;
 /** True where the server asks for a key that this tab does not have. */
 export const locked = signal(false);
 /** Who looks, as the server knows it: {name, role, scopes, asks_key, …}; null until it has said. */

@@ -2,15 +2,13 @@
 
 import { call } from "./api.js";
 import { html, useEffect, useState } from "./kit.js";
-import { clock, inPortal, overview } from "./live.js";
+import { clock, endpointName, inPortal } from "./live.js";
 import { Act, Cell, Dialog, Icon, said, Skeleton } from "./parts.js";
 import { auditLink, isGood, jobLine, makePlan, runPlan, stopJob } from "./plan_run.js";
 import { atTime, counted, number } from "./words.js";
 
 /** So long a skip can be taken back after the button was pressed. */
 const GRACE_S = 5;
-
-const endpointName = (id) => overview.value?.endpoints?.find((one) => one.id === id)?.name || id;
 
 export async function replayOne(letter) {
   if (inPortal()) {

@@ -4,14 +4,12 @@ import { get } from "./api.js";
 import { CopyAs } from "./copy_as.js";
 import { loudest } from "./events.js";
 import { html, useEffect, useState } from "./kit.js";
-import { hear, inPortal, overview, useLoad } from "./live.js";
+import { endpointName, hear, inPortal, useLoad } from "./live.js";
 import { Act, Chip, Copy, Exactly, Failed, Icon, Segments, Skeleton } from "./parts.js";
 import { replayOne, SkipDialog } from "./resolve.js";
 import { href, place, setQuery } from "./route.js";
 import { Screen } from "./shell.js";
 import { atTime, bytes, millisText, resultOf, span, STATES, tries } from "./words.js";
-
-const nameOf = (id) => overview.value?.endpoints?.find((one) => one.id === id)?.name || id;
 
 async function fetchStory(id) {
   const [event, attempts, story, why] = await Promise.all(["", "/attempts", "/story", "/why"].map((what) => get(`events/${id}${what}`)));
@@ -61,7 +59,7 @@ function saysOf(line, event) {
   const by = line.actor ? `by ${line.actor}` : "";
   switch (line.kind) {
     case "published":
-      return event.deliveries.length ? `to ${event.deliveries.map((one) => nameOf(one.endpoint)).join(", ")}` : "no endpoint matched";
+      return event.deliveries.length ? `to ${event.deliveries.map((one) => endpointName(one.endpoint)).join(", ")}` : "no endpoint matched";
     case "waited":
       return [`${span(line.ms)} behind #${line.for_seq}`, at].filter(Boolean).join(" ");
     case "try":
@@ -94,7 +92,7 @@ function Part({ tab, one, event, attempts }) {
   }
   const head = (detail.request_head ?? "").split("\r\n").filter((line) => /^(webhook-|idempotency-key|x-)/i.test(line));
   return html`<p class="mute">Signed over <code>${event.id}.timestamp.body</code> with the endpoint's secret; the signature itself is never shown. The receiver checks it with <code>hooklane verify</code>.</p>${head.length > 0 && html`<${Text} text=${head.join("\n")} />`}
-    <p><a class="link" href=${href(`/endpoints/${one.endpoint}`)}>Secrets of ${nameOf(one.endpoint)}</a></p>`;
+    <p><a class="link" href=${href(`/endpoints/${one.endpoint}`)}>Secrets of ${endpointName(one.endpoint)}</a></p>`;
 }
 
 const kept = (text) => text !== undefined && text !== null && text !== "";

@@ -3,6 +3,7 @@
 import { root } from "./api.js";
 
 const WAIT_MS = [500, 1000, 2000, 5000];
+const ASK_MS = 5000;
 
 /** Calls tell(kind, value) for each event and status(word, waitMs) when the connection changes; returns a function to stop. */
 export function follow(tell, status) {
@@ -21,6 +22,13 @@ export function follow(tell, status) {
         signal: mine.signal,
         cache: "no-store",
       });
+      if (response.status === 403 && !mine.signal.aborted) {
+        // The stream tells of all tenants, so a key of one tenant has none: everything is asked for again now and then.
+        status("live", 0);
+        tell("reset", {});
+        timer = setTimeout(connect, ASK_MS);
+        return;
+      }
       if (!response.ok) throw new Error(String(response.status));
       tries = 0;
       status("live", 0);
