@@ -196,25 +196,30 @@ class _Page(HTMLParser):
             if not value:
                 continue
             is_canonical = tag == "link" and ("rel", "canonical") in attrs
-            if (tag, name) in _FETCHED and not is_canonical:
+            is_trace = name == "data-trace"
+            if is_trace or ((tag, name) in _FETCHED and not is_canonical):
                 self.fetched.append(value)
             elif tag == "a" and name == "href":
                 self.links.append(value)
 
 
-def check() -> None:
-    """No dead link, and nothing that a browser would fetch from elsewhere."""
-    found = {path: _Page(path.read_text()) for path in SITE.rglob("*.html")}
+def check(site: Path = SITE) -> None:
+    """No dead link, no missing file, and nothing that a browser would fetch from elsewhere."""
+    found = {path: _Page(path.read_text()) for path in site.rglob("*.html")}
     wrong: list[str] = []
     for path, page in found.items():
-        where = path.relative_to(SITE)
-        wrong += [f"{where} fetches {url}" for url in page.fetched if _is_outside(url)]
-        for link in page.links:
-            if not _is_outside(link) and not link.startswith("mailto:") and not _leads_somewhere(path, link, found):
-                wrong.append(f"{where} links to {link}, which does not exist")
-    for path in [*SITE.rglob("*.css"), *SITE.rglob("*.js")]:
+        where = path.relative_to(site)
+        for url in page.fetched:
+            if _is_outside(url):
+                wrong.append(f"{where} fetches {url}")
+            elif not url.startswith("data:") and not _leads_somewhere(path, url, found):
+                wrong.append(f"{where} fetches {url}, which does not exist")
+        inside = [link for link in page.links if not _is_outside(link) and not link.startswith("mailto:")]
+        dead = [link for link in inside if not _leads_somewhere(path, link, found)]
+        wrong += [f"{where} links to {link}, which does not exist" for link in dead]
+    for path in [*site.rglob("*.css"), *site.rglob("*.js")]:
         for url in re.findall(r"(?:url\(|@import |import\(|from ?)[\"']?(https?://[^\"')\s]+)", path.read_text()):
-            wrong.append(f"{path.relative_to(SITE)} fetches {url}")
+            wrong.append(f"{path.relative_to(site)} fetches {url}")
     if wrong:
         raise DocsBroken("\n".join(["the site is not whole:", *sorted(set(wrong))[:50]]))
 

@@ -24,19 +24,16 @@ def python_api() -> str:
     parts = [
         f"""{WRITTEN}# Python API
 
-These names stay: what is not on this page may change in any version. Import them from where they stand here. `hooklane` loads each on first use, so a
-receiver does not pay for the sender.
+These names stay: what is not on this page may change in any version. Import them from where they stand here. `hooklane`
+loads each on first use, so a receiver does not pay for the sender.
 """
     ]
     parts.append("## `hooklane`\n")
-    for name in sorted(hooklane.__all__, key=str.lower):
-        if name not in ("__version__", "errors"):
-            parts.append("\n".join(_described(name, getattr(hooklane, name), level=3)))
-    parts.append(
-        "## `hooklane.errors`\n\nEach is raised on purpose, and its type says whose fault it is: [errors](errors.md#exceptions).\n"
-    )
-    for module in SUBMODULES:
-        parts.append("\n".join(_module(f"hooklane.{module}")))
+    names = [name for name in sorted(hooklane.__all__, key=str.lower) if name not in ("__version__", "errors")]
+    parts += ["\n".join(_described(name, getattr(hooklane, name), level=3)) for name in names]
+    raised = "Each is raised on purpose, and its type says whose fault it is: [errors](errors.md#exceptions)."
+    parts.append(f"## `hooklane.errors`\n\n{raised}\n")
+    parts += ["\n".join(_module(f"hooklane.{module}")) for module in SUBMODULES]
     return _ADDRESS.sub("", "\n".join(parts))
 
 
@@ -63,8 +60,9 @@ def _described(name: str, value: Any, *, level: int) -> Iterator[str]:
     yield f"{'#' * level} `{name}`\n"
     signature = _signature(getattr(value, "statement", value))
     if signature and not _is_protocol(value):
-        tx = "tx, *" if hasattr(value, "statement") else ""
-        yield f"```text\n{name}{signature}\n```\n" if not tx else f"```text\n{name}(tx, {signature[1:]}\n```\n"
+        if hasattr(value, "statement"):  # a write on the handler's connection, which comes first
+            signature = f"(tx, {signature[1:]}"
+        yield f"```text\n{name}{signature}\n```\n"
     if text := docstring(value):
         yield f"{text}\n"
     if inspect.isclass(value) and not issubclass(value, BaseException | enum.Enum):

@@ -1,7 +1,7 @@
 """Writes the pages of docs/reference/ that say what the code says: `python -m tools.reference_pages`.
 
-Settings from their table, the HTTP API from its OpenAPI document, the Python API from public names with their signatures
-and docstrings, errors from the table of problems. A test compares the pages with the code.
+Settings from their table, the HTTP API from its OpenAPI document, the Python API from public names with their
+signatures and docstrings, errors from the table of problems. A test compares the pages with the code.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ def settings() -> str:
         )
     return f"""{WRITTEN}# Settings
 
-A flag wins over a `HOOKLANE_…` variable, that over `hooklane.toml` in the working folder (or the file that `HOOKLANE_CONFIG` names), and that over
-the default. `hooklane config show --origin` says which value holds and where it comes from. All wrong values are reported at once.
+A flag wins over a `HOOKLANE_…` variable, that over `hooklane.toml` in the working folder (or the file that
+`HOOKLANE_CONFIG` names), and that over the default. `hooklane config show --origin` says which value holds and where it
+comes from. All wrong values are reported at once.
 
 {table(("setting", "variable", "default", "what is expected"), rows)}
 
@@ -102,9 +103,9 @@ def http_api() -> str:
     parts = [
         f"""{WRITTEN}# HTTP API
 
-JSON under `/api/v1`. The same as OpenAPI 3.1: `GET /api/openapi.json`; as a page: `/api/docs`. A key goes into the header
-`Authorization: Bearer …`. Lists answer `{{"items": [...], "next": …}}`; pass `next` on as `cursor`. What can be wrong: [errors](errors.md); the codes of a
-status are listed there.
+JSON under `/api/v1`. The same as OpenAPI 3.1: `GET /api/openapi.json`; as a page: `/api/docs`. A key goes into the
+header `Authorization: Bearer …`. Lists answer `{{"items": [...], "next": …}}`; pass `next` on as `cursor`. What can be
+wrong: [errors](errors.md); the codes of a status are listed there.
 """
     ]
     for path, methods in document["paths"].items():
@@ -187,11 +188,13 @@ def error_page() -> str:
 
 ## Of the HTTP API
 
-A problem as RFC 9457 has it: `{{"type", "title", "status", "detail", "code", "errors"}}`. `code` is stable and for programs; `detail` is for people and may change.
+A problem as RFC 9457 has it: `{{"type", "title", "status", "detail", "code", "errors"}}`. `code` is stable and for
+programs; `detail` is for people and may change.
 
 {table(("code", "status", "what"), codes)}
 
-Repeat what was answered 429, 503 or 507 after `Retry-After`; with an `Idempotency-Key` a publish can be repeated without a second event.
+Repeat what was answered 429, 503 or 507 after `Retry-After`; with an `Idempotency-Key` a publish can be repeated
+without a second event.
 
 ## Exit codes of the command line
 

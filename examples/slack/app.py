@@ -20,7 +20,7 @@ slack = inbox.source("slack", secrets=[os.environ["SLACK_SIGNING_SECRET"]])
 @slack.on("app_mention")
 def note(event: Event, tx: sqlite3.Connection) -> None:
     said = event.data
-    tx.execute("INSERT INTO mentions VALUES (?, ?, ?)", (event.tenant, said["channel"], said["text"]))
+    tx.execute("INSERT INTO mentions VALUES (?, ?, ?)", (event.account, said["channel"], said["text"]))
 
 
 app = FastAPI()

@@ -63,6 +63,7 @@ _MAY_DIFFER = [
     (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
     (r" +\d+ ms", " N ms"),
     (r"_ms=[\d.]+", "_ms=N"),
+    (r"trace [0-9a-f]{16}", "trace HASH"),
     (r"\(audit \d+\)", "(audit N)"),
     (r"process \[\d+\]", "process [N]"),
     (r"\b\d+s\b", "Ns"),

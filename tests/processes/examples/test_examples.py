@@ -9,6 +9,7 @@ import http.server
 import json
 import os
 import random
+import re
 import sqlite3
 import subprocess
 import sys
@@ -23,7 +24,9 @@ from tests.support.tree import ROOT, SOURCE
 from hooklane.core.profiles import find_profile
 from hooklane.core.signing import new_secret
 from hooklane.model.clock import Instant, rfc3339, wall_now
+from hooklane.model.message import Request
 from hooklane.testing.build_request import Draft, build_batch, build_request
+from hooklane.testing.sign_request import sign_request
 
 EXAMPLES = ROOT / "examples"
 SECRET = "a token that is long enough to be one"
@@ -54,6 +57,16 @@ def program(folder, words, ready, tmp_path, **env):
     child, port = start_listening(spawn, lambda child, port: child.wait_for_http(f"http://127.0.0.1:{port}{ready}"))
     with child:
         yield port
+
+
+def test_every_example_has_a_readme_of_one_screen_that_says_how_to_run_it():
+    folders = [folder for folder in EXAMPLES.iterdir() if folder.is_dir() and any(folder.glob("*.[pm]*"))]
+
+    assert len(folders) >= 10
+    for folder in folders:
+        text = (folder / "README.md").read_text("utf-8")
+        assert len(text.splitlines()) <= 60, folder
+        assert re.search(r"^```(console|sh)$", text, re.MULTILINE), folder
 
 
 # Smartcar
@@ -201,6 +214,76 @@ def test_sports_stacks_states_that_come_back_are_not_lost_and_batches_are_split(
         batch = [Draft(type="odds", data={}, id=f"hash-of-{key}", key=key) for key in ("m2", "m3")]
         assert post(build_batch(profile, [SECRET], batch, at=wall_now())) == "ok"
         until(lambda: {"m2", "m3"} <= set(call(port, "GET", "/odds")[1]), what="both entities of the batch")
+
+
+# Slack and Shopify
+
+
+def test_slacks_handshake_is_answered_and_a_mention_is_noted_once(tmp_path):
+    words = ["uvicorn", "app:app", "--log-level", "warning", "--port", "{port}"]
+    profile = find_profile("slack")
+    env = {"APP_DB": str(tmp_path / "mentions.db"), "SLACK_SIGNING_SECRET": SECRET}
+    with program("slack", words, "/mentions", tmp_path, **env) as port:
+        asks = Request.of(
+            "POST", "/", {"content-type": "application/json"}, b'{"type":"url_verification","challenge":"c1"}'
+        )
+        asks = sign_request(asks, profile, [SECRET], wall_now(), event_id="none")
+        conn = http.client.HTTPConnection("127.0.0.1", port, timeout=scaled_s(20))
+        conn.request("POST", "/webhooks/slack", asks.body, dict(asks.headers))
+        answer = conn.getresponse()
+        assert (answer.status, b"c1" in answer.read()) == (200, True)
+        conn.close()
+
+        happened = wall_now()
+        said = {"channel": "C1", "text": "hello"}
+        statuses = []
+        for attempt in (1, 2):
+            request = build_request(
+                profile,
+                [SECRET],
+                "app_mention",
+                said,
+                id="Ev1",
+                key="C1",
+                at=wall_now(),
+                event_time=happened,
+                attempt=attempt,
+            )
+            statuses.append(call(port, "POST", "/webhooks/slack", request.body, request.headers)[1]["status"])
+        assert statuses == ["ok", "already_processed"]
+        until(lambda: len(call(port, "GET", "/mentions")[1]) == 1, what="the mention")
+        assert call(port, "GET", "/mentions")[1][0][1:] == ["C1", "hello"]
+
+
+def test_an_older_state_of_a_shopify_order_never_overwrites_a_newer_one(tmp_path):
+    words = ["gunicorn", "app:app", "--threads", "4", "--bind", "127.0.0.1:{port}"]
+    profile = find_profile("shopify")
+    env = {"APP_DB": str(tmp_path / "orders.db"), "SHOPIFY_SECRET": SECRET}
+    with program("shopify", words, "/orders", tmp_path, **env) as port:
+
+        def post(number, status, minute, order=7):
+            data = {"id": order, "financial_status": status}
+            happened = Instant(wall_now() - 3_600_000 + 60_000 * minute)
+            request = build_request(
+                profile,
+                [SECRET],
+                "orders/updated",
+                data,
+                id=f"e{number}",
+                key=order,
+                at=wall_now(),
+                event_time=happened,
+            )
+            return call(port, "POST", "/webhooks/shopify", request.body, request.headers)
+
+        assert post(1, "paid", 2)[0] == 200
+        until(
+            lambda: call(port, "GET", "/orders")[1].get("7") == {"status": "paid", "events": 1}, what="the newer state"
+        )
+        assert post(2, "pending", 1)[0] == 200
+        assert post(3, "refunded", 3)[0] == 200
+        until(lambda: call(port, "GET", "/orders")[1]["7"]["status"] == "refunded", what="the newest state")
+        assert call(port, "GET", "/orders")[1]["7"]["events"] == 2
 
 
 # Our own sender

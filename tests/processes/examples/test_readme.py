@@ -105,6 +105,13 @@ def test_every_block_of_the_readme_is_one_that_is_followed():
     assert [len(re.findall(r"^(?!#|.*CREATE TABLE)\s*\S", text, re.MULTILINE)) for text in programs] == [8, 6]
 
 
+def test_the_pictures_of_the_readme_are_there_for_light_and_dark():
+    shown = re.findall(r'(?:srcset|src)="([^"]+)"|!\[[^\]]*\]\(([^)]+)\)', README)
+
+    assert {"docs/images/lanes-light.webp", "docs/images/lanes-dark.webp"} <= {one or other for one, other in shown}
+    assert [name for pair in shown for name in pair if name and not (ROOT / name).is_file()] == []
+
+
 def test_an_output_that_is_not_the_printed_one_is_found():
     shown = ("evt_01m7mxyyk6epbjeb15dj0f6azt  #1  ✓ 200 stored    20 ms", "1 stored")
     real = "evt_01m7mxz0mmwx80azd39cx444v3  #1  ✓ 200 stored     7 ms"

@@ -1,4 +1,4 @@
-"""The tutorials, followed as printed, each in an empty folder (tests/support/printed.py). One installation serves all."""
+"""The tutorials, followed as printed, each in an empty folder (tests/support/printed.py), with one installation."""
 
 from __future__ import annotations
 

@@ -1,0 +1,89 @@
+"""The documentation as a site: built without warnings, whole, nothing from other hosts; and checks that can fail."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.pace import scaled_s
+from tests.support.tree import ROOT
+from tools.docs_site import STAGED, DocsBroken, check, with_whole_menu
+from tools.reference_pages import FOLDER, pages
+
+WHOLE = '<html><head><script src="a.js"></script></head><body><h1 id="top">A</h1><a href="#top">up</a></body></html>'
+
+
+def test_the_site_is_built_without_warnings_dead_links_and_requests_to_other_hosts():
+    words = [sys.executable, "-m", "tools.docs_site"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=scaled_s(120), check=False)
+
+    assert done.returncode == 0, done.stderr
+    site = ROOT / "build" / "site"
+    # The playground plays in a page, from files beside it.
+    tutorial = (site / "tutorials" / "see-it-work" / "index.html").read_text("utf-8")
+    traces = re.findall(r'data-trace="([^"]+)"', tutorial)
+    assert len(traces) == 5
+    assert all((site / "tutorials" / "see-it-work" / trace).resolve().is_file() for trace in traces)
+    # Every page is listed for programs that read, in the form that it was written in.
+    listed = re.findall(r"^- \[.+\]\((.+\.md)\)$", (site / "llms.txt").read_text("utf-8"), re.MULTILINE)
+    assert {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")} <= set(listed)
+    assert all((site / page).is_file() for page in listed)
+    # And every page of docs/ is in the menu.
+    config = with_whole_menu((ROOT / "zensical.toml").read_text("utf-8"))
+    assert [page for page in listed if f'"{page}"' not in config] == []
+
+
+@pytest.mark.parametrize(
+    ("planted", "said"),
+    [
+        ('<a href="nowhere/">x</a>', "links to nowhere/, which does not exist"),
+        ('<a href="#nothing">x</a>', "links to #nothing, which does not exist"),
+        ('<script src="https://cdn.example/x.js"></script>', "fetches https://cdn.example/x.js"),
+        ('<img src="//img.example/x.png">', "fetches //img.example/x.png"),
+        ('<div data-trace="traces/none.json"></div>', "fetches traces/none.json, which does not exist"),
+    ],
+)
+def test_a_dead_link_and_a_request_to_another_host_are_found(tmp_path: Path, planted: str, said: str):
+    (tmp_path / "a.js").write_text("export {};")
+    (tmp_path / "index.html").write_text(WHOLE)
+    check(tmp_path)
+
+    (tmp_path / "index.html").write_text(WHOLE.replace("</body>", f"{planted}</body>"))
+    with pytest.raises(DocsBroken, match=re.escape(f"index.html {said}")):
+        check(tmp_path)
+
+
+def test_a_stylesheet_from_another_host_is_found(tmp_path: Path):
+    (tmp_path / "a.css").write_text('@import "https://fonts.example/inter.css";')
+
+    with pytest.raises(DocsBroken, match=r"a\.css fetches https://fonts\.example"):
+        check(tmp_path)
+
+
+def test_a_page_that_the_menu_names_and_that_is_not_there_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr("tools.docs_site.STAGED", tmp_path)
+    assert tmp_path != STAGED
+    (tmp_path / "how-to").mkdir()
+    (tmp_path / "how-to" / "forgotten.md").write_text("# Forgotten")
+
+    assert with_whole_menu("nav = [\n    # the rest of how-to/\n]") == 'nav = [\n    "how-to/forgotten.md",\n]'
+    with pytest.raises(DocsBroken, match=r"how-to/gone\.md"):
+        with_whole_menu('nav = ["how-to/gone.md"]')
+
+
+@pytest.mark.parametrize("name", sorted(pages()))
+def test_a_page_of_the_reference_says_what_the_code_says(name: str):
+    assert (FOLDER / name).read_text("utf-8") == pages()[name], "run: python -m tools.reference_pages"
+
+
+ASKING = [page for page in sorted((ROOT / "docs" / "explain").glob("*.md")) if page.stem != "seeds"]  # a table
+
+
+@pytest.mark.parametrize("page", ASKING, ids=lambda page: page.stem)
+def test_an_explanation_asks_at_its_end_and_has_the_answers_folded(page: Path):
+    _, _, end = page.read_text("utf-8").partition("## Check yourself")
+    asked = re.findall(r'<details markdown="1"><summary>(.+?\?)</summary>\n\n(.+?)\n\n</details>', end, re.DOTALL)
+    assert len(asked) in (2, 3)
