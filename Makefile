@@ -27,7 +27,7 @@ AGAIN_SHARE := tests/units/compiled tests/units/core tests/faults/sim/test_plant
 ON_COMPILED = test ! -d $(COMPILED) || HOOKLANE_TEST_TREE=$(COMPILED) PYTHONPATH=$(COMPILED) \
 		$(PYTEST) -o pythonpath="$(COMPILED) ."
 
-.PHONY: run vendor setup test test-compiled check compiled docs bench soak lock clean
+.PHONY: run vendor setup test test-compiled check compiled docs bench soak lock dist sbom clean
 
 # For instance `make run ARGS="--port 8790"`.
 run: $(RUN) vendor
@@ -85,8 +85,15 @@ lock: $(TEST)
 	$(BIN)/uv pip compile $(COMPILE) pyproject.toml --all-extras --group build --group test -c requirements/run.lock -o requirements/test.lock
 COMPILE := --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 
+# Wheel and sdist in dist/: the same bytes for the same commit, whoever builds them. And what they are made of.
+dist: $(RUN)
+	SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python -m hatchling build --directory dist
+sbom: $(RUN)
+	SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python -m tools.sbom dist/hooklane.cdx.json
+EPOCH = $(shell git log -1 --format=%ct)
+
 clean:
-	rm -rf $(VENV) build .servers .hooklane src/hooklane/server/ui/vendor
+	rm -rf $(VENV) build dist .servers .hooklane src/hooklane/server/ui/vendor
 
 $(VENV)/bin/python:
 	@echo "hooklane: making a Python environment in $(VENV)"

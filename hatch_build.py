@@ -1,5 +1,5 @@
-"""A wheel carries the dashboard's modules, which come from npm. With HOOKLANE_COMPILE=1 the hot modules are in it as
-machine code as well; otherwise it is pure, as the source is."""
+"""Wheel and sdist carry the dashboard's modules, which come from npm. With HOOKLANE_COMPILE=1 the hot modules are in
+the wheel as machine code as well; otherwise it is pure, as the source is."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class WholeWheel(BuildHookInterface):  # type: ignore[type-arg]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         subprocess.run([sys.executable, "-m", "tools.vendor"], cwd=self.root, check=True)
-        if version == "editable" or not _is_asked():
+        if self.target_name == "sdist" or version == "editable" or not _is_asked():
             return
         folder = Path(self.root, "build", "compiled")
         subprocess.run([sys.executable, "-m", "tools.compiled", "--must", str(folder)], cwd=self.root, check=True)

@@ -25,7 +25,10 @@ MEANINGS = {
     Exit.REFUSED: "refused: no key or the wrong one, or something changed since the plan was shown",
     Exit.UNREACHABLE: "the server, or the database, cannot be reached",
     Exit.PARTLY: "partly done: some went well, some did not",
-    Exit.UNHEALTHY: "unhealthy: a check of `doctor`, `verify`, `audit verify` or `migrate status` failed",
+    Exit.UNHEALTHY: (
+        "unhealthy: a check of `doctor`, `verify`, `audit verify` or `migrate status` failed, or `reconcile` found"
+        " something in between"
+    ),
     Exit.BROKEN: "a part of a server failed unexpectedly; it says which",
 }
 _INTRODUCTION = """# The command line

@@ -28,6 +28,7 @@ BESIDE = {
     "CHANGELOG.md": "reference/changelog.md",
     "CONTRIBUTING.md": "explain/contributing.md",
     "SECURITY.md": "reference/security.md",
+    "UPGRADING.md": "reference/upgrading.md",
 }
 """Pages of the repository's first folder, and where they stand on the site."""
 SHOWN_AS = {

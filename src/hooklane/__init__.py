@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hooklane.store.dynamodb.tx import DynamoTx
     from hooklane.store.outbox import Published
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME_OF = {
     "AsyncTx": "hooklane.model.tx",

@@ -10,15 +10,13 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 from collections import Counter
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from tests.support.pace import scaled_s
+from tests.support.packages import link
 from tests.support.processes import Child, free_port, until
 from tests.support.tree import ROOT
 
@@ -185,21 +183,7 @@ def environment(home: Path, ports: dict[int, int], packages: Path, wheels: Path)
     return env
 
 
-def built_wheel(folder: Path) -> Path:
-    words = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder]
-    env = {**os.environ, "HOOKLANE_COMPILE": ""}
-    subprocess.run(words, cwd=ROOT, env=env, check=True, capture_output=True, timeout=scaled_s(60))
-    (wheel,) = folder.glob("hooklane-*.whl")
-    return wheel
-
-
 def packages_of(lock: str, folder: Path) -> Path:
     """The packages of a lock alone, from the environment of the tests: what an extra forgets to name is missing."""
-    folder.mkdir()
-    for name in re.findall(r"^([\w.-]+)==", (ROOT / "requirements" / lock).read_text("utf-8"), re.MULTILINE):
-        with suppress(PackageNotFoundError):  # of another platform
-            found = distribution(name)
-            for top in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
-                if not (folder / top).exists():  # a namespace that packages share
-                    (folder / top).symlink_to(str(found.locate_file(top)))
-    return folder
+    text = (ROOT / "requirements" / lock).read_text("utf-8")
+    return link(re.findall(r"^([\w.-]+)==", text, re.MULTILINE), folder)

@@ -82,7 +82,7 @@ def ls(
         since or wanted.get("after"),
         until or wanted.get("before"),
     )
-    with _opened(store) as inbox:
+    with opened(store) as inbox:
         rows = inbox.rows(**search, after=None if after is None else _id(after), limit=limit)
     shown = [
         (row.id, row.message.source, row.message.event_id, row.message.type, row.overall, rfc3339(row.received_at))
@@ -98,7 +98,7 @@ def show_one(row_id: Annotated[str, typer.Argument(metavar="ID")], store: Store,
     """Show one row with its payload, and what became of it at each handler."""
     from hooklane.server import inbox_views
 
-    with _opened(store) as inbox:
+    with opened(store) as inbox:
         (row,) = _found(inbox, [row_id])
     value = inbox_views.whole(row)
     show(value, as_json, lambda: pairs(value))
@@ -109,7 +109,7 @@ def stats(store: Store, as_json: Json = False) -> None:
     """How many events are in which status, how old the oldest owed one is."""
     from hooklane.server import inbox_views
 
-    with _opened(store) as inbox:
+    with opened(store) as inbox:
         found, can = inbox.stats(), inbox.store.capabilities
     value = {**inbox_views.stats(found.counts, can.name, found.now), "caveat": can.caveat}
 
@@ -139,7 +139,7 @@ def replay(
 ) -> None:
     """Owe stored events to their handlers again: some by id, or all that match. A worker then runs them."""
     search = _chosen(ids, _search(source, status, type_, key, event_id, None, since, until))
-    with _opened(store) as inbox:
+    with opened(store) as inbox:
         rows = _found(inbox, ids) if ids else []
         done = sum(_was_handled(row, handler) for row in rows)
         if not yes and not ids:
@@ -168,7 +168,7 @@ def skip(
 ) -> None:
     """Give up dead, failed or held events for good; a key that waited behind one moves on."""
     search = _chosen(ids, _search(source, status, None, None, event_id, None, None, None))
-    with _opened(store) as inbox:
+    with opened(store) as inbox:
         if not yes:
             confirm(f"Give up {_words(search) if not ids else counted(len(ids), 'row')} for good?")
         number = inbox.skip(_ids(inbox, ids), note=note, handler=handler, **search)
@@ -184,7 +184,7 @@ def prune(
     as_json: Json = False,
 ) -> None:
     """Remove what is settled and older than the window in which duplicates must be known."""
-    with _opened(store) as inbox:
+    with opened(store) as inbox:
         done = inbox.prune(retention_ms=days * DAY_MS)
     value = {"rows": done.rows, "payloads": done.payloads, "tombstones": done.tombstones}
     show(value, as_json, lambda: [f"removed {counted(done.rows, 'row')} and {counted(done.tombstones, 'tombstone')}"])
@@ -193,7 +193,7 @@ def prune(
 @app.command("doctor")
 def doctor(store: Store, as_json: Json = False) -> None:
     """Look for settings of the store that would make it forget."""
-    with _opened(store) as inbox:
+    with opened(store) as inbox:
         found, can = inbox.examine(), inbox.store.capabilities
     value = {"store": can.name, "healthy": not found, "warnings": found, "caveat": can.caveat}
     show(value, as_json, lambda: [*found, *([] if found else [f"{can.name}: no problem found"])])
@@ -204,7 +204,7 @@ def doctor(store: Store, as_json: Json = False) -> None:
 @app.command("create-table")
 def create_table(store: Store, as_json: Json = False) -> None:
     """Create the table of an inbox on DynamoDB: on demand, with its index and its time to live."""
-    with _opened(store) as inbox:
+    with opened(store) as inbox:
         create = getattr(inbox.store, "create_table", None)
         if create is None:
             raise CallFailed(
@@ -245,7 +245,8 @@ def worker(
 
 
 @contextmanager
-def _opened(url: str) -> Iterator[Inbox]:
+def opened(url: str) -> Iterator[Inbox]:
+    """The inbox at *url*, for as long as a command looks at it."""
     from hooklane.receiver.inbox import Inbox
     from hooklane.store.sqlite.database import path_of
 

@@ -13,7 +13,6 @@ import typer
 from typer.core import TyperGroup
 
 from hooklane.cli.options import add_common_options
-from hooklane.cli.tenant_option import add_tenant_option
 
 if TYPE_CHECKING:
     # Typer brings its own click, or in older versions uses the installed one.
@@ -84,6 +83,8 @@ def load(name: str, about: str) -> Command:
     else:
         module.add_to(holder)
     command = typer.main.get_command(holder).commands[name]  # type: ignore[attr-defined]
+    from hooklane.cli.tenant_option import add_tenant_option
+
     for leaf in leaves(command):
         add_common_options(leaf)
         add_tenant_option(leaf)

@@ -29,6 +29,7 @@ COMMANDS = {
     "dlq": "Dead letters: look, note, replay, skip.",
     "endpoints": "Where deliveries go.",
     "inbox": "What was received: look, replay, skip, prune, work.",
+    "reconcile": "What lies between a sender and a receiver, by key, and what mends it.",
     "verify": "Say whether a request's signature fits, and if not, why.",
     "simulate": "Play a scenario: the real sender in a simulated network, and receivers side by side.",
     "doctor": "Check that everything is as it should be.",

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.core.tenant import ID_RULE, is_tenant_id
 
 _chosen: list[str] = []
 """What `--tenant` said last, in this process."""
@@ -20,6 +19,8 @@ def tenant_headers() -> dict[str, str]:
     tenant = _chosen[-1] if _chosen else os.environ.get("HOOKLANE_TENANT")
     if not tenant:
         return {}
+    from hooklane.core.tenant import ID_RULE, is_tenant_id
+
     if not is_tenant_id(tenant):
         raise CallFailed(f"no tenant can have the id {tenant[:80]!r}: {ID_RULE}", Exit.USAGE)
     return {"hooklane-tenant": tenant}
@@ -30,7 +31,7 @@ def add_tenant_option(command: Any) -> None:
     for inner in getattr(command, "commands", {}).values():
         add_tenant_option(inner)
     names = {name for param in command.params for name in param.opts}
-    if "--server" in names and "--tenant" not in names:
+    if names & {"--server", "--sender"} and "--tenant" not in names:
         command.params.append(_option())
 
 

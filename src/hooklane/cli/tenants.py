@@ -10,7 +10,7 @@ import typer
 from hooklane.cli.client import Caller, calling, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Db, Json, Limit, Server, Yes
-from hooklane.cli.output import confirm, pairs, say, show, table
+from hooklane.cli.output import confirm, pairs, show, table
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/tenants"
@@ -107,6 +107,7 @@ def rm(
     yes: Yes = False,
     server: Server = None,
     db: Db = None,
+    as_json: Json = False,
 ) -> None:
     """Delete a tenant with its endpoints; what is owed is delivered first, or cancelled."""
     with calling(server, db) as caller:
@@ -114,7 +115,9 @@ def rm(
         if not yes:
             confirm(f"Delete tenant {tenant} with {found['endpoints']} endpoints ({backlog} what is owed)?")
         caller.ask("DELETE", _path(tenant), query={"backlog": backlog})
-    say(f"{tenant} is being deleted, and what it is owed is {'cancelled' if backlog == 'cancel' else 'delivered'}")
+    owed = "cancelled" if backlog == "cancel" else "delivered"
+    done = f"{tenant} is being deleted, and what it is owed is {owed}"
+    show({"id": tenant, "state": "deleting", "backlog": backlog}, as_json, lambda: [done])
 
 
 def _tell(caller: Caller, tenant: str, verb: str, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,10 +13,12 @@ from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.exchange import NoAnswer, Result
 from hooklane.model.health import BreakerState, Health
-from hooklane.server.endpoint_facts import EndpointFacts
 from hooklane.server.problem import Problem
 from hooklane.store.outbox import Published, Recovery
 from hooklane.store.reads import DeadLetter, Delivery, LaneView
+
+if TYPE_CHECKING:  # it needs the metrics' package, and `hooklane inbox` shows rows without that
+    from hooklane.server.endpoint_facts import EndpointFacts
 
 View = dict[str, Any]
 NOTE_CHARS_MAX = 10_000

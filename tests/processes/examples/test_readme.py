@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 from tests.support.pace import scaled_ms, scaled_s
+from tests.support.packages import built_wheel
 from tests.support.printed import (
     RECEIVER_PORT,
     START_S,
     Person,
     blocks,
-    built_wheel,
     chosen_ports,
     environment,
     not_shown,

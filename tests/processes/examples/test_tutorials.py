@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from tests.support.pace import scaled_s
-from tests.support.printed import Block, Person, blocks, built_wheel, chosen_ports, environment, packages_of, with_ports
+from tests.support.packages import built_wheel
+from tests.support.printed import Block, Person, blocks, chosen_ports, environment, packages_of, with_ports
 from tests.support.processes import http_status, until
 from tests.support.tree import ROOT
 

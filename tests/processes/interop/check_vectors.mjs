@@ -1,7 +1,7 @@
 // Holds the code of examples/node_consumer to the test vectors: `node check_vectors.mjs FILE` prints what disagrees.
 import { readFile } from "node:fs/promises";
-import { turnOf } from "../../examples/node_consumer/receive.mjs";
-import { isSigned, readKeys } from "../../examples/node_consumer/signature.mjs";
+import { turnOf } from "../../../examples/node_consumer/receive.mjs";
+import { isSigned, readKeys } from "../../../examples/node_consumer/signature.mjs";
 
 const vectors = JSON.parse(await readFile(process.argv[2], "utf8"));
 

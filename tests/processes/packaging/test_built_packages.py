@@ -1,0 +1,163 @@
+"""What a user installs: the same bytes from any build, whole, and with each extra exactly what it needs."""
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from email import message_from_string
+from pathlib import Path
+
+import pytest
+from tests.support.pace import scaled_s
+from tests.support.packages import build, link, needed
+
+INBOX = """
+from hooklane import Inbox
+Inbox("sqlite:///app.db").close()
+"""
+COMMAND = """
+import subprocess, sys
+for command in ("stats", "ls"):
+    words = [sys.executable, "-S", "-m", "hooklane", "inbox", command, "--store", "sqlite:///app.db", "--json"]
+    assert subprocess.run(words).returncode == 0
+"""
+MIGRATE = """
+from hooklane.cli.main import run
+assert run(["migrate", "up", "--db", "sqlite:///server.db"]) == 0
+"""
+WITH = {
+    "": INBOX,
+    "cli": INBOX + COMMAND,
+    "fastapi": INBOX + COMMAND + "import hooklane.fastapi",
+    "flask": INBOX + COMMAND + "import hooklane.flask",
+    "django": INBOX + COMMAND + "import hooklane.django",
+    "server": INBOX
+    + COMMAND
+    + "from hooklane.cli.main import run; assert run(['migrate', 'up', '--db', 'sqlite:///s.db']) == 0",
+    "postgres": "import psycopg, hooklane.store.postgres.inbox.store, hooklane.store.postgres.pool",
+    "redis": "import redis, hiredis, hooklane.store.redis.store",
+    "dynamodb": "import boto3, aiobotocore.session, hooklane.store.dynamodb.store",
+    "otel": "import opentelemetry.sdk",
+}
+"""What works with each extra and nothing else."""
+WITHOUT = """
+import subprocess, sys, importlib
+from hooklane import Inbox
+from hooklane.errors import MissingExtra
+for extra, use in {
+    "fastapi": lambda: importlib.import_module("hooklane.fastapi"),
+    "flask": lambda: importlib.import_module("hooklane.flask"),
+    "django": lambda: importlib.import_module("hooklane.django"),
+    "postgres": lambda: Inbox("postgresql://127.0.0.1:1/x"),
+    "redis": lambda: Inbox("redis://127.0.0.1:1"),
+    "dynamodb": lambda: Inbox("dynamodb://table"),
+}.items():
+    try:
+        use()
+    except MissingExtra as error:
+        print(extra, error)
+sys.stdout.flush()
+subprocess.run([sys.executable, "-S", "-m", "hooklane", "version"], stderr=sys.stdout)
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the sdist of this tree."""
+    folder = tmp_path_factory.mktemp("built")
+    build(folder, "sdist", "wheel")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What pip makes of the wheel, without what it depends on."""
+    folder = tmp_path_factory.mktemp("installed") / "site"
+    words = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(folder)]
+    (wheel,) = built.glob("*.whl")
+    subprocess.run([*words, str(wheel)], check=True, capture_output=True, timeout=scaled_s(60))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def requirements(built: Path) -> tuple[list[str], list[str]]:
+    """What the wheel says that it depends on, and which extras it has."""
+    (path,) = built.glob("*.whl")
+    with zipfile.ZipFile(path) as wheel:
+        (name,) = [one for one in wheel.namelist() if one.endswith(".dist-info/METADATA")]
+        told = message_from_string(wheel.read(name).decode("utf-8"))
+    return told.get_all("Requires-Dist") or [], told.get_all("Provides-Extra") or []
+
+
+def run_with(installed: Path, packages: Path, program: str, folder: Path) -> str:
+    """What *program* prints in an environment of these packages alone."""
+    ended = subprocess.run(
+        [sys._base_executable, "-S", "-c", program],
+        env={"PATH": os.defpath, "PYTHONPATH": f"{installed}{os.pathsep}{packages}", "LANG": "C.UTF-8"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=scaled_s(60),
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
+
+
+def test_two_builds_of_the_same_files_are_the_same_bytes(built: Path, tmp_path: Path):
+    """The second is built elsewhere, from the sdist of the first, by somebody with other times and another umask."""
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as whole:
+        whole.extractall(tmp_path, filter="data")
+    (tree,) = [path for path in tmp_path.iterdir() if path.is_dir()]
+    for path in tree.rglob("*"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+        path.chmod(path.stat().st_mode & ~0o077)
+
+    build(tmp_path / "again", "sdist", "wheel", tree=tree)
+
+    assert digests(tmp_path / "again") == digests(built)
+
+
+def test_wheel_and_sdist_carry_the_dashboard_and_nothing_of_this_machine(built: Path):
+    (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as one, tarfile.open(sdist) as other:
+        in_wheel, in_sdist = one.namelist(), other.getnames()
+
+    assert wheel.name.endswith("-py3-none-any.whl")
+    for names in (in_wheel, in_sdist):
+        vendored = [Path(name).name for name in names if "/ui/vendor/" in name]
+        assert {"preact.js", "signals.js", "htm.js", "uplot.js", "LICENSES.txt"} <= set(vendored)
+        assert [name for name in names if re.search(r"\.venv|node_modules|\.servers|__pycache__|\.db$", name)] == []
+    assert all(name.startswith(("hooklane/", "hooklane-")) for name in in_wheel)
+    assert "hooklane/py.typed" in in_wheel
+
+
+def test_each_extra_brings_all_that_it_needs(
+    installed: Path, requirements: tuple[list[str], list[str]], tmp_path: Path
+):
+    depends, extras = requirements
+    assert set(WITH) == {*extras, ""} - {"all"}
+    for extra, program in WITH.items():
+        folder = tmp_path / (extra or "bare")
+        folder.mkdir()
+        packages = link(needed(depends, extra), folder / "packages")
+        run_with(installed, packages, program, folder)
+    assert needed(depends, "all") == set().union(*(needed(depends, extra) for extra in WITH))
+
+
+def test_each_missing_extra_is_named_with_the_command_that_installs_it(
+    installed: Path, requirements: tuple[list[str], list[str]], tmp_path: Path
+):
+    packages = link(needed(requirements[0]), tmp_path / "packages")
+    told = run_with(installed, packages, WITHOUT, tmp_path).splitlines()
+
+    for line, extra in zip(told, ["fastapi", "flask", "django", "postgres", "redis", "dynamodb"], strict=False):
+        assert re.fullmatch(rf"{extra} \w+ is not installed: run  pip install 'hooklane\[{extra}\]'", line), line
+    assert told[6:] == ["hooklane: the command line is not installed: run  pip install 'hooklane[server]'"]
