@@ -41,6 +41,8 @@ SHOWN_AS = {
 }
 _REST_OF = re.compile(r"^( *)# the rest of ([\w-]+)/\n", re.MULTILINE)
 """In the menu: pages of a folder that no line names stand here."""
+_EMPTY = re.compile(r'^ *\{ "[^"]+" = \[\n *\] \},\n', re.MULTILINE)
+"""A part of the menu in which there is nothing: a link to nowhere."""
 _LINK = re.compile(r"(?<=\]\()(?!https?:|#|mailto:)([^)\s#]+)(#[^)\s]*)?(?=\))")
 _FETCHED = {("link", "href"), ("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("audio", "src")}
 
@@ -106,7 +108,7 @@ def with_whole_menu(config: str) -> str:
         pages = sorted(page for page in staged - named if page.startswith(f"{match[2]}/"))
         return "".join(f'{match[1]}"{page}",\n' for page in pages)
 
-    return _REST_OF.sub(rest, config)
+    return _EMPTY.sub("", _REST_OF.sub(rest, config))
 
 
 def _with_links(source: Path, page: str, shown: set[Path]) -> str:

@@ -70,6 +70,7 @@ def test_a_page_that_the_menu_names_and_that_is_not_there_is_found(monkeypatch: 
     (tmp_path / "how-to" / "forgotten.md").write_text("# Forgotten")
 
     assert with_whole_menu("nav = [\n    # the rest of how-to/\n]") == 'nav = [\n    "how-to/forgotten.md",\n]'
+    assert with_whole_menu('nav = [\n    { "More" = [\n        # the rest of explain/\n    ] },\n]') == "nav = [\n]"
     with pytest.raises(DocsBroken, match=r"how-to/gone\.md"):
         with_whole_menu('nav = ["how-to/gone.md"]')
 
