@@ -331,7 +331,7 @@ def load(
     return Settings(**values), origins
 
 
-_BESIDES = ("CONFIG", "SERVER", "STORE", "SECRET", "SECRET_FILE", "COMPILE", "FAILPOINTS")
+_BESIDES = ("CONFIG", "SERVER", "STORE", "SECRET", "SECRET_FILE", "COMPILE", "FAILPOINTS", "TENANT")
 """Variables that are read elsewhere, and are no settings of a server."""
 
 

@@ -200,7 +200,7 @@ class Relay:
         self._set_timer(effects.wake_at)
         if effects.is_drained:
             self._drained.set()
-        if self.worker.is_ready and not self._owns.is_set():
+        if self.worker.has_loaded and not self._owns.is_set():
             self._owns.set()
 
     def _set_timer(self, at: Instant) -> None:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from tests.units.core.kit import T0, row
 from tests.units.core.worker_kit import LEASE_MS, WorkerBench
 
-from hooklane.core.engine import Committed, Dropped, Jumped, LeaseSet, Leaving, Loaded, StartedAnew
+from hooklane.core.engine import Committed, Dropped, EndpointChanged, Jumped, LeaseSet, Leaving, Loaded, StartedAnew
 from hooklane.core.worker import ClockSet, LeaseLost, MarkLost
 from hooklane.core.worker.ownership import AGAIN_MS, FORMER_MAX, LET_GO_POLL_MS, LOADED_FIRST, RENEWALS, SAFE_PART
+from hooklane.model.endpoint import EndpointState
 from hooklane.model.lane import PARTITIONS
 from hooklane.model.owning import CommitReport
 from hooklane.model.session import Session
@@ -156,6 +157,21 @@ def test_what_is_loaded_first_is_sent_while_the_rest_is_read() -> None:
 
     assert {send.pid for send in bench.sends} == set(range(LOADED_FIRST))
     assert len(bench.call("load").args[1]) == 2 * LOADED_FIRST
+
+
+def test_a_later_load_does_not_undo_what_became_of_an_endpoint_meanwhile() -> None:
+    bench = WorkerBench(start=False, lanes=600)
+    bench.turn()
+    bench.settle("join", "roster", "acquire")
+    bench.answer("load")
+    older = bench.carry_out(bench.call("load"))
+    gone = replace(bench.engine.queues["ep"].endpoint, state=EndpointState.DISABLED)
+    bench.worker.inputs.append(EndpointChanged(gone))
+    bench.turn()
+
+    bench.answer("load", older)
+
+    assert bench.engine.queues["ep"].endpoint.state is EndpointState.DISABLED
 
 
 def test_a_lease_is_renewed_while_much_is_loaded() -> None:

@@ -92,6 +92,11 @@ class Ownership:
         }
 
     @property
+    def has_loaded(self) -> bool:
+        """Whether it is ready, and everything is loaded that it took."""
+        return self.is_ready and not self._taken
+
+    @property
     def names(self) -> tuple[str, ...]:
         """All names under which something may be ours: leave the roster under each."""
         return (*self._former, self._state.name)
@@ -243,8 +248,11 @@ class Ownership:
         state, taken, self._taken = self._state, self._taken[: self._load_most], self._taken[self._load_most :]
         self._load_most *= 2
         state.epochs.update({one.pid: one.epoch for one in taken})
+        # A later load may be older than what was decided or polled meanwhile: an endpoint that we know stays as it is,
+        # since the older mark, which is kept, tells every change of it.
+        known = {} if self._news.mark is None else state.engine.queues
         self._news.loaded(load.mark, load.session)
-        state.inputs.extend(EndpointChanged(endpoint) for endpoint in load.endpoints)
+        state.inputs.extend(EndpointChanged(endpoint) for endpoint in load.endpoints if endpoint.id not in known)
         state.inputs.append(HealthSeen(load.health))
         now, by = state.now(boot), self._forward_ms
         for one in taken:

@@ -91,6 +91,11 @@ class Worker:
         """Whether partitions were owned and loaded once. A call that fails before that ends the process."""
         return self.ownership.is_ready
 
+    @property
+    def has_loaded(self) -> bool:
+        """Whether all partitions that it took are loaded."""
+        return self.ownership.has_loaded
+
     # --- what has happened ---
 
     def answered(self, call: Call, result: Any, boot: Instant) -> None:
