@@ -123,7 +123,7 @@ class Caller:
         self, path: str, query: Mapping[str, object] | None = None, *, accept: str = "application/x-ndjson"
     ) -> Iterator[bytes]:
         """The lines of an answer, each as soon as it is there."""
-        return self._client.lines(path, _query(query), {"accept": accept})
+        return self._client.lines(path, _query(query), {"accept": accept, **tenant_headers()})
 
     def endpoint_id(self, name: str) -> str:
         """The id of the endpoint that *name* means: an id, or the name of exactly one."""

@@ -115,9 +115,9 @@ def rm(
         if not yes:
             confirm(f"Delete tenant {tenant} with {found['endpoints']} endpoints ({backlog} what is owed)?")
         caller.ask("DELETE", _path(tenant), query={"backlog": backlog})
-    owed = "cancelled" if backlog == "cancel" else "delivered"
+    state, owed = ("cancelling", "cancelled") if backlog == "cancel" else ("draining", "delivered")
     done = f"{tenant} is being deleted, and what it is owed is {owed}"
-    show({"id": tenant, "state": "deleting", "backlog": backlog}, as_json, lambda: [done])
+    show({"id": tenant, "state": state}, as_json, lambda: [done])
 
 
 def _tell(caller: Caller, tenant: str, verb: str, as_json: bool) -> None:
