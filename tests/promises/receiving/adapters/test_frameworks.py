@@ -120,6 +120,7 @@ def test_form_bytes_reach_the_verifier_untouched(app):
     status, _, _ = app.call("POST", "/webhooks/stripe", event.body, headers)
 
     assert status == 200
+    until(lambda: "in_form" in dict(app.payments()), what="its payment")
 
 
 CUT_OFF = [b"", b'{"id": "evt_1", "type": "charge.succeeded"']
