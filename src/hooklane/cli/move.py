@@ -25,6 +25,7 @@ LEFT = {
     "schema": "the schema of PostgreSQL has versions of its own",
     "part": "partitions have no owner in a database that no worker has joined",
     "worker": "no worker has joined",
+    "server": "no server takes publishes there yet",
     "recovered": "news for workers, of which there are none",
     "inbox_last": "PostgreSQL numbers the rows of an inbox by itself",
     "health": "breakers begin closed, and open again where an endpoint still fails",
@@ -32,7 +33,7 @@ LEFT = {
 """Tables that are not copied, and why."""
 ELSEWHERE = {"lane_tail": "lane_name"}
 """Tables that have another name in PostgreSQL."""
-FIRST = ("tenant", "endpoint", "inbox_row")
+FIRST = ("endpoint", "inbox_row")
 SEQUENCES = {"event": "event_n", "loose": "loose_n"}
 
 Progress = Callable[[str, int, int], None]

@@ -26,7 +26,9 @@ from hooklane.cli.process import running
 from hooklane.config import Secret, Settings
 from hooklane.core.fanout import places
 from hooklane.errors import SecretsSealed
+from hooklane.model.clock import START
 from hooklane.model.endpoint import SigningKey
+from hooklane.model.tenant import Tenant
 from hooklane.store.memory.outbox import MemoryOutbox
 from hooklane.store.outbox import StoreOptions
 from hooklane.store.sealed_outbox import SealedOutbox, key_ids, opened, sealed
@@ -97,9 +99,10 @@ def test_all_secrets_of_an_endpoint_are_sealed_and_a_token_stays_with_its_host()
 async def test_a_rotation_goes_on_where_it_was_ended_and_old_keys_open_until_then():
     inner = MemoryOutbox(StoreOptions(placer=places))
     before = SealedOutbox(inner, SealKeys([OLD]))  # type: ignore[arg-type]
+    assert await inner.save_tenant(Tenant(id="b", created_at=START), expect=None)
     every = [replace(FULL, id=f"ep_{n}", tenant="b" if n > 2 else "default") for n in range(5)]
     for one in every:
-        await before.save_endpoint(one, expect=None)
+        assert await before.save_endpoint(one, expect=None)
     both = SealedOutbox(inner, SealKeys([NEW, OLD]))  # type: ignore[arg-type]
 
     assert await both.reseal(2, act("secrets.rotated")) == 2  # and here it was killed

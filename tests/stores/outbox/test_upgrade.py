@@ -54,12 +54,14 @@ def undone(migrations: str) -> str:
     prefix = "hooklane." if ".postgres." in migrations else ""
     undo: list[str] = []
     for statement in [one for script in migrations_of(migrations)[SINCE:] for one in statements_of(script)]:
-        if found := re.match(r"CREATE TABLE (\S+)", statement):
+        if found := re.match(r"CREATE TABLE (?:IF NOT EXISTS )?(\S+)", statement):
             undo.append(f"DROP TABLE {found[1]};")
         elif found := re.match(r"ALTER TABLE (\S+)\s+ADD COLUMN (\w+)", statement):
             undo.append(f"ALTER TABLE {found[1]} DROP COLUMN {found[2]};")
-        elif found := re.match(r"CREATE (?:UNIQUE )?INDEX (\w+)", statement):
+        elif found := re.match(r"CREATE (?:UNIQUE )?INDEX (?:IF NOT EXISTS )?(\w+)", statement):
             undo.append(f"DROP INDEX {prefix}{found[1]};")
+        elif found := re.match(r"CREATE TRIGGER (?:IF NOT EXISTS )?(\w+) .*? ON (\S+)", statement, re.DOTALL):
+            undo.append(f"DROP TRIGGER {found[1]}{f' ON {found[2]}' if prefix else ''};")
         elif found := re.match(r"INSERT INTO (\S+) \(name, value\) VALUES \('(\w+)'", statement):
             undo.append(f"DELETE FROM {found[1]} WHERE name = '{found[2]}';")
     return "\n".join(reversed(undo))
