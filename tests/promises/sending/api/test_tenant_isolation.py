@@ -143,7 +143,7 @@ async def test_a_tenants_own_ids_are_found_on_every_route(towns: dict[str, Town]
 
 async def test_no_list_of_a_tenant_holds_a_word_of_another(towns: dict[str, Town]):
     mine, other = towns["acme"], towns["other"]
-    row = f'"{towns["default"].ids["inbox"]}","side'  # with its quote: an id of a dead letter may end with the same digit
+    row = f'"{towns["default"].ids["inbox"]}","side'  # with its quote: a dead letter's id may end with the same digit
     words = {*other.ids.values(), "name-other", "key-other", "/bad/other", row}
     for route in OF_TENANT:
         if route.method != "GET" or "{" in route.path or route.path == f"{V1}/stream":
