@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from hooklane.store.caller import django_settings
+
 
 def closing(work: Callable[[], None]) -> Callable[[], None]:
     """*work*, for a thread that ends with it.
@@ -17,7 +19,7 @@ def closing(work: Callable[[], None]) -> Callable[[], None]:
         try:
             work()
         finally:
-            if (django := sys.modules.get("django.db")) is not None:
-                django.connections.close_all()
+            if django_settings.is_configured():
+                sys.modules["django.db"].connections.close_all()
 
     return run

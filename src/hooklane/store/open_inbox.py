@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from typing import Any
 
 from hooklane.errors import ConfigError, MissingExtra, UsageError, needing
 from hooklane.model.database_url import shown
-from hooklane.store.caller import Dialect
+from hooklane.store.caller import Dialect, django_settings
 from hooklane.store.inbox import InboxStore
 from hooklane.store.sql.session import AsyncConnections, Connections
 
@@ -57,7 +56,7 @@ def _by_name(name: str) -> InboxStore:
             raise MissingExtra("boto3", "dynamodb") from missing
         return dynamodb_by_url(name)
     alias = name.removeprefix("django:") or "default"
-    if scheme == "django" or (":" not in name and "django.db" in sys.modules):
+    if scheme == "django" or (":" not in name and django_settings.is_configured()):
         from hooklane.store.sql.connections import DjangoConnections
 
         return _borrowing(_django_dialect(alias), f"Django's {alias!r}", sync=DjangoConnections(alias))

@@ -19,6 +19,10 @@ def inbox(request: pytest.FixtureRequest) -> Any:
         pytest.fail("fixture 'inbox' not found", pytrace=False)
     if "hooklane.django" not in sys.modules:
         return None
+    from hooklane.store.caller import django_settings
+
+    if not django_settings.is_configured():
+        return None
     from hooklane.django import inbox
 
     return inbox()

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -177,6 +178,40 @@ def test_what_no_inbox_can_be_kept_in_is_named() -> None:
     for wrong in (42, "mysql://x/y", "app.db"):
         with pytest.raises(ConfigError, match=r"sqlite:///app\.db"):
             Inbox(wrong)
+
+
+DJANGO_WITHOUT_SETTINGS = """
+import threading
+import django.db, hooklane.django
+from hooklane import Inbox
+from hooklane.errors import ConfigError, UsageError
+from hooklane.receiver.threads import closing
+from hooklane.store.caller import adapt
+
+for attempt, expected in ((lambda: Inbox("app.db"), ConfigError), (lambda: adapt("default"), UsageError)):
+    try:
+        attempt()
+    except expected as error:
+        print(type(error).__name__)
+raised = []
+threading.excepthook = lambda told: raised.append(told.exc_value)
+thread = threading.Thread(target=closing(lambda: None))
+thread.start()
+thread.join()
+print(raised)
+"""
+
+
+def test_django_that_some_library_imported_is_no_django_project(tmp_path: Path) -> None:
+    """Without settings every look at Django's connections raises, so that nothing of ours looks there."""
+    (tmp_path / "test_kit.py").write_text("import hooklane.django\n\ndef test_it(webhooks):\n    assert webhooks\n")
+    ran = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": scaled_s(60), "check": False}
+    source = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+    env = {**source, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-c", DJANGO_WITHOUT_SETTINGS], env=env, **ran)
+    assert (done.returncode, done.stdout.split()) == (0, ["ConfigError", "UsageError", "[]"]), done.stderr
+    tested = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], env=env, **ran)
+    assert tested.returncode == 0, tested.stdout + tested.stderr
 
 
 @pytest.mark.parametrize("driver", ["sqlite3", "psycopg"])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from hooklane.errors import UsageError
+from hooklane.store.caller import django_settings
 from hooklane.store.caller.base import AsyncCaller, SyncCaller
 
 SUPPORTED = (
@@ -20,7 +20,7 @@ def adapt(tx: object) -> SyncCaller | AsyncCaller:
     """The adapter of a caller's own connection *tx*, or an error that names what is supported."""
     if isinstance(tx, ModuleType) and tx.__name__ == "django.db.transaction":
         return _django_alias(None)
-    if isinstance(tx, str) and "django.db" in sys.modules:
+    if isinstance(tx, str) and django_settings.is_configured():
         return _django_alias(tx)
     for cls in type(tx).__mro__:
         known = _KINDS.get((cls.__module__.partition(".")[0], cls.__name__))
