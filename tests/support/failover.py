@@ -20,7 +20,8 @@ REPLICATING = {
     "max_wal_senders": "10",
     "hot_standby": "on",
     "wal_retrieve_retry_interval": "200ms",
-    "wal_log_hints": "on",  # what pg_rewind needs
+    "wal_log_hints": "on",  # this and the next are what pg_rewind needs
+    "full_page_writes": "on",
 }
 
 

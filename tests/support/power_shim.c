@@ -30,6 +30,7 @@ __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("POWER_SHIM_LOG");
     folder = getenv("POWER_SHIM_FOLDER");
     if (path == NULL || folder == NULL) { folder = NULL; return; }
+    folder = strdup(folder); /* a program may write its title over its environment */
     folder_len = strlen(folder);
     log_fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (log_fd >= 0) { /* out of the way of programs that close what they do not know */

@@ -241,9 +241,10 @@ def _cut(
     cuts: int,
     chance: random.Random,
 ) -> None:
-    """Cut the run at as many moments, each after one of the things that were done; check what each leaves."""
+    """Cut the run at as many moments since the first answer, each after one thing that was done; check what is left."""
     ops = list(ops_of(log))
-    moments = sorted(chance.sample(range(len(ops)), min(cuts, len(ops))))
+    first = next(number for number, op in enumerate(ops) if op.at >= acked[0].moment)
+    moments = sorted(chance.sample(range(first, len(ops)), min(cuts, len(ops) - first)))
     for number, op in enumerate(ops):
         disk.take(op)
         while moments and moments[0] == number:
