@@ -10,7 +10,6 @@ import asyncio
 import json
 import random
 import sqlite3
-import tempfile
 import time
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from tests.faults.crash.serving import Nursery, Site
 from tests.faults.crash.traffic import Client, Load, Receiver
+from tests.support.leftovers import scratch_folder
 
 from hooklane.testing.arrivals import tally
 
@@ -52,8 +52,7 @@ async def run(kills: int, *, seed: int) -> Report:
     report, began = Report(seed, kills), time.monotonic()
     chance = random.Random(seed)
     nursery = await Nursery.open()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with scratch_folder(in_memory=True) as folder:  # a kill takes nothing from the kernel: no disk need be waited for
         site = Site(nursery, f"sqlite:///{folder}/hooklane.db", folder)
         try:
             # Two replies in a hundred are failures and one never comes: retries are under way at the kills too.

@@ -157,12 +157,12 @@ class Client:
         )
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-            size = int(head.split("content-length: ")[1].split("\r\n")[0])
+            size = int(head.split("content-length: ")[1].split("\r\n")[0]) if "content-length: " in head else 0
             answer = await reader.readexactly(size)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             self.close()
             raise ConnectionError("no answer") from error
-        return int(head.split()[1]), json.loads(answer)
+        return int(head.split()[1]), json.loads(answer) if answer else None
 
     async def publish(self, key: str, data: Any, name: str) -> tuple[str, int]:
         """Publish until there is an answer; the event's id and seq."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.faults.crash.serving import Nursery, Server, is_alive
 from tests.faults.crash.traffic import Client, Place, Receiver
@@ -13,12 +15,14 @@ from tests.support.clock_shim import ClockShim
 from tests.support.failover import Pair, synchronous_pair
 from tests.support.hosts import Network
 from tests.support.pgbouncer import PgBouncer
+from tests.support.processes import Child
+from tests.support.tree import SOURCE
 
 PORT = 8780
 KEY = "hl_key_of_the_hosts_of_a_test_that_is_long_enough"
 AUTH = f"authorization: Bearer {KEY}\r\n"
 APIS, WORKERS, DATABASES, ENDPOINTS = ("api1", "api2"), ("worker1", "worker2"), ("db1", "db2"), ("shop", "mill")
-PRODUCERS, POOLER = "producers", "pooler"
+PRODUCERS, POOLER, ANNEX = "producers", "pooler", "annex"
 LEASE_MS = 2_000
 COMMIT_WAIT_S = 2.0
 """Shorter than in use, so that commits are given up while a standby or a link is away."""
@@ -81,7 +85,7 @@ class Cluster:
                 server.thaw()
                 await server.kill()
 
-    async def call(self, method: str, path: str, body: object = None) -> object:
+    async def call(self, method: str, path: str, body: object = None) -> Any:
         client = Client(self.place(APIS[0]))
         try:
             status, answer = await client.call(method, f"/api/v1/{path}", body)
@@ -89,6 +93,14 @@ class Cluster:
             client.close()
         assert status < 300, answer
         return answer
+
+    async def command(self, *words: str) -> bool:
+        """Whether `hooklane` with those words, run at the first API server's host, succeeds."""
+        host = self.network[APIS[0]]
+        command = [*host.enter, sys.executable, "-m", "hooklane", *words, "--db", self.db]
+        self._starts += 1
+        with Child(command, log=self._folder / f"{self._starts}-command.log", env={"PYTHONPATH": SOURCE}) as child:
+            return await asyncio.to_thread(child.wait, within_s=60) == 0
 
     # --- faults of whole hosts ---
 
@@ -111,7 +123,7 @@ async def cluster(folder: Path, *, major: int | None = None, pooled: bool = Fals
         (folder / name).mkdir()
         clocks[name] = ClockShim(folder / name)
     there = (*APIS, *WORKERS, *DATABASES, *((POOLER,) if pooled else ()))
-    with Network(folder, here=(PRODUCERS, *ENDPOINTS), there=there) as network:
+    with Network(folder, here=(PRODUCERS, *ENDPOINTS, ANNEX), there=there) as network:
         one, two = (network[name] for name in DATABASES)
         envs = clocks[DATABASES[0]].env, clocks[DATABASES[1]].env
         with synchronous_pair(major, hosts=(one, two), envs=envs) as pair:
