@@ -78,8 +78,18 @@ PARTS = (
     ),
     Part("links", "faults of links between hosts", 200, 25, FIRE, lambda n: _fire(link=n), True),
     Part(
-        *("hosts", "frozen and cut-off hosts, and clocks that are set", 60, 6, FIRE),
-        lambda n: _fire(freeze=n // 3, isolate=n // 3, clock=n - 2 * (n // 3)),
+        *("hosts", "hosts frozen and cut off, clocks set, disks full", 64, 8, FIRE),
+        lambda n: _fire(freeze=n // 4, isolate=n // 4, disk=n // 4, clock=n - 3 * (n // 4)),
+        True,
+    ),
+    Part(
+        *("operators", "failovers, kills and faults of links while operators act", 70, 7, FIRE),
+        lambda n: [*_fire(failover=1, kill=2, link=n - 3), "--operated"],
+        True,
+    ),
+    Part(
+        *("pgbouncer", "the same behind PgBouncer, on PostgreSQL 15", 35, 7, FIRE),
+        lambda n: [*_fire(failover=1, kill=2, link=n - 3), "--pooled", "--major", "15"],
         True,
     ),
 )
@@ -106,14 +116,16 @@ def run_piece(part: Part, faults: int, seed: int) -> Line:
         )
         errors.seek(0)
         told = errors.read().decode(errors="replace")
-    said: Line = json.loads(ran.stdout.splitlines()[-1]) if ran.returncode == 0 else {"violations": [told[-3_000:]]}
-    clean = not (said["violations"] or said["lost"] or said["reordered"] if "reordered" in said else said["violations"])
-    clean = clean and not said.get("unexplained") and said.get("balanced", True) and said.get("integrity", "ok") == "ok"
+    said: Line = json.loads(ran.stdout.splitlines()[-1]) if ran.returncode == 0 else {"broken_off": told[-2_000:]}
+    clean = "broken_off" not in said and not any(
+        (said["violations"], said["lost"], said.get("reordered"), said.get("unexplained"))
+    )
+    clean = clean and said.get("balanced", True) and said.get("integrity", "ok") == "ok"
     return {
         "part": part.name,
         "seed": seed,
         "faults": faults,
-        "clean": bool(clean),
+        "clean": clean,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "took_s": round(time.monotonic() - began, 1),
         "commit": _commit(),
@@ -125,7 +137,8 @@ def run_piece(part: Part, faults: int, seed: int) -> Line:
         "copies": said.get("copies", 0),
         **({"promises": said["acknowledged"]} if "acknowledged" in said else {}),
         **({"back_s": said["back_s"]} if "back_s" in said else {}),
-        **({"violations": said["violations"]} if said["violations"] else {}),
+        **({"acts": said["acts"]} if said.get("acts") else {}),
+        **{name: said[name] for name in ("violations", "broken_off") if said.get(name)},
     }
 
 

@@ -140,6 +140,17 @@ class PostgresServer:
         assert self._child is not None, "the server does not run"
         return self._child.pid
 
+    @property
+    def is_running(self) -> bool:
+        return self._child is not None and self._child.returncode is None
+
+    def revive(self) -> None:
+        """What a supervisor does: start it again if it has ended by itself."""
+        if self._child is not None and self._child.returncode is not None:
+            self._child.close()
+            (self.data / "postmaster.pid").unlink(missing_ok=True)
+            self.start()
+
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
@@ -171,6 +182,10 @@ class PostgresServer:
         assert self._child is None, "the server runs"
         options = ["--source-server", _source(primary), "--write-recovery-conf", "--no-sync"]
         self._make_data("pg_rewind", "--target-pgdata", str(self.data), *options)
+
+    def run(self, program: str, *options: str) -> None:
+        """A program of this version, with files of this server."""
+        self._make_data(program, *options)
 
     def keep_a_copy(self, folder: Path) -> None:
         """A backup of the files, made while the server is down."""
@@ -207,6 +222,7 @@ class PostgresServer:
 
     def _initialise(self) -> None:
         options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
+        options.append("--data-checksums")  # as newer versions have by themselves; pg_rewind needs them
         self._make_data("initdb", "--pgdata", str(self.data), *options)
         if self._host is not None:
             with (self.data / "pg_hba.conf").open("a") as rules:

@@ -175,7 +175,7 @@ class Client:
                     self.close()
                     await asyncio.sleep(0.002)  # nobody listens: the server is being started again
                     continue
-                if status == 503:
+                if status in (503, 507):
                     await asyncio.sleep(0.01)
                     continue
                 assert status == 202, answer

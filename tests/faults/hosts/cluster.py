@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.support.clock_shim import ClockShim
 from tests.support.failover import Pair, synchronous_pair
 from tests.support.hosts import Network
 from tests.support.pgbouncer import PgBouncer
+from tests.support.postgres import PostgresServer
 from tests.support.processes import Child
 from tests.support.tree import SOURCE
 
@@ -24,6 +26,8 @@ AUTH = f"authorization: Bearer {KEY}\r\n"
 APIS, WORKERS, DATABASES, ENDPOINTS = ("api1", "api2"), ("worker1", "worker2"), ("db1", "db2"), ("shop", "mill")
 PRODUCERS, POOLER, ANNEX = "producers", "pooler", "annex"
 LEASE_MS = 2_000
+DISK_BYTES = 512 * 1024 * 1024
+"""Of each database: small enough to be filled in a moment."""
 COMMIT_WAIT_S = 2.0
 """Shorter than in use, so that commits are given up while a standby or a link is away."""
 
@@ -104,6 +108,19 @@ class Cluster:
 
     # --- faults of whole hosts ---
 
+    @contextmanager
+    def full_disk(self, server: PostgresServer) -> Iterator[None]:
+        """No byte is free on the disk of that database for a while; what ended meanwhile is started again."""
+        filler = server.data.parent / "filler"
+        try:
+            with suppress(OSError), filler.open("wb", buffering=0) as file:
+                while file.write(bytes(DISK_BYTES // 512)):
+                    pass
+            yield
+        finally:
+            filler.unlink()
+            server.revive()
+
     async def fail_over(self, *, rewound: bool) -> None:
         """The primary's host is gone, the standby is promoted, and the host comes back as the standby of that one."""
         gone = DATABASES[0] if self.pair.primary.address.host == self.network[DATABASES[0]].address else DATABASES[1]
@@ -115,6 +132,17 @@ class Cluster:
         await asyncio.to_thread(self.pair.come_back, rewound=rewound)
 
 
+@contextmanager
+def small_disk(at: Path) -> Iterator[Path]:
+    """A disk that can be filled in a moment, seen by this process and what it starts."""
+    at.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", at], check=True)
+    try:
+        yield at
+    finally:
+        subprocess.run(["umount", "--lazy", at], check=True)
+
+
 @asynccontextmanager
 async def cluster(folder: Path, *, major: int | None = None, pooled: bool = False) -> AsyncIterator[Cluster]:
     """A cluster that serves; its endpoints take what comes."""
@@ -122,11 +150,15 @@ async def cluster(folder: Path, *, major: int | None = None, pooled: bool = Fals
     for name in (*APIS, *WORKERS, *DATABASES):
         (folder / name).mkdir()
         clocks[name] = ClockShim(folder / name)
-    there = (*APIS, *WORKERS, *DATABASES, *((POOLER,) if pooled else ()))
-    with Network(folder, here=(PRODUCERS, *ENDPOINTS, ANNEX), there=there) as network:
+    places = (*APIS, *WORKERS, *DATABASES, *((POOLER,) if pooled else ()))
+    with Network(folder, here=(PRODUCERS, *ENDPOINTS, ANNEX), there=places) as network:
         one, two = (network[name] for name in DATABASES)
         envs = clocks[DATABASES[0]].env, clocks[DATABASES[1]].env
-        with synchronous_pair(major, hosts=(one, two), envs=envs) as pair:
+        with (
+            small_disk(folder / "disk1") as here,
+            small_disk(folder / "disk2") as there,
+            synchronous_pair(major, hosts=(one, two), envs=envs, folders=(here, there)) as pair,
+        ):
             preload = {"LD_PRELOAD": clocks[APIS[0]].env["LD_PRELOAD"]}
             nursery = await Nursery.open(preload)
             made = Cluster(network, pair, nursery, folder, clocks)

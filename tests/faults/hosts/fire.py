@@ -131,6 +131,12 @@ class Fire:
         await asyncio.sleep(LEASE_MS / 1_000 + self._chance.uniform(0.2, 1.0))
         self._cluster.network.join(name)
 
+    async def disk(self) -> None:
+        """The disk of the primary or of the standby is full for a while: PostgreSQL may end, and is started again."""
+        server = self._chance.choice((self._cluster.pair.primary, self._cluster.pair.standby))
+        with self._cluster.full_disk(server):
+            await asyncio.sleep(self._chance.uniform(1.0, 3.0))
+
     async def clock(self) -> None:
         """The wall clock of a host is set, and set right again later."""
         clock = self._cluster.clocks[self._chance.choice((*APIS, *WORKERS, *DATABASES))]
@@ -262,7 +268,7 @@ async def _books(report: Report, made: Cluster, load: Load) -> None:
             report.violations.append(f"lane {lane}: {seq} was sent again though its success was durable")
 
 
-KINDS = ("failover", "frozen_failover", "link", "kill", "freeze", "isolate", "clock")
+KINDS = ("failover", "frozen_failover", "link", "kill", "freeze", "isolate", "clock", "disk")
 
 
 def main() -> None:
