@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,7 @@ from tests.support.tree import ROOT
 RECORD = Path(__file__).with_name("record.jsonl")
 PAGE = ROOT / "docs/explain/proof.md"
 BEGIN, END = "<!-- the record begins -->", "<!-- the record ends -->"
+ERROR = re.compile(r"^\W*([\w.]+(?:Error|Failed|Missing): .*)$", re.MULTILINE)
 Line = dict[str, Any]
 
 
@@ -116,7 +118,11 @@ def run_piece(part: Part, faults: int, seed: int) -> Line:
         )
         errors.seek(0)
         told = errors.read().decode(errors="replace")
-    said: Line = json.loads(ran.stdout.splitlines()[-1]) if ran.returncode == 0 else {"broken_off": told[-2_000:]}
+    if ran.returncode == 0:
+        said: Line = json.loads(ran.stdout.splitlines()[-1])
+    else:
+        print(told, file=sys.stderr)
+        said = {"broken_off": (ERROR.findall(told) or ["it ended without a word"])[-1][:200]}
     clean = "broken_off" not in said and not any(
         (said["violations"], said["lost"], said.get("reordered"), said.get("unexplained"))
     )
