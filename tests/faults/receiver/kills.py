@@ -5,10 +5,12 @@ from __future__ import annotations
 import http.client
 import os
 import random
+import signal
 import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +26,8 @@ AGAIN = 0.3
 """So many of the answered events are sent once more."""
 BEFORE = 6
 """The crash comes at about this hit of its point, so that others are under way."""
+MORE = 10
+"""So many more events are answered after the last crash."""
 WSGI = (
     "gunicorn",
     "--preload",
@@ -111,6 +115,29 @@ class Senders:
             thread.join(scaled_s(60))
 
 
+class Supervised:
+    """A server that is started again when it has killed itself; gunicorn does that with its workers by itself."""
+
+    def __init__(self, words: list[str], env: dict[str, str], log: Path) -> None:
+        self._words, self._env, self._log = words, env, log
+        self._start()
+
+    def _start(self) -> None:
+        self._child = Child(self._words, log=self._log, cwd=ROOT, env=self._env)
+
+    def until(self, question: Callable[[], bool], *, what: str) -> None:
+        def ask() -> bool:
+            if self._child.returncode is not None:
+                assert self._child.wait() == -signal.SIGKILL, self._child.output()
+                self._start()
+            return question()
+
+        until(ask, what=what, within_s=60)
+
+    def close(self) -> None:
+        self._child.close()
+
+
 def run(world: World, framework: str, mode: str, folder: Path, *, seed: int = 1) -> Report:
     """Under load the receiver dies at each point in turn; what it has answered must take effect."""
     report, chance, port = Report(), random.Random(seed), free_port()
@@ -125,31 +152,20 @@ def run(world: World, framework: str, mode: str, folder: Path, *, seed: int = 1)
         "PYTHONPATH": os.pathsep.join((SOURCE, str(ROOT))),
     }
     words = [sys.executable, "-m", *(word.format(port=port) for word in SERVERS[framework])]
-    child = Child(words, log=folder / "server.log", cwd=ROOT, env=env)
+    server = Supervised(words, env, folder / "server.log")
     senders = Senders(port, report, seed)
     try:
         for point in POINTS:
-            child.wait_until(lambda: _died(folder / point, child), what=point, within_s=60)  # noqa: B023
-            assert (folder / point).exists(), child.output()
+            server.until((folder / point).exists, what=f"a death {point}")
             report.kills += 1
-            if framework == "fastapi":  # gunicorn starts a new worker by itself
-                assert child.wait() == -9, child.output()
-                child = Child(words, log=folder / "server.log", cwd=ROOT, env=env)
-            _some_more(report)
+        wanted = len(report.answered) + MORE
+        server.until(lambda: len(report.answered) >= wanted, what="more events to be answered")
         senders.stop()
-        until(lambda: {row.overall for row in setting_up.rows(limit=1_000)} == {"completed"}, what="all to be handled")
+        server.until(
+            lambda: {row.overall for row in setting_up.rows(limit=1_000)} == {"completed"}, what="all to be handled"
+        )
     finally:
         senders.stop()
-        child.close()
+        server.close()
     report.effects = Counter(world.effects())
     return report
-
-
-def _died(at: Path, child: Child) -> bool:
-    """Whether it died there; True also when the whole server is gone, which the caller looks into."""
-    return at.exists() or child.returncode is not None
-
-
-def _some_more(report: Report) -> None:
-    wanted = len(report.answered) + 5
-    until(lambda: len(report.answered) >= wanted, what="more events to be answered", within_s=60)
