@@ -34,15 +34,28 @@ async def test_f9_a_power_cut_loses_nothing_that_was_acknowledged(store: str, cu
     assert report.went_on == report.runs
 
 
-async def test_f9_power_cuts_notice_a_store_that_does_not_sync_each_commit(tmp_path: Path) -> None:
-    """The bug that no other test can see: `synchronous = NORMAL` keeps all through a kill, and not through this."""
+@pytest.mark.parametrize(
+    ("store", "cuts", "file", "right", "wrong"),
+    [
+        ("sqlite", 20, "sqlite/database.py", "synchronous = FULL", "synchronous = NORMAL"),
+        pytest.param(
+            *("postgres", 10, "postgres/outbox/publish_in_one.sql"),
+            *("'synchronous_commit', 'on'", "'synchronous_commit', 'off'"),
+            marks=pytest.mark.soak,
+        ),
+    ],
+)
+async def test_f9_power_cuts_notice_a_store_that_does_not_sync_each_commit(
+    store: str, cuts: int, file: str, right: str, wrong: str, tmp_path: Path
+) -> None:
+    """The bug that no other test can see: it keeps all through a kill, and not through a power cut."""
     tree = tmp_path / "src"
     shutil.copytree(SOURCE, tree, ignore=shutil.ignore_patterns("__pycache__", "*.so", "vendor"))
-    opened = tree / "hooklane/store/sqlite/database.py"
-    planted = opened.read_text().replace("PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL")
-    assert planted != opened.read_text()
-    opened.write_text(planted)
+    planted = tree / "hooklane/store" / file
+    text = planted.read_text()
+    assert text.count(right) == 1
+    planted.write_text(text.replace(right, wrong))
 
-    report = await run("sqlite", 20, source=str(tree))
+    report = await run(store, cuts, source=str(tree))
 
     assert report.lost > 0
