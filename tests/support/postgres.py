@@ -140,10 +140,6 @@ class PostgresServer:
         assert self._child is not None, "the server does not run"
         return self._child.pid
 
-    @property
-    def is_running(self) -> bool:
-        return self._child is not None and self._child.returncode is None
-
     def revive(self) -> None:
         """What a supervisor does: start it again if it has ended by itself."""
         if self._child is not None and self._child.returncode is not None:

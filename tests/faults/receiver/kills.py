@@ -16,12 +16,16 @@ from pathlib import Path
 
 from tests.promises.receiving.conftest import World
 from tests.promises.receiving.kit import signed
+from tests.support.clock_shim import ClockShim
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, free_port, until
 from tests.support.tree import ROOT, SOURCE
 
+from hooklane.model.clock import Instant, wall_now
+
 POINTS = ("after_claim", "after_handler", "before_commit", "after_commit")
 SENDERS = 4
+DAY_S = 86_400
 AGAIN = 0.3
 """So many of the answered events are sent once more."""
 BEFORE = 6
@@ -92,22 +96,27 @@ class Senders:
                 self._deliver(event_id)
 
     def _deliver(self, event_id: str) -> bool:
-        request = signed(event_id)
+        return self.deliver(event_id) is not None
+
+    def deliver(self, event_id: str, *, later_days: int = 0) -> str | None:
+        """What a delivery was taken for, signed so many days later; None where it was not answered with 200."""
+        request = signed(event_id, at=Instant(wall_now() + later_days * DAY_S * 1_000))
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=scaled_s(10))
         try:
             connection.request("POST", "/webhooks/hooklane", request.body, dict(request.headers))
             reply = connection.getresponse()
             reply.read()
         except (OSError, http.client.HTTPException):
-            return False  # it has just died, or is being started
+            return None  # it has just died, or is being started
         finally:
             connection.close()
         if reply.status != 200:
-            return False
+            return None
+        outcome = reply.getheader("hooklane-outcome")
         with self._lock:
-            self._report.duplicates += reply.getheader("hooklane-outcome") == "duplicate"
+            self._report.duplicates += outcome == "duplicate"
             self._report.answered.add(event_id)
-        return True
+        return outcome
 
     def stop(self) -> None:
         self._stopping.set()
@@ -138,8 +147,11 @@ class Supervised:
         self._child.close()
 
 
-def run(world: World, framework: str, mode: str, folder: Path, *, seed: int = 1) -> Report:
-    """Under load the receiver dies at each point in turn; what it has answered must take effect."""
+def run(world: World, framework: str, mode: str, folder: Path, *, seed: int = 1, down_days: int = 0) -> Report:
+    """Under load the receiver dies at each point in turn; what it has answered must take effect.
+
+    With *down_days* it is then down for so long, and gets everything once more when it is back.
+    """
     report, chance, port = Report(), random.Random(seed), free_port()
     setting_up = world.inbox(mode)  # the tables are there before the first request
     list(setting_up.rows())
@@ -151,6 +163,8 @@ def run(world: World, framework: str, mode: str, folder: Path, *, seed: int = 1)
         "INBOX_URL": str(world.where()),
         "PYTHONPATH": os.pathsep.join((SOURCE, str(ROOT))),
     }
+    clock = ClockShim(folder) if down_days else None
+    env |= clock.env if clock is not None else {}
     words = [sys.executable, "-m", *(word.format(port=port) for word in SERVERS[framework])]
     server = Supervised(words, env, folder / "server.log")
     senders = Senders(port, report, seed)
@@ -161,6 +175,11 @@ def run(world: World, framework: str, mode: str, folder: Path, *, seed: int = 1)
         wanted = len(report.answered) + MORE
         server.until(lambda: len(report.answered) >= wanted, what="more events to be answered")
         senders.stop()
+        if clock is not None:
+            server.close()
+            clock.set(down_days * DAY_S)
+            server = Supervised(words, env, folder / "server.log")
+            _all_again(report, senders, server, down_days)
         server.until(
             lambda: {row.overall for row in setting_up.rows(limit=1_000)} == {"completed"}, what="all to be handled"
         )
@@ -169,3 +188,18 @@ def run(world: World, framework: str, mode: str, folder: Path, *, seed: int = 1)
         server.close()
     report.effects = Counter(world.effects())
     return report
+
+
+def _all_again(report: Report, senders: Senders, server: Supervised, later_days: int) -> None:
+    """The sender repeats whatever it has sent: the receiver knows all of it."""
+    taken_for: Counter[str] = Counter()
+    for event_id in sorted(report.answered):
+        outcomes: list[str] = []
+
+        def is_answered(event_id: str = event_id, outcomes: list[str] = outcomes) -> bool:
+            outcomes.extend(filter(None, [senders.deliver(event_id, later_days=later_days)]))
+            return bool(outcomes)
+
+        server.until(is_answered, what="an answer after the downtime")
+        taken_for[outcomes[-1]] += 1
+    assert taken_for == {"duplicate": len(report.answered)}, taken_for
