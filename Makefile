@@ -29,7 +29,7 @@ AGAIN_SHARE := tests/units/compiled tests/units/core tests/faults/sim tests/stor
 ON_COMPILED = test ! -d $(COMPILED) || HOOKLANE_TEST_TREE=$(COMPILED) PYTHONPATH=$(COMPILED) \
 		$(PYTEST) -o pythonpath="$(COMPILED) ."
 
-.PHONY: run vendor setup test test-compiled check compiled docs bench soak lock dist sbom clean
+.PHONY: run vendor setup test test-compiled check compiled docs bench soak soak-record lock dist sbom clean
 
 # For instance `make run ARGS="--port 8790"`.
 run: $(RUN) vendor
@@ -74,13 +74,20 @@ docs: $(TEST)
 bench: compiled
 	$(BIN)/python -m bench $(ARGS)
 
-# What `make test` leaves out, then all of the compiled tree, then the simulator from seed after seed.
+# What `make test` leaves out, then all of the compiled tree, the simulator from seed after seed, and half an hour of the
+# recorded soak of processes, hosts and disks, which goes on where the last one stopped (tests/faults/record.py).
 soak: MINUTES_MAX = 180
 soak: compiled
 	$(BIN)/python -m tests.prepare
 	$(PYTEST) $(PATIENT) -m soak
 	$(ON_COMPILED) $(PATIENT) $(AGAIN)
 	$(BIN)/python -m bench.soak $(ARGS)
+	$(MAKE) soak-record
+
+soak-record: $(TEST)
+	$(BIN)/python -m tests.prepare
+	$(BIN)/python -m tests.faults.record --minutes 30
+	$(BIN)/python -m tests.faults.record --table
 PATIENT := -o timeout=1800 -o faulthandler_timeout=1790
 
 # The one target that resolves. Universal locks with hashes, without the address of any index.
