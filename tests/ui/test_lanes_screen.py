@@ -43,7 +43,7 @@ async def test_a_lane_shows_each_state_as_it_moves(site: Site, visit: Visit):
     may_answer.set()
     await expect(row).to_have_attribute("data-state", "retrying")
     await expect(row.locator(".queue .cell[data-state=waiting]")).to_have_attribute("data-seq", "2")
-    await expect(row.locator(".wire .next")).to_have_text(re.compile("next try in"))
+    await expect(row.locator(".wire .next")).to_have_text(re.compile("next in"))
     await expect(row.locator(".says")).to_contain_text("Try 1 of 3")
     await row.locator("a.who").click()
     panel = page.get_by_role("complementary", name="Lane moves:1")
@@ -215,7 +215,8 @@ async def test_text_of_others_is_only_text_and_odd_keys_have_their_panel(site: S
         await row.locator("a.who").click()
         panel = page.get_by_role("complementary", name=f"Lane {key}")
         await expect(panel.locator(".why")).to_contain_text("<script>alert(1)</script>")
-        await expect(panel.locator(".why")).to_contain_text(key)
+        await expect(panel.locator("h2")).to_have_text(key)
+        await expect(panel.locator(".why")).to_contain_text(key if len(key) < 60 else f"{key[:24]}…{key[-8:]}")
     await page.go_back()
     await expect(page.get_by_role("complementary", name=f"Lane {ODD[-2]}")).to_be_visible()
 
