@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.size import size_text
 from hooklane.server.api import ROUTES
+from hooklane.server.arriving import ArrivingBodies, ArrivingBody, no_room
 from hooklane.server.auth import Authenticator
 from hooklane.server.call import Access, Call, Response, Route, parse_query
 from hooklane.server.compress import compressed
@@ -61,6 +62,7 @@ class Api:
         await answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
+        held: ArrivingBody | None = None
         try:
             headers = _headers(scope)
             raw_path = scope["raw_path"].decode("ascii", "replace").partition("?")[0]
@@ -70,7 +72,8 @@ class Api:
             self._auth.permit(caller, route, params)
             tenant = await self._tenant(route, caller.tenant, headers)
             query = parse_query(scope["query_string"], route.query)
-            body = await _body(headers, receive, route.body_max)
+            held = ArrivingBody(_nothing)
+            body = await read_body(headers, receive, route.body_max, self.services.arriving, held)
             call = Call(
                 self.services,
                 params,
@@ -91,6 +94,9 @@ class Api:
         except Exception as error:
             await self._hold_back(error)
             return problem_response(error)
+        finally:
+            if held is not None:
+                self.services.arriving.drop(held)
 
     async def _tenant(self, route: Route, key_tenant: str | None, headers: Mapping[str, str]) -> str:
         """On whose data the call acts; a tenant that is not known yet is looked for in the store."""
@@ -151,10 +157,18 @@ async def _gone(receive: Receive) -> None:
         pass  # a client that sends more than it announced
 
 
-async def _body(headers: Mapping[str, str], receive: Receive, most: int) -> bytes:
+def _nothing() -> None:
+    """No body is held yet."""
+
+
+async def read_body(
+    headers: Mapping[str, str], receive: Receive, most: int, arriving: ArrivingBodies, held: ArrivingBody
+) -> bytes:
+    """The body of a request, of at most *most* bytes, as *held* among those that arrive."""
     declared = headers.get("content-length", "0")
     chunks: list[bytes] = []
     size = 0
+    held.give_up = chunks.clear
     too_large = not declared.isdigit() or int(declared) > most
     while not (too_large and "expect" in headers):  # a client that asks first does not send it
         message = await receive()
@@ -163,7 +177,9 @@ async def _body(headers: Mapping[str, str], receive: Receive, most: int) -> byte
         chunk = message.get("body", b"")
         size += len(chunk)
         too_large = too_large or size > most
-        if not too_large:
+        if not too_large and chunk:
+            if held.size != size - len(chunk) or not arriving.grow(held, len(chunk)):
+                raise no_room()
             chunks.append(chunk)
         if not message.get("more_body", False):
             break
@@ -176,7 +192,10 @@ async def _body(headers: Mapping[str, str], receive: Receive, most: int) -> byte
             f"the body is larger than {size_text(most)}, the most for this call",
             headers=[("connection", "close")],
         )
-    return b"".join(chunks)
+    if held.size != size:
+        raise no_room()  # it had to give way after all
+    arriving.complete(held)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 def build_app(
