@@ -10,6 +10,8 @@ TEST   := $(VENV)/.installed-test
 # A run that is still going after so many minutes is ended and says what was running.
 PYTEST  = $(BIN)/python -m tests.support.within $(MINUTES_MAX) $(BIN)/python -m pytest -n 2
 MINUTES_MAX ?= 45
+# Some machines say 1. Each of the many processes that the tests start would then compile all of hooklane anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 COMPILED := $(CURDIR)/build/compiled
 # Run again on what ships compiled: the path of an event through the sender, on every store of its own, and a crash.
