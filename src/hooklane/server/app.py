@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
+from time import monotonic
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -15,16 +17,20 @@ from starlette.responses import StreamingResponse
 from starlette.routing import BaseRoute, Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from hooklane.errors import StoreError
+from hooklane.model.audit import Act
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.size import size_text
 from hooklane.server.api import ROUTES
 from hooklane.server.arriving import ArrivingBodies, ArrivingBody, no_room
 from hooklane.server.auth import Authenticator
 from hooklane.server.call import Access, Call, Response, Route, parse_query
+from hooklane.server.caller import NOBODY, Caller
 from hooklane.server.compress import compressed
 from hooklane.server.framing import CloseBeforeContinue
 from hooklane.server.page import page_routes
 from hooklane.server.problem import MEDIA, Problem, problem_of
+from hooklane.server.refusals import Refusals
 from hooklane.server.router import Router
 from hooklane.server.services import Services
 from hooklane.server.tenant_of_call import HEADER, tenant_of_call
@@ -46,6 +52,7 @@ class Api:
         self._auth = auth
         self._router = Router(routes)
         self._held = 0
+        self._refusals = Refusals()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
@@ -63,6 +70,8 @@ class Api:
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
         held: ArrivingBody | None = None
+        route: Route | None = None
+        caller: Caller | None = None
         try:
             headers = _headers(scope)
             raw_path = scope["raw_path"].decode("ascii", "replace").partition("?")[0]
@@ -92,6 +101,8 @@ class Api:
             response.is_secret = response.is_secret or route.tells_secret
             return response
         except Exception as error:
+            if route is not None and caller is not None:
+                await self._write_down(error, route, caller)
             await self._hold_back(error)
             return problem_response(error)
         finally:
@@ -105,6 +116,18 @@ class Api:
             return key_tenant or DEFAULT_TENANT  # health and documents answer also while the store does not
         await self.services.tenants.look_for(named or key_tenant or DEFAULT_TENANT)
         return tenant_of_call(key_tenant, named, self.services.tenants)
+
+    async def _write_down(self, error: Exception, route: Route, caller: Caller) -> None:
+        """A call that its caller may not make is on record, as far as that is no flood."""
+        if not isinstance(error, Problem) or error.status != 403 or caller is NOBODY:
+            return
+        who = caller.session.id if caller.session is not None else caller.key_id or caller.name
+        note = self._refusals.note(who, f"{route.method} {route.path}", monotonic())
+        if note is not None:
+            now, tenant = self.services.now(), caller.tenant or DEFAULT_TENANT
+            act = Act(tenant=tenant, at=now, actor=caller.name, action="call.refused", subject=who, note=note)
+            with contextlib.suppress(StoreError):  # it is refused whether or not that can be written
+                await self.services.store.record(act)
 
     async def _hold_back(self, error: Exception) -> None:
         if isinstance(error, Problem) and error.delay_s and self._held < HELD_MAX:
