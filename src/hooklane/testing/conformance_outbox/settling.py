@@ -217,9 +217,9 @@ class Settling(OutboxKit):
         report = await published(store, *(event(f"e{n}-{seq}", f"k{n}") for n in range(len(kinds)) for seq in range(4)))
         lanes = list(dict.fromkeys(one.lane_id for one in report.grown))
         owner = await Owner.of(store)
-        for place in (0, 1):
+        for outcome_of in ([first for first, _, _ in kinds], [second for _, second, _ in kinds]):
             alive = [lane for lane, row in (await owner.loaded()).items() if row.state is not LaneState.BLOCKED]
-            writes = [await owner.settlement(lane, kinds[lanes.index(lane)][place]) for lane in alive]
+            writes = [await owner.settlement(lane, outcome_of[lanes.index(lane)]) for lane in alive]
             await owner.commit(*writes)
         letters = (await store.dead_letters("default", endpoint_id=None, cursor=None, limit=200)).items
         for letter in letters:
