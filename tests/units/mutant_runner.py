@@ -50,7 +50,7 @@ def verdict(mutant: Mutant, suites: Sequence[str]) -> int:
     words = [word for suite in suites for word in suite.split(" ")]
     off = [word for name in ("schemathesis", "playwright") for word in ("-p", f"no:{name}")]
     options = ["-q", "-x", "-n", "0", "-m", "not soak", "--tb=no", "-o", "timeout=0", "-o", "faulthandler_timeout=0"]
-    if not any("inbox" in word for word in words):
+    if not any("inbox" in word or "transport" in word for word in words):
         options += ["--noconftest", "-p", "no:hooklane"]  # the others need no fixture of ours
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         code = pytest.main([*options, *off, *words])

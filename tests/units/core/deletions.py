@@ -34,6 +34,7 @@ TESTS = {
         "test_engine_suspects",
         "test_engine_sweeps",
         "test_clock_jumps",
+        "promises.sending.test_turns",
     ),
 }
 
@@ -486,13 +487,13 @@ def first_red(deletion: Deletion) -> str:
     sys.meta_path.insert(0, Patched(deletion))
     signal.signal(signal.SIGVTALRM, _too_long)
     for name in TESTS[deletion.folder]:
-        module = importlib.import_module(f"tests.units.core.{name}")
+        module = importlib.import_module(f"tests.{name}" if "." in name else f"tests.units.core.{name}")
         for test in [one for one in vars(module).values() if _is_plain_test(one)]:
             signal.setitimer(signal.ITIMER_VIRTUAL, CPU_S_MAX)
             try:
                 test()
             except Exception:
-                return f"{name}.py::{test.__name__}"
+                return f"{name.rpartition('.')[2]}.py::{test.__name__}"
     return ""
 
 

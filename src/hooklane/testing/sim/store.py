@@ -78,6 +78,7 @@ class SimStore:
         self.numbers_lost = 0
         self.crashes = 0
         self.timeline = 1
+        self._rules: dict[str, Rules] = {}
         self.tables = Tables(StoreOptions(placer=places), self.clock)
         self.owed_count = 0
         """Deliveries that are not over yet."""
@@ -184,13 +185,20 @@ class SimStore:
         report = publishing.publish(self.tables, drafts)
         for one in report.grown:
             assert one.event is not None
-            rules = _rules(self.tables.endpoints[one.endpoint_id])
+            rules = self._rules_of(one.endpoint_id)
             self.checker.accepted(one.lane_id, one.pid, one.seq, one.event.id, rules)
             self.world.trace(1, one.lane_id, one.seq)
         self.owed_count += len(report.grown)
         self.world.counts["published"] += sum(isinstance(one, Published) and not one.repeated for one in report.results)
         span = Written(first, len(self.tables.growth), self.numbers_lost, self.world.counts)
         return replace(report, span=span)
+
+    def _rules_of(self, endpoint_id: str) -> Rules:
+        """Fixed when an endpoint is made, as far as the checker must know them."""
+        rules = self._rules.get(endpoint_id)
+        if rules is None:
+            rules = self._rules[endpoint_id] = _rules(self.tables.endpoints[endpoint_id])
+        return rules
 
     def join(self, worker: str, lease_ms: int) -> Lease:
         return owning.join(self.tables, worker, lease_ms)
