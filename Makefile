@@ -21,8 +21,8 @@ AGAIN := tests/units/compiled tests/units/core tests/units/transport tests/fault
          tests/promises/sending/test_sends_a_few_at_a_time.py tests/promises/sending/test_sweeping.py \
          tests/promises/sending/api/test_publish_api.py tests/promises/sending/api/test_batch_api.py \
          tests/faults/crash/test_failpoints.py
-# Of it, what `make test` runs: the same values and decisions, planted bugs, a store, promises of sending, answers, a kill.
-AGAIN_SHARE := tests/units/compiled tests/units/core tests/faults/sim/test_planted_bugs.py tests/stores/outbox/test_sqlite.py \
+# Of it, what `make test` runs: the same values and decisions, the simulator, a store, promises of sending, answers, a kill.
+AGAIN_SHARE := tests/units/compiled tests/units/core tests/faults/sim tests/stores/outbox/test_sqlite.py \
          tests/promises/sending/test_promises.py tests/units/transport/test_transport_answers.py \
          tests/promises/sending/api/test_batch_api.py \
          tests/faults/crash/test_failpoints.py::test_f17_a_kill_before_the_answer_sends_again
@@ -46,8 +46,11 @@ setup: $(TEST)
 # a share here (tests/harness/test_soak.py). With ARGS only what they ask for, on the plain source.
 test: $(TEST) $(if $(ARGS),,test-compiled)
 	$(BIN)/python -m tests.prepare
-	$(PYTEST) -m "not soak" $(ARGS)
+	$(PYTEST) -m "not soak" $(or $(ARGS),$(SIMULATED))
+# The simulator runs on one of the two trees: on what ships, where that was built.
+SIMULATED := $$(test ! -d $(COMPILED) || echo --ignore=tests/faults/sim)
 
+test-compiled: HOW = --quick
 test-compiled: compiled
 	$(BIN)/python -m tests.prepare
 	$(ON_COMPILED) -m "not soak" $(AGAIN_SHARE)
@@ -62,7 +65,7 @@ check: $(TEST)
 
 # The hot modules as machine code, in build/compiled; where there is no C compiler it says so and does nothing.
 compiled: $(TEST)
-	$(BIN)/python -m tools.compiled
+	$(BIN)/python -m tools.compiled $(HOW)
 
 # The documentation as a site in build/site, without warnings, dead links and requests to other hosts.
 docs: $(TEST)
