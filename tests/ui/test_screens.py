@@ -120,7 +120,7 @@ async def test_from_the_overview_a_blocked_key_is_three_clicks_from_its_fix(site
 
 DIALOGS: dict[str, tuple[str, Callable[[Page], Awaitable[Any]]]] = {
     "skip": ("/dead", lambda page: page.get_by_role("button", name="Skip b:1").click()),
-    "replay": ("/dead", lambda page: page.get_by_role("button", name="Replay all").first.click()),
+    "replay": ("/dead", lambda page: page.locator(".bar .btn.primary").click()),
     "note": ("/dead", lambda page: page.get_by_role("button", name="Add a note on b:1").click()),
     "add": ("/endpoints", lambda page: page.get_by_role("button", name="Add an endpoint").click()),
     "pause": ("endpoint", lambda page: page.get_by_role("button", name="Pause…").click()),
