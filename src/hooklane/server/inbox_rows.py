@@ -15,6 +15,7 @@ from hooklane.model.inbox import Row, Search
 from hooklane.server.call import Call, Param, Response, answer
 from hooklane.server.inbox_actions import ActionOutcome, ActionRefused, HandlingsChanged
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import one_of
 from hooklane.server.views import View
 from hooklane.store.colocated_inbox import Change, Changed, ColocatedVerbs, Question
 from hooklane.store.inbox import Flow
@@ -25,7 +26,7 @@ V = TypeVar("V")
 Shown = Callable[[Row], View]
 
 ACCOUNT = Param("account", "as the application's source says; all of them, unless given")
-DRY_RUN = Param("dry_run", "1: tell what it would do, and do nothing")
+DRY_RUN = Param("dry_run", "1: tell what it would do, and do nothing", one_of(("0", "1")))
 CHUNK = 25
 """Rows that are read at a time, payloads and all: a page of the longest takes tens of megabytes, not hundreds."""
 

@@ -28,6 +28,7 @@ from hooklane.server.inbox_rows import (
     told_if_refused,
 )
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import TIME, one_of
 from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_recovery import InboxStats, RecoveryShape, RowShape, Sources, WholeRow
 from hooklane.store.inbox import Flow, InboxVerbs
@@ -122,14 +123,14 @@ async def replay(call: Call) -> Response:
 
 _FILTER = (
     Param("source", "exact name of a source"),
-    Param("status", f"rows that are so at any of their handlers: one of {', '.join(Status)}"),
+    Param("status", f"rows that are so at any of their handlers: one of {', '.join(Status)}", one_of(Status)),
     Param("handler", "exact name of a handler; with status: rows that are so at this one"),
     Param("type", "exact type"),
     Param("key", "exact key"),
     Param("event_id", "exact event id, as the provider gave it"),
     ACCOUNT,
-    Param("after", "received at or after this time"),
-    Param("before", "received before this time"),
+    Param("after", "received at or after this time", TIME),
+    Param("before", "received before this time", TIME),
 )
 
 ROUTES = (

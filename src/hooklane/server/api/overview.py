@@ -11,10 +11,11 @@ from hooklane.server import views
 from hooklane.server.call import Call, Param, Response, Route, answer
 from hooklane.server.overview import figures_view, overview_of
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import one_of
 from hooklane.server.shapes_of_recovery import Overview
 
 RANGES = {"15m": 900, "1h": 3_600, "24h": 24 * 3_600, "7d": 7 * 24 * 3_600}
-RANGE = Param("range", f"how far back figures go: {', '.join(RANGES)}; 1h unless given")
+RANGE = Param("range", f"how far back figures go: {', '.join(RANGES)}; 1h unless given", one_of(RANGES))
 
 
 async def overview(call: Call) -> Response:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from hooklane.config import is_loopback
@@ -11,6 +13,7 @@ from hooklane.server.audit_acts import act_of
 from hooklane.server.call import Call, Response, Route, answer
 from hooklane.server.caller import customer_of
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import told
 from hooklane.server.shapes_of_access import PortalLink
 from hooklane.server.tenant_of_call import tenant_of_call
 
@@ -22,7 +25,7 @@ TTL_S_MIN = 60
 class NewPortalLink(msgspec.Struct, forbid_unknown_fields=True):
     """How long the link and the session behind it last."""
 
-    ttl_s: int = TTL_S_DEFAULT
+    ttl_s: Annotated[int, told({"minimum": TTL_S_MIN, "maximum": TTL_S_MAX})] = TTL_S_DEFAULT
 
 
 async def create(call: Call) -> Response:
