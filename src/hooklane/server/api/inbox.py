@@ -33,6 +33,10 @@ from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_recovery import InboxStats, RecoveryShape, RowShape, Sources, WholeRow
 from hooklane.store.inbox import Flow, InboxVerbs
 
+LISTINGS = {"oldest": "inbox", "newest": "inbox newest"}
+"""By order: what a cursor belongs to."""
+ORDERS = tuple(LISTINGS)
+
 
 class ReplayBody(msgspec.Struct, forbid_unknown_fields=True):
     """Which of its handlers is to see it again; all of them, unless given."""
@@ -56,7 +60,10 @@ async def search(call: Call) -> Response:
         received_from=call.instant("after"),
         received_until=call.instant("before"),
     )
-    return await page_of(call, "inbox", wanted, inbox_views.row)
+    order = query.get("order", "oldest")
+    if order not in ORDERS:
+        raise Problem("invalid_parameter", f"order must be one of {', '.join(ORDERS)}, got {order[:40]!r}")
+    return await page_of(call, LISTINGS[order], wanted, inbox_views.row, newest=order == "newest")
 
 
 async def show(call: Call) -> Response:
@@ -131,8 +138,8 @@ ROUTES = (
         "GET",
         "/api/v1/inbox",
         search,
-        "What was received, oldest first; nothing where no inbox is in the server's database.",
-        query=(*_FILTER, *PAGING),
+        "What was received, by the order of arrival; nothing where no inbox is in the server's database.",
+        query=(*_FILTER, Param("order", "oldest or newest first; oldest unless given"), *PAGING),
         tag="inbox",
         answers=ListShape[RowShape],
     ),

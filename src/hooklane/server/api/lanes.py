@@ -107,7 +107,8 @@ async def _endpoints(call: Call) -> dict[str, Endpoint]:
 
 async def _deliveries(call: Call, lane: LaneView, before: int, most: int) -> list[views.View]:
     first = max(1, lane.head - before)
-    return [views.delivery(one) for one in await call.services.store.lane_deliveries(lane.lane_id, first, most)]
+    found = await call.services.store.lane_deliveries(lane.lane_id, first, most)
+    return [{**views.delivery(one), "type": one.type} for one in found]
 
 
 async def _find(call: Call) -> LaneView:

@@ -56,6 +56,7 @@ async def _oldest(call: Call, endpoints: dict[str, Endpoint]) -> dict[str, Any] 
     )
     for lane in page.items:
         name = endpoints[lane.endpoint_id].name if lane.endpoint_id in endpoints else ""
+        cells = await call.services.store.cells([lane], 0)
         return {
             "endpoint": lane.endpoint_id,
             "endpoint_name": name,
@@ -64,6 +65,7 @@ async def _oldest(call: Call, endpoints: dict[str, Endpoint]) -> dict[str, Any] 
             "head": lane.head,
             "since": views.when(lane.since),
             "reason": lane.reason,
+            "said": cells[lane.lane_id].head_said,
             "waiting": lane.waiting,
         }
     return None
