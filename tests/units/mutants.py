@@ -75,6 +75,10 @@ MODULES: dict[str, tuple[str, ...]] = {
 }
 
 
+SURVIVORS: dict[str, str] = {}
+"""Mutants of the sample that no test kills, and why that is right."""
+
+
 class Mutant(NamedTuple):
     """The change number *number* of *module*: at *line*, *what*."""
 
