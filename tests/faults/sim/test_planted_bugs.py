@@ -45,9 +45,8 @@ NOTICED_AT = {
     "fold_lowers_the_head": 5,
     "growth_unblocks": 18,
     "reads_overlap": 10,
-    "lost_acquire_is_forgotten": 5,
+    "lost_acquire_is_forgotten": 4,
     "busy_is_parked_for_ever": 7,
-    "everyone_is_blamed": 4,
     "writes_outlive_their_epoch": 30,
 }
 """Which seed ended the last hunt, where it was not among the first three: it is tried first."""
