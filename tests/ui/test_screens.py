@@ -103,13 +103,18 @@ async def test_from_the_overview_a_blocked_key_is_three_clicks_from_its_fix(site
     shop.statuses["three:1"] = 422
     await shop.publish("three:1", 3)
     page = await visit(site.url)
+    await page.evaluate("window.clicks = 0; addEventListener('click', (one) => (clicks += one.isTrusted), true)")
     await expect(page.get_by_label("Verdict")).to_contain_text("blocked")
 
     await page.get_by_role("link", name="Review").click()
+    await page.get_by_role("row", name="three:1").get_by_role("link", name="three:1").click()
+    panel = page.get_by_role("complementary", name="Lane three:1")
+    await expect(panel.locator(".why")).to_contain_text("died after 1 try (last: 422 'unknown sku')")
     shop.statuses.clear()
-    await page.get_by_role("button", name="Replay three:1").click()
+    await panel.get_by_role("button", name="Replay #1").click()
 
     await expect(page.locator(".said")).to_contain_text("1 event delivered.")
+    assert await page.evaluate("clicks") == 3, "the key, its reason and the fix"
     await shop.sink.arrived(4, where=lambda one: one.path == f"/{shop.name}")
     assert shop.arrived("three:1")[-3:] == [1, 2, 3]
 

@@ -22,6 +22,7 @@ from hooklane.sender.recovery import Jobs
 from hooklane.sender.relay import Relay
 from hooklane.sender.tenant_directory import TenantDirectory
 from hooklane.sender.transport import Transport
+from hooklane.server.arriving import ArrivingBodies
 from hooklane.server.call import Call
 from hooklane.server.cursor import Cursors
 from hooklane.server.endpoint_facts import FactsOfEndpoints
@@ -85,6 +86,8 @@ class Services:
     """What this server can do besides: the page shows controls only for these."""
     now: Callable[[], Instant] = wall_now
     chance: Callable[[int], bytes] = os.urandom
+
+    arriving: ArrivingBodies = field(default_factory=ArrivingBodies)
 
     creating: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Endpoints are created one at a time: a quota of them is not overrun by calls that come together."""

@@ -259,6 +259,12 @@ class Probed(Exchange, kw_only=True):
     reachable: bool
 
 
+class LineDelivery(DeliveryShape, kw_only=True):
+    """A delivery as it stands in the line of its lane."""
+
+    type: str | None
+
+
 class LaneShape(Shape, kw_only=True):
     endpoint: str
     endpoint_name: str
@@ -279,7 +285,7 @@ class LaneShape(Shape, kw_only=True):
     in_flight: bool
     settled: list[tuple[int, DeliveryState]]
     head_said: str | None
-    deliveries: list[DeliveryShape] | UnsetType = UNSET
+    deliveries: list[LineDelivery] | UnsetType = UNSET
 
 
 class Board(ListShape[LaneShape], kw_only=True):

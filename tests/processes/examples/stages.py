@@ -58,9 +58,6 @@ class World:
     def folder(self) -> Path:
         return self.typist.folder
 
-    def means(self, **words: str) -> None:
-        self.typist.stands_for |= words
-
     def start(self, line: str, ready: str) -> Child:
         log = self.folder.parent / f"started-{len(self.started)}.log"
         words = ["env", "-i", *(f"{name}={value}" for name, value in self.typist.env.items()), "bash", "-c"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
 
 import msgspec
 
@@ -19,6 +20,7 @@ from hooklane.server import views
 from hooklane.server.api.endpoints import find
 from hooklane.server.call import Call, Response, Route, answer
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import TYPE, told
 from hooklane.server.shapes import Probed, Tested
 
 TEST_TYPE = "hooklane.test"
@@ -28,7 +30,7 @@ PING_TYPE = "hooklane.ping"
 class TestBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The event to send as a test; it is not stored."""
 
-    type: str = TEST_TYPE
+    type: Annotated[str, told(TYPE)] = TEST_TYPE
     data: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b'{"test":true}'))
 
 

@@ -69,7 +69,7 @@ function onWire(lane, now) {
   if (lane.in_flight) return html`<${Cell} key=${`${lane.head}-${lane.attempts}`} class="fly" seq=${lane.head} state="in_flight" />`;
   if (lane.state === "blocked") return html`<span class="stop">gate shut</span>`;
   if (lane.state === "paused") return html`<span class="stop">paused</span>`;
-  if (lane.state === "retrying") return html`<span class="next">${lane.next_at ? `next try ${until(lane.next_at, now)}` : "held"}</span>`;
+  if (lane.state === "retrying") return html`<span class="next">${lane.next_at ? `next ${until(lane.next_at, now)}` : "held"}</span>`;
   return null;
 }
 

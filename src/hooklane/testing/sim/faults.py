@@ -19,6 +19,8 @@ class Faults:
     store_clock_jump_every_ms: int = 20_000
     store_crash_every_ms: int = 10_000
     """It ends all its sessions, and numbers that it gave out last are given out once more."""
+    store_failover_every_ms: int = 40_000
+    """The same, and a synchronous standby goes on in its place: what was committed is there, on another timeline."""
     poll_misses: float = 0.0
     """A poll does not tell of a lane that grew. No weather makes that, only a mistake."""
     # the network
@@ -37,6 +39,8 @@ class Faults:
     turn_broken: float = 0.001
     """A crash or a pause between two effects of one turn."""
     leave_every_ms: int = 8_000
+    turn_ms: float = 0.3
+    """How long a worker is at most about something else before it takes its next turn."""
     clock_drift: float = 0.02
     killers: float = 0.0
     """The part of all deliveries that kill whichever worker makes them."""
@@ -54,6 +58,7 @@ ROUGH = Faults(
     store_unknown=0.08,
     store_slow=0.15,
     store_interleaved=0.8,
+    store_failover_every_ms=6_000,
     crash_every_ms=900,
     leave_every_ms=900,
     poison=0.05,
@@ -67,6 +72,7 @@ SLOW = Faults(
     store_interleaved=0.8,
     store_down_every_ms=0,
     store_crash_every_ms=0,
+    store_failover_every_ms=0,
     crash_every_ms=0,
     pause_every_ms=0,
     leave_every_ms=300,
@@ -80,6 +86,7 @@ POISONED = Faults(
     store_down_every_ms=0,
     store_clock_jump_every_ms=0,
     store_crash_every_ms=0,
+    store_failover_every_ms=0,
     crash_every_ms=0,
     pause_every_ms=0,
     turn_broken=0.0,
@@ -96,6 +103,7 @@ NONE = Faults(
     store_down_every_ms=0,
     store_clock_jump_every_ms=0,
     store_crash_every_ms=0,
+    store_failover_every_ms=0,
     no_room=0.0,
     request_lost=0.0,
     request_late=0.0,
@@ -116,5 +124,7 @@ CRASHING = replace(NONE, store_crash_every_ms=1_500)
 MISSING = replace(NONE, poll_misses=0.3)
 """A world in which polls do not tell of everything, though nothing else is wrong."""
 
-ALONE = Faults(workers=1, crash_every_ms=3_000, leave_every_ms=3_000, store_crash_every_ms=0)
+ALONE = Faults(
+    workers=1, crash_every_ms=3_000, leave_every_ms=3_000, store_crash_every_ms=0, store_failover_every_ms=0
+)
 """A world with one worker at a time, which owns everything and is fed most of what is published."""

@@ -134,13 +134,19 @@ async def test_a_list_is_narrowed_by_each_filter_and_goes_on_with_its_cursor(sit
     assert await ids("handler=ship") == paid
     assert await ids("source=stripe") == await ids("account=acme") == await ids("status=dead") == []
     assert await ids("after=2100-01-01T00:00:00Z") == await ids("before=2000-01-01T00:00:00Z") == []
+    newest = await site.get("inbox?type=order.paid&limit=29&order=newest")
+    rest = await site.get(f"inbox?type=order.paid&limit=29&order=newest&cursor={newest['next']}")
+    assert [item["event_id"] for item in newest["items"] + rest["items"]] == paid[::-1]
+    assert rest["next"] is None
+    other = await site.call("GET", f"inbox?type=order.paid&cursor={newest['next']}")
+    assert other.code == "invalid_cursor", "a cursor goes on in its own direction"
 
 
 async def test_a_wrong_question_is_told(api: Any):
     wrong = [
         *("inbox?status=gone", "inbox?limit=0", "inbox?after=yesterday", "inbox?nobody=1", "inbox?source=a%00b"),
         *("dead-letters?side=nowhere", "dead-letters?side=inbox&endpoint=ep_1", "dead-letters?source=stripe"),
-        "dead-letters?side=sender&account=acme",
+        *("dead-letters?side=sender&account=acme", "inbox?order=random"),
     ]
     told = {query: (await api.call("GET", f"/api/v1/{query}")).code for query in wrong}
     cursors = [await api.call("GET", f"/api/v1/{list}cursor=17") for list in ("inbox?", "dead-letters?side=inbox&")]
