@@ -124,7 +124,5 @@ CRASHING = replace(NONE, store_crash_every_ms=1_500)
 MISSING = replace(NONE, poll_misses=0.3)
 """A world in which polls do not tell of everything, though nothing else is wrong."""
 
-ALONE = Faults(
-    workers=1, crash_every_ms=3_000, leave_every_ms=3_000, store_crash_every_ms=0, store_failover_every_ms=0
-)
+ALONE = Faults(workers=1, crash_every_ms=3_000, leave_every_ms=3_000, store_crash_every_ms=0, store_failover_every_ms=0)
 """A world with one worker at a time, which owns everything and is fed most of what is published."""
