@@ -5,7 +5,7 @@
 from django.http import HttpRequest, JsonResponse
 from django.urls import include, path
 
-from ci.models import Build
+from .models import Build
 
 
 def builds(request: HttpRequest) -> JsonResponse:

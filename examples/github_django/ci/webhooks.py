@@ -4,9 +4,10 @@
 
 from typing import Any
 
-from ci.models import Build
 from hooklane import Event
 from hooklane.django import source
+
+from .models import Build
 
 
 @source("github").on("push")
