@@ -1,7 +1,7 @@
 """Stripe's subscriptions in FastAPI, on your own async engine of SQLAlchemy: one commit for the effect and the mark."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -36,7 +36,7 @@ async def sync(event: Event, tx: AsyncConnection) -> None:
 
 
 @asynccontextmanager
-async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
     async with engine.begin() as conn:  # in production: Alembic
         await conn.run_sync(metadata.create_all)
     yield
