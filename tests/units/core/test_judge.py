@@ -78,7 +78,9 @@ def test_silence_is_never_success(result: NoAnswer) -> None:
 
 
 def test_of_all_statuses_exactly_those_from_200_to_299_deliver() -> None:
-    assert {status for status in range(100, 600) if judged(Answer(status, TIMINGS)) == DELIVERED} == set(range(200, 300))
+    assert {status for status in range(100, 600) if judged(Answer(status, TIMINGS)) == DELIVERED} == set(
+        range(200, 300)
+    )
 
 
 def test_a_redirect_is_a_failure() -> None:
