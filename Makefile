@@ -21,15 +21,15 @@ AGAIN := tests/units/compiled tests/units/core tests/units/transport tests/fault
          tests/promises/sending/test_sends_a_few_at_a_time.py tests/promises/sending/test_sweeping.py \
          tests/promises/sending/api/test_publish_api.py tests/promises/sending/api/test_batch_api.py \
          tests/faults/crash/test_failpoints.py
-# Of it, what `make test` runs: the same values and decisions, planted bugs, a store, promises of sending, answers, a kill.
-AGAIN_SHARE := tests/units/compiled tests/units/core tests/faults/sim/test_planted_bugs.py tests/stores/outbox/test_sqlite.py \
+# Of it, what `make test` runs: the same values and decisions, the simulator, a store, promises of sending, answers, a kill.
+AGAIN_SHARE := tests/units/compiled tests/units/core tests/faults/sim tests/stores/outbox/test_sqlite.py \
          tests/promises/sending/test_promises.py tests/units/transport/test_transport_answers.py \
          tests/promises/sending/api/test_batch_api.py \
          tests/faults/crash/test_failpoints.py::test_f17_a_kill_before_the_answer_sends_again
 ON_COMPILED = test ! -d $(COMPILED) || HOOKLANE_TEST_TREE=$(COMPILED) PYTHONPATH=$(COMPILED) \
 		$(PYTEST) -o pythonpath="$(COMPILED) ."
 
-.PHONY: run vendor setup test test-compiled check compiled docs bench soak lock dist sbom clean
+.PHONY: run vendor setup test test-compiled check compiled docs bench soak soak-record lock dist sbom clean
 
 # For instance `make run ARGS="--port 8790"`.
 run: $(RUN) vendor
@@ -46,8 +46,11 @@ setup: $(TEST)
 # a share here (tests/harness/test_soak.py). With ARGS only what they ask for, on the plain source.
 test: $(TEST) $(if $(ARGS),,test-compiled)
 	$(BIN)/python -m tests.prepare
-	$(PYTEST) -m "not soak" $(ARGS)
+	$(PYTEST) -m "not soak" $(or $(ARGS),$(SIMULATED))
+# The simulator runs on one of the two trees: on what ships, where that was built.
+SIMULATED := $$(test ! -d $(COMPILED) || echo --ignore=tests/faults/sim)
 
+test-compiled: HOW = --quick
 test-compiled: compiled
 	$(BIN)/python -m tests.prepare
 	$(ON_COMPILED) -m "not soak" $(AGAIN_SHARE)
@@ -62,7 +65,7 @@ check: $(TEST)
 
 # The hot modules as machine code, in build/compiled; where there is no C compiler it says so and does nothing.
 compiled: $(TEST)
-	$(BIN)/python -m tools.compiled
+	$(BIN)/python -m tools.compiled $(HOW)
 
 # The documentation as a site in build/site, without warnings, dead links and requests to other hosts.
 docs: $(TEST)
@@ -71,13 +74,20 @@ docs: $(TEST)
 bench: compiled
 	$(BIN)/python -m bench $(ARGS)
 
-# What `make test` leaves out, then all of the compiled tree, then the simulator from seed after seed.
+# What `make test` leaves out, then all of the compiled tree, the simulator from seed after seed, and half an hour of the
+# recorded soak of processes, hosts and disks, which goes on where the last one stopped (tests/faults/record.py).
 soak: MINUTES_MAX = 180
 soak: compiled
 	$(BIN)/python -m tests.prepare
 	$(PYTEST) $(PATIENT) -m soak
 	$(ON_COMPILED) $(PATIENT) $(AGAIN)
 	$(BIN)/python -m bench.soak $(ARGS)
+	$(MAKE) soak-record
+
+soak-record: $(TEST)
+	$(BIN)/python -m tests.prepare
+	$(BIN)/python -m tests.faults.record --minutes 30
+	$(BIN)/python -m tests.faults.record --table
 PATIENT := -o timeout=1800 -o faulthandler_timeout=1790
 
 # The one target that resolves. Universal locks with hashes, without the address of any index.

@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import multiprocessing
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from bench import stores
@@ -87,11 +89,51 @@ async def _quiet(port: int, arrived: dict[str, float], seconds: float) -> list[f
     return sorted((arrived[event] - at) * 1000 for event, at in sent.items())
 
 
-async def _loud(port: int, refused: list[float], number: int) -> None:
+class Loud:
+    """The tenant that misbehaves, in a process of its own: what it costs to play it is not the server's time."""
+
+    def __init__(self, port: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._ours, theirs = context.Pipe()
+        self._process = context.Process(target=_play_loud, args=(port, theirs), daemon=True)
+        self._process.start()
+        self.endpoint_port: int = self._ours.recv()
+
+    def begin(self) -> None:
+        self._ours.send("begin")
+
+    def end(self) -> tuple[int, list[float]]:
+        """How many were accepted, and how long each refusal took in milliseconds."""
+        self._ours.send("end")
+        told: tuple[int, list[float]] = self._ours.recv()
+        self._process.join(30)
+        return told
+
+
+def _play_loud(port: int, pipe: Connection) -> None:
+    asyncio.run(_loud(port, pipe))
+
+
+async def _loud(port: int, pipe: Connection) -> None:
+    silent = await asyncio.start_server(_silent, "127.0.0.1", 0, backlog=2_048)
+    pipe.send(silent.sockets[0].getsockname()[1])
+    await asyncio.to_thread(pipe.recv)
+    accepted, refused = [0], list[float]()
+    clients = [asyncio.create_task(_flood(port, accepted, refused, number)) for number in range(CLIENTS)]
+    await asyncio.to_thread(pipe.recv)
+    for client in clients:
+        client.cancel()
+    await asyncio.gather(*clients, return_exceptions=True)
+    pipe.send((accepted[0], refused))
+
+
+async def _flood(port: int, accepted: list[int], refused: list[float], number: int) -> None:
     client, turn = Client(port, "loud"), number
     while True:
         status, _, _, took = await client.publish(f"dead.{turn % DEAD}")
-        if status != 202:
+        if status == 202:
+            accepted[0] += 1
+        else:
             refused.append(took * 1000)
         turn += CLIENTS
         await asyncio.sleep(max(0.0, CLIENTS / (10 * QUOTA) - took))
@@ -104,29 +146,28 @@ def _p(values: Sequence[float], part: float) -> float:
 async def _measure(server: Gateway, seconds: float) -> bool:
     arrived: dict[str, float] = {}
     sink = await asyncio.start_server(lambda r, w: _sink(arrived, r, w), "127.0.0.1", 0)
-    silent = await asyncio.start_server(_silent, "127.0.0.1", 0, backlog=2_048)
-    ports = [one.sockets[0].getsockname()[1] for one in (sink, silent)]
+    loud = await asyncio.to_thread(Loud, server.port)
     for tenant, quota in (("quiet", {}), ("loud", {"events_per_s": QUOTA})):
         await asyncio.to_thread(server.call, "POST", "/api/v1/tenants", {"id": tenant, "quota": quota})
     setup = Setup(server)
-    await asyncio.to_thread(setup.add, "quiet", f"http://127.0.0.1:{ports[0]}/", ["order.*"])
-    await _quiet(server.port, arrived, 1.0)  # warm
-    alone = await _quiet(server.port, arrived, seconds)
+    await asyncio.to_thread(setup.add, "quiet", f"http://127.0.0.1:{sink.sockets[0].getsockname()[1]}/", ["order.*"])
     for n in range(DEAD):
-        await asyncio.to_thread(setup.add, "loud", f"http://127.0.0.1:{ports[1]}/{n}", [f"dead.{n}"])
-    refused: list[float] = []
-    floods = [asyncio.create_task(_loud(server.port, refused, n)) for n in range(CLIENTS)]
+        await asyncio.to_thread(setup.add, "loud", f"http://127.0.0.1:{loud.endpoint_port}/{n}", [f"dead.{n}"])
+    await _quiet(server.port, arrived, 2.0)  # warm
+    alone, cost, began = await _quiet(server.port, arrived, seconds), server.cost, time.monotonic()
+    loud.begin()
     await asyncio.sleep(3)
     beside = await _quiet(server.port, arrived, seconds)
-    for flood in floods:
-        flood.cancel()
-    await asyncio.gather(*floods, return_exceptions=True)
+    used = (server.cost.total_s - cost.total_s) / (time.monotonic() - began)
+    accepted, refused = await asyncio.to_thread(loud.end)
     times = _p(beside, 0.99) / _p(alone, 0.99)
-    print(f"  alone   p50 {_p(alone, 0.5):6.1f} ms   p99 {_p(alone, 0.99):6.1f} ms   {len(alone)} events")
-    print(f"  beside  p50 {_p(beside, 0.5):6.1f} ms   p99 {_p(beside, 0.99):6.1f} ms   {len(beside)} events")
-    print(
-        f"  p99 {times:.2f} x (wanted: at most {TIMES_MAX} x); {len(refused)} refusals, p99 {_p(refused, 0.99):.1f} ms"
-    )
+    for name, took in (("alone ", alone), ("beside", beside)):
+        figures = "   ".join(
+            f"{word} {_p(took, part):6.1f} ms" for word, part in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
+        )
+        print(f"  {name}  {figures}   {len(took)} events")
+    print(f"  p99 {times:.2f} x (wanted: at most {TIMES_MAX} x); the server used {100 * used:.0f} % of a core")
+    print(f"  {accepted} of the loud tenant accepted, {len(refused)} refused, refusals p99 {_p(refused, 0.99):.1f} ms")
     return times <= TIMES_MAX
 
 

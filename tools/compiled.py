@@ -28,7 +28,8 @@ SOURCE = ROOT / "src"
 TREE = ROOT / "build" / "compiled"
 STAMP = ".built-from"
 _NAME = "hooklane"
-_OPT_LEVEL = "2"
+_AS_SHIPPED, _QUICK = "2", "0"
+"""How hard the C compiler tries: a tree that is only tested is there sooner."""
 # The types were checked by `make check`; here mypy only has to know them.
 _MYPY_INI = "[mypy]\nignore_missing_imports = True\n"
 
@@ -46,9 +47,9 @@ def _paths() -> list[str]:
 
 
 def tree() -> Path | None:
-    """The compiled tree, if it was built from the sources as they are now."""
+    """The compiled tree, if it was built from the sources as they are now, and as it ships."""
     stamp = TREE / STAMP
-    return TREE if stamp.exists() and stamp.read_text() == _fingerprint() else None
+    return TREE if stamp.exists() and stamp.read_text() == _fingerprint(_AS_SHIPPED) else None
 
 
 def hindrance() -> str | None:
@@ -64,8 +65,8 @@ def hindrance() -> str | None:
     return None
 
 
-def build(folder: Path) -> list[Path]:
-    """Make the tree in *folder*; returns its extension modules."""
+def build(folder: Path, level: str) -> list[Path]:
+    """Make the tree in *folder*, optimised to *level*; returns its extension modules."""
     # The C files and objects stay beside it: an object is made again only when its C changed.
     work = folder.with_name(f"{folder.name}-c")
     shutil.rmtree(folder, ignore_errors=True)
@@ -75,12 +76,12 @@ def build(folder: Path) -> list[Path]:
     work.mkdir(parents=True, exist_ok=True)
     (work / "mypy.ini").write_text(_MYPY_INI)
     os.chdir(folder)  # tracebacks name the sources by the paths that mypyc was given
-    made = [_linked(extension, objects, folder) for extension, objects in _compiled(work)]
-    (folder / STAMP).write_text(_fingerprint())
+    made = [_linked(extension, objects, folder) for extension, objects in _compiled(work, level)]
+    (folder / STAMP).write_text(_fingerprint(level))
     return made
 
 
-def _compiled(work: Path) -> list[tuple[Any, list[str]]]:
+def _compiled(work: Path, level: str) -> list[tuple[Any, list[str]]]:
     """Each extension, with its object files."""
     import setuptools  # noqa: F401  # before mypyc, which then builds on it
     from mypyc.build import mypycify
@@ -90,7 +91,7 @@ def _compiled(work: Path) -> list[tuple[Any, list[str]]]:
         with contextlib.redirect_stdout(said):
             extensions = mypycify(
                 ["--config-file", str(work / "mypy.ini"), *_paths()],
-                opt_level=_OPT_LEVEL,
+                opt_level=level,
                 debug_level="0",
                 multi_file=True,  # all in one file is hardly faster and takes several times as long to compile
                 group_name=_NAME,
@@ -139,9 +140,9 @@ def _compiler() -> Any:
     return compiler
 
 
-def _fingerprint() -> str:
+def _fingerprint(level: str) -> str:
     """Of all that the tree is made from."""
-    found = hashlib.sha256(f"{sys.version} {sysconfig.get_config_var('EXT_SUFFIX')}".encode())
+    found = hashlib.sha256(f"{sys.version} {sysconfig.get_config_var('EXT_SUFFIX')} {level}".encode())
     files = [path for path in (SOURCE / _NAME).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     tools = [Path(__file__), Path(__file__).with_name("constructors.py")]
     for path in sorted([*files, ROOT / "pyproject.toml", *tools]):
@@ -153,7 +154,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.compiled", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=TREE)
     parser.add_argument("--must", action="store_true", help="fail where nothing can be compiled")
+    parser.add_argument("--quick", action="store_true", help="for tests: hardly optimised, and sooner there")
     asked = parser.parse_args()
+    level = _QUICK if asked.quick else _AS_SHIPPED
     folder = asked.folder.resolve()
     reason = hindrance()
     if reason is not None:
@@ -163,10 +166,10 @@ def main() -> None:
         print(f"not compiled, the plain source is used: {reason}")
         return
     stamp = folder / STAMP
-    if stamp.exists() and stamp.read_text() == _fingerprint():
+    if stamp.exists() and stamp.read_text() == _fingerprint(level):
         print(f"compiled already: {len(modules())} modules")
         return
-    made = build(folder)
+    made = build(folder, level)
     print(f"compiled: {len(made) - 1} modules")
 
 

@@ -4,6 +4,7 @@
 
 import os
 import sys
+from typing import Any
 
 from django.conf import settings
 
@@ -47,8 +48,20 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     return HttpResponseRedirect("/hooklane/", status=303)
 
 
+def sign_in_customer(request: Any, customer: str) -> HttpResponse:
+    request.session["customer"] = customer
+    return HttpResponseRedirect("/webhooks/", status=303)
+
+
+def customer_of(request: Any) -> str | None:
+    """Which tenant of hooklane this customer is, as your project knows it."""
+    customer: str | None = request.session.get("customer")
+    return customer
+
+
 urlpatterns = [
     path("login", csrf_exempt(sign_in)),
+    path("login/<customer>", csrf_exempt(sign_in_customer)),
     path(
         "hooklane/",
         include(
@@ -59,6 +72,15 @@ urlpatterns = [
                 behind_proxy=True,
                 egress_allow=["127.0.0.0/8"],
             )
+        ),
+    ),
+    path(
+        "webhooks/",
+        include(
+            dashboard(
+                os.environ["HOOKLANE_DB"], may=customer_of, tenant=customer_of, login_url="/login", behind_proxy=True
+            ),
+            namespace="customers",
         ),
     ),
 ]

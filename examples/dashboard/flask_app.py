@@ -29,6 +29,24 @@ app.register_blueprint(
 )
 
 
+def customer_of() -> str | None:
+    """Which tenant of hooklane this customer is, as your application knows it."""
+    return session.get("customer")
+
+
+app.register_blueprint(
+    dashboard(
+        os.environ["HOOKLANE_DB"],
+        name="customers",
+        may=customer_of,
+        tenant=customer_of,
+        login_url="/login",
+        behind_proxy=True,
+    ),
+    url_prefix="/webhooks",
+)
+
+
 @app.get("/login")
 def login() -> dict[str, str]:
     return {"please": "sign in"}
@@ -38,3 +56,9 @@ def login() -> dict[str, str]:
 def sign_in() -> Response:
     session["operator"] = True
     return redirect("/hooklane/", 303)
+
+
+@app.post("/login/<customer>")
+def sign_in_customer(customer: str) -> Response:
+    session["customer"] = customer
+    return redirect("/webhooks/", 303)

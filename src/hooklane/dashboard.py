@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from hooklane.config import Secret, load
 from hooklane.errors import HooklaneError, UsageError
+from hooklane.server.portal_pass import portal_pass
 from hooklane.server.problem import MEDIA, Problem
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ log = logging.getLogger("hooklane.dashboard")
 
 May = Callable[[Any], Any]
 """Given the framework's request: whether (true or false, or an awaitable of it) this person may come in."""
+
+Tenant = str | Callable[..., Any]
+"""Portal mode: whose customer this person is, or a function of the request that says it (None for nobody)."""
 
 _HIDDEN = (b"authorization", b"cookie", b"x-forwarded-host")
 """The application's own business: nothing of it reaches the dashboard."""
@@ -47,6 +51,8 @@ class Options:
     behind_proxy: bool = False
     """Whether a proxy in front sets X-Forwarded-Host, which then is the host that browsers see."""
     egress_allow: Sequence[str] = ()
+    tenant: Tenant | None = None
+    """Portal mode: everybody who comes in is a customer of this tenant, and sees and does what such a one may."""
 
 
 class Dashboard:
@@ -76,13 +82,22 @@ class Dashboard:
             return
         if scope["type"] != "http":
             raise UsageError(f"the dashboard answers http, not {scope['type']}")
-        allowed = self._may(Request(scope, receive))
-        if inspect.isawaitable(allowed):
-            allowed = await allowed
-        if not allowed:
+        request = Request(scope, receive)
+        is_in = await _told(self._may(request))
+        tenant = await _told(self.tenant_of(request)) if is_in else None
+        if not is_in or (self.in_portal and not tenant):
             await self.turn_away(scope)(scope, receive, send)
         else:
-            await self.serve(scope, receive, send)
+            await self.serve(scope, receive, send, tenant)
+
+    @property
+    def in_portal(self) -> bool:
+        return self._options.tenant is not None
+
+    def tenant_of(self, *request: Any) -> Any:
+        """Whose customer makes this request, as the application says; None without portal mode, and for nobody."""
+        tenant = self._options.tenant
+        return tenant(*request) if callable(tenant) else tenant
 
     def turn_away(self, scope: Scope) -> Response:
         """The answer to a request without a login: a browser that wants a page is sent to the login."""
@@ -92,8 +107,8 @@ class Dashboard:
         problem = Problem("login_required", "sign in to the application that this dashboard is part of")
         return Response(problem.body(), 401, {"cache-control": "no-store"}, MEDIA)
 
-    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request that may come in."""
+    async def serve(self, scope: Scope, receive: Receive, send: Send, tenant: str | None = None) -> None:
+        """Answer a request that may come in, of a customer of *tenant* where this is a portal."""
         path, raw_path = _below(scope)
         if not path:
             # Relative, as all addresses of the page are: whatever stands before it, a proxy's prefix too, stays.
@@ -107,17 +122,18 @@ class Dashboard:
             problem = Problem("unavailable", f"the dashboard cannot open its database: {error}")
             await Response(problem.body(), 503, dict(problem.headers), MEDIA)(scope, receive, send)
             return
-        inside = {**scope, "path": path, "raw_path": raw_path, "root_path": "", "headers": self._headers(scope)}
+        inside = {**scope, "path": path, "raw_path": raw_path, "root_path": "", "headers": self._headers(scope, tenant)}
         inside.pop("router", None)
         await running.app(inside, receive, send)
 
-    def _headers(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+    def _headers(self, scope: Scope, tenant: str | None) -> list[tuple[bytes, bytes]]:
         headers = list(scope["headers"])
         host = dict(headers).get(b"x-forwarded-host") if self._options.behind_proxy else None
         kept = [one for one in headers if one[0] not in _HIDDEN and not (host and one[0] == b"host")]
         if host:
             kept.append((b"host", host.split(b",")[0].strip()))
-        return [*kept, (b"authorization", f"Bearer {self._key}".encode())]
+        key = portal_pass(self._key, tenant or "") if self.in_portal else self._key
+        return [*kept, (b"authorization", f"Bearer {key}".encode())]
 
     # Opening and closing
 
@@ -174,6 +190,11 @@ class Dashboard:
                 await self.aclose()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+
+async def _told(answer: Any) -> Any:
+    """What a plain or an async function of the application says."""
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 def _below(scope: Scope) -> tuple[str, bytes]:

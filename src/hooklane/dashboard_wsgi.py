@@ -43,11 +43,18 @@ class WsgiDashboard:
         self._pid = 0
 
     def answer(
-        self, method: str, path: str, raw_path: bytes, query: str, headers: Sequence[tuple[str, str]], body: bytes
+        self,
+        method: str,
+        path: str,
+        raw_path: bytes,
+        query: str,
+        headers: Sequence[tuple[str, str]],
+        body: bytes,
+        tenant: str | None = None,
     ) -> Answered:
         """The answer to a request that may come in; *path* is below where the dashboard is mounted."""
         scope = _scope(method, path, raw_path, query, headers)
-        return self._run(self._answer(scope, body))
+        return self._run(self._answer(scope, body, tenant))
 
     def turn_away(self, method: str, headers: Sequence[tuple[str, str]]) -> Answered:
         """The answer to one that may not."""
@@ -61,9 +68,9 @@ class WsgiDashboard:
             loop = self._loop
         return asyncio.run_coroutine_threadsafe(work, loop).result(ANSWER_S_MAX)
 
-    async def _answer(self, scope: dict[str, Any], body: bytes) -> Answered:
+    async def _answer(self, scope: dict[str, Any], body: bytes, tenant: str | None) -> Answered:
         async def serve(_: Any, receive: Any, send: Any) -> None:
-            await self.dashboard.serve(scope, receive, send)
+            await self.dashboard.serve(scope, receive, send, tenant)
 
         return await _collected(serve, body)
 

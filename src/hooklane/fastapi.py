@@ -69,11 +69,13 @@ def dashboard(
     playground: bool = False,
     behind_proxy: bool = False,
     egress_allow: Sequence[str] = (),
+    tenant: str | Callable[[Request], Any] | None = None,
 ) -> Dashboard:
     """The dashboard on the database *where*: `app.mount("/hooklane", dashboard(DB, may=is_operator))`.
 
     *may*, plain or async, is asked for each request whether this person may come in; a browser without a login is sent
-    to *login_url*. Whoever comes in may do everything that the API can. It works in any ASGI application.
+    to *login_url*. Whoever comes in may do everything that the API can. With *tenant*, a name or a function of the
+    request that says it, they are customers of that tenant and have its portal alone. Any ASGI application will do.
     """
     with needing("server"):
         from hooklane.dashboard import made
@@ -85,4 +87,5 @@ def dashboard(
         playground=playground,
         behind_proxy=behind_proxy,
         egress_allow=egress_allow,
+        tenant=tenant,
     )

@@ -75,6 +75,7 @@ def dashboard(
     playground: bool = False,
     behind_proxy: bool = False,
     egress_allow: Sequence[str] = (),
+    tenant: str | Callable[[], str | None] | None = None,
 ) -> Blueprint:
     """The dashboard on the database *where*: `app.register_blueprint(dashboard(DB, may=…), url_prefix="/hooklane")`.
 
@@ -94,6 +95,7 @@ def dashboard(
             playground=playground,
             behind_proxy=behind_proxy,
             egress_allow=egress_allow,
+            tenant=tenant,
         )
     )
     mounted = Blueprint(name, __name__)
@@ -102,14 +104,16 @@ def dashboard(
     @mounted.route("/<path:rest>", methods=METHODS, provide_automatic_options=False)
     def show(rest: str) -> Response:
         headers = list(request.headers)
-        if not may():
+        customer = inner.dashboard.tenant_of() if (is_in := may()) else None
+        if not is_in or (tenant is not None and not customer):
             return _answer(inner.turn_away(request.method, headers))
         path = f"/{rest}"
         # The empty segments of `//` count in the raw path and not in the route: what is left over is what is below.
         depth = (request.root_path + request.path).rstrip("/").count("/") - path.rstrip("/").count("/")
         raw = raw_below(request.environ.get("REQUEST_URI") or request.environ.get("RAW_URI"), path, depth)
         body = request.stream.read(BODY_BYTES_MAX)
-        return _answer(inner.answer(request.method, path, raw, request.query_string.decode("latin-1"), headers, body))
+        query = request.query_string.decode("latin-1")
+        return _answer(inner.answer(request.method, path, raw, query, headers, body, customer))
 
     return mounted
 

@@ -6,12 +6,14 @@ for it (`synchronous_standby_names = '*'`, also on the standby once it is promot
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import psycopg
+from tests.support.hosts import Host
 from tests.support.leftovers import scratch_folder
-from tests.support.postgres import Postgres, PostgresServer, installation
+from tests.support.postgres import Postgres, PostgresMissing, PostgresServer, installation
 from tests.support.processes import until
 
 REPLICATING = {
@@ -19,6 +21,9 @@ REPLICATING = {
     "max_wal_senders": "10",
     "hot_standby": "on",
     "wal_retrieve_retry_interval": "200ms",
+    "max_wal_size": "64MB",
+    "wal_keep_size": "64MB",
+    "full_page_writes": "on",  # what pg_rewind needs
 }
 
 
@@ -32,8 +37,8 @@ class Pair:
 
     def url(self, database: str = "postgres") -> str:
         """Both servers in one URL, of which drivers choose the one that is primary at the moment."""
-        ports = (self.primary.address.port, self.standby.address.port)
-        hosts = ",".join(f"127.0.0.1:{port}" for port in sorted(ports))
+        places = sorted((one.address.host, one.address.port) for one in (self.primary, self.standby))
+        hosts = ",".join(f"{host}:{port}" for host, port in places)
         return f"postgresql://postgres@{hosts}/{database}?target_session_attrs=read-write"
 
     # --- what the primary waits for ---
@@ -92,9 +97,21 @@ class Pair:
         ask(self.primary, "SELECT pg_promote(true, 30)")
         until(lambda: ask(self.primary, "SELECT pg_is_in_recovery()") == [(False,)], what="the promotion")
 
-    def come_back(self) -> None:
-        """The server that crashed returns as the standby of the other, from a new copy, on its old port."""
-        self.standby.follow(self.primary.address)
+    def come_back(self, *, rewound: bool = False) -> None:
+        """The server that crashed returns on its old port as the standby of the other: a new copy, or *rewound*.
+
+        As an operator would, it makes a copy where pg_rewind misses a part of the log that the crash has recycled.
+        """
+        try:
+            if rewound:
+                ask(self.primary, "CHECKPOINT")  # pg_rewind reads from the disk on which timeline it is
+                self.standby.rewind(self.primary.address)
+        except PostgresMissing as missing:
+            if "could not find previous WAL record" not in str(missing):
+                raise
+            rewound = False
+        if not rewound:
+            self.standby.follow(self.primary.address)
         self.standby.start()
         until(lambda: self.is_synchronous, what="the old primary to follow")
 
@@ -105,15 +122,30 @@ class Pair:
 
 
 @contextmanager
-def synchronous_pair() -> Iterator[Pair]:
-    """A primary whose commits wait for its standby; both in memory, without fsync."""
+def synchronous_pair(
+    major: int | None = None,
+    *,
+    hosts: tuple[Host | None, Host | None] = (None, None),
+    envs: tuple[Mapping[str, str] | None, Mapping[str, str] | None] = (None, None),
+    folders: tuple[Path, Path] | None = None,
+) -> Iterator[Pair]:
+    """A primary whose commits wait for its standby; both in memory, or in *folders*, without fsync."""
     with scratch_folder(in_memory=True) as one, scratch_folder(in_memory=True) as other:
-        primary = PostgresServer(installation(), one, durable=False, settings=REPLICATING)
+        if folders is not None:
+            one, other = folders
+        chosen = installation(major)
+        primary = PostgresServer(chosen, one, durable=False, settings=REPLICATING, host=hosts[0], env=envs[0])
         try:
             primary.start()
             require(primary, "*")  # before the copy is made: the standby must ask for the same when it is promoted
             standby = PostgresServer(
-                installation(), other, durable=False, settings=REPLICATING, standby_of=primary.address
+                chosen,
+                other,
+                durable=False,
+                settings=REPLICATING,
+                standby_of=primary.address,
+                host=hosts[1],
+                env=envs[1],
             )
             pair = Pair(primary, standby)
             try:

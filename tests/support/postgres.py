@@ -18,6 +18,7 @@ from itertools import count
 from pathlib import Path
 
 import psycopg
+from tests.support.hosts import Host
 from tests.support.leftovers import scratch_folder
 from tests.support.processes import Child, ProcessFailed, start_listening
 
@@ -58,9 +59,10 @@ class Postgres:
 
     port: int
     major: int
+    host: str = "127.0.0.1"
 
     def url(self, database: str = "postgres") -> str:
-        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+        return f"postgresql://postgres@{self.host}:{self.port}/{database}"
 
     def create_database(self, name: str, template: str = "template0") -> str:
         """The URL of a new database: empty, or a copy of *template*."""
@@ -101,15 +103,25 @@ class PostgresServer:
         durable: bool,
         settings: Mapping[str, str] | None = None,
         standby_of: Postgres | None = None,
+        host: Host | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> None:
-        """A new cluster in *folder*, or a copy of a running one that will follow it as its standby."""
+        """A new cluster in *folder*, or a copy of a running one that will follow it as its standby.
+
+        It listens on the loopback, or at *host*, where all other hosts may use it.
+        """
         self.installation = installation
-        self._data = folder / "data"
+        self._host = host
+        self.env = env
+        self.data = folder / "data"
         self._log = folder / "log"
         self._settings = EVERY_SERVER | (DURABLE if durable else FUNCTIONAL) | dict(settings or {})
         self._child: Child | None = None
         self._port: int | None = None
         self._wrapper, self._user = _identity(installation)
+        if host is not None:
+            self._settings["listen_addresses"] = host.address
+            self._wrapper = (*host.enter, *self._wrapper)
         if self._user is not None:
             os.chown(folder, self._user, self._user)
             folder.chmod(0o755)
@@ -121,12 +133,19 @@ class PostgresServer:
     @property
     def address(self) -> Postgres:
         assert self._port is not None, "the server was never started"
-        return Postgres(self._port, self.installation.major)
+        return Postgres(self._port, self.installation.major, self._host.address if self._host else "127.0.0.1")
 
     @property
     def pid(self) -> int:
         assert self._child is not None, "the server does not run"
         return self._child.pid
+
+    def revive(self) -> None:
+        """What a supervisor does: start it again if it has ended by itself."""
+        if self._child is not None and self._child.returncode is not None:
+            self._child.close()
+            (self.data / "postmaster.pid").unlink(missing_ok=True)
+            self.start()
 
     def log(self) -> str:
         return self._log.read_text(errors="replace")
@@ -149,19 +168,29 @@ class PostgresServer:
     def follow(self, primary: Postgres) -> None:
         """Replaces the data of this stopped server by a copy of *primary*; started, it is a standby of that one."""
         assert self._child is None, "the server runs"
-        shutil.rmtree(self._data, ignore_errors=True)
-        source = f"host=127.0.0.1 port={primary.port} user=postgres application_name=standby"
+        shutil.rmtree(self.data, ignore_errors=True)
+        source = f"{_source(primary)} application_name=standby"
         options = ["--checkpoint=fast", "--no-sync", "--wal-method=stream", "--write-recovery-conf"]
-        self._make_data("pg_basebackup", "--pgdata", str(self._data), "--dbname", source, *options)
+        self._make_data("pg_basebackup", "--pgdata", str(self.data), "--dbname", source, *options)
+
+    def rewind(self, primary: Postgres) -> None:
+        """Like `follow`, but copies only what differs from *primary*, which was promoted while this server was down."""
+        assert self._child is None, "the server runs"
+        options = ["--source-server", _source(primary), "--write-recovery-conf", "--no-sync"]
+        self._make_data("pg_rewind", "--target-pgdata", str(self.data), *options)
+
+    def run(self, program: str, *options: str) -> None:
+        """A program of this version, with files of this server."""
+        self._make_data(program, *options)
 
     def keep_a_copy(self, folder: Path) -> None:
         """A backup of the files, made while the server is down."""
-        subprocess.run(["cp", "-a", str(self._data), str(folder)], check=True)
+        subprocess.run(["cp", "-a", str(self.data), str(folder)], check=True)
 
     def restore(self, folder: Path) -> None:
         """Puts the files back as they were, while the server is down."""
-        shutil.rmtree(self._data)
-        subprocess.run(["cp", "-a", str(folder), str(self._data)], check=True)
+        shutil.rmtree(self.data)
+        subprocess.run(["cp", "-a", str(folder), str(self.data)], check=True)
 
     def close(self) -> None:
         """Ends it without ceremony; the data is of no use afterwards."""
@@ -179,22 +208,31 @@ class PostgresServer:
     def _spawn(self, port: int) -> Child:
         settings = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
         return Child(
-            [*self._wrapper, self.installation.bin / "postgres", "-D", self._data, "-p", str(port), *settings],
+            [*self._wrapper, self.installation.bin / "postgres", "-D", self.data, "-p", str(port), *settings],
             log=self._log,
+            env=self.env,
             user=self._user,
-            cwd=self._data,
+            cwd=self.data,
             last_signal=signal.SIGQUIT,
         )
 
     def _initialise(self) -> None:
         options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync"]
-        self._make_data("initdb", "--pgdata", str(self._data), *options)
+        options.append("--data-checksums")  # as newer versions have by themselves; pg_rewind needs them
+        self._make_data("initdb", "--pgdata", str(self.data), *options)
+        if self._host is not None:
+            with (self.data / "pg_hba.conf").open("a") as rules:
+                rules.write("host all all samenet trust\nhost replication all samenet trust\n")
 
     def _make_data(self, program: str, *options: str) -> None:
         command = [*self._wrapper, str(self.installation.bin / program), *options]
         with Child(command, log=self._log, user=self._user, cwd=self._log.parent) as child:
             if child.wait(within_s=60) != 0:
                 raise PostgresMissing(f"{program} of PostgreSQL {self.installation.major} failed:\n{child.output()}")
+
+
+def _source(primary: Postgres) -> str:
+    return f"host={primary.host} port={primary.port} user=postgres"
 
 
 @contextmanager

@@ -106,6 +106,50 @@ class Line(Generic[T]):
         return False
 
 
+class FairLine(Generic[T]):
+    """What waits, group by group: where not all of it has room in a batch, the groups take turns.
+
+    Inside a group it is the oldest first. A group with much to do makes its own items wait, and no other's.
+    """
+
+    def __init__(self, most: int, group_of: Callable[[T], str]) -> None:
+        self.most = most
+        self._group_of = group_of
+        self._groups: dict[str, deque[T]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, item: T) -> None:
+        group = self._group_of(item)
+        waiting = self._groups.get(group)
+        if waiting is None:
+            self._groups[group] = deque((item,))
+        else:
+            waiting.append(item)
+        self._count += 1
+
+    def take(self) -> list[T]:
+        """The next batch: all that waits, or an equal share of each group, and what those leave free."""
+        groups, batch = self._groups, list[T]()
+        if self._count <= self.most:
+            for waiting in groups.values():
+                batch.extend(waiting)
+            groups.clear()
+            self._count = 0
+            return batch
+        while (room := self.most - len(batch)) > 0:
+            share = max(1, room // len(groups))
+            for group in list(groups)[:room]:
+                waiting = groups.pop(group)
+                batch.extend([waiting.popleft() for _ in range(min(share, len(waiting)))])
+                if waiting:
+                    groups[group] = waiting  # its next turn comes after those of all others
+        self._count -= len(batch)
+        return batch
+
+
 def settle(
     batch: Sequence[Ticket[T, R]], blame: Callable[[Exception], Blame], again: bool = True
 ) -> Generator[list[T], Sequence[R], None]:

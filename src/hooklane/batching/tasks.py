@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from hooklane.batching.line import Blame, Line, Ticket, settle
+from hooklane.batching.line import Blame, FairLine, Line, Ticket, settle
 from hooklane.errors import StoreUnavailable
 
 T = TypeVar("T")
@@ -31,12 +31,16 @@ class BatchTask(Generic[T]):
         name: str,
         weigh: Callable[[T], int] | None = None,
         pause_s: float | None = None,
+        group_of: Callable[[T], str] | None = None,
     ) -> None:
-        """*work* raises nothing. *pause_s* passes before each batch; 0 lets in what was sent but not read yet."""
+        """*work* raises nothing. *pause_s* passes before each batch; 0 lets in what was sent but not read yet.
+
+        With *group_of* the groups of items take turns, where not all that waits has room in a batch.
+        """
         self._work = work
         self._name = name
         self._pause_s = pause_s
-        self._line: Line[T] = Line(most, weigh)
+        self._line: Line[T] | FairLine[T] = Line(most, weigh) if group_of is None else FairLine(most, group_of)
         self._task: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
@@ -58,7 +62,7 @@ class BatchTask(Generic[T]):
 
     async def _run(self) -> None:
         try:
-            while self._line.items:
+            while len(self._line):
                 if self._pause_s is not None:
                     await asyncio.sleep(self._pause_s)
                 await self._work(self._line.take())

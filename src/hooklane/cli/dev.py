@@ -160,7 +160,10 @@ class _DevSetup:
             # In the server's own database, so that the dashboard shows both sides.
             self._inbox = receiver(self._settings.db, secret, services.inbox_tally)
             services.inbox_tally.rules.update(
-                {name: (source.rules.retention_ms, None) for name, source in self._inbox.sources.items()}
+                {
+                    name: (source.rules.retention_ms, source.profile.budget.window_ms)
+                    for name, source in self._inbox.sources.items()
+                }
             )
             for name in (SHOP, BILLING):
                 self._apps[name] = self.demo.gate(name, app(self._inbox))

@@ -30,7 +30,7 @@ _RESERVED = frozenset({
 # fmt: on
 
 # What each number may be: a limit that is off by three zeros should be told, not obeyed.
-_BOUNDS = {
+BOUNDS = {
     "in_flight_max": (1, 10_000),
     "timeout_ms": (10, 120_000),
     "attempts_max": (1, 1_000),
@@ -59,7 +59,7 @@ def sound(endpoint: Endpoint) -> Endpoint:
     One endpoint's nonsense must not stop the deliveries to all others, at every start anew.
     """
     changed: dict[str, Any] = {}
-    for field, (least, most) in _BOUNDS.items():
+    for field, (least, most) in BOUNDS.items():
         value = getattr(endpoint, field)
         if not (isinstance(value, int) and least <= value <= most):
             changed[field] = int(_clamped(value, least, most))
@@ -84,7 +84,7 @@ def _faults(endpoint: Endpoint) -> Iterator[tuple[str, str]]:
     for pattern in endpoint.types:
         if not is_pattern(pattern):
             yield "types", f"a pattern is 1-128 of A-Z a-z 0-9 _ . - with at most {STARS_MAX} *, got {pattern[:140]!r}"
-    for field, (least, most) in _BOUNDS.items():
+    for field, (least, most) in BOUNDS.items():
         value = getattr(endpoint, field)
         if not least <= value <= most:
             yield field, f"a whole number from {least} to {most}, got {value}"

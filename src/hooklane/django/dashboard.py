@@ -27,6 +27,7 @@ def dashboard(
     playground: bool = False,
     behind_proxy: bool = False,
     egress_allow: Sequence[str] = (),
+    tenant: str | Callable[[HttpRequest], str | None] | None = None,
 ) -> tuple[list[Any], str]:
     """Patterns for `include`. *where* is the URL of hooklane's database, which need not be one of `DATABASES`.
 
@@ -46,6 +47,7 @@ def dashboard(
             playground=playground,
             behind_proxy=behind_proxy,
             egress_allow=egress_allow,
+            tenant=tenant,
         )
     )
 
@@ -54,7 +56,8 @@ def dashboard(
     def show(request: HttpRequest, rest: str) -> HttpResponse:
         headers = list(request.headers.items())
         method = request.method or ""
-        if not may(request):
+        customer = inner.dashboard.tenant_of(request) if (is_in := may(request)) else None
+        if not is_in or (tenant is not None and not customer):
             return _response(inner.turn_away(method, headers))
         try:
             body = raw_body(request, BODY_BYTES_MAX)
@@ -65,7 +68,8 @@ def dashboard(
         path = f"/{rest}"
         depth = request.path.rstrip("/").count("/") - path.rstrip("/").count("/")
         raw = raw_below(_raw_target(request), path, depth)
-        return _response(inner.answer(method, path, raw, request.META.get("QUERY_STRING", ""), headers, body))
+        query = request.META.get("QUERY_STRING", "")
+        return _response(inner.answer(method, path, raw, query, headers, body, customer))
 
     return [re_path(r"^(?P<rest>.*)$", show, name="show")], "hooklane_dashboard"
 

@@ -14,9 +14,11 @@ log = logging.getLogger("hooklane.publisher")
 
 Done = Callable[[Published | Refused | StoreError], None]
 BATCH_MAX = 1_000
-QUEUE_MAX = 50_000
-QUEUE_BYTES_MAX = 32 * 1024 * 1024
-"""So much may wait for the store, in drafts and in bytes of data; what comes beyond that is refused at once."""
+QUEUE_BYTES_MAX = 64 * 1024 * 1024
+"""So much may wait for the store; what comes beyond that is refused at once. One tenant alone may fill half of it."""
+DRAFT_BYTES = 512
+"""What a draft takes besides its data."""
+ASIDE_MAX = 50_000
 AGAIN_MS = 50
 AGAIN_MAX = 100
 """An application may hold a lane in a transaction of its own: its events are tried again for so long, apart."""
@@ -45,32 +47,50 @@ class Publisher:
         self._observe = observe
         self._guard = guard
         self._bytes = 0
-        """The data of all drafts that wait, or are being written."""
+        self._bytes_of: dict[str, int] = {}
+        """All drafts that wait, or are being written, together and by tenant."""
         # Drafts that were sent already but not read yet come along: a larger commit, and no later.
         self._drafts: BatchTask[_Waiting] = BatchTask(
-            self._commit, BATCH_MAX, name="group commit of publishes", pause_s=0
+            self._commit, BATCH_MAX, name="group commit of publishes", pause_s=0, group_of=_tenant
         )
         # Drafts that met a held lane, in commits of their own: no other draft waits for them.
         self._aside: BatchTask[_Waiting] = BatchTask(
-            self._commit, QUEUE_MAX, name="publishes set aside", pause_s=AGAIN_MS / 1000
+            self._commit, ASIDE_MAX, name="publishes set aside", pause_s=AGAIN_MS / 1000
         )
 
     @property
     def waiting_bytes(self) -> int:
-        """The data of all drafts that wait, or are being written."""
+        """All drafts that wait, or are being written."""
         return self._bytes
 
     def submit(self, draft: Draft, done: Done) -> None:
         """Queue a draft; *done* is called once, after the commit that holds it, or with the error that refused it."""
-        size = len(draft.event.data)
-        if len(self._drafts) >= QUEUE_MAX or self._bytes + size > QUEUE_BYTES_MAX:
+        if not self._has_room(draft.event.tenant, len(draft.event.data) + DRAFT_BYTES):
             done(Overloaded("too many publishes are waiting for the store"))
             return
         if self._guard is not None and (refusal := self._guard(draft)) is not None:
             done(refusal)
             return
-        self._bytes += size
+        self._count_in(draft)
         self._drafts.add((draft, done, 0))
+
+    def _has_room(self, tenant: str, size: int) -> bool:
+        """Whether so much more may wait. A tenant that fills as much as is free leaves the rest to the others."""
+        free = QUEUE_BYTES_MAX - self._bytes
+        return size <= free and self._bytes_of.get(tenant, 0) + size <= free
+
+    def _count_in(self, draft: Draft) -> None:
+        size, tenant = len(draft.event.data) + DRAFT_BYTES, draft.event.tenant
+        self._bytes += size
+        self._bytes_of[tenant] = self._bytes_of.get(tenant, 0) + size
+
+    def _count_out(self, batch: Sequence[_Waiting]) -> None:
+        of, total = self._bytes_of, 0
+        for draft, _, _ in batch:
+            size = len(draft.event.data) + DRAFT_BYTES
+            of[draft.event.tenant] -= size
+            total += size
+        self._bytes -= total
 
     async def publish(self, draft: Draft) -> Published | Refused:
         """Publish one event and wait for its commit."""
@@ -101,7 +121,6 @@ class Publisher:
             await self._aside.drained()
 
     async def _commit(self, batch: list[_Waiting]) -> None:
-        size = sum([len(draft.event.data) for draft, _, _ in batch])
         try:
             report = await self._store.publish([draft for draft, _, _ in batch])
         except StoreError as error:
@@ -115,7 +134,7 @@ class Publisher:
                 done(StoreError(f"the publish failed: {type(error).__name__}"))
             return
         finally:
-            self._bytes -= size
+            self._count_out(batch)
         self._tell([draft for draft, _, _ in batch], report)
         for (draft, done, tries), result in zip(batch, report.results, strict=True):
             if not (isinstance(result, Refused) and result.code == BUSY):
@@ -123,7 +142,7 @@ class Publisher:
             elif tries >= AGAIN_MAX:
                 done(StoreBusy(_held(draft, result)))
             else:
-                self._bytes += len(draft.event.data)
+                self._count_in(draft)
                 self._aside.add((draft, done, tries + 1))
 
     def _tell(self, drafts: Sequence[Draft], report: PublishReport) -> None:
@@ -136,6 +155,10 @@ class Publisher:
                     tenant = draft.event.tenant
                     counts[tenant] = counts.get(tenant, 0) + 1
             self._observe(counts)
+
+
+def _tenant(waiting: _Waiting) -> str:
+    return waiting[0].event.tenant
 
 
 def _held(draft: Draft, result: Refused) -> str:

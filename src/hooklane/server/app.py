@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
+from time import monotonic
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -15,15 +17,20 @@ from starlette.responses import StreamingResponse
 from starlette.routing import BaseRoute, Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from hooklane.errors import StoreError
+from hooklane.model.audit import Act
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.size import size_text
 from hooklane.server.api import ROUTES
+from hooklane.server.arriving import ArrivingBodies, ArrivingBody, no_room
 from hooklane.server.auth import Authenticator
 from hooklane.server.call import Access, Call, Response, Route, parse_query
+from hooklane.server.caller import NOBODY, Caller
 from hooklane.server.compress import compressed
 from hooklane.server.framing import CloseBeforeContinue
 from hooklane.server.page import page_routes
 from hooklane.server.problem import MEDIA, Problem, problem_of
+from hooklane.server.refusals import Refusals
 from hooklane.server.router import Router
 from hooklane.server.services import Services
 from hooklane.server.tenant_of_call import HEADER, tenant_of_call
@@ -45,6 +52,7 @@ class Api:
         self._auth = auth
         self._router = Router(routes)
         self._held = 0
+        self._refusals = Refusals()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
@@ -61,6 +69,9 @@ class Api:
         await answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
+        held: ArrivingBody | None = None
+        route: Route | None = None
+        caller: Caller | None = None
         try:
             headers = _headers(scope)
             raw_path = scope["raw_path"].decode("ascii", "replace").partition("?")[0]
@@ -70,7 +81,8 @@ class Api:
             self._auth.permit(caller, route, params)
             tenant = await self._tenant(route, caller.tenant, headers)
             query = parse_query(scope["query_string"], route.query)
-            body = await _body(headers, receive, route.body_max)
+            held = ArrivingBody(_nothing)
+            body = await read_body(headers, receive, route.body_max, self.services.arriving, held)
             call = Call(
                 self.services,
                 params,
@@ -89,8 +101,13 @@ class Api:
             response.is_secret = response.is_secret or route.tells_secret
             return response
         except Exception as error:
+            if route is not None and caller is not None:
+                await self._write_down(error, route, caller)
             await self._hold_back(error)
             return problem_response(error)
+        finally:
+            if held is not None:
+                self.services.arriving.drop(held)
 
     async def _tenant(self, route: Route, key_tenant: str | None, headers: Mapping[str, str]) -> str:
         """On whose data the call acts; a tenant that is not known yet is looked for in the store."""
@@ -99,6 +116,18 @@ class Api:
             return key_tenant or DEFAULT_TENANT  # health and documents answer also while the store does not
         await self.services.tenants.look_for(named or key_tenant or DEFAULT_TENANT)
         return tenant_of_call(key_tenant, named, self.services.tenants)
+
+    async def _write_down(self, error: Exception, route: Route, caller: Caller) -> None:
+        """A call that its caller may not make is on record, as far as that is no flood."""
+        if not isinstance(error, Problem) or error.status != 403 or caller is NOBODY:
+            return
+        who = caller.session.id if caller.session is not None else caller.key_id or caller.name
+        note = self._refusals.note(who, f"{route.method} {route.path}", monotonic())
+        if note is not None:
+            now, tenant = self.services.now(), caller.tenant or DEFAULT_TENANT
+            act = Act(tenant=tenant, at=now, actor=caller.name, action="call.refused", subject=who, note=note)
+            with contextlib.suppress(StoreError):  # it is refused whether or not that can be written
+                await self.services.store.record(act)
 
     async def _hold_back(self, error: Exception) -> None:
         if isinstance(error, Problem) and error.delay_s and self._held < HELD_MAX:
@@ -151,10 +180,18 @@ async def _gone(receive: Receive) -> None:
         pass  # a client that sends more than it announced
 
 
-async def _body(headers: Mapping[str, str], receive: Receive, most: int) -> bytes:
+def _nothing() -> None:
+    """No body is held yet."""
+
+
+async def read_body(
+    headers: Mapping[str, str], receive: Receive, most: int, arriving: ArrivingBodies, held: ArrivingBody
+) -> bytes:
+    """The body of a request, of at most *most* bytes, as *held* among those that arrive."""
     declared = headers.get("content-length", "0")
     chunks: list[bytes] = []
     size = 0
+    held.give_up = chunks.clear
     too_large = not declared.isdigit() or int(declared) > most
     while not (too_large and "expect" in headers):  # a client that asks first does not send it
         message = await receive()
@@ -163,7 +200,9 @@ async def _body(headers: Mapping[str, str], receive: Receive, most: int) -> byte
         chunk = message.get("body", b"")
         size += len(chunk)
         too_large = too_large or size > most
-        if not too_large:
+        if not too_large and chunk:
+            if held.size != size - len(chunk) or not arriving.grow(held, len(chunk)):
+                raise no_room()
             chunks.append(chunk)
         if not message.get("more_body", False):
             break
@@ -176,7 +215,10 @@ async def _body(headers: Mapping[str, str], receive: Receive, most: int) -> byte
             f"the body is larger than {size_text(most)}, the most for this call",
             headers=[("connection", "close")],
         )
-    return b"".join(chunks)
+    if held.size != size:
+        raise no_room()  # it had to give way after all
+    arriving.complete(held)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 def build_app(

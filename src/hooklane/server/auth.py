@@ -9,16 +9,19 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from time import monotonic
 from urllib.parse import urlsplit
 
 from hooklane.config import is_loopback
 from hooklane.core.api_key import digest_of, is_well_formed
 from hooklane.model.api_key import Session, SessionKind
+from hooklane.model.clock import FOREVER, Instant
 from hooklane.server.call import Access, Route
-from hooklane.server.caller import ADMIN, NOBODY, Caller, of_session
+from hooklane.server.caller import ADMIN, NOBODY, Caller, customer_of, of_session
 from hooklane.server.key_ring import KeyRing
 from hooklane.server.permission import require
+from hooklane.server.portal_pass import tenant_of_pass
 from hooklane.server.problem import Problem
 from hooklane.server.sessions import Sessions, token_of
 from hooklane.server.wrong_keys import WrongKeys
@@ -45,6 +48,7 @@ class Authenticator:
     ) -> None:
         """*public_url* is where browsers find this server, where a proxy stands before it."""
         assert api_key is not None or on_loopback, "no key and reachable from elsewhere"
+        self._api_key = api_key
         self._bearer = None if api_key is None else f"Bearer {api_key}".encode()
         self.static_id = STATIC + hashlib.sha256((api_key or "").encode()).hexdigest()[:16]
         """Another `HOOKLANE_API_KEY`, another id: the sessions of the old one are over."""
@@ -76,6 +80,13 @@ class Authenticator:
         self.check_known(method, headers, needs_local=needs_local, has_cookie=caller.session is not None)
         return caller
 
+    async def is_still(self, caller: Caller, headers: Mapping[str, str]) -> bool:
+        """Whether who came in with *headers* as *caller* would come in now; it does not count as a use of a session."""
+        if self.is_open:
+            return True
+        now = await self._identify(headers, is_use=False)
+        return now is not None and (now.key_id, now.tenant, now.scopes) == (caller.key_id, caller.tenant, caller.scopes)
+
     def check_known(
         self, method: str, headers: Mapping[str, str], *, needs_local: bool = False, has_cookie: bool = False
     ) -> None:
@@ -90,10 +101,11 @@ class Authenticator:
 
     def permit(self, caller: Caller, route: Route, params: Mapping[str, str]) -> None:
         """Refuse what the caller's scopes do not allow. What needs no key needs no scope either."""
-        if route.needs is Access.KEY or (route.needs is Access.LOOPBACK and not self.on_loopback):
+        is_local = self.on_loopback and not caller.in_portal  # a customer comes from anywhere
+        if route.needs is Access.KEY or (route.needs is Access.LOOPBACK and not is_local):
             require(caller, route, params)
 
-    async def _identify(self, headers: Mapping[str, str]) -> Caller | None:
+    async def _identify(self, headers: Mapping[str, str], *, is_use: bool = True) -> Caller | None:
         authorization = headers.get("authorization")
         if authorization is not None:
             scheme, _, key = authorization.partition(" ")
@@ -102,7 +114,17 @@ class Authenticator:
         if token is None:
             return None
         session = await self.session_of(token, SessionKind.PAGE, SessionKind.PORTAL)
-        return None if session is None else of_session(session)
+        if session is None:
+            return None
+        if is_use and self.sessions is not None:
+            await self.sessions.used(session, self._end_of(session.made_with))
+        return of_session(session)
+
+    def _end_of(self, key_id: str) -> Instant:
+        """Until when a session may last that was opened with this key."""
+        if key_id.startswith(STATIC):
+            return FOREVER
+        return Instant(0) if self._ring is None else self._ring.end_of(key_id)
 
     async def session_of(self, token: str, *kinds: SessionKind) -> Session | None:
         """The session or link that *token* names, unless `HOOKLANE_API_KEY` is not the one that it was made with."""
@@ -116,6 +138,8 @@ class Authenticator:
         text = f"Bearer {key}".encode("utf-8", "surrogateescape")
         if self._bearer is not None and hmac.compare_digest(text, self._bearer):
             return ADMIN
+        if self._api_key is not None and (tenant := tenant_of_pass(self._api_key, key)) is not None:
+            return replace(customer_of(tenant), has_pass=True)
         if self._ring is None or not is_well_formed(key):
             return None  # a mistyped key costs the store nothing
         return await self._ring.caller(digest_of(key))

@@ -18,6 +18,7 @@ from hooklane.model.event import DEFAULT_TENANT
 from hooklane.server import json_body
 from hooklane.server.caller import ADMIN, Caller
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import TEXT, Words, whole
 from hooklane.store.reads import PAGE_MAX
 
 if TYPE_CHECKING:
@@ -143,11 +144,21 @@ class Param:
 
     name: str
     about: str
+    words: Words = field(default_factory=lambda: TEXT, hash=False)
+    """What it may be, as JSON Schema."""
 
 
 PAGING = (
-    Param("cursor", "where the page starts: `next` of the page before"),
-    Param("limit", "items a page at most, 1-200; a search that looked at enough ends its page early, with `next`"),
+    Param(
+        "cursor",
+        "where the page starts: `next` of the page before",
+        {"type": "string", "maxLength": 2048, "pattern": "^[A-Za-z0-9_-]+$"},
+    ),
+    Param(
+        "limit",
+        "items a page at most, 1-200; a search that looked at enough ends its page early, with `next`",
+        whole(1, PAGE_MAX),
+    ),
 )
 
 
@@ -173,6 +184,10 @@ class Route:
     answers: Any = None
     """The shape of its JSON answer; None where it answers none of ours."""
     gives: str = JSON
+    takes_lines: bool = False
+    """Whether its body may be NDJSON too."""
+    gives_lines: bool = False
+    """Whether it answers NDJSON too, where `Accept` asks for it."""
     query: Sequence[Param] = ()
     body_max: int = json_body.BODY_BYTES_MAX
     needs: Access = Access.KEY

@@ -18,11 +18,13 @@ class Caller:
     key_id: str | None = None
     """The key with which it came in, or with which its session was opened."""
     session: Session | None = None
+    has_pass: bool = False
+    """Whether an application that mounts the dashboard vouches for it, as a customer of *tenant*."""
 
     @property
     def in_portal(self) -> bool:
-        """Whether this is a customer behind a portal link."""
-        return self.session is not None and self.session.kind is SessionKind.PORTAL
+        """Whether this is a customer, behind a portal link or in an application of the operator."""
+        return self.has_pass or (self.session is not None and self.session.kind is SessionKind.PORTAL)
 
 
 EVERYTHING = frozenset(Scope)
@@ -32,6 +34,11 @@ COMMAND_LINE = Caller("cli", EVERYTHING)
 """A command that opened the database itself."""
 NOBODY = Caller("nobody")
 """No key at all, at a call that needs none."""
+
+
+def customer_of(tenant: str) -> Caller:
+    """Somebody of *tenant*, who may do what the portal allows."""
+    return Caller(f"portal of {tenant}", frozenset((Scope.READ, Scope.OPERATE)), tenant)
 
 
 def of_session(session: Session) -> Caller:

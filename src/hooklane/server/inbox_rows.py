@@ -15,9 +15,10 @@ from hooklane.model.inbox import Row, Search
 from hooklane.server.call import Call, Param, Response, answer
 from hooklane.server.inbox_actions import ActionOutcome, ActionRefused, HandlingsChanged
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import one_of
 from hooklane.server.views import View
-from hooklane.store.colocated_inbox import Change, Changed, Question
-from hooklane.store.inbox import Flow, InboxVerbs
+from hooklane.store.colocated_inbox import Change, Changed, ColocatedVerbs, Question
+from hooklane.store.inbox import Flow
 from hooklane.store.reads import PAGE_MAX, Page
 
 T = TypeVar("T")
@@ -25,7 +26,7 @@ V = TypeVar("V")
 Shown = Callable[[Row], View]
 
 ACCOUNT = Param("account", "as the application's source says; all of them, unless given")
-DRY_RUN = Param("dry_run", "1: tell what it would do, and do nothing")
+DRY_RUN = Param("dry_run", "1: tell what it would do, and do nothing", one_of(("0", "1")))
 CHUNK = 25
 """Rows that are read at a time, payloads and all: a page of the longest takes tens of megabytes, not hundreds."""
 
@@ -55,10 +56,11 @@ async def find(call: Call) -> Row:
     return rows[0]
 
 
-async def page_of(call: Call, listing: str, wanted: Search, shown: Shown) -> Response:
-    """The page of *wanted* that the call asks for, oldest first."""
+async def page_of(call: Call, listing: str, wanted: Search, shown: Shown, *, newest: bool = False) -> Response:
+    """The page of *wanted* that the call asks for, oldest first, or *newest* first."""
     services, cursor = call.services, call.cursor(listing)
-    page = await _read(call, replace(wanted, after=None if cursor is None else int(cursor), limit=call.limit()), shown)
+    asked = replace(wanted, after=None if cursor is None else int(cursor), limit=call.limit())
+    page = await _read(call, asked, shown, newest)
     return answer(services.sealed(call, listing, page, page.items))
 
 
@@ -117,7 +119,7 @@ def is_dry_run(call: Call) -> bool:
 async def dry_run(call: Call, change: Change[ActionOutcome]) -> ActionOutcome:
     """What *change* would do: it is done in a transaction that is rolled back."""
 
-    def undone(verbs: InboxVerbs) -> Flow[Changed[ActionOutcome]]:
+    def undone(verbs: ColocatedVerbs) -> Flow[Changed[ActionOutcome]]:
         changed = yield from change(verbs)
         raise _Undone(changed.result)
 
@@ -154,16 +156,17 @@ def action_answer(outcome: ActionOutcome, verb: str) -> Response:
             )
 
 
-async def _read(call: Call, wanted: Search, shown: Shown) -> Page[View]:
-    return await ask_inbox(call, lambda verbs: _page(verbs, wanted, shown)) or Page([], None)
+async def _read(call: Call, wanted: Search, shown: Shown, newest: bool = False) -> Page[View]:
+    return await ask_inbox(call, lambda verbs: _page(verbs, wanted, shown, newest)) or Page([], None)
 
 
-def _page(verbs: InboxVerbs, wanted: Search, shown: Shown) -> Flow[Page[View]]:
+def _page(verbs: ColocatedVerbs, wanted: Search, shown: Shown, newest: bool) -> Flow[Page[View]]:
     found: list[View] = []
     last = wanted.after
+    find = verbs.newest_rows if newest else verbs.rows
     while len(found) <= wanted.limit:  # one too many tells that there is more
         most = min(CHUNK, wanted.limit + 1 - len(found))
-        rows = yield from verbs.rows(replace(wanted, after=last, limit=most))
+        rows = yield from find(replace(wanted, after=last, limit=most))
         found += [shown(row) for row in rows]
         if len(rows) < most:
             return Page(found, None)

@@ -81,10 +81,6 @@ def _view(
     }
 
 
-def _breakers(live: SourceTally) -> list[View]:
-    return [{"handler": handler, "state": state} for handler, state in sorted(live.breakers.items())]
-
-
 def _received(rows: Mapping[Status, int], day: tuple[int, int], live: SourceTally | None) -> int:
     return sum(live.verdicts.values()) if live is not None else sum(rows.values()) + day[1]
 

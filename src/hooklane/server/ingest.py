@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from hooklane.errors import StoreError
 from hooklane.model.size import size_text
 from hooklane.server.api.events import draft_from
+from hooklane.server.arriving import ArrivingBody, no_room
 from hooklane.server.auth import Authenticator
 from hooklane.server.framing import Parser, asks_first
 from hooklane.server.json_body import EVENT_BODY_BYTES_MAX, read_event
@@ -108,6 +109,8 @@ class IngestProtocol(HttpToolsProtocol):
         began_alone, messages = self._is_between, self._messages
         self._chunk_bytes = len(data)
         self._parse(data)
+        if self._request is not None and self._request.size:
+            self._hold(self._request)
         if began_alone and self._is_between and self._messages == messages + 1:
             self._remember(data)
         if self._in_headers and not self._ending:
@@ -267,6 +270,24 @@ class IngestProtocol(HttpToolsProtocol):
             request.chunks.clear()
             self._too_large(request)
 
+    def _hold(self, request: PublishRequest) -> None:
+        """A body that comes in pieces counts among those that arrive; where there is no room for it, it ends."""
+        if request.body is None:
+            request.body = ArrivingBody(partial(self._give_up, request))
+        if not self.services.arriving.grow(request.body, request.size - request.body.size):
+            self._give_up(request)
+
+    def _give_up(self, request: PublishRequest) -> None:
+        request.chunks.clear()
+        if request is self._request and not self._ending:
+            self._refuse(no_room())
+
+    def _let_go(self) -> None:
+        """The request that was arriving arrives no more."""
+        request, self._request = self._request, None
+        if request is not None and request.body is not None:
+            self.services.arriving.drop(request.body)
+
     def on_message_complete(self) -> None:
         if self.parser.is_aside():
             return
@@ -278,7 +299,7 @@ class IngestProtocol(HttpToolsProtocol):
             if not self._ending:
                 super().on_message_complete()
             return
-        self._request = None
+        self._let_go()
         if request.reply is None:
             self._submit(request)
         else:
@@ -387,7 +408,7 @@ class IngestProtocol(HttpToolsProtocol):
     def _too_large(self, request: PublishRequest) -> None:
         request.keep_alive = False
         request.reply = self._problem(request, Problem("too_large", TOO_LARGE))
-        self._request = None
+        self._let_go()
         self._ending = True
         self._flush()
 
@@ -403,7 +424,7 @@ class IngestProtocol(HttpToolsProtocol):
             self._requests.append(request)
         request.keep_alive = False
         request.reply = self._problem(request, problem)
-        self._request = None
+        self._let_go()
         self._flush()
 
     def _refuse_behind(self, problem: Problem) -> None:
@@ -457,6 +478,7 @@ class IngestProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._requests.clear()
+        self._let_go()
         self.lost()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -11,6 +11,7 @@ from hooklane.core.entry import admit_json
 from hooklane.errors import InvalidEvent
 from hooklane.model.size import size_text
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import EVENT_ID, KEY, TYPE, told
 
 BODY_BYTES_MAX = 256 * 1024
 EVENT_BODY_BYTES_MAX = BODY_BYTES_MAX + 16 * 1024
@@ -24,17 +25,20 @@ S = TypeVar("S", bound=msgspec.Struct)
 class EventBody(msgspec.Struct, forbid_unknown_fields=True):
     """An event to publish; `data` stays the bytes that were sent."""
 
-    type: str
+    type: Annotated[str, told(TYPE)]
     data: msgspec.Raw
-    key: str | None = None
-    id: str | None = None
+    key: Annotated[str, told(KEY)] | None = None
+    id: Annotated[str, told(EVENT_ID)] | None = None
     endpoints: list[str] | None = None
+
+
+_EVENT = {"$ref": "#/components/schemas/EventBody"}
 
 
 class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
     """Events to publish together: all of them or none."""
 
-    events: list[msgspec.Raw]
+    events: Annotated[list[Annotated[msgspec.Raw, told(_EVENT)]], told({"maxItems": BATCH_EVENTS_MAX})]
 
 
 class _Batch(msgspec.Struct, forbid_unknown_fields=True):

@@ -16,7 +16,7 @@ from time import monotonic
 from hooklane.core.api_key import is_alive, permits
 from hooklane.errors import StoreError, StoreUnavailable
 from hooklane.model.api_key import ApiKey, Scope
-from hooklane.model.clock import Instant, wall_now
+from hooklane.model.clock import FOREVER, Instant, wall_now
 from hooklane.server.caller import Caller
 from hooklane.server.repeating import repeat
 from hooklane.store.access import AccessStore
@@ -58,6 +58,12 @@ class KeyRing:
     def expiry_of(self, key_id: str | None) -> Instant | None:
         """When the key with this id ends; None where that is never, or there is no such key."""
         return next((one.key.expires_at for one in self._known.values() if one.key.id == key_id), None)
+
+    def end_of(self, key_id: str) -> Instant:
+        """The same; the beginning of time where there is no such key."""
+        if all(one.key.id != key_id for one in self._known.values()):
+            return Instant(0)
+        return self.expiry_of(key_id) or FOREVER
 
     # --- asking ---
 

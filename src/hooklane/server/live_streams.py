@@ -49,6 +49,11 @@ class LiveStreams:
         """How many are looking."""
         return len(self._tenants)
 
+    def count_of(self, tenant: str) -> int:
+        """How many are looking at *tenant*."""
+        stream = self._streams.get(tenant)
+        return 0 if stream is None else stream.client_count
+
     # noting
 
     def listen(self, happening: Happening) -> None:

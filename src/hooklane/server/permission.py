@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hooklane.core.api_key import permits
 from hooklane.model.api_key import Scope
-from hooklane.server.call import Route
+from hooklane.server.call import Call, Response, Route
 from hooklane.server.caller import Caller
 from hooklane.server.problem import Problem
 
@@ -15,7 +15,7 @@ _ADMIN = ("/api/v1/keys", "/api/v1/tenants", "/api/v1/secrets")
 with a tenant."""
 _ANY = ("/api/v1/session",)
 """Every caller may ask who it is, and leave."""
-_OF_ALL_TENANTS = ("/metrics", "/api/v1/audit/verify", "/api/v1/inbox", "/api/v1/stream", "/api/v1/secrets")
+_OF_ALL_TENANTS = ("/metrics", "/api/v1/audit/verify", "/api/v1/inbox", "/api/v1/secrets")
 """What these answer is about all tenants together."""
 
 PORTAL = frozenset(
@@ -64,6 +64,19 @@ def scope_of(route: Route) -> Scope | None:
     if _is_below(route.path, _ADMIN):
         return Scope.ADMIN
     return Scope.READ if route.method == "GET" else Scope.OPERATE
+
+
+def may_read(caller: Caller, path: str) -> bool:
+    """Whether *caller* may `GET` *path*, which has no parameters."""
+    try:
+        require(caller, Route("GET", path, _never, "", tag=""), {})
+    except Problem:
+        return False
+    return True
+
+
+async def _never(call: Call) -> Response:
+    raise AssertionError(call)
 
 
 def require(caller: Caller, route: Route, params: Mapping[str, str]) -> None:

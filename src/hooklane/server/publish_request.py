@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple, TypeGuard
 
 from hooklane.model.event import DEFAULT_TENANT
+from hooklane.server.arriving import ArrivingBody
 from hooklane.server.caller import ADMIN, Caller
 
 
@@ -23,6 +24,7 @@ class PublishRequest:
     """A request in the shape in which uvicorn looks at its own cycles."""
 
     __slots__ = (
+        "body",
         "caller",
         "chunks",
         "disconnected",
@@ -42,6 +44,8 @@ class PublishRequest:
         self.idempotency_key: str | None = None
         self.chunks: list[bytes] = []
         self.size = 0
+        self.body: ArrivingBody | None = None
+        """Where it comes in several pieces: its place among the bodies that arrive."""
         self.reply: bytes | None = None
         self.response_complete = False
         self.disconnected = False

@@ -22,6 +22,7 @@ from hooklane.sender.recovery import Jobs
 from hooklane.sender.relay import Relay
 from hooklane.sender.tenant_directory import TenantDirectory
 from hooklane.sender.transport import Transport
+from hooklane.server.arriving import ArrivingBodies
 from hooklane.server.call import Call
 from hooklane.server.cursor import Cursors
 from hooklane.server.endpoint_facts import FactsOfEndpoints
@@ -32,6 +33,7 @@ from hooklane.server.key_ring import KeyRing
 from hooklane.server.live_streams import LiveStreams
 from hooklane.server.look import PageLook
 from hooklane.server.metrics import Meter
+from hooklane.server.places import Places
 from hooklane.server.recent_attempts import RecentAttempts, Told
 from hooklane.server.series import Series
 from hooklane.server.sessions import Sessions
@@ -41,6 +43,8 @@ from hooklane.server.views import View
 from hooklane.store.dashboard import Cause
 from hooklane.store.open import Outbox
 from hooklane.store.reads import Page
+
+TESTS_MAX = 32
 
 
 class Workers(Protocol):
@@ -85,6 +89,9 @@ class Services:
     """What this server can do besides: the page shows controls only for these."""
     now: Callable[[], Instant] = wall_now
     chance: Callable[[int], bytes] = os.urandom
+
+    tests: Places = field(default_factory=lambda: Places(TESTS_MAX, "tests of endpoints"))
+    arriving: ArrivingBodies = field(default_factory=ArrivingBodies)
 
     creating: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Endpoints are created one at a time: a quota of them is not overrun by calls that come together."""

@@ -18,6 +18,10 @@ COOKIE = "hooklane"
 SECURE_COOKIE = "__Host-hooklane"
 """Browsers take a cookie of this name only over https, for this very host."""
 AGE_MS_MAX = 12 * 3_600_000
+IDLE_MS_MAX = 30 * 60_000
+"""A session of the page that is not used for so long is over. That of a portal has its own end, which is near."""
+NOTED_MS = 60_000
+"""A use is written at most so often."""
 KEPT_S = 1.0
 """How long a session is believed without asking the store again: one that was ended elsewhere lives so long at most."""
 KEPT_MAX = 1_024
@@ -67,6 +71,15 @@ class Sessions:
                 self._kept.clear()
             self._kept[digest] = (monotonic(), session)
         return session if session.kind in kinds and self._now() < session.expires_at else None
+
+    async def used(self, session: Session, until: Instant) -> None:
+        """*session* was used: it goes on for a while, at most to its greatest age and to *until*."""
+        if session.kind is not SessionKind.PAGE:
+            return
+        longer = Instant(min(self._now() + IDLE_MS_MAX, session.created_at + AGE_MS_MAX, until))
+        if longer >= session.expires_at + NOTED_MS:
+            await self._store.extend_session(session.id, longer)
+            self._kept.pop(session.digest, None)
 
     async def end(self, session: Session) -> None:
         self._kept.pop(session.digest, None)

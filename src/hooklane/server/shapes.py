@@ -125,7 +125,9 @@ class StoryLine(Shape, kw_only=True):
     """Something that happened to an event; what does not apply is null."""
 
     at: Time
-    kind: Literal["published", "waited", "try", "delivered", "dead", "skipped", "cancelled", "replayed", "noted"]
+    kind: Literal[
+        "published", "waited", "try", "delivered", "dead", "skipped", "cancelled", "replayed", "noted", "receiver"
+    ]
     endpoint: str | None
     endpoint_name: str | None
     seq: int | None
@@ -257,6 +259,12 @@ class Probed(Exchange, kw_only=True):
     reachable: bool
 
 
+class LineDelivery(DeliveryShape, kw_only=True):
+    """A delivery as it stands in the line of its lane."""
+
+    type: str | None
+
+
 class LaneShape(Shape, kw_only=True):
     endpoint: str
     endpoint_name: str
@@ -277,7 +285,7 @@ class LaneShape(Shape, kw_only=True):
     in_flight: bool
     settled: list[tuple[int, DeliveryState]]
     head_said: str | None
-    deliveries: list[DeliveryShape] | UnsetType = UNSET
+    deliveries: list[LineDelivery] | UnsetType = UNSET
 
 
 class Board(ListShape[LaneShape], kw_only=True):

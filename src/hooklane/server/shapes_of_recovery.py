@@ -375,6 +375,8 @@ class OldestLane(Shape, kw_only=True):
     head: int
     since: Time | None
     reason: str | None
+    said: str | None
+    """What the endpoint answered to the last attempt of its head."""
     waiting: int
 
 

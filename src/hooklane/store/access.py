@@ -38,6 +38,9 @@ class AccessStore(Protocol):
         """The session that a cookie or a link names by its digest."""
         ...
 
+    async def extend_session(self, id: str, until: Instant) -> None:
+        """A session is in use: it lasts until *until*, or longer where it would have. One that is gone stays gone."""
+
     async def remove_session(self, id: str) -> bool:
         """Forget a session; False when there is none."""
         ...

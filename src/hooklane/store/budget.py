@@ -13,7 +13,7 @@ ROWS_MAX = 50_000
 ROWS_MIN = 1_000
 """Looked at in any case: a small store is always searched in one go, on however slow a machine."""
 WINDOW_MAX = 8_000
-SEARCH_S = 0.05
+SEARCH_S = 0.03
 SEARCH_S_MAX = 5.0
 """When a search is ended that is still at it, be it inside a statement or in the line before it."""
 LEDGER_S_MAX = 30.0

@@ -12,6 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 from hooklane.errors import StoreRefused
 from hooklane.model.audit import Act
+from hooklane.model.inbox import Row, Search
 from hooklane.store.inbox import Flow, InboxVerbs
 
 COMPONENT = "inbox"
@@ -26,8 +27,16 @@ class Changed(Generic[T]):
     act: Act | None = None
 
 
-Question = Callable[[InboxVerbs], Flow[T]]
-Change = Callable[[InboxVerbs], Flow[Changed[T]]]
+class ColocatedVerbs(InboxVerbs, Protocol):
+    """The inbox's verbs, and what only those who look at it need."""
+
+    def newest_rows(self, search: Search) -> Flow[list[Row]]:
+        """Rows that match, newest first; `after` is the cursor of a page: rows with a smaller id only."""
+        ...
+
+
+Question = Callable[[ColocatedVerbs], Flow[T]]
+Change = Callable[[ColocatedVerbs], Flow[Changed[T]]]
 """Makes the flow anew for each try: a transaction that lost a race runs again."""
 
 

@@ -32,6 +32,8 @@ class Delivery:
     next_at: Instant | None = None
     reason: str | None = None
     dead_letter_id: str | None = None
+    type: str | None = None
+    """The event's, where the deliveries of a lane were asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,16 +81,16 @@ async def _run(
     async with asyncio.TaskGroup() as group:
         loading = group.create_task(load.run())
         for number in range(1, rounds + 1):
-            await _some_events(load, chance.randrange(50, 150))
+            await some_events(load, chance.randrange(50, 150))
             if number % frozen_every == 0:
-                await _freeze(report, pair, chance)
+                report.cancelled += await freeze_a_while(pair, chance)
             before = _stored(pair)
             await asyncio.to_thread(pair.fail_over)
             report.lost_unacknowledged += max(0, before - _stored(pair))
             promoted = time.monotonic()
             await asyncio.to_thread(pair.come_back)
             arrived = len(receiver.log)
-            await _some_events(load, 20)
+            await some_events(load, 20)
             await receiver.until(lambda arrived=arrived: len(receiver.log) > arrived, within_s=120)
             report.back_s.append(time.monotonic() - promoted)
         load.stop()
@@ -100,9 +100,10 @@ async def _run(
     report.seen = tally(load.accepted, receiver.arrivals(), {})
 
 
-async def _freeze(report: Report, pair: Pair, chance: random.Random) -> None:
+async def freeze_a_while(pair: Pair, chance: random.Random) -> int:
     """The standby confirms nothing for a while. What waits for it is cancelled by an operator now and then, or shown by
-    the primary when it comes back from a crash."""
+    the primary when it comes back from a crash. How many waits were cancelled."""
+    cancelled = 0
     pair.freeze()
     if chance.random() < 0.5:
         await asyncio.sleep(0.5)
@@ -111,10 +112,11 @@ async def _freeze(report: Report, pair: Pair, chance: random.Random) -> None:
     while time.monotonic() < ends_at:
         await asyncio.sleep(0.3)
         if chance.random() < 0.5:
-            report.cancelled += len(await asyncio.to_thread(ask, pair.primary, CANCEL))
+            cancelled += len(await asyncio.to_thread(ask, pair.primary, CANCEL))
+    return cancelled
 
 
-async def _some_events(load: Load, many: int) -> None:
+async def some_events(load: Load, many: int) -> None:
     wanted = load.events + many
     async with asyncio.timeout(scaled_s(120)):
         while load.events < wanted:  # noqa: ASYNC110 - a load tells nobody

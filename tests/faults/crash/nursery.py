@@ -1,8 +1,9 @@
 """Starts `hooklane serve` again and again without paying for its imports each time: a process that forks ready ones.
 
 `python -m tests.faults.crash.nursery` reads one JSON line per child from stdin, `{"options": {...}, "env": {...},
-"log": path, "lease_ms": N, "commit_wait_s": N}`, and answers with the pid of the child. That does what `hooklane serve`
-does, in a process of its own; only the reading of modules and of the command line lies behind it. Ends when stdin does.
+"log": path, "host": [name, namespace], "lease_ms": N, "commit_wait_s": N}`, and answers with the pid of the child. That
+does what `hooklane serve` does, in a process of its own; only the reading of modules and of the command line lies
+behind it. Ends when stdin does.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import uvicorn  # noqa: F401
 import uvloop  # noqa: F401
+from tests.support.hosts import enter
 
 from hooklane.cli import process
 from hooklane.cli.serve import serve
@@ -44,6 +46,8 @@ def _serve(wanted: dict[str, Any]) -> None:
     for here, there in ((null, 0), (log, 1), (log, 2)):
         os.dup2(here, there)
     os.environ.update(wanted["env"])
+    if "host" in wanted:
+        enter(*wanted["host"])
     if "lease_ms" in wanted:
         process.Relay = functools.partial(Relay, lease_ms=wanted["lease_ms"])  # type: ignore[misc,assignment]
     if "commit_wait_s" in wanted:

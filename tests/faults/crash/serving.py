@@ -7,9 +7,11 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.support.hosts import Host
 from tests.support.pace import scaled_s
 from tests.support.processes import free_port
 
@@ -23,17 +25,27 @@ class Nursery:
         self._process = process
 
     @classmethod
-    async def open(cls) -> Nursery:
+    async def open(cls, env: Mapping[str, str] | None = None) -> Nursery:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.faults.crash.nursery"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, **(env or {})},
         )
         return cls(process)
 
-    async def start(self, options: dict[str, Any], *, log: Path, env: dict[str, str], **limits: float | None) -> int:
+    async def start(
+        self,
+        options: dict[str, Any],
+        *,
+        log: Path,
+        env: dict[str, str],
+        host: Host | None = None,
+        **limits: float | None,
+    ) -> int:
         """The pid of a new process that serves with those *options* of the command line, and *limits* of its code."""
         wanted: dict[str, Any] = {"options": options, "env": env, "log": str(log)}
+        wanted |= {"host": [host.name, host.namespace]} if host is not None else {}
         wanted |= {name: limit for name, limit in limits.items() if limit is not None}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -50,8 +62,9 @@ class Nursery:
 class Server:
     """One process that serves; it answers on *port* once `ready`."""
 
-    def __init__(self, pid: int, port: int, log: Path) -> None:
+    def __init__(self, pid: int, port: int, log: Path, address: str = "127.0.0.1") -> None:
         self.pid = pid
+        self.address = address
         self.port = port
         self.log = log
 
@@ -60,7 +73,7 @@ class Server:
         async with asyncio.timeout(scaled_s(WITHIN_S)):
             while True:
                 try:
-                    _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                    _, writer = await asyncio.open_connection(self.address, self.port)
                 except OSError:
                     assert is_alive(self.pid), f"it ended before it listened:\n{self.log.read_text()}"
                     await asyncio.sleep(0.003)

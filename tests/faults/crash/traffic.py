@@ -17,6 +17,13 @@ from tests.support.pace import scaled_s
 from hooklane.testing.arrivals import Arrival
 
 WITHIN_S = 60.0
+LOOPBACK = "127.0.0.1"
+Place = int | tuple[str, int, str]
+"""A port of the loopback, or an address, a port, and the header lines of every request."""
+
+
+def at(place: Place) -> tuple[str, int, str]:
+    return (LOOPBACK, place, "") if isinstance(place, int) else place
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +40,11 @@ class Delivery:
 
 
 class Receiver:
-    """An endpoint on the loopback that logs every delivery and answers as `react` says; 0 hangs up without a word."""
+    """An endpoint that logs every delivery and answers as `react` says; 0 hangs up without a word."""
 
-    def __init__(self, react: Callable[[str, int], int] = lambda _key, _seq: 200) -> None:
+    def __init__(self, react: Callable[[str, int], int] = lambda _key, _seq: 200, *, address: str = LOOPBACK) -> None:
         self.react = react
+        self._address = address
         self.life = 0
         self.log: list[Delivery] = []
         self.taken: dict[str, set[int]] = defaultdict(set)
@@ -46,8 +54,8 @@ class Receiver:
         self._open = 0
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/hook"
+        self._server = await asyncio.start_server(self._serve, self._address, 0)
+        self.url = f"http://{self._address}:{self._server.sockets[0].getsockname()[1]}/hook"
         return self
 
     async def __aexit__(
@@ -123,29 +131,38 @@ class Receiver:
 class Client:
     """One connection that publishes; what was not answered is asked again, under the same idempotency key."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, place: Place, *, answered_within_s: float | None = None) -> None:
+        self._address, self._port, self._headers = at(place)
+        self._within_s = answered_within_s
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def call(self, method: str, path: str, body: Any = None, headers: str = "") -> tuple[int, Any]:
-        """One request and its answer; ConnectionError when the server went away."""
+        """One request and its answer; an OSError when the server went away, or took too long."""
+        try:
+            async with asyncio.timeout(self._within_s):
+                return await self._call(method, path, body, headers)
+        except TimeoutError:
+            self.close()
+            raise
+
+    async def _call(self, method: str, path: str, body: Any, headers: str) -> tuple[int, Any]:
         if self._streams is None:
-            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+            self._streams = await asyncio.open_connection(self._address, self._port)
         reader, writer = self._streams
         data = b"" if body is None else json.dumps(body).encode()
         writer.write(
-            f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{self._port}\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(data)}\r\n{headers}\r\n".encode()
+            f"{method} {path} HTTP/1.1\r\nhost: {self._address}:{self._port}\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(data)}\r\n{self._headers}{headers}\r\n".encode()
             + data
         )
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-            size = int(head.split("content-length: ")[1].split("\r\n")[0])
+            size = int(head.split("content-length: ")[1].split("\r\n")[0]) if "content-length: " in head else 0
             answer = await reader.readexactly(size)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             self.close()
             raise ConnectionError("no answer") from error
-        return int(head.split()[1]), json.loads(answer)
+        return int(head.split()[1]), json.loads(answer) if answer else None
 
     async def publish(self, key: str, data: Any, name: str) -> tuple[str, int]:
         """Publish until there is an answer; the event's id and seq."""
@@ -158,7 +175,7 @@ class Client:
                     self.close()
                     await asyncio.sleep(0.002)  # nobody listens: the server is being started again
                     continue
-                if status == 503:
+                if status in (503, 507):
                     await asyncio.sleep(0.01)
                     continue
                 assert status == 202, answer
@@ -173,11 +190,23 @@ class Client:
 class Load:
     """Many clients that publish to keys of their own, one event after the other, until told to stop."""
 
-    def __init__(self, ports: Sequence[int], *, clients: int, keys_each: int) -> None:
-        """Each client keeps to one of the *ports*."""
+    def __init__(
+        self,
+        places: Sequence[Place],
+        *,
+        clients: int,
+        keys_each: int,
+        rest_s: float = 0.0,
+        answered_within_s: float | None = None,
+        on_accepted: Callable[[str, int, str], None] = lambda _key, _seq, _id: None,
+    ) -> None:
+        """Each client keeps to one of the *places*, and rests after each event; each answer is told at once."""
         self.accepted: dict[str, list[str]] = {}
         self._stopping = False
-        self._ports = ports
+        self._places = places
+        self._rest_s = rest_s
+        self._on_accepted = on_accepted
+        self._within_s = answered_within_s
         self._clients = clients
         self._keys_each = keys_each
 
@@ -195,7 +224,7 @@ class Load:
         return sum(map(len, self.accepted.values()))
 
     async def _publish(self, number: int) -> None:
-        client = Client(self._ports[number % len(self._ports)])
+        client = Client(self._places[number % len(self._places)], answered_within_s=self._within_s)
         count = 0
         while not self._stopping:
             key = f"client {number}/{count % self._keys_each}"
@@ -203,5 +232,8 @@ class Load:
             event_id, seq = await client.publish(key, {"count": count}, f"{number}-{count}")
             assert seq == len(ids) + 1, f"{key}: {seq} after {len(ids)}, so a publish was stamped twice or lost"
             ids.append(event_id)
+            self._on_accepted(key, seq, event_id)
             count += 1
+            if self._rest_s:
+                await asyncio.sleep(self._rest_s)
         client.close()

@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from bench import soak
+from bench.soak import FIRST_SEED
 from tests.support.pace import scaled_s
 
 from hooklane.testing.sim import NONE, POISONED, ROUGH, SLOW, Faults, Report, simulate
@@ -25,33 +27,43 @@ def run(seeds: range, events: int, faults: Faults) -> Counter[str]:
     return counts
 
 
-# 100,000 deliveries with 1,000 crashes, in four parts so that they can run side by side; one part in `make test`.
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.soak) for part in (1, 2, 3))])
-def test_nothing_is_lost_or_reordered_in_25000_deliveries_with_250_crashes(part: int) -> None:
-    counts = run(range(1_000 + 10 * part, 1_009 + 10 * part), 1_000, CRASHING)
+PARTS = 12
+EVENTS, CRASHES = 300_000 // PARTS, 3_000 // PARTS
 
-    assert counts["delivered"] >= 25_000
-    assert counts["crash"] >= 250
+
+# 300,000 events with 3,000 crashes, in parts so that they can run side by side: a minute on two cores.
+@pytest.mark.parametrize("part", range(PARTS))
+def test_nothing_is_lost_or_reordered_at_size(part: int) -> None:
+    counts: Counter[str] = Counter()
+    seed = FIRST_SEED - 1_000 * (part + 1)  # none that a soak has
+    while counts["published"] < EVENTS or counts["crash"] < CRASHES:
+        _, seen, broken = soak.run(seed, 1_000)
+        assert not broken, broken
+        counts += seen
+        seed += 1
+
+    assert counts["store failed over"] + counts["store crashed"] >= 1
+    assert counts["delivered"] >= 0.9 * EVENTS
 
 
 @cache
 def rough() -> Counter[str]:
-    """What happened in twelve rough worlds."""
-    return run(range(2_000, 2_012), 600, ROUGH)
+    """What happened in some rough worlds, whose events go to several endpoints each."""
+    return run(range(2_000, 2_006), 600, ROUGH)
 
 
 def test_nothing_is_lost_or_reordered_when_the_store_is_the_worst_part() -> None:
     counts = rough()
 
-    assert counts["store reply lost"] >= 100
-    assert counts["dead"] >= 100
+    assert counts["store reply lost"] >= 50
+    assert counts["dead"] >= 50
 
 
 def test_old_news_and_busy_people_do_no_harm() -> None:
-    counts = run(range(3_000, 3_010), 500, SLOW)
+    counts = run(range(3_000, 3_005), 500, SLOW)
 
-    assert counts["replayed"] >= 50
-    assert counts["skipped"] >= 50
+    assert counts["replayed"] >= 25
+    assert counts["skipped"] >= 25
 
 
 @pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.soak)])
@@ -64,9 +76,9 @@ def test_events_that_kill_their_workers_are_given_up_and_no_other_event_is_blame
 
 @pytest.mark.parametrize("weather", [CRASHING, ROUGH, SLOW], ids=["crashing", "rough", "slow"])
 def test_killers_among_all_other_faults_break_no_promise(weather: Faults) -> None:
-    counts = run(range(6_000, 6_004), 500, replace(weather, killers=0.002))
+    counts = run(range(6_000, 6_002), 500, replace(weather, killers=0.002))
 
-    assert counts["killed"] >= 5
+    assert counts["killed"] >= 2
 
 
 def test_in_a_perfect_world_everything_is_sent_exactly_once() -> None:
@@ -90,6 +102,7 @@ def test_every_fault_happens() -> None:
         "store call lost",
         "store reply lost",
         "store clock jumped",
+        "store crashed",
         "request lost",
         "request late",
         "request doubled",

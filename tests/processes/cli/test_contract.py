@@ -230,6 +230,8 @@ def test_a_filter_means_the_same_in_lists(cli: Cli, blocked: dict[str, str]):
 
     assert len(cli("dlq", "ls", "--filter", words, *at).json["items"]) == 1
     assert cli("dlq", "ls", "--filter", "http:5xx", *at).json["items"] == []
+    assert len(cli("dlq", "export", "--filter", words, *at).out.splitlines()) == 1
+    assert cli("dlq", "export", "--filter", "http:5xx", *at).out == ""
     assert cli("dlq", "ls", "--filter", "before:-2h", *at).json["items"] == []
     assert len(cli("events", "ls", "--filter", "endpoint:shop after:-2h state:dead", *at).json["items"]) == 1
     assert cli("events", "ls", "--filter", "type:order.created", *at).json["items"] == []

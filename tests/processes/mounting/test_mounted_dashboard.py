@@ -49,8 +49,8 @@ class Mounted:
         finally:
             conn.close()
 
-    def sign_in(self) -> None:
-        status, headers, _ = self.call("POST", "/login")
+    def sign_in(self, customer: str = "") -> None:
+        status, headers, _ = self.call("POST", f"/login/{customer}" if customer else "/login")
         assert status == 303
         self.cookie = headers["set-cookie"].partition(";")[0]
 
@@ -136,6 +136,45 @@ def test_the_stream_stays_open_where_it_can_and_comes_in_pieces_elsewhere(app: M
             assert b"event: " in response.read(), "it ends, and holds what there is"
     finally:
         conn.close()
+
+
+def test_a_customer_has_the_portal_of_its_own_tenant_and_nothing_else(running: Mounted, app: Mounted) -> None:
+    for name in ("acme", "other"):
+        assert app.call("POST", "/hooklane/api/v1/tenants", {"id": name})[0] in (201, 409)
+        made = app.call(
+            "POST",
+            "/hooklane/api/v1/endpoints",
+            {"url": f"http://127.0.0.1:9/{name}", "name": name},
+            hooklane_tenant=name,
+        )
+        assert made[0] == 201, made
+    api = "/webhooks/api/v1"
+    assert running.call("GET", f"{api}/endpoints")[0] == 401
+    assert app.call("GET", f"{api}/endpoints")[0] == 401, "an operator is no customer"
+    customer = Mounted(running.name, running.port)
+    customer.sign_in("acme")
+
+    session = json.loads(customer.call("GET", f"{api}/session")[2])
+    assert (session["role"], session["tenant"], session["asks_key"]) == ("portal", "acme", True)
+    seen = json.loads(customer.call("GET", f"{api}/endpoints")[2])["items"]
+    assert {one["name"] for one in seen} == {"acme"}
+    assert customer.call("GET", f"{api}/endpoints", hooklane_tenant="other")[0] == 404
+    event = {"type": "order.created", "key": "a", "data": {}}
+    for method, path, body in (
+        ("POST", "events", event),
+        ("POST", "events/batch", {"events": [event]}),
+        ("GET", "keys", None),
+        ("GET", "tenants", None),
+        ("GET", "audit", None),
+        ("GET", "inbox", None),
+        ("POST", "plans", {"op": "replay", "filter": {"state": "dead"}}),
+        ("POST", "sim", {}),
+    ):
+        assert customer.call(method, f"{api}/{path}", body)[0] in (403, 404), path
+    assert customer.call("GET", "/webhooks/metrics")[0] == 403
+    stranger = Mounted(running.name, running.port)
+    stranger.sign_in("nobody-of-this-name")
+    assert stranger.call("GET", f"{api}/endpoints")[0] == 404
 
 
 @pytest.mark.asyncio(loop_scope="module")

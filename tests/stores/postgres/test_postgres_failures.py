@@ -1,7 +1,7 @@
 """When PostgreSQL or the way to it fails: what is answered is true, and a repeat counts once."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -12,8 +12,9 @@ from tests.support.proxy import BlackHole, Clear, FaultProxy, LoseReply, Refuse
 
 from hooklane.core.fanout import places
 from hooklane.errors import StoreError, StoreUnavailable
-from hooklane.model.attempt import DELIVERED, Retry
+from hooklane.model.attempt import DELIVERED, Dead, Retry
 from hooklane.model.clock import Instant
+from hooklane.model.lane import LaneState
 from hooklane.sender.outbox import Outbox
 from hooklane.store.outbox import Published, StoreOptions
 from hooklane.store.postgres import commits, database
@@ -86,6 +87,70 @@ async def test_a_failure_whose_reply_was_lost_counts_one_attempt(
     assert (frozenset(), frozenset()) == (report.fenced, report.stale)
     assert (await owner.row(lane_id)).attempts == 1
     assert len(await far.attempts("default", "e1")) == 1
+
+
+@pytest.mark.parametrize("is_carried_out", [True, False], ids=["carried out", "not carried out"])
+@pytest.mark.parametrize(
+    ("outcome", "state", "head", "attempts"),
+    [
+        (DELIVERED, LaneState.ACTIVE, 2, 0),
+        (Retry(Instant(T0 + 5_000), "500"), LaneState.RETRYING, 1, 1),
+        (Dead("422"), LaneState.BLOCKED, 1, 1),
+        (Dead("422", skip=True), LaneState.ACTIVE, 2, 0),
+    ],
+    ids=["delivered", "retry", "dead", "skipped"],
+)
+async def test_an_outcome_whose_commit_nobody_heard_of_is_durable_when_it_is_reported(
+    far: PostgresOutbox,
+    proxy: FaultProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome,
+    state,
+    head,
+    attempts,
+    is_carried_out,
+) -> None:
+    lane_id = (await published(far, event("e1", "k"), event("e2", "k"))).grown[0].lane_id
+    owner = await Owner.of(far)
+    write = await owner.settlement(lane_id, outcome)
+    break_off_at_the_next_commit(proxy, monkeypatch, is_carried_out=is_carried_out, is_alone=outcome is DELIVERED)
+
+    report = await owner.commit(write)
+
+    assert (frozenset(), frozenset()) == (report.fenced, report.stale)
+    row = await owner.row(lane_id)
+    assert (state, head, attempts) == (row.state, row.head, row.attempts)
+    assert len(await far.attempts("default", "e1")) == 1
+
+
+def break_off_at_the_next_commit(
+    proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, *, is_carried_out: bool, is_alone: bool
+) -> None:
+    """The connection breaks at the next COMMIT, or at the statement that *is_alone*: before or after it is done."""
+    broken: list[str] = []
+
+    def breaking(verb: str, is_commit: Callable[[str], bool]) -> None:
+        plain = getattr(asyncpg.Connection, verb)
+
+        async def break_off(self: asyncpg.Connection, query: str, *args: object, **options: object) -> object:
+            if broken or not is_commit(query):
+                return await plain(self, query, *args, **options)
+            broken.append(query)
+            if not is_carried_out:
+                proxy.reset_all()
+                return await plain(self, query, *args, **options)
+            proxy.fault = LoseReply()
+            try:
+                return await plain(self, query, *args, **options)
+            finally:
+                proxy.fault = Clear()
+
+        monkeypatch.setattr(asyncpg.Connection, verb, break_off)
+
+    if is_alone:
+        breaking("fetch", lambda query: "INSERT INTO hooklane.ack" in query)
+    else:
+        breaking("execute", lambda query: query.endswith("; COMMIT"))
 
 
 async def test_a_store_that_is_away_says_so_and_comes_back(far: PostgresOutbox, proxy: FaultProxy) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklane.batching.line import Blame, Line, Ticket, cut, flat, settle
+from hooklane.batching.line import Blame, FairLine, Line, Ticket, cut, flat, settle
 
 Written = list[list[int]]
 
@@ -142,3 +142,39 @@ def test_what_was_taken_cannot_be_withdrawn() -> None:
 @given(st.lists(st.lists(st.integers(), max_size=4), max_size=8))
 def test_results_are_cut_as_the_items_were(items: list[list[int]]) -> None:
     assert cut(flat(items), items) == items
+
+
+def test_a_group_with_much_to_do_makes_its_own_items_wait_and_no_others():
+    line: FairLine[str] = FairLine(4, lambda item: item[0])
+    for item in ("a1", "a2", "a3", "a4", "a5", "a6", "b1", "c1"):
+        line.add(item)
+
+    assert sorted(line.take()) == ["a1", "a2", "b1", "c1"]
+    line.add("b2")
+    assert len(line) == 5
+    assert sorted(line.take()) == ["a3", "a4", "a5", "b2"]
+    assert line.take() == ["a6"]
+    assert line.take() == []
+
+
+@given(st.lists(st.lists(st.integers(0, 4), max_size=30), max_size=6), st.integers(1, 9))
+def test_a_fair_line_loses_nothing_keeps_the_order_of_each_group_and_gives_each_its_share(
+    rounds: list[list[int]], most: int
+):
+    line: FairLine[tuple[int, int]] = FairLine(most, lambda item: str(item[0]))
+    waiting: dict[int, list[int]] = {}
+    number = 0
+    for arrivals in [*rounds, *[[]] * 200]:
+        for group in arrivals:
+            number += 1
+            line.add((group, number))
+            waiting.setdefault(group, []).append(number)
+        owed = {group: len(items) for group, items in waiting.items() if items}
+        batch = line.take()
+        assert len(batch) == min(most, sum(owed.values()))
+        for group in owed:
+            mine = [number for of, number in batch if of == group]
+            assert mine == waiting[group][: len(mine)], "the oldest first"
+            assert len(mine) >= min(owed[group], most // len(owed)), "its share"
+            waiting[group] = waiting[group][len(mine) :]
+    assert len(line) == 0

@@ -1,4 +1,4 @@
-"""Which rule of `core/worker/` could be deleted without any test turning red? Each is deleted here, one by one.
+"""Which rule of `core/worker/` or `core/engine/` could be deleted without any test turning red? Each is deleted here.
 
 `python -m tests.units.core.deletions` prints the table of docs/explain/proof.md; with a number it makes that one
 deletion in its own process and prints the first test that turns red.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import os
 import signal
 import subprocess
@@ -15,29 +16,50 @@ import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 from tests.support.pace import scaled_s
 from tests.support.tree import ROOT
 
-FOLDER = ROOT / "src/hooklane/core/worker"
+CORE = ROOT / "src/hooklane/core"
 CPU_S_MAX = 10.0
-TESTS = ("test_worker_ownership", "test_worker_news", "test_worker_writing")
+TESTS = {
+    "worker": ("test_worker_ownership", "test_worker_news", "test_worker_writing"),
+    "engine": (
+        "test_engine_order",
+        "test_engine_news",
+        "test_engine_limits",
+        "test_engine_suspects",
+        "test_engine_sweeps",
+        "test_clock_jumps",
+        "promises.sending.test_turns",
+    ),
+}
 
 
 class Deletion(NamedTuple):
-    """In *file*, *text* becomes *instead*: a rule less."""
+    """In *file* (of `core/worker/`, unless it names its folder), *text* becomes *instead*: a rule less."""
 
     rule: str
     file: str
     text: str
     instead: str = ""
 
+    @property
+    def folder(self) -> str:
+        return self.file.partition("/")[0] if "/" in self.file else "worker"
+
+    @property
+    def path(self) -> Path:
+        return CORE / self.folder / self.file.rpartition("/")[2]
+
 
 OWN, NEWS, WRITE, SEND, READ, SWEEP, WORK, STATE = (
     f"{name}.py" for name in ("ownership", "news", "writing", "sending", "reading", "sweeping", "worker", "state")
 )
+OUT, HEADS, ENGINE = (f"engine/{name}.py" for name in ("outcomes", "heads", "engine"))
 DELETIONS = [
     # --- ownership ---
     Deletion("one step after the other", OWN, "if self._call is not None or self._parting is", "if self._parting is"),
@@ -241,6 +263,194 @@ DELETIONS = [
         "if not asked - SLACK_MS <= store_now <= answered + SLACK_MS:",
         "if True:",
     ),
+    # --- the engine: outcomes ---
+    Deletion(
+        "a late answer moves no lane",
+        OUT,
+        "if lane is None or lane.flight is not send or lane.phase is not Phase.FLYING:",
+        "if lane is None:",
+    ),
+    Deletion("what never happened is no attempt", OUT, "if never_happened(result):", "if False:"),
+    Deletion("a gap is not skipped by policy", OUT, "case Dead(gap=False) if", "case Dead() if"),
+    Deletion("a 410 holds the endpoint at once", OUT, "case Gone() if queue.is_open:", "case Gone() if False:"),
+    Deletion(
+        "a late report takes nothing away",
+        OUT,
+        "if committed.epochs is not None and committed.epochs != self._heads.epochs:",
+        "if False:",
+    ),
+    Deletion("what is fenced is dropped", OUT, "        if fenced:\n", "        if False:\n"),
+    Deletion(
+        "a 410 that was not written is taken back", OUT, "if isinstance(outcome, Gone) and (send", "if False and (send"
+    ),
+    Deletion(
+        "a commit counts for its own attempt",
+        OUT,
+        "if lane is None or lane.flight is not send or lane.phase is not Phase.SETTLING:",
+        "if lane is None:",
+    ),
+    Deletion("what was stale is read again", OUT, "if lane.again or lane.id in committed.stale:", "if lane.again:"),
+    Deletion(
+        "what a person recovered is read again",
+        OUT,
+        "if lane.again or lane.id in committed.stale:",
+        "if lane.id in committed.stale:",
+    ),
+    Deletion(
+        "an announcement counts for its head",
+        OUT,
+        "if lane is None or write.seq != lane.head or write.rev != lane.rev:",
+        "if lane is None:",
+    ),
+    Deletion(
+        "an announcement counts in its phase",
+        OUT,
+        "if lane.phase is not (Phase.STARTING if isinstance(write, Start) else Phase.SETTLING):",
+        "if False:",
+    ),
+    Deletion("a clock that was set back makes no wait longer", OUT, "late = max(0, settlement.at - now)", "late = 0"),
+    Deletion(
+        "a failed attempt counts",
+        OUT,
+        "lane.attempts, lane.next_at = settlement.send.attempt, Instant(at - late)",
+        "lane.next_at = Instant(at - late)",
+    ),
+    Deletion(
+        "a dead head stops its lane",
+        OUT,
+        "lane.state = after(lane.state, Move.DIE)",
+        "lane.state = after(lane.state, Move.FAIL)",
+    ),
+    Deletion(
+        "an announced head of a deleted endpoint is cancelled",
+        OUT,
+        "if self._heads.queues[lane.endpoint_id].endpoint.state is EndpointState.CANCELLING:",
+        "if False:",
+    ),
+    # --- the engine: heads ---
+    Deletion("a dead head is not sent", HEADS, "elif lane.state is LaneState.BLOCKED:", "elif False:"),
+    Deletion("a head waits for its time", HEADS, "elif lane.next_at > now:", "elif False:"),
+    Deletion(
+        "what a deleted endpoint is owed is cancelled",
+        HEADS,
+        "elif queue.endpoint.state is EndpointState.CANCELLING:\n            self.cancel(lane)\n        elif lane.st",
+        "elif lane.st",
+    ),
+    Deletion(
+        "what was decided for a lost partition is void",
+        HEADS,
+        "self.effects.writes = [write for write in self.effects.writes if write.pid not in dropped.pids]",
+        "pass",
+    ),
+    Deletion("a lost partition has no epoch", HEADS, "            self.epochs.pop(pid, None)\n", "            pass\n"),
+    Deletion(
+        "the lanes of a lost partition are forgotten",
+        HEADS,
+        "if lane.pid in dropped.pids]:\n            self.forget(lane)\n",
+        "if lane.pid in dropped.pids]:\n            pass\n",
+    ),
+    Deletion(
+        "nothing is sent when the lease is over",
+        HEADS,
+        "if self.draining or now >= self.lease_until:",
+        "if self.draining:",
+    ),
+    Deletion(
+        "nothing is sent while draining",
+        HEADS,
+        "if self.draining or now >= self.lease_until:",
+        "if now >= self.lease_until:",
+    ),
+    Deletion(
+        "no more in flight than there are places",
+        HEADS,
+        "while turns and self.in_flight + self._starting < places and",
+        "while turns and",
+    ),
+    Deletion(
+        "no more bytes in flight than fit", HEADS, " < places and self.flying_bytes < FLYING_BYTES_MAX:", " < places:"
+    ),
+    Deletion(
+        "what has moved on is not started",
+        HEADS,
+        "if lane.phase is Phase.READY and not self._start(now, queue, lane):",
+        "if not self._start(now, queue, lane):",
+    ),
+    Deletion("what leaves is parked", HEADS, "if lane.pid in self.leaving:", "if False:"),
+    Deletion("a doubted head is announced", HEADS, "if lane.unsure or lane.starts:", "if False:"),
+    Deletion("a head that kills is given up", HEADS, "        if is_lost:\n", "        if False:\n"),
+    Deletion("reading has a bound", HEADS, "if queue.fetching >= 4 * queue.endpoint.in_flight_max:", "if False:"),
+    Deletion("only what is waited for is kept", HEADS, " and lane.phase is Phase.FETCHING and seq >= lane.head:", ":"),
+    Deletion(
+        "what is not there is looked for", HEADS, "if lane.bodies is None or lane.head not in lane.bodies:", "if False:"
+    ),
+    Deletion(
+        "a redelivery is never skipped by policy",
+        HEADS,
+        "return queue.skips_dead and not is_redelivery(lane.id)",
+        "return queue.skips_dead",
+    ),
+    # --- the engine: what it is told ---
+    Deletion(
+        "after a takeover a first event may be old",
+        ENGINE,
+        "now if loaded.epoch == 1 else Instant(now + NEWS_LATE_MS)",
+        "now",
+    ),
+    Deletion(
+        "after an unclean takeover heads are doubted",
+        ENGINE,
+        "unsure=loaded.unclean and row.next_at <= now",
+        "unsure=False",
+    ),
+    Deletion(
+        "what was not due is not doubted",
+        ENGINE,
+        "unsure=loaded.unclean and row.next_at <= now",
+        "unsure=loaded.unclean",
+    ),
+    Deletion(
+        "news of others' partitions are ignored",
+        ENGINE,
+        "        if epoch is None:\n            return  # not ours",
+        "        if epoch is None:\n            epoch = 0  # not ours",
+    ),
+    Deletion(
+        "a head comes from the store alone",
+        ENGINE,
+        "if grown.seq != 1 or grown.event is None or now < self._sure_at[grown.pid]:",
+        "if grown.event is None:",
+    ),
+    Deletion("a tail only rises", ENGINE, "elif grown.seq > lane.tail:", "else:"),
+    Deletion(
+        "rows of another epoch are void",
+        ENGINE,
+        " or (reloaded.epochs is not None and reloaded.epochs.get(row.pid) != epoch)",
+        "",
+    ),
+    Deletion("what is in flight is not read over", ENGINE, "elif lane.phase in _BUSY:", "elif False:"),
+    Deletion("an older row is not believed", ENGINE, "elif self._is_older(row, lane):", "elif False:"),
+    Deletion(
+        "a sweep counts for its epoch", ENGINE, "if self._heads.epochs.get(swept.pid) != swept.epoch:", "if False:"
+    ),
+    Deletion(
+        "a lane is remembered while late news may come", ENGINE, "if 0 <= now - since < NEWS_LATE_MS:", "if False:"
+    ),
+    Deletion(
+        "what is being written is busy",
+        ENGINE,
+        "_BUSY = (Phase.FLYING, Phase.SETTLING, Phase.STARTING)",
+        "_BUSY = (Phase.FLYING, Phase.STARTING)",
+    ),
+    Deletion(
+        "what waits goes on waiting when the clock is set", ENGINE, "lane.next_at = Instant(lane.next_at + by)", "pass"
+    ),
+    Deletion(
+        "a deleted endpoint's lanes are cancelled at once",
+        ENGINE,
+        "if endpoint.state is EndpointState.CANCELLING:",
+        "if False:",
+    ),
 ]
 
 
@@ -248,8 +458,8 @@ class Patched(Loader, MetaPathFinder):
     """Imports one module without one of its rules."""
 
     def __init__(self, deletion: Deletion) -> None:
-        self._path = FOLDER / deletion.file
-        self._name = f"hooklane.core.worker.{self._path.stem}"
+        self._path = deletion.path
+        self._name = f"hooklane.core.{deletion.folder}.{self._path.stem}"
         source = self._path.read_text()
         assert deletion.text in source, f"{deletion.file} does not contain {deletion.text!r}"
         self._source = source.replace(deletion.text, deletion.instead, 1)
@@ -265,18 +475,25 @@ def _too_long(*_: object) -> None:
     raise TimeoutError("the test does not end")
 
 
+def _is_plain_test(one: object) -> bool:
+    """Whether it is a test that can be called as it is, without parameters or fixtures."""
+    if not getattr(one, "__name__", "").startswith("test_") or not callable(one):
+        return False
+    return hasattr(one, "hypothesis") or not inspect.signature(one).parameters
+
+
 def first_red(deletion: Deletion) -> str:
     """The first test that fails without the rule; only for a process in which no worker was imported yet."""
     sys.meta_path.insert(0, Patched(deletion))
     signal.signal(signal.SIGVTALRM, _too_long)
-    for name in TESTS:
-        module = importlib.import_module(f"tests.units.core.{name}")
-        for test in [one for one in vars(module).values() if getattr(one, "__name__", "").startswith("test_")]:
+    for name in TESTS[deletion.folder]:
+        module = importlib.import_module(f"tests.{name}" if "." in name else f"tests.units.core.{name}")
+        for test in [one for one in vars(module).values() if _is_plain_test(one)]:
             signal.setitimer(signal.ITIMER_VIRTUAL, CPU_S_MAX)
             try:
                 test()
             except Exception:
-                return f"{name}.py::{test.__name__}"
+                return f"{name.rpartition('.')[2]}.py::{test.__name__}"
     return ""
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.units.core.kit import T0, Bench, endpoint, grown, row
+from tests.units.core.kit import T0, Bench, endpoint, event, grown, row
 
-from hooklane.core.engine import Committed, Draining, Dropped, EndpointChanged, Leaving, Loaded, Reloaded
-from hooklane.model.attempt import Dead, Gone, Settlement, Start
+from hooklane.core.engine import Committed, Draining, Dropped, EndpointChanged, Fetched, Leaving, Loaded, Reloaded
+from hooklane.model.attempt import Cancel, Dead, Gone, Settlement, Start
 from hooklane.model.clock import Instant
-from hooklane.model.endpoint import EndpointState
+from hooklane.model.endpoint import EndpointState, OnDead
 from hooklane.model.lane import LaneState
+from hooklane.model.redelivery import REDELIVERIES
 
 
 def test_a_reload_that_was_read_before_our_last_commit_is_ignored() -> None:
@@ -98,6 +99,40 @@ def test_an_old_announcement_does_not_start_a_new_attempt() -> None:
 
     assert bench.commit(old).sends == []
     assert len(bench.commit(new).sends) == 1
+
+
+def test_an_announcement_that_is_told_twice_starts_one_attempt() -> None:
+    bench = Bench(row(1), unclean=True)
+    (start,) = bench.fetch().writes
+
+    assert len(bench.commit(start).sends) == 1
+    assert bench.commit(start).sends == []
+
+
+def test_what_was_announced_is_not_sent_when_its_endpoint_was_deleted_meanwhile() -> None:
+    bench = Bench(row(1), unclean=True)
+    (start,) = bench.fetch().writes
+    bench.step(EndpointChanged(endpoint(state=EndpointState.CANCELLING)))
+
+    effects = bench.commit(start)
+
+    assert effects.sends == []
+    assert [type(write) for write in effects.writes] == [Cancel]
+
+
+def test_an_outcome_that_is_told_after_a_loss_moves_nothing_though_the_epoch_is_the_same_again() -> None:
+    """As after a database lost its last moments: the same epoch is given out once more, and the head is tried anew."""
+    bench = Bench(row(1, tail=2))
+    (send,) = bench.fetch().sends
+    (written,) = bench.answer(send)
+    bench.step(Dropped(frozenset({0})))
+    bench.step(Loaded(0, 1, [row(1, tail=2)]))
+    (again,) = bench.fetch().sends
+
+    assert bench.commit(written).sends == []
+
+    (following,) = bench.settle(again).sends
+    assert (again.seq, following.seq) == (1, 2)
 
 
 def test_an_event_that_is_reported_twice_is_sent_once() -> None:
@@ -263,3 +298,35 @@ def test_the_engine_asks_to_be_woken_when_the_next_head_is_due() -> None:
     assert bench.effects.wake_at == T0 + 300
     assert [want.lane_id for want in bench.later(300).fetches] == [2]
     assert bench.effects.wake_at == T0 + 700
+
+
+def test_news_that_come_late_do_not_shorten_a_lane() -> None:
+    bench = Bench()
+    (send,) = bench.step(grown(1, 1)).sends
+    bench.step(grown(1, 2))
+    bench.step(grown(1, 1, fed=False))
+
+    (following,) = bench.settle(send).sends
+
+    assert following.seq == 2
+
+
+def test_events_that_nobody_waits_for_are_not_kept_in_memory() -> None:
+    bench = Bench(row(1, head=2, tail=2))
+
+    (send,) = bench.step(Fetched([(1, seq, event(seq, "k1")) for seq in (1, 2)], [1])).sends
+    bench.step(Fetched([(1, 2, event(2, "k1"))], [1]))
+    bench.settle(send)
+
+    assert send.seq == 2
+    assert bench.engine.held_bytes == 0
+
+
+def test_a_redelivery_that_fails_stops_its_line_whatever_the_policy() -> None:
+    bench = Bench(row(REDELIVERIES - 1, tail=1), on_dead=OnDead.SKIP, attempts_max=1)
+    (send,) = bench.fetch().sends
+
+    (write,) = bench.answer(send, 422)
+
+    assert isinstance(write, Settlement)
+    assert write.outcome == Dead("422")

@@ -8,6 +8,7 @@ from hooklane.model.clock import rfc3339
 from hooklane.server.attempt_views import attempt_line
 from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import TIME, one_of
 from hooklane.server.shapes import AttemptLine, ListShape
 
 OUTCOMES = ("delivered", "retry", "dead")
@@ -51,8 +52,8 @@ ROUTES = (
         "Attempts of late, the newest first: those that this server knows of, and the failures that lanes wait for.",
         query=(
             Param("endpoint", "id of an endpoint"),
-            Param("outcome", f"one of {', '.join(OUTCOMES)}"),
-            Param("after", "started at or after this time"),
+            Param("outcome", f"one of {', '.join(OUTCOMES)}", one_of(OUTCOMES)),
+            Param("after", "started at or after this time", TIME),
             PAGING[1],
         ),
         tag="events",

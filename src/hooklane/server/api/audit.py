@@ -13,6 +13,7 @@ from hooklane.server.api.endpoints import find
 from hooklane.server.audit_acts import act_of
 from hooklane.server.call import PAGING, Call, Param, Response, Route, answer, pattern_of
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import TIME
 from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_recovery import AuditShape, Books, Chain, Revealed
 from hooklane.store.dashboard import AuditFilter
@@ -126,8 +127,8 @@ ROUTES = (
             Param("actor", "exact actor"),
             Param("action", "such as dead_letter.skipped or endpoint.*, with `*` for anything"),
             Param("subject", "exact subject: the id of a dead letter, an endpoint, a job"),
-            Param("after", "at or after this time"),
-            Param("before", "before this time"),
+            Param("after", "at or after this time", TIME),
+            Param("before", "before this time", TIME),
             *PAGING,
         ),
         tag="audit",
@@ -138,7 +139,13 @@ ROUTES = (
         "/api/v1/audit/verify",
         verify,
         "Whether the log is as it was written; the first broken line otherwise.",
-        query=(Param("expect", "`last` of an earlier check, kept elsewhere"),),
+        query=(
+            Param(
+                "expect",
+                "`last` of an earlier check, kept elsewhere",
+                {"type": "string", "pattern": "^[0-9]{1,18}:[0-9a-f]{64}$"},
+            ),
+        ),
         tag="audit",
         answers=Chain,
         of_server=True,

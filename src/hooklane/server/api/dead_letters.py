@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Sequence
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -19,6 +20,7 @@ from hooklane.server.audit_acts import act_of
 from hooklane.server.call import NDJSON, PAGING, Call, Param, Response, Route, answer, pattern_of
 from hooklane.server.inbox_rows import is_row
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import STATUS, TIME, one_of, text_of, told
 from hooklane.server.services import Services
 from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_recovery import Causes, DeadLetterShape, RecoveryShape, WholeDeadLetter
@@ -35,8 +37,8 @@ NO_LETTER = "there is no dead letter with this id: it was replayed or skipped, o
 class NoteBody(msgspec.Struct, forbid_unknown_fields=True):
     """What a person wants to remember about a dead letter, and who looks after it; empty text takes either away."""
 
-    note: str | UnsetType = UNSET
-    assignee: str | UnsetType = UNSET
+    note: Annotated[str, told(text_of(views.NOTE_CHARS_MAX))] | UnsetType = UNSET
+    assignee: Annotated[str, told(text_of(ASSIGNEE_CHARS_MAX))] | UnsetType = UNSET
 
 
 class SkipBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -216,14 +218,18 @@ _OTHERS = {
 """The sides, and the filters that only the other one has."""
 
 _FILTER = (
-    Param("side", "sender (unless given) or inbox: what the handlers of this database's inbox gave up"),
+    Param(
+        "side",
+        "sender (unless given) or inbox: what the handlers of this database's inbox gave up",
+        one_of(("sender", "inbox")),
+    ),
     Param("endpoint", "id of an endpoint; sender only"),
     Param("key", "exact key; sender only"),
     Param("type", "a type, with `*` for anything; sender only"),
     Param("reason", "why it died, such as timeout, with `*` for anything; sender only"),
-    Param("http", "the last status, such as 422 or 5xx; sender only"),
-    Param("after", "died at or after this time; sender only"),
-    Param("before", "died before this time; sender only"),
+    Param("http", "the last status, such as 422 or 5xx; sender only", STATUS),
+    Param("after", "died at or after this time; sender only", TIME),
+    Param("before", "died before this time; sender only", TIME),
     Param("source", "exact name of a source; inbox only"),
     Param("account", "as the application's source says; inbox only"),
 )
@@ -235,6 +241,7 @@ ROUTES = (
         search,
         "What died; with `Accept: application/x-ndjson` all of it, one a line.",
         query=(*_FILTER, *PAGING),
+        gives_lines=True,
         tag="dead letters",
         answers=ListShape[DeadLetterShape],
     ),

@@ -11,10 +11,12 @@ from typing import Any
 import msgspec
 
 from hooklane import __version__
-from hooklane.server.call import JSON, Access, Call, Response, Route, answer
+from hooklane.server.call import JSON, NDJSON, Access, Call, Response, Route, answer
 from hooklane.server.problem import CODES, MEDIA
+from hooklane.server.schema_words import EVENT_ID, IDEMPOTENCY_KEY, KEY, TENANT, TYPE
 
 HEADER = "Hooklane-Tenant"
+_OF_PATH = {"tenant": TENANT, "type": TYPE, "key": KEY, "endpoint": EVENT_ID, "id": {"minLength": 1}}
 
 
 async def openapi(call: Call) -> Response:
@@ -30,13 +32,14 @@ def described(routes: Sequence[Route], *, asks_key: bool = True) -> dict[str, An
     given = dict(zip(map(id, answers), refs[len(shapes) :], strict=True))
     schemas["Problem"] = {
         "type": "object",
-        "required": ["type", "title", "status", "detail", "code", "errors"],
+        "required": ["type", "title", "status", "detail", "code", "number", "errors"],
         "properties": {
             "type": {"type": "string"},
             "title": {"type": "string"},
             "status": {"type": "integer"},
             "detail": {"type": "string"},
             "code": {"type": "string", "enum": sorted(CODES)},
+            "number": {"type": "string", "description": "The same for people to search for: `HL…`"},
             "errors": {"type": "array", "items": {"type": "object"}},
         },
     }
@@ -54,12 +57,6 @@ def described(routes: Sequence[Route], *, asks_key: bool = True) -> dict[str, An
         "components": {
             "schemas": schemas,
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}} if asks_key else {},
-            "responses": {
-                "Problem": {
-                    "description": "What is wrong, by a stable code",
-                    "content": {MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-                }
-            },
         },
         "x-codes": {code: {"status": status, "title": title} for code, (status, title) in CODES.items()},
     }
@@ -98,7 +95,10 @@ def _problems(route: Route) -> dict[str, Any]:
 def _done(route: Route, schema: Mapping[str, Any] | None) -> dict[str, Any]:
     if route.status == 204:
         return {"description": "Done"}
-    return {"description": "Done", "content": {route.gives: {"schema": schema or _OTHERWISE.get(route.gives, {})}}}
+    content: dict[str, Any] = {route.gives: {"schema": schema or _OTHERWISE.get(route.gives, {})}}
+    if route.gives_lines:
+        content[NDJSON] = {"schema": {"type": "string"}}
+    return {"description": "Done", "content": content}
 
 
 _OTHERWISE = {JSON: {"type": "object"}, "text/plain": {"type": "string"}, "text/event-stream": {"type": "string"}}
@@ -106,21 +106,23 @@ _OTHERWISE = {JSON: {"type": "object"}, "text/plain": {"type": "string"}, "text/
 
 def _operation(route: Route, schema: Mapping[str, Any] | None) -> dict[str, Any]:
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", **_OF_PATH.get(name, {})}}
         for name in re.findall(r"{(\w+)}", route.path)
     ]
     parameters += [
-        {"name": param.name, "in": "query", "description": param.about, "schema": {"type": "string"}}
+        {"name": param.name, "in": "query", "description": param.about, "schema": dict(param.words)}
         for param in route.query
     ]
     if route.path == "/api/v1/events" and route.method == "POST":
         about = "the same key and content within seven days: the same answer, one event"
         parameters.append(
-            {"name": "Idempotency-Key", "in": "header", "description": about, "schema": {"type": "string"}}
+            {"name": "Idempotency-Key", "in": "header", "description": about, "schema": dict(IDEMPOTENCY_KEY)}
         )
     if route.needs is Access.KEY and not route.of_server:
         about = "the tenant on whose data to act, for a key that may act for all; `default` unless given"
-        parameters.append({"name": HEADER, "in": "header", "description": about, "schema": {"type": "string"}})
+        parameters.append(
+            {"name": HEADER, "in": "header", "description": about, "schema": {"type": "string", **TENANT}}
+        )
     operation: dict[str, Any] = {
         "summary": route.summary,
         "tags": [route.tag],
@@ -129,7 +131,6 @@ def _operation(route: Route, schema: Mapping[str, Any] | None) -> dict[str, Any]
         "responses": {
             str(route.status): _done(route, schema),
             **_problems(route),
-            "default": {"$ref": "#/components/responses/Problem"},
         },
         "security": _SECURITY[route.needs],
     }
@@ -137,9 +138,11 @@ def _operation(route: Route, schema: Mapping[str, Any] | None) -> dict[str, Any]
         operation["responses"]["503"] = {**_done(route, schema), "description": "Not ready"}
     if route.takes is not None:
         operation["requestBody"] = {
-            "required": route.method == "POST",
+            "required": any(field.required for field in msgspec.structs.fields(route.takes)),
             "content": {JSON: {"schema": {"$ref": f"#/components/schemas/{route.takes.__name__}"}}},
         }
+        if route.takes_lines:
+            operation["requestBody"]["content"][NDJSON] = {"schema": {"type": "string"}}
     return operation
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
 
 import msgspec
 
@@ -19,6 +20,7 @@ from hooklane.server import views
 from hooklane.server.api.endpoints import find
 from hooklane.server.call import Call, Response, Route, answer
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import TYPE, told
 from hooklane.server.shapes import Probed, Tested
 
 TEST_TYPE = "hooklane.test"
@@ -28,7 +30,7 @@ PING_TYPE = "hooklane.ping"
 class TestBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The event to send as a test; it is not stored."""
 
-    type: str = TEST_TYPE
+    type: Annotated[str, told(TYPE)] = TEST_TYPE
     data: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b'{"test":true}'))
 
 
@@ -71,8 +73,10 @@ async def _send(call: Call, endpoint: Endpoint, event: Event) -> Result:
     letters = SignedRequests()
     target, headers, body = letters.write(alone, now)
     answered: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-    services.transport.send(target, headers, body, lambda it: None if answered.done() else answered.set_result(it))
-    result = await answered
+    # A test stands in no line, so it needs a bound of its own: each holds a connection that deliveries may want.
+    with services.tests.taken(call.tenant):
+        services.transport.send(target, headers, body, lambda it: None if answered.done() else answered.set_result(it))
+        result = await answered
     if isinstance(result, Answer):
         letters.hide(alone, result)
     return result

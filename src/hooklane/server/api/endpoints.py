@@ -5,12 +5,12 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from hooklane.core.endpoint import faults_of
+from hooklane.core.endpoint import BOUNDS, NAME_CHARS_MAX, PATTERNS_MAX, RATE_MAX, RATE_MIN, faults_of
 from hooklane.core.signing import SECRET_BYTES, Scheme, new_key
 from hooklane.model.clock import Instant, rfc3339
 from hooklane.model.endpoint import Endpoint, EndpointState, OnDead, Operational, Order, Payload, SigningKey
@@ -23,6 +23,7 @@ from hooklane.server.audit_acts import endpoint_act
 from hooklane.server.call import Call, Param, Response, Route, answer
 from hooklane.server.endpoint_facts import EndpointFacts
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import Words, one_of, text_of, told
 from hooklane.server.services import Services
 from hooklane.server.shapes import EndpointShape, EndpointWithLedger, EndpointWithSecret, ListShape
 
@@ -35,22 +36,31 @@ QUOTA_RETRY_S = 60
 _DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 
 
+_RATE = {"minimum": RATE_MIN, "maximum": RATE_MAX}
+_PATTERN = {"pattern": "^[A-Za-z0-9_.*-]{1,128}$"}
+
+
+def _within(field: str) -> Words:
+    least, most = BOUNDS[field]
+    return {"minimum": least, "maximum": most}
+
+
 class EndpointChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What can be set on an endpoint; what is left out stays as it is."""
 
     url: str | UnsetType = UNSET
-    name: str | UnsetType = UNSET
-    types: list[str] | UnsetType = UNSET
+    name: Annotated[str, told(text_of(NAME_CHARS_MAX))] | UnsetType = UNSET
+    types: Annotated[list[Annotated[str, told(_PATTERN)]], told({"maxItems": PATTERNS_MAX})] | UnsetType = UNSET
     order: Order | UnsetType = UNSET
     on_dead: OnDead | UnsetType = UNSET
     secret: str | UnsetType = UNSET
     headers: dict[str, str] | UnsetType = UNSET
-    rate_limit: float | UnsetType | None = UNSET
-    in_flight_max: int | UnsetType = UNSET
-    timeout_ms: int | UnsetType = UNSET
-    attempts_max: int | UnsetType = UNSET
-    backoff_ms: int | UnsetType = UNSET
-    backoff_cap_ms: int | UnsetType = UNSET
+    rate_limit: Annotated[float, told(_RATE)] | UnsetType | None = UNSET
+    in_flight_max: Annotated[int, told(_within("in_flight_max"))] | UnsetType = UNSET
+    timeout_ms: Annotated[int, told(_within("timeout_ms"))] | UnsetType = UNSET
+    attempts_max: Annotated[int, told(_within("attempts_max"))] | UnsetType = UNSET
+    backoff_ms: Annotated[int, told(_within("backoff_ms"))] | UnsetType = UNSET
+    backoff_cap_ms: Annotated[int, told(_within("backoff_cap_ms"))] | UnsetType = UNSET
     payload: Payload | UnsetType = UNSET
     operational: Operational | UnsetType = UNSET
     ca_pem: str | UnsetType | None = UNSET
@@ -68,13 +78,13 @@ class Rotation(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     secret: str | None = None
     signature: Scheme = Scheme.V1
-    overlap_s: int = OVERLAP_S_DEFAULT
+    overlap_s: Annotated[int, told({"minimum": 0, "maximum": OVERLAP_S_MAX})] = OVERLAP_S_DEFAULT
 
 
 class Resumption(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """How fast: `rate` becomes the endpoint's `rate_limit`, and null lifts it; without it the limit stays as it is."""
 
-    rate: float | UnsetType | None = UNSET
+    rate: Annotated[float, told(_RATE)] | UnsetType | None = UNSET
 
 
 async def create(call: Call) -> Response:
@@ -359,7 +369,7 @@ ROUTES = (
         delete,
         "Delete an endpoint; what it is owed is delivered first, or cancelled.",
         status=204,
-        query=(Param("backlog", "drain (default) or cancel"),),
+        query=(Param("backlog", "drain (default) or cancel", one_of(("drain", "cancel"))),),
         tag="endpoints",
     ),
     Route(

@@ -29,6 +29,7 @@ from hooklane.server.json_body import (
     read_event,
 )
 from hooklane.server.problem import Problem, refused
+from hooklane.server.schema_words import STATUS, SWITCH, TIME, one_of, whole
 from hooklane.server.shapes import (
     AttemptShape,
     ListedEvent,
@@ -205,13 +206,13 @@ _FILTER = (
     Param("type", "a type, with `*` for anything"),
     Param("key", "exact key"),
     Param("endpoint", "id of an endpoint"),
-    Param("state", f"one of {', '.join(DeliveryState)}"),
-    Param("seq", "its place in a lane"),
-    Param("attempts_min", "tried at least so often at one endpoint"),
-    Param("http", "answered so at least once, such as 422 or 5xx"),
+    Param("state", f"one of {', '.join(DeliveryState)}", one_of(DeliveryState)),
+    Param("seq", "its place in a lane", whole(1, 999_999_999)),
+    Param("attempts_min", "tried at least so often at one endpoint", whole(1, 999_999_999)),
+    Param("http", "answered so at least once, such as 422 or 5xx", STATUS),
     Param("reason", "failed so at least once, such as timeout, with `*` for anything"),
-    Param("after", "published at or after this time"),
-    Param("before", "published before this time"),
+    Param("after", "published at or after this time", TIME),
+    Param("before", "published before this time", TIME),
 )
 
 
@@ -235,6 +236,7 @@ ROUTES = (
         "Publish up to 1,000 events, all or nothing, in order; JSON or NDJSON.",
         status=202,
         takes=BatchBody,
+        takes_lines=True,
         body_max=BATCH_BYTES_MAX,
         scope=Scope.PUBLISH,
         tag="events",
@@ -246,7 +248,7 @@ ROUTES = (
         search,
         "Search events, newest first.",
         tag="events",
-        query=(*_FILTER, Param("data", "true: each event with its data"), *PAGING),
+        query=(*_FILTER, Param("data", "true: each event with its data", SWITCH), *PAGING),
         answers=ListShape[ListedEvent],
     ),
     Route("GET", "/api/v1/events/{id}", show, "An event with its deliveries.", tag="events", answers=WholeEvent),

@@ -28,9 +28,14 @@ from hooklane.server.inbox_rows import (
     told_if_refused,
 )
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import TIME, one_of
 from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_recovery import InboxStats, RecoveryShape, RowShape, Sources, WholeRow
 from hooklane.store.inbox import Flow, InboxVerbs
+
+LISTINGS = {"oldest": "inbox", "newest": "inbox newest"}
+"""By order: what a cursor belongs to."""
+ORDERS = tuple(LISTINGS)
 
 
 class ReplayBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -55,7 +60,10 @@ async def search(call: Call) -> Response:
         received_from=call.instant("after"),
         received_until=call.instant("before"),
     )
-    return await page_of(call, "inbox", wanted, inbox_views.row)
+    order = query.get("order", "oldest")
+    if order not in ORDERS:
+        raise Problem("invalid_parameter", f"order must be one of {', '.join(ORDERS)}, got {order[:40]!r}")
+    return await page_of(call, LISTINGS[order], wanted, inbox_views.row, newest=order == "newest")
 
 
 async def show(call: Call) -> Response:
@@ -115,14 +123,14 @@ async def replay(call: Call) -> Response:
 
 _FILTER = (
     Param("source", "exact name of a source"),
-    Param("status", f"rows that are so at any of their handlers: one of {', '.join(Status)}"),
+    Param("status", f"rows that are so at any of their handlers: one of {', '.join(Status)}", one_of(Status)),
     Param("handler", "exact name of a handler; with status: rows that are so at this one"),
     Param("type", "exact type"),
     Param("key", "exact key"),
     Param("event_id", "exact event id, as the provider gave it"),
     ACCOUNT,
-    Param("after", "received at or after this time"),
-    Param("before", "received before this time"),
+    Param("after", "received at or after this time", TIME),
+    Param("before", "received before this time", TIME),
 )
 
 ROUTES = (
@@ -130,8 +138,8 @@ ROUTES = (
         "GET",
         "/api/v1/inbox",
         search,
-        "What was received, oldest first; nothing where no inbox is in the server's database.",
-        query=(*_FILTER, *PAGING),
+        "What was received, by the order of arrival; nothing where no inbox is in the server's database.",
+        query=(*_FILTER, Param("order", "oldest or newest first; oldest unless given"), *PAGING),
         tag="inbox",
         answers=ListShape[RowShape],
     ),

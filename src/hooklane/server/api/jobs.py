@@ -8,6 +8,7 @@ from hooklane.sender.plans import job_now, stop_job
 from hooklane.server import views
 from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import some_of
 from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_recovery import JobShape, MemberShape
 from hooklane.store.reads import Page
@@ -108,7 +109,7 @@ def _member(one: JobMember) -> views.View:
     }
 
 
-STATE = Param("state", f"some of {', '.join(JobState)}, with commas")
+STATE = Param("state", f"some of {', '.join(JobState)}, with commas", some_of(JobState))
 
 ROUTES = (
     Route(
@@ -126,7 +127,7 @@ ROUTES = (
         "/api/v1/jobs/{id}/members",
         members,
         "What became of each member.",
-        query=(Param("progress", f"some of {', '.join(Progress)}, with commas"), *PAGING),
+        query=(Param("progress", f"some of {', '.join(Progress)}, with commas", some_of(Progress)), *PAGING),
         tag="jobs",
         answers=ListShape[MemberShape],
     ),

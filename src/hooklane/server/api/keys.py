@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from hooklane.core.api_key import CHANCE_BYTES, NAME_CHARS_MAX, digest_of, key_of
@@ -11,6 +13,7 @@ from hooklane.server import views
 from hooklane.server.audit_acts import act_of
 from hooklane.server.call import Call, Response, Route, answer, instant_of
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import TENANT, TIME, text_of, told
 from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_access import ApiKeyShape, NewApiKeyShape
 from hooklane.server.tenant_of_call import tenant_of_call
@@ -23,10 +26,10 @@ NO_KEY = "there is no key with this id"
 class NewKey(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A key: a name for people, what it may do, and whose data it reaches (all tenants', unless it names one)."""
 
-    name: str
-    scopes: list[Scope]
-    tenant: str | None = None
-    expires_at: str | None = None
+    name: Annotated[str, told(text_of(NAME_CHARS_MAX, least=1))]
+    scopes: Annotated[list[Scope], told({"minItems": 1})]
+    tenant: Annotated[str, told(TENANT)] | None = None
+    expires_at: Annotated[str, told(TIME)] | None = None
 
 
 async def create(call: Call) -> Response:

@@ -13,6 +13,7 @@ from hooklane.server import views
 from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
 from hooklane.server.live_stream import SETTLED
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import one_of, some_of, whole
 from hooklane.server.shapes import Board, WholeLane, Why
 from hooklane.server.why import lane_sentence
 from hooklane.store.reads import LaneView
@@ -106,7 +107,8 @@ async def _endpoints(call: Call) -> dict[str, Endpoint]:
 
 async def _deliveries(call: Call, lane: LaneView, before: int, most: int) -> list[views.View]:
     first = max(1, lane.head - before)
-    return [views.delivery(one) for one in await call.services.store.lane_deliveries(lane.lane_id, first, most)]
+    found = await call.services.store.lane_deliveries(lane.lane_id, first, most)
+    return [{**views.delivery(one), "type": one.type} for one in found]
 
 
 async def _find(call: Call) -> LaneView:
@@ -142,17 +144,19 @@ ROUTES = (
         search,
         "Lanes, those that need attention first; how many there are in each state, as of `as_of`.",
         query=(
-            Param("state", f"some of {', '.join(LaneState)}, with commas"),
+            Param("state", f"some of {', '.join(LaneState)}, with commas", some_of(LaneState)),
             Param("endpoint", "id of an endpoint"),
             Param("q", "text in the key"),
             Param(
                 "order",
                 "attention: blocked lanes, the longest first, then retrying, paused and active ones (idle ones only"
                 " where `state` names them); number: by state too, in each the newest lane first, idle ones last",
+                one_of(("attention", "number")),
             ),
             Param(
                 "cells",
                 f"so many events before the head in `settled`, and `deliveries` round the head, 0-{CELLS_MAX}",
+                whole(0, CELLS_MAX),
             ),
             *PAGING,
         ),

@@ -11,10 +11,11 @@ from hooklane.server import views
 from hooklane.server.call import Call, Param, Response, Route, answer
 from hooklane.server.overview import figures_view, overview_of
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import one_of
 from hooklane.server.shapes_of_recovery import Overview
 
 RANGES = {"15m": 900, "1h": 3_600, "24h": 24 * 3_600, "7d": 7 * 24 * 3_600}
-RANGE = Param("range", f"how far back figures go: {', '.join(RANGES)}; 1h unless given")
+RANGE = Param("range", f"how far back figures go: {', '.join(RANGES)}; 1h unless given", one_of(RANGES))
 
 
 async def overview(call: Call) -> Response:
@@ -55,6 +56,7 @@ async def _oldest(call: Call, endpoints: dict[str, Endpoint]) -> dict[str, Any] 
     )
     for lane in page.items:
         name = endpoints[lane.endpoint_id].name if lane.endpoint_id in endpoints else ""
+        cells = await call.services.store.cells([lane], 0)
         return {
             "endpoint": lane.endpoint_id,
             "endpoint_name": name,
@@ -63,6 +65,7 @@ async def _oldest(call: Call, endpoints: dict[str, Endpoint]) -> dict[str, Any] 
             "head": lane.head,
             "since": views.when(lane.since),
             "reason": lane.reason,
+            "said": cells[lane.lane_id].head_said,
             "waiting": lane.waiting,
         }
     return None

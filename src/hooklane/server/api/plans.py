@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from typing import Annotated
 
 import msgspec
 
 from hooklane.model.clock import Instant, rfc3339
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.plan import Job, Op, PlacedEvent
-from hooklane.sender.plans import Changed, NotRun, Plan, TooMany, make_plan, run_plan, wanted_state
+from hooklane.sender.plans import GRACE_S_MAX, Changed, NotRun, Plan, TooMany, make_plan, run_plan, wanted_state
 from hooklane.server import views
 from hooklane.server.api.dead_letters import HTTP
 from hooklane.server.api.jobs import STATE, job_states, job_view
 from hooklane.server.call import PAGING, Call, Response, Route, answer, instant_of, pattern_of
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import STATUS, TIME, one_of, told
 from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_recovery import JobShape, KeptPlan, NewPlan
 from hooklane.store.recovery import Wanted
@@ -23,26 +25,27 @@ IDS_MAX = 1_000
 
 _AGO = re.compile(r"-([0-9]{1,6})([smhd])\Z")
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_WHEN = {"anyOf": [TIME, {"pattern": "^-[0-9]{1,6}[smhd]$"}]}
 
 
 class PlanFilter(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Which deliveries: all that fit. Times as RFC 3339, or `-2h` for two hours ago."""
 
-    state: str | None = None
+    state: Annotated[str, told(one_of(("dead", "delivered", "skipped")))] | None = None
     endpoint: str | None = None
     key: str | None = None
     type: str | None = None
     reason: str | None = None
-    http: str | None = None
-    after: str | None = None
-    before: str | None = None
+    http: Annotated[str, told(STATUS)] | None = None
+    after: Annotated[str, told(_WHEN)] | None = None
+    before: Annotated[str, told(_WHEN)] | None = None
 
 
 class PlanBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What to do, with dead letters or events by id, or with all that a filter finds."""
 
     op: Op
-    ids: list[str] | None = None
+    ids: Annotated[list[str], told({"minItems": 1, "maxItems": IDS_MAX})] | None = None
     filter: PlanFilter | None = None
 
 
@@ -55,7 +58,7 @@ class RunBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     note: str = ""
     rate: float | None = None
     digest: str | None = None
-    grace_s: float = 0.0
+    grace_s: Annotated[float, told({"minimum": 0, "maximum": GRACE_S_MAX})] = 0.0
     stop_at_first_failure: bool = False
 
 

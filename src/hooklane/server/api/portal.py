@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from hooklane.config import is_loopback
-from hooklane.model.api_key import Scope, SessionKind
+from hooklane.model.api_key import SessionKind
 from hooklane.model.clock import rfc3339
 from hooklane.server.audit_acts import act_of
 from hooklane.server.call import Call, Response, Route, answer
-from hooklane.server.caller import Caller
+from hooklane.server.caller import customer_of
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import told
 from hooklane.server.shapes_of_access import PortalLink
 from hooklane.server.tenant_of_call import tenant_of_call
 
@@ -22,7 +25,7 @@ TTL_S_MIN = 60
 class NewPortalLink(msgspec.Struct, forbid_unknown_fields=True):
     """How long the link and the session behind it last."""
 
-    ttl_s: int = TTL_S_DEFAULT
+    ttl_s: Annotated[int, told({"minimum": TTL_S_MIN, "maximum": TTL_S_MAX})] = TTL_S_DEFAULT
 
 
 async def create(call: Call) -> Response:
@@ -40,9 +43,8 @@ async def create(call: Call) -> Response:
         ttl_ms = min(ttl_ms, ends_at - services.now())
     await services.tenants.look_for(tenant)
     call.tenant = tenant_of_call(call.caller.tenant, tenant, services.tenants)
-    customer = Caller(f"portal of {tenant}", frozenset((Scope.READ, Scope.OPERATE)), tenant)
     token, link = await services.sessions.open(
-        customer, SessionKind.LINK, made_with, ttl_ms=ttl_ms, act=act_of(call, "portal.link_made", tenant)
+        customer_of(tenant), SessionKind.LINK, made_with, ttl_ms=ttl_ms, act=act_of(call, "portal.link_made", tenant)
     )
     return answer({"url": f"{root}/portal#{token}", "expires_at": rfc3339(link.expires_at)}, 201)
 

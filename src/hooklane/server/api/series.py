@@ -10,6 +10,7 @@ from hooklane.server import views
 from hooklane.server.api.overview import RANGE, range_of
 from hooklane.server.call import Call, Param, Response, Route, answer
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import one_of, some_of
 from hooklane.server.series import STEPS, since_for, step_for
 from hooklane.server.shapes_of_recovery import SeriesShape
 from hooklane.store.dashboard import AuditFilter
@@ -144,11 +145,19 @@ ROUTES = (
         series,
         "Figures over time, of all processes together, with marks for what was done meanwhile.",
         query=(
-            Param("m", f"some of {', '.join(MEASURES)}, with commas; all unless given"),
-            Param("by", "how `attempts` are told apart: outcome (unless given) or endpoint"),
+            Param("m", f"some of {', '.join(MEASURES)}, with commas; all unless given", some_of(MEASURES)),
+            Param(
+                "by",
+                "how `attempts` are told apart: outcome (unless given) or endpoint",
+                one_of(("outcome", "endpoint")),
+            ),
             Param("endpoint", "only what was counted at this endpoint, in slots of a minute or longer"),
             RANGE,
-            Param("step", "seconds of a slot: 10, 60 or 600, as far back as the ring of each goes (1 h, 24 h, 7 d)"),
+            Param(
+                "step",
+                "seconds of a slot: 10, 60 or 600, as far back as the ring of each goes (1 h, 24 h, 7 d)",
+                one_of(("10", "60", "600")),
+            ),
         ),
         tag="overview",
         answers=SeriesShape,

@@ -11,7 +11,7 @@ from hooklane.server.audit_acts import act_of
 from hooklane.server.call import Access, Call, Response, Route, answer
 from hooklane.server.caller import Caller, of_session
 from hooklane.server.problem import Problem
-from hooklane.server.sessions import AGE_MS_MAX, cookie
+from hooklane.server.sessions import AGE_MS_MAX, IDLE_MS_MAX, cookie
 from hooklane.server.shapes_of_access import SessionShape
 
 
@@ -42,8 +42,9 @@ async def open_session(call: Call) -> Response:
     call.tenant, call.actor = caller.tenant or call.tenant, caller.name
     if call.caller.session is not None:
         await auth.sessions.end(call.caller.session)  # the one before is over: its cookie is about to be replaced
+    idle_ms = min(ttl_ms, IDLE_MS_MAX) if kind is SessionKind.PAGE else ttl_ms
     token, session = await auth.sessions.open(
-        caller, kind, made_with, ttl_ms=ttl_ms, act=act_of(call, "session.opened", made_with, kind)
+        caller, kind, made_with, ttl_ms=idle_ms, act=act_of(call, "session.opened", made_with, kind)
     )
     secure = auth.is_secure(call.headers)
     framed = kind is SessionKind.PORTAL and bool(call.services.look.frame_ancestors)

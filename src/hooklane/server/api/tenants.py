@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from hooklane.core.tenant import ID_RULE, faults_of
+from hooklane.core.tenant import COUNT_MAX, ID_RULE, NAME_CHARS_MAX, RATE_MAX, faults_of
 from hooklane.model.clock import rfc3339
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.event import DEFAULT_TENANT
@@ -17,31 +18,33 @@ from hooklane.server import views
 from hooklane.server.audit_acts import act_of
 from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
 from hooklane.server.problem import Problem
+from hooklane.server.schema_words import TENANT, one_of, text_of, told
 from hooklane.server.shapes import ListShape, TenantShape, TenantWithLedger
 from hooklane.server.tenant_of_call import unknown_tenant
 
 TRIES = 5
+_COUNT = {"minimum": 0, "maximum": COUNT_MAX}
 
 
 class QuotaBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What a tenant may use; null is without a bound, and what is left out stays as it is."""
 
-    events_per_s: float | UnsetType | None = UNSET
-    endpoints: int | UnsetType | None = UNSET
-    bytes: int | UnsetType | None = UNSET
+    events_per_s: Annotated[float, told({"exclusiveMinimum": 0, "maximum": RATE_MAX})] | UnsetType | None = UNSET
+    endpoints: Annotated[int, told(_COUNT)] | UnsetType | None = UNSET
+    bytes: Annotated[int, told(_COUNT)] | UnsetType | None = UNSET
 
 
 class TenantChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What can be set on a tenant; what is left out stays as it is."""
 
-    name: str | UnsetType = UNSET
+    name: Annotated[str, told(text_of(NAME_CHARS_MAX))] | UnsetType = UNSET
     quota: QuotaBody | UnsetType = UNSET
 
 
 class NewTenant(TenantChange, kw_only=True, forbid_unknown_fields=True):
     """A tenant: a customer, a team or an environment."""
 
-    id: str
+    id: Annotated[str, told(TENANT)]
 
 
 async def create(call: Call) -> Response:
@@ -216,7 +219,7 @@ ROUTES = (
         delete,
         "Delete a tenant with its endpoints; what is owed is delivered first, or cancelled.",
         status=204,
-        query=(Param("backlog", "drain (default) or cancel"),),
+        query=(Param("backlog", "drain (default) or cancel", one_of(("drain", "cancel"))),),
         tag=_TAG,
         of_server=True,
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -14,6 +14,7 @@ from hooklane.server.audit_acts import act_of
 from hooklane.server.call import Call, Response, Route, answer
 from hooklane.server.problem import Problem
 from hooklane.server.schema_check import weight_of_schema
+from hooklane.server.schema_words import text_of, told
 from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_access import EventTypeShape
 
@@ -25,7 +26,7 @@ NO_TYPE = "there is no such event type"
 class TypeBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What is known of a type; what is left out is empty. `enforce` needs a schema."""
 
-    description: str = ""
+    description: Annotated[str, told(text_of(DESCRIPTION_CHARS_MAX))] = ""
     schema: dict[str, Any] | bool | None = None
     enforce: bool = False
 

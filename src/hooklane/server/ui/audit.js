@@ -28,9 +28,9 @@ export default function Audit({ query }) {
     ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="The audit log" />`}
     ${!load.value && !load.error && html`<${Skeleton} rows=${6} height=${33} />`}
     ${load.value && !items.length && html`<${Empty} title=${isAsked ? "No line fits" : "Nothing was done yet"} icon="n-audit"><p>${isAsked ? "" : "Replays, skips, notes, pauses, rotated and revealed secrets come here, with who, when and why."}</p></${Empty}>`}
-    ${items.length > 0 && html`<div class="card"><div class="tbl-wrap"><table class="tbl"><thead><tr><th class="r">Line</th><th>When</th><th>Who</th><th>Did</th><th>What</th><th>Note</th></tr></thead>
-      <tbody>${items.map((line) => html`<tr key=${line.n}><td class="r faint">${number(line.n)}</td><td class="nowrap"><${Exactly} time=${line.at} /></td><td class="ell">${line.actor}</td><td class="nowrap"><${Chip} state=${tone(line.action)}>${line.action}</${Chip}></td>
-        <td class="mono ell"><${Subject} id=${line.subject} /></td><td class="any">${line.note}</td></tr>`)}</tbody></table></div>
+    ${items.length > 0 && html`<div class="card"><div class="tbl-wrap"><table class="tbl cards"><thead><tr><th class="r">Line</th><th>When</th><th>Who</th><th>Did</th><th>What</th><th>Note</th></tr></thead>
+      <tbody>${items.map((line) => html`<tr key=${line.n}><td class="r faint" data-k="line">${number(line.n)}</td><td class="nowrap c-side"><${Exactly} time=${line.at} /></td><td class="ell" data-k="by">${line.actor}</td><td class="nowrap c-head"><${Chip} state=${tone(line.action)}>${line.action}</${Chip}></td>
+        <td class="mono ell c-main"><${Subject} id=${line.subject} /></td><td class="any c-main">${line.note}</td></tr>`)}</tbody></table></div>
       ${next && html`<div class="more-line"><button class="btn small" type="button" onClick=${async () => setPages([...pages, await get("audit", { ...asked, limit: PAGE, cursor: next })])}>Show ${PAGE} more</button></div>`}</div>`}
     <${Keys} />
   </${Screen}>`;

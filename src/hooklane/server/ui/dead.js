@@ -3,38 +3,56 @@
 import { call, get } from "./api.js";
 import { html, useState } from "./kit.js";
 import { endpointName, inPortal, overview, useLoad } from "./live.js";
-import { Act, Ago, Cell, Choice, Dialog, Empty, Failed, Icon, said, Segments, Skeleton } from "./parts.js";
+import { Act, Ago, Cell, Choice, Dialog, Empty, Failed, Icon, said, Search, Segments, Skeleton } from "./parts.js";
 import { ReplayDialog, replayOne, SkipDialog } from "./resolve.js";
 import { href, setQuery } from "./route.js";
+import { parseSearch } from "./search.js";
 import { Screen } from "./shell.js";
 import { atTime, compact, counted, number } from "./words.js";
 
 const PAGE = 20;
+const FOUND_MAX = 100;
+const FILTERS = ["endpoint", "key", "type", "reason", "http", "after", "before"];
 
-/** What died, by cause: the sender's as the server counts them, an inbox's as its letters tell. */
-async function fetchCauses(side, endpoint) {
-  if (side === "sender") {
-    const { items, as_of } = await get("dead-letters/causes");
-    return { causes: items.filter((one) => !endpoint || one.endpoint === endpoint), asOf: as_of };
-  }
-  const { items, next } = await get("dead-letters", { side, limit: 100 });
-  return { causes: byCause(items), more: next !== null };
+/** What the box asks for; a word without a name is a key. */
+function filterOf(text = "") {
+  const asked = parseSearch(text);
+  const known = Object.fromEntries(FILTERS.filter((name) => asked[name]).map((name) => [name, asked[name]]));
+  return asked.q ? { key: asked.q, ...known } : known;
 }
 
-/** Letters of an inbox that died of the same thing at one source. */
+/** What died, by cause: the sender's as the server counts them, an inbox's or those searched for as the letters tell. */
+async function fetchCauses(side, endpoint, filter) {
+  if (side === "sender" && !Object.keys(filter).length) {
+    const { items } = await get("dead-letters/causes");
+    return { causes: items.filter((one) => !endpoint || one.endpoint === endpoint) };
+  }
+  const letters = [];
+  let cursor;
+  do {
+    const page = await get("dead-letters", { ...(side === "sender" ? { endpoint, ...filter } : { side }), limit: FOUND_MAX, cursor });
+    letters.push(...page.items);
+    cursor = page.next;
+  } while (cursor !== null && letters.length < FOUND_MAX);
+  return { causes: byCause(letters), more: cursor !== null };
+}
+
+/** Letters that died of the same thing at one endpoint or source. */
 function byCause(letters) {
   const causes = new Map();
   for (const letter of letters) {
-    const name = `${letter.source}\n${letter.reason}`;
-    if (!causes.has(name)) causes.set(name, { source: letter.source, reason: letter.reason, items: [] });
+    const name = `${letter.endpoint ?? letter.source}\n${letter.reason}`;
+    if (!causes.has(name)) causes.set(name, { endpoint: letter.endpoint, endpoint_name: letter.endpoint_name, source: letter.source, reason: letter.reason, items: [] });
     causes.get(name).items.push(letter);
   }
-  return [...causes.values()].map((one) => ({ ...one, letters: one.items.length, keys: new Set(one.items.map((each) => each.key)).size, first_at: one.items.map((each) => each.died_at).sort()[0] }));
+  const sum = (items) => items.reduce((total, one) => total + (one.waiting ?? 0), 0);
+  return [...causes.values()].map((one) => ({ ...one, letters: one.items.length, holds_back: sum(one.items), keys: new Set(one.items.map((each) => each.key)).size, first_at: one.items.map((each) => each.died_at).sort()[0] }));
 }
 
 export default function DeadLetters({ query }) {
   const side = query.side === "inbox" ? "inbox" : "sender";
-  const load = useLoad(() => fetchCauses(side, query.endpoint), [side, query.endpoint], { on: ["overview", "dead_letters"] });
+  const filter = side === "sender" ? filterOf(query.q) : {};
+  const load = useLoad(() => fetchCauses(side, query.endpoint, filter), [side, query.endpoint, filter], { on: ["overview", "dead_letters"] });
   const stats = useLoad(() => (inPortal() ? null : get("inbox/stats")), [], { on: ["inbox"] });
   const [chosen, setChosen] = useState(new Set());
   const [dialog, setDialog] = useState(null);
@@ -46,17 +64,21 @@ export default function DeadLetters({ query }) {
   const endpoints = overview.value?.endpoints ?? [];
   const dead = overview.value?.ledger?.dead ?? 0;
   const sub = causes.length > 0 && (side === "sender" ? `${counted(sum("letters"), "letter")} ${sum("letters") === 1 ? "holds" : "hold"} back ${counted(sum("holds_back"), "event")} on ${counted(sum("keys"), "key")}` : counted(sum("letters"), "letter"));
-  const all = { filter: { state: "dead", ...(query.endpoint ? { endpoint: query.endpoint } : {}) } };
+  const isSearched = Object.keys(filter).length > 0;
+  const all = isSearched ? { ids: causes.flatMap((one) => one.items.map((each) => each.id)) } : { filter: { state: "dead", ...(query.endpoint ? { endpoint: query.endpoint } : {}) } };
+  const shown = { 1: "it", 2: "both" }[sum("letters")] ?? `all ${number(sum("letters"))}`;
   return html`<${Screen} title="Dead letters" name="dead" sub=${sub}>
-    <div class="bar"><${Segments} label="Side" value=${side} choose=${(one) => setQuery({ side: one === "sender" ? null : one, endpoint: null })}
+    <div class="bar"><${Segments} label="Side" value=${side} choose=${(one) => setQuery({ side: one === "sender" ? null : one, endpoint: null, q: null })}
         options=${[["sender", "Sender", html`<span class=${`badge ${dead ? "bad" : ""}`}>${compact(dead)}</span>`], ...(inPortal() ? [] : [["inbox", "Inbox", html`<span class=${`badge ${stats.value?.dead ? "bad" : ""}`}>${compact(stats.value?.dead ?? 0)}</span>`]])]} />
       ${side === "sender" && endpoints.length > 1 && html`<${Choice} label="Endpoint" value=${query.endpoint ?? ""} choose=${(endpoint) => setQuery({ endpoint: endpoint || null })} options=${[["", "all"], ...endpoints.map((one) => [one.id, one.name || one.id])]} />`}
+      ${side === "sender" && html`<${Search} label="Key, or http:5xx type:order.*" value=${query.q} change=${(q) => setQuery({ q: q || null }, { replace: true })} waitMs=${300} />`}
       <span class="grow"></span>
       ${causes.length > 0 && html`<${Act} run=${() => exportLetters(side, query.endpoint)}><${Icon} name="export" />Export NDJSON</${Act}>
-        ${side === "sender" && !inPortal() && html`<button class="btn primary" type="button" onClick=${() => setDialog({ kind: "replay", wanted: chosen.size ? { ids: [...chosen] } : all })}>${chosen.size ? `Replay ${number(chosen.size)} selected…` : `Replay all ${number(sum("letters"))}…`}</button>`}`}</div>
+        ${side === "sender" && !inPortal() && html`<button class="btn primary" type="button" onClick=${() => setDialog({ kind: "replay", wanted: chosen.size ? { ids: [...chosen] } : all })}>${chosen.size ? `Replay ${number(chosen.size)} selected…` : `Replay ${shown}…`}</button>`}`}</div>
     ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="The dead letters" />`}
     ${!load.value && !load.error && html`<${Skeleton} rows=${5} />`}
-    ${load.value && !causes.length && html`<${Nothing} side=${side} store=${stats.value?.store} />`}
+    ${load.value && !causes.length && (isSearched ? html`<${Empty} title="No dead letter fits" icon="n-events"><button class="btn" type="button" onClick=${() => setQuery({ q: null })}>Clear the search</button></${Empty}>` : html`<${Nothing} side=${side} store=${stats.value?.store} />`)}
+    ${load.value?.more && html`<p class="faint">The oldest ${number(sum("letters"))} that fit are shown.</p>`}
     ${causes.map((cause) => html`<${Cause} key=${`${cause.endpoint ?? cause.source} ${cause.reason}`} cause=${cause} side=${side} turn=${turn} chosen=${chosen} choose=${setChosen} open=${setDialog} again=${again} />`)}
     ${dialog?.kind === "replay" && html`<${ReplayDialog} wanted=${dialog.wanted} close=${close} />`}
     ${dialog?.kind === "skip" && html`<${SkipDialog} letter=${dialog.letter.id} lane=${asLane(dialog.letter)} close=${close} />`}
@@ -73,12 +95,12 @@ const Nothing = ({ side, store }) => html`<${Empty} title=${side === "inbox" && 
 function Cause({ cause, side, turn, chosen, choose, open, again }) {
   const isSender = side === "sender";
   const [most, setMost] = useState(PAGE);
-  const load = useLoad(() => (isSender ? get("dead-letters", { endpoint: cause.endpoint, reason: cause.reason, limit: most }) : { items: cause.items }), [cause, turn, most]);
+  const load = useLoad(() => (cause.items ? { items: cause.items } : get("dead-letters", { endpoint: cause.endpoint, reason: cause.reason, limit: most })), [cause, turn, most]);
   const letters = load.value?.items ?? [];
   const at = isSender ? cause.endpoint_name || endpointName(cause.endpoint) : cause.source;
   const said = letters.find((one) => one.said)?.said;
   const toggle = (ids, on) => choose((old) => new Set(on ? [...old, ...ids] : [...old].filter((id) => !ids.includes(id))));
-  const wanted = { filter: { state: "dead", endpoint: cause.endpoint, reason: cause.reason } };
+  const wanted = cause.items ? { ids: cause.items.map((one) => one.id) } : { filter: { state: "dead", endpoint: cause.endpoint, reason: cause.reason } };
   return html`<section class="card" aria-label=${`${cause.reason} at ${at}`}>
     <div class="cause">${isSender ? html`<input type="checkbox" aria-label=${`Select all with ${cause.reason}`} checked=${letters.length > 0 && letters.every((one) => chosen.has(one.id))} onChange=${(event) => toggle(letters.map((one) => one.id), event.target.checked)} />` : html`<${Icon} name="dead" />`}
       <p class="any"><b>${cause.reason || "failed"}${said ? ` “${said}”` : ""}</b> at ${at} <span class="faint">${counted(cause.letters, "letter")}, ${counted(cause.keys, "key")}, first ${atTime(cause.first_at)}</span></p>

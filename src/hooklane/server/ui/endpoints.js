@@ -26,12 +26,12 @@ export default function Endpoints({ query }) {
     ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="The endpoints" />`}
     ${!load.value && !load.error && html`<${Skeleton} rows=${4} />`}
     ${load.value && !items.length && html`<${Empty} title="No endpoints yet" icon="n-endpoints"><p>An endpoint is an address that events are delivered to.</p><${Command} text="hooklane endpoints add http://127.0.0.1:8000/webhooks" /></${Empty}>`}
-    ${items.length > 0 && html`<div class="card tbl-wrap"><table class="tbl"><thead><tr><th>Endpoint</th><th>State</th><th class="r">Success, 1 h</th><th class="r">p95</th><th class="r">Backlog</th><th class="r">Blocked</th><th class="r">Rate</th><th class="r">Secret</th></tr></thead>
-      <tbody>${items.map((one) => html`<tr key=${one.id}><td><a class="ell block" data-row href=${href(`/endpoints/${one.id}`)}><b>${one.name || one.id}</b></a><span class="faint ell block">${shortUrl(one.url)}</span></td>
-        <td><${EndpointState} one=${one} /></td>
-        <td class="r">${percent(one.stats?.success)}${one.stats?.success !== null && one.stats ? " %" : ""}</td><td class="r">${millisText(one.stats?.p95_ms)}</td><td class="r">${number(one.stats?.backlog)}</td>
-        <td class="r">${one.stats?.blocked ? html`<b class="bad">${number(one.stats.blocked)}</b>` : number(one.stats?.blocked)}</td>
-        <td class="r">${one.stats ? `${rate(one.stats.rate)}/s` : ""}${one.rate_limit ? html`<span class="faint"> of ${one.rate_limit}</span>` : ""}</td><td class="r">${secretAge(one)}</td></tr>`)}</tbody></table></div>`}
+    ${items.length > 0 && html`<div class="card tbl-wrap"><table class="tbl cards"><thead><tr><th>Endpoint</th><th>State</th><th class="r">Success, 1 h</th><th class="r">p95</th><th class="r">Backlog</th><th class="r">Blocked</th><th class="r">Rate</th><th class="r">Secret</th></tr></thead>
+      <tbody>${items.map((one) => html`<tr key=${one.id}><td class="c-head"><a class="ell block" data-row href=${href(`/endpoints/${one.id}`)}><b>${one.name || one.id}</b></a><span class="faint ell block">${shortUrl(one.url)}</span></td>
+        <td class="c-side"><${EndpointState} one=${one} /></td>
+        <td class="r" data-k="success">${percent(one.stats?.success)}${one.stats?.success !== null && one.stats ? " %" : ""}</td><td class="r" data-k="p95">${millisText(one.stats?.p95_ms)}</td><td class="r" data-k="backlog">${number(one.stats?.backlog)}</td>
+        <td class="r" data-k="blocked">${one.stats?.blocked ? html`<b class="bad">${number(one.stats.blocked)}</b>` : number(one.stats?.blocked)}</td>
+        <td class="r" data-k="rate">${one.stats ? `${rate(one.stats.rate)}/s` : ""}${one.rate_limit ? html`<span class="faint"> of ${one.rate_limit}</span>` : ""}</td><td class="r" data-k="secret">${secretAge(one)}</td></tr>`)}</tbody></table></div>`}
     ${adding && html`<${AddDialog} close=${() => (setAdding(false), load.again())} />`}
   </${Screen}>`;
 }

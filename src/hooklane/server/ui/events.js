@@ -43,8 +43,8 @@ export default function Events({ query }) {
       <span class="grow"></span>${fresh > 0 && html`<button class="btn" type="button" onClick=${load.again}><${Icon} name="again" />${number(fresh)} new</button>`}</div>
     ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="The events" />`}
     ${!load.value && !load.error && html`<${Skeleton} rows=${10} height=${33} />`}
-    ${load.value && !items.length && html`<${Empty} title=${isAsked ? "No event fits" : "No events yet"} icon="n-events">${isAsked ? html`<button class="btn" type="button" onClick=${() => go("/events")}>Clear the search</button>` : html`<p>Publish one:</p><${Command} text=${`hooklane send order.created '{"id": 1}' --key order:1`} />`}</${Empty}>`}
-    ${items.length > 0 && html`<div class="card"><div class="tbl-wrap"><table class="tbl events"><thead><tr><th>State</th><th>Type</th><th>Key</th><th>Endpoint</th><th class="r">Tries</th><th>Last result</th><th class="r">Published</th></tr></thead>
+    ${load.value && !items.length && html`<${Empty} title=${isAsked ? (next ? "No event fits among the newest" : "No event fits") : "No events yet"} icon="n-events">${isAsked ? html`<p class="bar">${next && html`<button class="btn primary" type="button" onClick=${more}>Search further back</button>`}<button class="btn" type="button" onClick=${() => go("/events")}>Clear the search</button></p>` : html`<p>Publish one:</p><${Command} text=${`hooklane send order.created '{"id": 1}' --key order:1`} />`}</${Empty}>`}
+    ${items.length > 0 && html`<div class="card"><div class="tbl-wrap"><table class="tbl events cards"><thead><tr><th>State</th><th>Type</th><th>Key</th><th>Endpoint</th><th class="r">Tries</th><th>Last result</th><th class="r">Published</th></tr></thead>
       <tbody>${items.map((event) => html`<${EventRow} key=${event.id} event=${event} />`)}</tbody></table></div>
       ${next && html`<div class="more-line"><span class="num">${counted(items.length, "event")} shown</span><button class="btn small" type="button" onClick=${more}>Show ${PAGE} more</button></div>`}</div>`}
   </${Screen}>`;
@@ -54,9 +54,9 @@ function EventRow({ event }) {
   const loud = loudest(event.deliveries);
   // Of what went well at the first try no count is kept.
   const tries = event.deliveries.reduce((sum, one) => sum + one.attempts, 0);
-  return html`<tr><td>${loud ? html`<${Chip} state=${loud.state} icon=${loud.state}>${STATES[loud.state]}</${Chip}>` : html`<${Chip}>no endpoint</${Chip}>`}</td>
-    <td><a class="ell" data-row href=${href(`/events/${event.id}`)}>${event.type}</a></td>
-    <td class="key">${event.key === null ? html`<span class="faint">no key</span>` : html`<span class="mono ell" dir="auto">${event.key}</span>${loud?.seq ? html`<span class="mono faint"> #${loud.seq}</span>` : ""}`}</td>
-    <td class="ell">${event.deliveries.length === 1 ? endpointName(loud.endpoint) : event.deliveries.length ? counted(event.deliveries.length, "endpoint") : "–"}</td>
-    <td class="r">${tries || loud?.state !== "delivered" ? number(tries) : ""}</td><td class="ell">${loud?.reason ?? ""}</td><td class="r"><${Ago} time=${event.created_at} /></td></tr>`;
+  return html`<tr><td class="c-head">${loud ? html`<${Chip} state=${loud.state} icon=${loud.state}>${STATES[loud.state]}</${Chip}>` : html`<${Chip}>no endpoint</${Chip}>`}</td>
+    <td class="c-main"><a class="ell" data-row href=${href(`/events/${event.id}`)}>${event.type}</a></td>
+    <td class="key c-main">${event.key === null ? html`<span class="faint">no key</span>` : html`<span class="mono ell" dir="auto">${event.key}</span>${loud?.seq ? html`<span class="mono faint"> #${loud.seq}</span>` : ""}`}</td>
+    <td class="ell c-main">${event.deliveries.length === 1 ? endpointName(loud.endpoint) : event.deliveries.length ? counted(event.deliveries.length, "endpoint") : "–"}</td>
+    <td class="r" data-k="tries">${tries || loud?.state !== "delivered" ? number(tries) : html`<span class="faint">–</span>`}</td><td class="ell" data-k=${loud?.reason ? "last" : undefined}>${loud?.reason ?? ""}</td><td class="r c-side"><${Ago} time=${event.created_at} /></td></tr>`;
 }

@@ -21,7 +21,7 @@ async function fetchSources() {
 export default function Inbox({ query }) {
   const asked = { source: query.source, status: query.status, event_id: query.event_id };
   const about = useLoad(fetchSources, [], { everyMs: 5000, on: ["inbox"] });
-  const load = useLoad(() => get("inbox", { ...asked, limit: PAGE }), [asked], { everyMs: 5000, on: ["inbox"] });
+  const load = useLoad(() => get("inbox", { ...asked, order: "newest", limit: PAGE }), [asked], { everyMs: 5000, on: ["inbox"] });
   const [pages, setPages] = useState([]);
   useEffect(() => setPages([]), [JSON.stringify(asked)]);
   const items = [...(load.value?.items ?? []), ...pages.flatMap((page) => page.items)];
@@ -37,11 +37,11 @@ export default function Inbox({ query }) {
       <div class="bar"><${Choice} label="Status" value=${query.status ?? ""} choose=${(status) => setQuery({ status: status || null })} options=${[["", "any"], ...STATUSES.map((one) => [one, one.replaceAll("_", " ")])]} />
         ${names.length > 1 && html`<${Choice} label="Source" value=${query.source ?? ""} choose=${(source) => setQuery({ source: source || null })} options=${[["", "all"], ...names.map((one) => [one, one])]} />`}</div>
       ${load.value && !items.length && html`<${Empty} title="Nothing that fits was received" icon="n-inbox"><button class="btn" type="button" onClick=${() => setQuery({ status: null, source: null, event_id: null })}>Show all</button></${Empty}>`}
-      ${items.length > 0 && html`<div class="card"><div class="tbl-wrap"><table class="tbl"><thead><tr><th>Status</th><th>Event</th><th>Source</th><th>Key</th><th class="r">Copies</th><th>Proof</th><th class="r">Received</th></tr></thead>
-        <tbody>${items.map((row) => html`<tr key=${row.id}><td><${Chip} state=${CHIP[row.status] ?? "waiting"} icon=${ICON[row.status]}>${row.status.replaceAll("_", " ")}</${Chip}></td>
-          <td><a class="mono ell block" data-row href=${href(`/inbox/${row.id}`)}>${row.event_id}</a><span class="faint ell block">${row.type}</span></td><td>${row.source}</td><td class="key">${row.key === null ? html`<span class="faint">no key</span>` : html`<span class="mono ell" dir="auto">${row.key}</span>`}${row.seq !== null && html`<span class="mono faint"> #${row.seq}</span>`}</td>
-          <td class="r">${number(row.copies)}</td><td class="ell">${proof(row)}</td><td class="r"><${Ago} time=${row.received_at} /></td></tr>`)}</tbody></table></div>
-        ${next && html`<div class="more-line"><span class="num">${counted(items.length, "receipt")} shown</span><button class="btn small" type="button" onClick=${async () => setPages([...pages, await get("inbox", { ...asked, limit: PAGE, cursor: next })])}>Show ${PAGE} more</button></div>`}</div>`}`}
+      ${items.length > 0 && html`<div class="card"><div class="tbl-wrap"><table class="tbl cards"><thead><tr><th>Status</th><th>Event</th><th>Source</th><th>Key</th><th class="r">Copies</th><th>Proof</th><th class="r">Received</th></tr></thead>
+        <tbody>${items.map((row) => html`<tr key=${row.id}><td class="c-head"><${Chip} state=${CHIP[row.status] ?? "waiting"} icon=${ICON[row.status]}>${row.status.replaceAll("_", " ")}</${Chip}></td>
+          <td class="c-main"><a class="mono ell block" data-row href=${href(`/inbox/${row.id}`)}>${row.event_id}</a><span class="faint ell block">${row.type}</span></td><td data-k="source">${row.source}</td><td class="key c-main">${row.key === null ? html`<span class="faint">no key</span>` : html`<span class="mono ell" dir="auto">${row.key}</span>`}${row.seq !== null && html`<span class="mono faint"> #${row.seq}</span>`}</td>
+          <td class="r" data-k="copies">${number(row.copies)}</td><td class="ell c-main">${proof(row)}</td><td class="r c-side"><${Ago} time=${row.received_at} /></td></tr>`)}</tbody></table></div>
+        ${next && html`<div class="more-line"><span class="num">${counted(items.length, "receipt")} shown</span><button class="btn small" type="button" onClick=${async () => setPages([...pages, await get("inbox", { ...asked, order: "newest", limit: PAGE, cursor: next })])}>Show ${PAGE} more</button></div>`}</div>`}`}
   </${Screen}>`;
 }
 
@@ -67,12 +67,13 @@ function Source({ one, chosen }) {
     ["stale ignored", one.stale],
     ["failed", one.failed],
     ["dead", one.dead],
+    ["rejected", Object.values(one.rejected ?? {}).reduce((sum, many) => sum + many, 0)],
     ["handler p95", one.handler_p95_ms === null ? null : millisText(one.handler_p95_ms)],
     ["ids kept", one.retention_s === null ? null : `${Math.round(one.retention_s / DAY_S)} d`],
   ].filter(([, value]) => value !== null);
   return html`<section class="card source" data-chosen=${chosen} aria-label=${`Source ${one.source}`}><div class="title"><h2 class="grow ell">${one.source}</h2><button class="link" type="button" aria-pressed=${String(chosen)} onClick=${() => setQuery({ source: chosen ? null : one.source })}>${chosen ? "all" : "only this"}</button></div>
-    <dl class="kv pad">${figures.map(([name, value]) => html`<dt>${name}</dt><dd class=${`num ${(name === "failed" || name === "dead") && value ? "bad" : ""}`}>${typeof value === "number" ? number(value) : value}</dd>`)}
-      ${Object.entries(one.rejected ?? {}).map(([reason, many]) => html`<dt>rejected, ${reason.replaceAll("_", " ")}</dt><dd class="num bad">${number(many)}</dd>`)}
+    <dl class="kv pad">${figures.map(([name, value]) => html`<dt>${name}</dt><dd class=${`num ${["failed", "dead", "rejected"].includes(name) && value ? "bad" : ""}`}>${typeof value === "number" ? number(value) : value}</dd>`)}
+      ${Object.entries(one.rejected ?? {}).map(([reason, many]) => html`<dt class="sub-k">${reason.replaceAll("_", " ")}</dt><dd class="num bad">${number(many)}</dd>`)}
       ${(one.breakers ?? []).map((each) => html`<dt>breaker of ${each.handler}</dt><dd>${each.state}</dd>`)}</dl>
     ${one.warning && html`<p class="warning"><${Icon} name="warn" />${one.warning}</p>`}</section>`;
 }

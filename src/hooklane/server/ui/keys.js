@@ -17,10 +17,10 @@ export function Keys() {
   return html`<section class="card"><div class="title"><h2 class="grow">Keys</h2>${isAdmin && html`<button class="btn small" type="button" onClick=${() => setDialog({ kind: "new" })}><${Icon} name="plus" />New key</button>`}</div>
     ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="The keys" />`}
     ${!isAdmin ? html`<p class="pad-all mute">You are ${me.value?.name ?? "here"} as ${me.value?.role ?? "a guest"}; only an admin sees the keys.</p>` : !items.length ? html`<p class="pad-all mute">No keys besides the one of the settings, if there is one. A key says who calls, may do only what its scopes allow, and can be taken back at once.</p>`
-      : html`<div class="tbl-wrap"><table class="tbl"><thead><tr><th>Name</th><th>May</th><th>Tenant</th><th class="r">Last used</th><th class="r">Ends</th><th><span class="vh">Act</span></th></tr></thead>
-        <tbody>${items.map((key) => html`<tr key=${key.id}><td><b>${key.name}</b> <span class="mono faint">${key.id}</span></td><td><span class="row-line wrap">${key.scopes.map((scope) => html`<${Chip} state=${scope === "admin" ? "retrying" : "waiting"}>${scope}</${Chip}>`)}</span></td>
-          <td>${key.tenant ?? "all"}</td><td class="r"><${Ago} time=${key.last_used_at} /></td><td class="r">${key.expires_at ? until(key.expires_at, Date.now()) : "never"}</td>
-          <td class="r"><button class="btn small" type="button" aria-label=${`Revoke… ${key.name}`} onClick=${() => setDialog({ kind: "revoke", key })}>Revoke…</button></td></tr>`)}</tbody></table></div>`}
+      : html`<div class="tbl-wrap"><table class="tbl cards"><thead><tr><th>Name</th><th>May</th><th>Tenant</th><th class="r">Last used</th><th class="r">Ends</th><th><span class="vh">Act</span></th></tr></thead>
+        <tbody>${items.map((key) => html`<tr key=${key.id}><td class="c-head"><b>${key.name}</b> <span class="mono faint">${key.id}</span></td><td class="c-main"><span class="row-line wrap">${key.scopes.map((scope) => html`<${Chip} state=${scope === "admin" ? "retrying" : "waiting"}>${scope}</${Chip}>`)}</span></td>
+          <td data-k="tenant">${key.tenant ?? "all"}</td><td class="r" data-k="last used"><${Ago} time=${key.last_used_at} /></td><td class="r" data-k="ends">${key.expires_at ? until(key.expires_at, Date.now()) : "never"}</td>
+          <td class="r c-side"><button class="btn small" type="button" aria-label=${`Revoke… ${key.name}`} onClick=${() => setDialog({ kind: "revoke", key })}>Revoke…</button></td></tr>`)}</tbody></table></div>`}
     ${dialog?.kind === "new" && html`<${NewKey} close=${close} />`}${dialog?.kind === "revoke" && html`<${Revoke} key_=${dialog.key} close=${close} />`}</section>`;
 }
 

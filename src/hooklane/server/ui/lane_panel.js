@@ -5,16 +5,14 @@ import { CopyAs } from "./copy_as.js";
 import { html, useEffect, useState } from "./kit.js";
 import { headState } from "./lane_row.js";
 import { clock, hear, inPortal, useLoad } from "./live.js";
-import { Act, Cell, Chip, Failed, Icon, Skeleton } from "./parts.js";
+import { Act, Cell, Chip, Failed, Icon, LONG, Shorter, Skeleton } from "./parts.js";
 import { replayOne, SkipDialog } from "./resolve.js";
 import { href } from "./route.js";
 import { TriesAxis } from "./tries.js";
 import { atTime, counted, LANE_STATES, number, resultOf, since, span, tries, until } from "./words.js";
 
 const LINE_BEFORE = 5;
-const LINE_BEHIND = 8;
-/** So many of the newest events are asked for their types. */
-const TYPES = 50;
+const LINE_BEHIND = 4;
 const CHIPS = { blocked: ["blocked", "dead"], retrying: ["retrying", "retrying"], paused: ["waiting", "paused"], active: ["in_flight", "in_flight"], idle: ["delivered", "delivered"] };
 
 const laneOf = (name) => ({ endpoint: name.slice(0, name.indexOf("/")), key: name.slice(name.indexOf("/") + 1) });
@@ -22,12 +20,8 @@ const laneOf = (name) => ({ endpoint: name.slice(0, name.indexOf("/")), key: nam
 async function fetchLane(name) {
   const lane = await get(lanePath(laneOf(name)));
   const shown = lane.head_event ?? lane.deliveries?.at(-1)?.event;
-  const [attempts, near] = await Promise.all([
-    shown ? get(`events/${shown}/attempts`).catch(() => ({ items: [] })) : { items: [] },
-    get("events", { key: lane.key, endpoint: lane.endpoint, limit: TYPES }).catch(() => ({ items: [] })),
-  ]);
-  const types = new Map(near.items.map((event) => [event.id, event.type]));
-  return { lane, types, attempts: attempts.items.filter((one) => one.endpoint === lane.endpoint) };
+  const attempts = shown ? await get(`events/${shown}/attempts`).catch(() => ({ items: [] })) : { items: [] };
+  return { lane, attempts: attempts.items.filter((one) => one.endpoint === lane.endpoint) };
 }
 
 export function LanePanel({ name, row, close }) {
@@ -38,11 +32,11 @@ export function LanePanel({ name, row, close }) {
   const { key } = laneOf(name);
   const lane = load.value && { ...load.value.lane, ...(row?.lane.value.head === load.value.lane.head ? row.lane.value : {}) };
   return html`<aside class="card side" aria-label=${`Lane ${key}`}>
-    <section><div class="row top"><h2 class="grow any" dir="auto">${key}</h2><button class="btn small quiet" type="button" data-close aria-label="Close the panel" onClick=${close}><${Icon} name="close" /></button></div>
+    <section><div class="row top"><h2 class=${`grow any ${key.length > LONG ? "long" : ""}`} dir="auto">${key}</h2><button class="btn small quiet" type="button" data-close aria-label="Close the panel" onClick=${close}><${Icon} name="close" /></button></div>
       ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="This lane" />`}
       ${!lane && !load.error && html`<${Skeleton} rows=${3} />`}
       ${lane && html`<${Head} lane=${lane} skip=${() => setSkip(true)} again=${load.again} />`}</section>
-    ${lane && html`<${Line} lane=${lane} types=${load.value.types} /><${Tries} lane=${lane} attempts=${load.value.attempts} /><${Forecast} lane=${lane} /><${Consumer} lane=${lane} />`}
+    ${lane && html`<${Line} lane=${lane} /><${Tries} lane=${lane} attempts=${load.value.attempts} /><${Forecast} lane=${lane} /><${Consumer} lane=${lane} />`}
     ${skip && lane?.dead_letter && html`<${SkipDialog} letter=${lane.dead_letter} lane=${lane} close=${() => (setSkip(false), load.again())} />`}
   </aside>`;
 }
@@ -58,13 +52,13 @@ function Head({ lane, skip, again }) {
   const isDead = lane.state === "blocked" && lane.dead_letter;
   return html`<div class="row"><${Chip} state=${state} icon=${icon}>${LANE_STATES[lane.state]} ${lane.state === "blocked" || lane.state === "retrying" ? since(lane.since, clock.value) : ""}</${Chip}>
       <span class="mute">at <a class="link" href=${href(`/endpoints/${lane.endpoint}`)}>${lane.endpoint_name || lane.endpoint}</a></span></div>
-    <p class="why" data-state=${lane.state}>${lane.why}</p>
+    <p class="why" data-state=${lane.state}><${Shorter} text=${lane.why} key_=${lane.key} /></p>
     <div class="row">${isDead && html`<${Act} class="primary" run=${async () => (await replayOne(lane.dead_letter), again())}>Replay #${lane.head}</${Act}>
       ${!inPortal() && html`<button class="btn" type="button" onClick=${skip}>Skip #${lane.head}…</button>`}`}
       ${lane.head_event && html`<${CopyAs} event=${lane.head_event} endpoint=${lane.endpoint} letter=${isDead ? lane.dead_letter : null} />`}</div>`;
 }
 
-function Line({ lane, types }) {
+function Line({ lane }) {
   const known = new Map((lane.deliveries ?? []).map((one) => [one.seq, one]));
   const isStuck = lane.state === "blocked" || lane.state === "retrying";
   const last = Math.min(lane.tail, lane.head + LINE_BEHIND);
@@ -74,7 +68,7 @@ function Line({ lane, types }) {
     const one = known.get(seq);
     const state = seq > lane.head ? (isStuck ? "waiting" : "queued") : seq === lane.head ? headState(lane) : (one?.state ?? "delivered");
     const says = seq > lane.head ? `waits for #${lane.head}` : seq === lane.head ? (lane.attempts ? tries(lane.attempts) : "next") : state;
-    rows.push(html`<li key=${seq}><${Cell} seq=${seq} state=${state} />${one ? html`<a class="ell link" href=${href(`/events/${one.event}`)}>${types.get(one.event) ?? (seq === lane.head ? lane.head_type : null) ?? one.event}</a>` : html`<span class="ell">${seq === lane.head ? lane.head_type : ""}</span>`}<span class="faint">${says}</span></li>`);
+    rows.push(html`<li key=${seq}><${Cell} seq=${seq} state=${state} />${one ? html`<a class="ell link" href=${href(`/events/${one.event}`)}>${one.type ?? one.event}</a>` : html`<span class="ell">${seq === lane.head ? lane.head_type : ""}</span>`}<span class="faint">${says}</span></li>`);
     if (seq === lane.head + 1 || (seq === lane.head && lane.tail === lane.head)) {
       const gate = { blocked: `gate shut since ${atTime(lane.since)}`, retrying: "gate held until it lands", paused: "paused" }[lane.state];
       if (gate && seq > lane.head) rows.push(html`<li class="gate" data-state=${lane.state}><span>${gate}</span></li>`);

@@ -14,7 +14,8 @@ import { Screen } from "./shell.js";
 import { compact, counted, LANE_STATES, number, since } from "./words.js";
 
 const PAGE = 100;
-const PAGES_MAX = 8;
+/** So long a search goes on by itself; the server looks at a bounded part of the lanes in each call. */
+const SEARCH_MS = 4000;
 const IDLE_SHOWN = 20;
 const SAYS = {
   blocked: "oldest first; nothing moves until you replay or skip",
@@ -26,21 +27,26 @@ const SAYS = {
 const ICONS = { blocked: "dead", retrying: "retrying", paused: "paused", active: "in_flight", idle: "delivered" };
 const CHIPS = { blocked: "blocked", retrying: "retrying", paused: "waiting", active: "in_flight", idle: "delivered" };
 
-/** A search that looked at much ends its page early: go on until there are enough. */
-async function found(query, most) {
+/** A search that looked at much ends its page early: go on until there are enough, all were seen, or *isOver* says so. */
+async function found(query, most, isOver) {
   const lanes = [];
-  for (let cursor, pages = 0; cursor !== null && lanes.length < most && pages < PAGES_MAX; pages++) {
+  let cursor;
+  while (cursor !== null && lanes.length < most && !isOver()) {
     const page = await get("lanes", { ...query, limit: Math.min(PAGE, most - lanes.length), cursor });
     lanes.push(...page.items);
     cursor = page.next;
   }
-  return lanes;
+  return { lanes, isWhole: cursor === null || lanes.length >= most };
 }
 
-/** Those that need attention or move, and where there is room, some that are idle. */
-async function fetchLanes({ endpoint, q, states }) {
-  const loud = await found({ endpoint, q, state: states?.join(","), order: "attention" }, DRAWN_MAX);
-  return states ? loud : [...loud, ...(await found({ endpoint, q, state: "idle" }, DRAWN_MAX - loud.length))];
+/** Those that need attention or move, and where there is room, some that are idle; whether all lanes were looked at. */
+async function fetchLanes({ endpoint, q, states }, isLatest) {
+  const until = Date.now() + SEARCH_MS;
+  const isOver = () => Date.now() > until || !isLatest();
+  const loud = await found({ endpoint, q, state: states?.join(","), order: "attention" }, DRAWN_MAX, isOver);
+  if (states || loud.lanes.length >= DRAWN_MAX) return loud;
+  const idle = await found({ endpoint, q, state: "idle" }, DRAWN_MAX - loud.lanes.length, isOver);
+  return { lanes: [...loud.lanes, ...idle.lanes], isWhole: loud.isWhole && idle.isWhole };
 }
 
 export default function Lanes({ query }) {
@@ -49,12 +55,13 @@ export default function Lanes({ query }) {
   const load = useLoad(async () => {
     const mine = model.begin();
     try {
-      model.load(mine, await fetchLanes(filter), filter);
+      const { lanes, isWhole } = await fetchLanes(filter, () => model.loading === mine);
+      model.load(mine, lanes, filter);
+      return { isWhole };
     } catch (error) {
       model.fail(mine);
       throw error;
     }
-    return true;
   }, [filter]);
   useEffect(() => {
     const stops = [hear("lanes", ({ items }) => model.merge(items)), hear("attempts", ({ items }) => model.attempted(items))];
@@ -70,7 +77,8 @@ export default function Lanes({ query }) {
     ${load.error && !locked.value && html`<${Failed} error=${load.error} again=${load.again} what="The lanes" />`}
     <div class=${query.lane ? "split" : ""}>
       <div class="grid">
-        ${load.value === undefined && !load.error ? html`<${Skeleton} rows=${8} />` : groups.length ? html`<${Board} groups=${groups} query=${query} lanes=${lanes} />` : !load.error && html`<${NoLanes} query=${query} lanes=${lanes} />`}
+        ${load.value === undefined && !load.error ? html`<${Skeleton} rows=${8} />` : groups.length ? html`<${Board} groups=${groups} query=${query} lanes=${lanes} />` : !load.error && html`<${NoLanes} query=${query} lanes=${lanes} isWhole=${load.value?.isWhole} />`}
+        ${groups.length > 0 && load.value?.isWhole === false && html`<p class="faint">Not all ${counted(sumOf(lanes), "lane")} were searched within ${SEARCH_MS / 1000} s. More of the key finds it sooner.</p>`}
       </div>
       ${query.lane && html`<${LanePanel} key=${query.lane} name=${query.lane} row=${model.rows.get(query.lane)} close=${() => setQuery({ lane: null })} />`}
     </div>
@@ -78,16 +86,17 @@ export default function Lanes({ query }) {
 }
 
 function lanesSub(lanes) {
-  const all = Object.values(lanes).reduce((sum, many) => sum + many, 0);
-  return `${counted(all, "lane")}, ${number(overview.value.ledger.delivered)} delivered`;
+  return `${counted(sumOf(lanes), "lane")}, ${number(overview.value.ledger.delivered)} delivered`;
 }
+
+const sumOf = (lanes) => Object.values(lanes).reduce((sum, many) => sum + many, 0);
 
 function Bar({ query, lanes }) {
   const badge = (state, bad) => lanes[state] > 0 && html`<span class=${`badge ${bad ? "bad" : ""}`}>${compact(lanes[state])}</span>`;
   const endpoints = overview.value?.endpoints ?? [];
   return html`<div class="bar">
     <${Segments} label="State" value=${query.state ?? ""} choose=${(state) => setQuery({ state: state || null })}
-      options=${[["", "Needs attention first"], ["blocked", "Blocked", badge("blocked", true)], ["retrying", "Retrying", badge("retrying")], ...(lanes.paused ? [["paused", "Paused", badge("paused")]] : [])]} />
+      options=${[["", html`<span>Needs attention<span class="hide-s"> first</span></span>`], ["blocked", "Blocked", badge("blocked", true)], ["retrying", "Retrying", badge("retrying")], ...(lanes.paused ? [["paused", "Paused", badge("paused")]] : [])]} />
     ${endpoints.length > 1 && html`<${Choice} label="Endpoint" value=${query.endpoint ?? ""} choose=${(endpoint) => setQuery({ endpoint: endpoint || null })} options=${[["", "all"], ...endpoints.map((one) => [one.id, one.name || one.id])]} />`}
     <${Search} label="Key, part of a key" value=${query.q} change=${(q) => setQuery({ q: q || null }, { replace: true })} />
     <span class="grow"></span>
@@ -110,7 +119,7 @@ function Board({ groups, query, lanes }) {
     <div class="cols" aria-hidden="true"><span>Key</span><span>Sender queue</span><span>In flight</span><span>Consumer</span><span></span></div>
     ${shown.filter(({ rows }) => rows.length).map(({ group, rows, all }) => html`<div class="group" key=${`${group}-head`}><${Chip} state=${CHIPS[group]} icon=${ICONS[group]}>${LANE_STATES[group]}</${Chip}>
         <span class="num">${rows.length < all && group !== "active" && group !== "idle" ? `${number(rows.length)} of ${counted(all, "lane")}` : counted(rows.length, "lane")}</span><span class="faint">${SAYS[group]}</span>
-        <span class="grow"></span>${group === "blocked" && html`<${ResolveAll} many=${lanes.blocked ?? rows.length} endpoint=${query.endpoint} />`}</div>
+        <span class="grow"></span>${group === "blocked" && rows.length > 1 && html`<${ResolveAll} many=${query.endpoint ? all : (lanes.blocked ?? all)} endpoint=${query.endpoint} />`}</div>
       <ul key=${group} aria-label=${`${LANE_STATES[group]} lanes`}>${rows.map((row) => html`<${LaneRow} key=${row.name} row=${row} chosen=${row.name === query.lane} />`)}</ul>`)}
     ${hidden > 0 && !query.q && !query.endpoint && !query.state && html`<div class="quiet-lanes"><span class="num"><b>${number(hidden)}</b> quiet ${hidden === 1 ? "lane" : "lanes"}: everything delivered</span><span class="grow"></span>
       <button class="btn small quiet" type="button" onClick=${() => setQuery({ state: "idle" })}>Show</button></div>`}
@@ -123,21 +132,20 @@ const movingIdle = (groups) => groups.find(({ group }) => group === "active")?.r
 /** The same without a picture: for screen readers, for copying, and for who likes tables. */
 function Table({ shown }) {
   const rows = shown.flatMap(({ rows }) => rows);
-  return html`<div class="card tbl-wrap"><table class="tbl"><thead><tr><th>Key</th><th>Endpoint</th><th>State</th><th class="r">Head</th><th class="r">Waiting</th><th class="r">Since</th><th>Reason</th></tr></thead>
+  return html`<div class="card tbl-wrap"><table class="tbl cards"><thead><tr><th>Key</th><th>Endpoint</th><th>State</th><th class="r">Head</th><th class="r">Waiting</th><th class="r">Since</th><th>Reason</th></tr></thead>
     <tbody>${rows.map((row) => html`<${TableRow} key=${row.name} row=${row} />`)}</tbody></table></div>`;
 }
 
 function TableRow({ row }) {
   const lane = row.lane.value;
-  return html`<tr><td class="mono ell any"><button class="link mono" type="button" data-row onClick=${() => setQuery({ lane: row.name })}><bdi>${lane.key}</bdi></button></td><td>${lane.endpoint_name || lane.endpoint}</td>
-    <td><${Chip} state=${CHIPS[lane.state]} icon=${ICONS[lane.state]}>${LANE_STATES[lane.state]}</${Chip}></td>
-    <td class="r">#${lane.head}</td><td class="r">${number(lane.waiting)}</td><td class="r">${since(lane.since, clock.value) || "–"}</td><td>${lane.reason ?? ""}</td></tr>`;
+  return html`<tr><td class="mono ell any c-head"><button class="link mono ell block" type="button" data-row onClick=${() => setQuery({ lane: row.name })}><bdi>${lane.key}</bdi></button></td><td class="c-main faint ell">${lane.endpoint_name || lane.endpoint}</td>
+    <td class="c-side"><${Chip} state=${CHIPS[lane.state]} icon=${ICONS[lane.state]}>${LANE_STATES[lane.state]}</${Chip}></td>
+    <td class="r" data-k="head">#${lane.head}</td><td class="r" data-k="waiting">${number(lane.waiting)}</td><td class="r" data-k="since">${since(lane.since, clock.value) || "–"}</td><td data-k=${lane.reason ? "reason" : undefined}>${lane.reason ?? ""}</td></tr>`;
 }
 
-function NoLanes({ query, lanes }) {
-  const all = Object.values(lanes).reduce((sum, many) => sum + many, 0);
+function NoLanes({ query, lanes, isWhole }) {
   if (query.q || query.state || query.endpoint) {
-    const what = query.q ? `No lane holds “${query.q}” among ${number(all)}` : query.state ? `No lane is ${query.state}` : "No lane at this endpoint";
+    const what = query.q ? `No lane holds “${query.q}” among ${isWhole === false ? "those searched so far" : number(sumOf(lanes))}` : query.state ? `No lane is ${query.state}` : "No lane at this endpoint";
     return html`<${Empty} title=${what} icon=${query.state === "blocked" ? "delivered" : "n-events"}>
       <p>${query.state === "blocked" && !query.q ? "Nothing waits for you." : ""}</p><button class="btn" type="button" onClick=${() => setQuery({ q: null, state: null, endpoint: null })}>Clear the search</button></${Empty}>`;
   }

@@ -5,7 +5,7 @@ import { Spark } from "./chart.js";
 import { EndpointState } from "./endpoints.js";
 import { Charts, fetchSeries, valuesOf } from "./figures.js";
 import { html } from "./kit.js";
-import { clock, overview as totals, useLoad } from "./live.js";
+import { clock, inPortal, overview as totals, useLoad } from "./live.js";
 import { Ago, Command, Failed, Icon, Segments, Skeleton } from "./parts.js";
 import { href, setQuery } from "./route.js";
 import { Screen } from "./shell.js";
@@ -39,12 +39,16 @@ function Verdict({ all }) {
   if (blocked) {
     const dead = all.ledger.dead ?? 0;
     return html`<section class="verdict" data-tone="bad" aria-label="Verdict"><span class="sym"><${Icon} name="dead" /></span><div class="grow"><p class="big">${counted(blocked, "key")} ${blocked === 1 ? "is" : "are"} blocked${oldest?.since ? `, the oldest for ${since(oldest.since, clock.value)}` : ""}</p>
-      ${oldest && html`<p><a class="mono any" href=${href("/lanes", { lane: `${oldest.endpoint}/${oldest.key}` })}>${oldest.key}</a> stands behind #${oldest.head}, which died: ${oldest.reason}. ${counted(all.waiting_behind_blocked ?? oldest.waiting, "event")} ${(all.waiting_behind_blocked ?? oldest.waiting) === 1 ? "waits" : "wait"}; the other ${counted(flowing, "lane")} ${flowing === 1 ? "flows" : "flow"}.</p>`}</div>
+      ${oldest && html`<p><a class="mono ell" dir="auto" title=${oldest.key} href=${href("/lanes", { lane: `${oldest.endpoint}/${oldest.key}` })}>${oldest.key}</a> stands behind #${oldest.head}, which died: ${oldest.reason}${oldest.said ? ` “${oldest.said}”` : ""}. ${counted(all.waiting_behind_blocked ?? oldest.waiting, "event")} ${(all.waiting_behind_blocked ?? oldest.waiting) === 1 ? "waits" : "wait"}; the other ${counted(flowing, "lane")} ${flowing === 1 ? "flows" : "flow"}.</p>`}</div>
       <a class="btn danger" href=${href("/dead")}>Review ${counted(dead, "dead letter")}<${Icon} name="right" /></a></section>`;
   }
   if (retrying || paused) {
     return html`<section class="verdict" data-tone="retry" aria-label="Verdict"><span class="sym"><${Icon} name="retrying" /></span><div class="grow"><p class="big">Nothing is stuck</p><p>${[retrying && `${counted(retrying, "lane")} ${retrying === 1 ? "is" : "are"} retrying by ${retrying === 1 ? "itself" : "themselves"}`, paused && `${counted(paused, "lane")} ${paused === 1 ? "is" : "are"} paused`].filter(Boolean).join("; ")}.${oldest ? ` The oldest: ${oldest.key}, ${oldest.reason ?? "waiting"}.` : ""}</p></div>
       <a class="btn" href=${href("/lanes")}>Watch the lanes<${Icon} name="right" /></a></section>`;
+  }
+  if (!all.ledger.accepted && inPortal()) {
+    return html`<section class="verdict" data-tone="calm" aria-label="Verdict"><span class="sym"><${Icon} name="n-lanes" /></span><div class="grow"><p class="big">Ready. Nothing was sent to you yet</p><p>${all.endpoints.length ? "Your endpoint is there; a test shows that it answers." : "Say where your events are to go."}</p></div>
+      <a class="btn primary" href=${href("/endpoints", all.endpoints.length ? {} : { add: "1" })}>${all.endpoints.length ? "Your endpoints" : "Add an endpoint"}<${Icon} name="right" /></a></section>`;
   }
   if (!all.ledger.accepted) {
     return html`<section class="verdict" data-tone="calm" aria-label="Verdict"><span class="sym"><${Icon} name="n-lanes" /></span><div class="grow"><p class="big">Ready. Nothing was published yet</p><p>${all.endpoints.length ? "Send an event:" : "Tell hooklane where to deliver, then send an event:"}</p>
@@ -89,7 +93,7 @@ function Reasons({ all, word }) {
 }
 
 function EndpointTable({ items }) {
-  return html`<section class="card"><div class="title"><h2>Endpoints</h2></div>${items.length ? html`<div class="tbl-wrap"><table class="tbl"><thead><tr><th>Endpoint</th><th>State</th><th class="r">Success</th><th class="r">p95</th><th class="r">Backlog</th><th class="r">Blocked</th></tr></thead>
-    <tbody>${items.slice(0, 8).map((one) => html`<tr key=${one.id}><td><a class="ell block" href=${href(`/endpoints/${one.id}`)}><b>${one.name || one.id}</b></a><span class="faint ell block">${shortUrl(one.url)}</span></td><td><${EndpointState} one=${one} /></td>
-      <td class="r">${percent(one.stats?.success)}${one.stats && one.stats.success !== null ? " %" : ""}</td><td class="r">${millisText(one.stats?.p95_ms)}</td><td class="r">${number(one.stats?.backlog)}</td><td class="r">${one.stats?.blocked ? html`<b class="bad">${number(one.stats.blocked)}</b>` : number(one.stats?.blocked)}</td></tr>`)}</tbody></table></div>` : html`<p class="pad-all faint">No endpoint yet.</p>`}</section>`;
+  return html`<section class="card"><div class="title"><h2>Endpoints</h2></div>${items.length ? html`<div class="tbl-wrap"><table class="tbl cards"><thead><tr><th>Endpoint</th><th>State</th><th class="r">Success</th><th class="r">p95</th><th class="r">Backlog</th><th class="r">Blocked</th></tr></thead>
+    <tbody>${items.slice(0, 8).map((one) => html`<tr key=${one.id}><td class="c-head"><a class="ell block" href=${href(`/endpoints/${one.id}`)}><b>${one.name || one.id}</b></a><span class="faint ell block">${shortUrl(one.url)}</span></td><td class="c-side"><${EndpointState} one=${one} /></td>
+      <td class="r" data-k="success">${percent(one.stats?.success)}${one.stats && one.stats.success !== null ? " %" : ""}</td><td class="r" data-k="p95">${millisText(one.stats?.p95_ms)}</td><td class="r" data-k="backlog">${number(one.stats?.backlog)}</td><td class="r" data-k="blocked">${one.stats?.blocked ? html`<b class="bad">${number(one.stats.blocked)}</b>` : number(one.stats?.blocked)}</td></tr>`)}</tbody></table></div>` : html`<p class="pad-all faint">No endpoint yet.</p>`}</section>`;
 }

@@ -35,6 +35,12 @@ export function Act({ run, children, class: kind = "", disabled, title, ...more 
     title=${reason ?? title} aria-busy=${busy} onClick=${press}>${children}</button>`;
 }
 
+/** A key longer than this is written small, or shortened where it stands in a sentence. */
+export const LONG = 60;
+
+/** A sentence that may hold a long key: its beginning and end are enough, for the whole key stands elsewhere. */
+export const Shorter = ({ text, key_: key }) => html`${key && key.length > LONG ? text.replaceAll(key, `${[...key].slice(0, 24).join("")}…${[...key].slice(-8).join("")}`) : text}`;
+
 /** A time: how long ago, exactly when pointed at. */
 export const Ago = ({ time }) =>
   time ? html`<time datetime=${time} title=${time.replace("T", " ")}>${ago(time, clock.value)}</time>` : html`<span>–</span>`;
@@ -63,7 +69,7 @@ export const Empty = ({ title, children, icon = "n-lanes" }) => html`
 export function Failed({ error, again, what }) {
   return html`<div class="failed card" role="alert">
     <${Icon} name="warn" />
-    <div class="grow"><b>${what} could not be loaded.</b><p>${error.message}${error.message.endsWith(".") ? "" : "."} Nothing was changed; deliveries do not depend on this page.</p></div>
+    <div class="grow"><b>${what} could not be loaded.</b><p>${error.message.charAt(0).toUpperCase()}${error.message.slice(1)}${error.message.endsWith(".") ? "" : "."} Nothing was changed; deliveries do not depend on this page.</p></div>
     <button class="btn" type="button" onClick=${again}>Try again</button>
   </div>`;
 }

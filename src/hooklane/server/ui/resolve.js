@@ -25,7 +25,7 @@ export async function replayOne(letter) {
 export function ResolveAll({ many, endpoint }) {
   const [open, setOpen] = useState(false);
   if (!many || inPortal()) return null;
-  return html`<button class="btn small" type="button" onClick=${() => setOpen(true)}>Resolve ${many === 1 ? "it" : `all ${number(many)}`}…</button>
+  return html`<button class="btn small" type="button" onClick=${() => setOpen(true)}><span>Resolve ${many === 1 ? "it" : html`all<span class="hide-s"> ${number(many)}</span>`}…</span></button>
     ${open && html`<${ReplayDialog} wanted=${{ filter: { state: "dead", ...(endpoint ? { endpoint } : {}) } }} close=${() => setOpen(false)} />`}`;
 }
 

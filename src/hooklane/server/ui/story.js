@@ -5,7 +5,7 @@ import { CopyAs } from "./copy_as.js";
 import { loudest } from "./events.js";
 import { html, useEffect, useState } from "./kit.js";
 import { endpointName, hear, inPortal, useLoad } from "./live.js";
-import { Act, Chip, Copy, Exactly, Failed, Icon, Segments, Skeleton } from "./parts.js";
+import { Act, Chip, Copy, Exactly, Failed, Icon, Segments, Shorter, Skeleton } from "./parts.js";
 import { replayOne, SkipDialog } from "./resolve.js";
 import { href, place, setQuery } from "./route.js";
 import { Screen } from "./shell.js";
@@ -31,20 +31,20 @@ export default function Story({ params, query }) {
         <span class="mono any grow">${event.id}</span><${Copy} text=${event.id} label="Copy id" /><${CopyAs} event=${event.id} letter=${loud?.dead_letter} />
         ${loud?.dead_letter && html`<${Act} class="primary" run=${async () => (await replayOne(loud.dead_letter), load.again())}>Replay</${Act}>${!inPortal() && html`<button class="btn" type="button" onClick=${() => setSkip(loud)}>Skip…</button>`}`}
         ${loud?.key && html`<a class="btn" href=${href("/lanes", { lane: `${loud.endpoint}/${loud.key}` })}><${Icon} name="n-lanes" />Its lane</a>`}</div>
-      <p class="why" data-state=${loud?.state === "dead" ? "blocked" : loud?.state === "retrying" ? "retrying" : "idle"}>${why.why}</p></section>
+      <p class="why" data-state=${loud?.state === "dead" ? "blocked" : loud?.state === "retrying" ? "retrying" : "idle"}><${Shorter} text=${why.why} key_=${event.key} /></p></section>
       <div class="cols2 story"><${Timeline} event=${event} attempts=${attempts} story=${story} chosen=${query.try} /><${Exchange} event=${event} attempts=${attempts} query=${query} /></div>`}
     ${skip && html`<${SkipDialog} letter=${skip.dead_letter} lane=${{ key: skip.key ?? skip.dead_letter, head: skip.seq, head_type: event.type, endpoint: skip.endpoint }} close=${() => (setSkip(null), load.again())} />`}
   </${Screen}>`;
 }
 
-const ICONS = { published: "plus", waited: "waiting", try: "retrying", delivered: "delivered", dead: "dead", skipped: "skipped", cancelled: "cancelled", replayed: "again", noted: "n-audit" };
+const ICONS = { published: "plus", waited: "waiting", try: "retrying", delivered: "delivered", dead: "dead", skipped: "skipped", cancelled: "cancelled", replayed: "again", noted: "n-audit", receiver: "n-inbox" };
 
 /** What happened, oldest first; a try opens what was sent and answered. */
 function Timeline({ event, attempts, story, chosen }) {
   return html`<section class="card"><div class="title"><h2>What happened</h2><span class="grow"></span><span class="faint ell">${event.replay_of ? html`replay of <a class="link" href=${href(`/events/${event.replay_of}`)}>${event.replay_of}</a>` : ""}</span></div>
     <ol class="timeline">${story.map((line) => {
       const one = line.attempt !== null && line.kind !== "dead" && attempts.find((each) => each.attempt === line.attempt && each.endpoint === line.endpoint && each.started_at === line.at);
-      const body = html`<b>${line.kind === "try" ? `try ${line.attempt}` : line.kind}</b>${(line.kind === "try" || line.kind === "delivered") && html`<${Chip} state=${line.kind === "try" ? "retrying" : "delivered"} icon=${ICONS[line.kind]}>${resultOf(line)}</${Chip}>`}<span class="mute any">${saysOf(line, event)}</span>`;
+      const body = html`<b>${line.kind === "try" ? `try ${line.attempt}` : line.kind}</b>${(line.kind === "try" || line.kind === "delivered") && html`<${Chip} state=${line.kind === "delivered" ? "delivered" : line.next_at ? "retrying" : "dead"} icon=${line.kind === "try" && !line.next_at ? "dead" : ICONS[line.kind]}>${resultOf(line)}</${Chip}>`}<span class="mute any">${saysOf(line, event)}</span>`;
       return html`<li data-kind=${line.kind}><${Exactly} time=${line.at} />
         ${one ? html`<button class="what" type="button" aria-pressed=${String(chosen === one.id)} onClick=${() => setQuery({ try: one.id, tab: tabForTry() })}>${body}</button>` : html`<span class="what">${body}</span>`}</li>`;
     })}</ol></section>`;
@@ -65,6 +65,8 @@ function saysOf(line, event) {
     case "try":
     case "delivered":
       return [line.ms !== null && millisText(line.ms), at, line.said && `receiver: ${line.said}`, line.kind === "try" && line.next_at && `next ${atTime(line.next_at)}`].filter(Boolean).join(", ");
+    case "receiver":
+      return [`${line.said} at handler ${line.actor}`, line.attempt > 1 && `after ${tries(line.attempt)}`, line.note].filter(Boolean).join(", ");
     case "dead":
       return [`after ${tries(line.attempt ?? 0)}; its key stops here`, at].filter(Boolean).join(" ");
     default:

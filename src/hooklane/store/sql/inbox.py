@@ -254,7 +254,13 @@ class SqlInbox:
     # Reading
 
     def rows(self, search: Search) -> Flow[list[Row]]:
-        found = [line[0] for line in (yield Sql("search", search_params(search)))]
+        return (yield from self._found("search", search))
+
+    def newest_rows(self, search: Search) -> Flow[list[Row]]:
+        return (yield from self._found("search_newest", search))[::-1]
+
+    def _found(self, statement: str, search: Search) -> Flow[list[Row]]:
+        found = [line[0] for line in (yield Sql(statement, search_params(search)))]
         if not found:
             return []
         lines = yield Sql("messages", ids_params(found))

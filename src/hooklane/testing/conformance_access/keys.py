@@ -79,6 +79,17 @@ class Keys:
         assert await store.session(session().digest) is None
         assert await store.session(link.digest) == link
 
+    async def test_a_session_in_use_lasts_longer_and_one_that_was_ended_does_not_come_back(self, store: Store) -> None:
+        await store.add_session(session())
+        longer = Instant(session().expires_at + 5_000)
+        await store.extend_session("ses_a", longer)
+        await store.extend_session("ses_a", Instant(longer - 1))
+
+        assert await store.session(session().digest) == replace(session(), expires_at=longer)
+        await store.remove_session("ses_a")
+        await store.extend_session("ses_a", Instant(longer + 1))
+        assert await store.session(session().digest) is None
+
     async def test_a_new_session_sweeps_out_expired_ones(self, store: Store) -> None:
         await store.add_session(session())
         later = session("ses_b", created_at=Instant(NOW + 1_000), expires_at=Instant(NOW + 2_000))

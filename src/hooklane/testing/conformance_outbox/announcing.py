@@ -9,7 +9,7 @@ import pytest
 from hooklane.model.attempt import DELIVERED, Dead, Retry, Settlement, Start
 from hooklane.model.clock import Instant
 from hooklane.model.lane import DeliveryState, LaneId, LaneRow, LaneState
-from hooklane.testing.conformance_outbox.kit import SHORT_LEASE_MS, T0, Outbox, OutboxKit, Owner, event, published
+from hooklane.testing.conformance_outbox.kit import T0, Outbox, OutboxKit, Owner, event, published
 from hooklane.testing.conformance_outbox.settling import lane_of, state_of
 
 LATER = Instant(T0 + 60_000)
@@ -137,10 +137,10 @@ class Announcing(OutboxKit):
     async def test_an_announcement_survives_its_worker(self, store: Outbox) -> None:
         lane_id = await lane_of(store)
         loose = (await published(store, event("e9", None))).grown[0].lane_id
-        first = await Owner.of(store, "w1", SHORT_LEASE_MS)
+        first = await Owner.of(store, "w1")
         await announce(first, lane_id)
         await announce(first, loose)
-        await self.wait_for_expiry(store, SHORT_LEASE_MS)
+        await self.lease_runs_out(store, "w1")
 
         second = await Owner.of(store, "w2")
 

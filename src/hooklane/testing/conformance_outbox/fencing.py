@@ -8,7 +8,6 @@ from hooklane.model.attempt import DELIVERED, Cancel, Dead, Gone, Outcome, Retry
 from hooklane.model.lane import DeliveryState, LaneState
 from hooklane.testing.conformance_outbox.kit import (
     LEASE_MS,
-    SHORT_LEASE_MS,
     T0,
     Outbox,
     OutboxKit,
@@ -23,7 +22,7 @@ from hooklane.testing.conformance_outbox.settling import LATER, lane_of, state_o
 class Fencing(OutboxKit):
     async def test_a_worker_that_lost_its_partition_cannot_write(self, store: Outbox) -> None:
         lane_id = await lane_of(store)
-        late = await Owner.of(store, "w1", SHORT_LEASE_MS)
+        late = await Owner.of(store, "w1")
         row = await late.row(lane_id)
         writes: list[Write] = [
             await late.settlement(lane_id, DELIVERED),
@@ -34,7 +33,7 @@ class Fencing(OutboxKit):
             Start(lane_id, row.pid, 1, 1, row.rev),
             Cancel(lane_id, row.pid, 1, 3, row.rev),
         ]
-        await self.wait_for_expiry(store, SHORT_LEASE_MS)
+        await self.lease_runs_out(store, "w1")
         owner = await Owner.of(store, "w2", LEASE_MS)
 
         for write in writes:
@@ -75,9 +74,9 @@ class Fencing(OutboxKit):
 
     async def test_an_expired_lease_alone_fences_nobody(self, store: Outbox) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store, "w1", SHORT_LEASE_MS)
+        owner = await Owner.of(store, "w1")
         settlement = await owner.settlement(lane_id, DELIVERED)
-        await self.wait_for_expiry(store, SHORT_LEASE_MS)
+        await self.lease_runs_out(store, "w1")
 
         report = await owner.commit(settlement)
 

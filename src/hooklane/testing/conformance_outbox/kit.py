@@ -23,7 +23,7 @@ from hooklane.store.tenants import TenantStore
 
 T0 = Instant(1_750_000_000_000)
 LEASE_MS = 60_000
-SHORT_LEASE_MS = 300
+SHORT_LEASE_MS = 50
 
 
 class Outbox(OutboxStore, OutboxReads, TenantStore, Protocol):
@@ -149,6 +149,11 @@ class OutboxKit:
     @pytest.fixture
     async def store(self) -> Outbox:
         raise NotImplementedError("override the fixture `store`: a fresh, open store built with core.fanout.places")
+
+    async def lease_runs_out(self, store: Outbox, worker: str) -> None:
+        """Return when the lease of *worker* has run out. Until then it is long, however slow the machine is."""
+        assert await store.renew(worker, SHORT_LEASE_MS) is not None
+        await self.wait_for_expiry(store, SHORT_LEASE_MS)
 
     async def wait_for_expiry(self, store: Outbox, lease_ms: int) -> None:
         """Return when a lease of *lease_ms* that was given before has run out by the store's clock."""

@@ -6,7 +6,6 @@ from hooklane.model.attempt import DELIVERED
 from hooklane.model.lane import PARTITIONS
 from hooklane.testing.conformance_outbox.kit import (
     LEASE_MS,
-    SHORT_LEASE_MS,
     Outbox,
     OutboxKit,
     Owner,
@@ -55,11 +54,11 @@ class ManyWorkers(OutboxKit):
         assert list(await store.acquire("w2", PARTITIONS)) == []
 
     async def test_a_living_worker_keeps_its_own_while_a_dead_one_is_inherited(self, store: Outbox) -> None:
-        await store.join("w1", SHORT_LEASE_MS)
+        await store.join("w1", LEASE_MS)
         lost = {one.pid for one in await store.acquire("w1", 100)}
         await store.join("w2", LEASE_MS)
         await store.acquire("w2", PARTITIONS)
-        await self.wait_for_expiry(store, SHORT_LEASE_MS)
+        await self.lease_runs_out(store, "w1")
 
         roster = await store.roster()
         taken = await store.acquire("w2", PARTITIONS)
@@ -88,11 +87,11 @@ class ManyWorkers(OutboxKit):
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, *(event(f"e{n}", "a") for n in range(1, 5)))
         lane_id = report.grown[0].lane_id
-        late = await Owner.of(store, "w1", SHORT_LEASE_MS)
+        late = await Owner.of(store, "w1")
         await late.deliver(lane_id, 2)
         await late.fail(lane_id)
         settlement = await late.settlement(lane_id, DELIVERED)
-        await self.wait_for_expiry(store, SHORT_LEASE_MS)
+        await self.lease_runs_out(store, "w1")
         heir = await Owner.of(store, "w2")
 
         row = (await heir.loaded())[lane_id]

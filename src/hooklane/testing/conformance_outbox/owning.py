@@ -10,7 +10,6 @@ from hooklane.model.endpoint import EndpointState
 from hooklane.model.lane import PARTITIONS, LaneState
 from hooklane.testing.conformance_outbox.kit import (
     LEASE_MS,
-    SHORT_LEASE_MS,
     T0,
     Outbox,
     OutboxKit,
@@ -37,16 +36,16 @@ class Owning(OutboxKit):
         assert renewed.until >= joined.until
 
     async def test_an_expired_lease_is_never_renewed(self, store: Outbox) -> None:
-        await store.join("w1", SHORT_LEASE_MS)
-        await self.wait_for_expiry(store, SHORT_LEASE_MS)
+        await store.join("w1", LEASE_MS)
+        await self.lease_runs_out(store, "w1")
 
         assert await store.renew("w1", LEASE_MS) is None
         assert await store.renew("w1", LEASE_MS) is None
         assert await store.renew("w_never_joined", LEASE_MS) is None
 
     async def test_a_worker_whose_lease_expired_acquires_nothing(self, store: Outbox) -> None:
-        await store.join("w1", SHORT_LEASE_MS)
-        await self.wait_for_expiry(store, SHORT_LEASE_MS)
+        await store.join("w1", LEASE_MS)
+        await self.lease_runs_out(store, "w1")
 
         assert list(await store.acquire("w1", PARTITIONS)) == []
 
@@ -84,8 +83,8 @@ class Owning(OutboxKit):
         assert (dict(roster.owned), roster.free) == ({"w1": 10}, PARTITIONS - 10)
 
     async def test_a_takeover_after_expiry_bumps_every_epoch_and_is_unclean(self, store: Outbox) -> None:
-        before = await Owner.of(store, "w1", SHORT_LEASE_MS)
-        await self.wait_for_expiry(store, SHORT_LEASE_MS)
+        before = await Owner.of(store, "w1")
+        await self.lease_runs_out(store, "w1")
         await store.join("w2", LEASE_MS)
 
         taken = await store.acquire("w2", PARTITIONS)

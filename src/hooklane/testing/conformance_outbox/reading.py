@@ -220,10 +220,10 @@ class Reading(OutboxKit):
 
         found = await store.lane_deliveries(lane_id, 2, 3)
 
-        assert [(one.seq, one.event_id, str(one.state)) for one in found] == [
-            (2, "e2", "delivered"),
-            (3, "e3", "queued"),
-            (4, "e4", "queued"),
+        assert [(one.seq, one.event_id, str(one.state), one.type) for one in found] == [
+            (2, "e2", "delivered", "order.created"),
+            (3, "e3", "queued", "order.created"),
+            (4, "e4", "queued", "order.created"),
         ]
 
     async def test_attempts_are_logged_slim_for_a_success_and_in_full_for_a_failure(self, store: Outbox) -> None:

@@ -207,3 +207,32 @@ class Settling(OutboxKit):
         assert (frozenset(), frozenset()) == (committed.fenced, committed.stale)
         states = [await state_of(store, f"e{n}") for n in range(4)]
         assert [str(state) for state in states] == ["delivered", "retrying", "dead", "delivered"]
+
+    async def test_tidying_changes_nothing_of_what_owners_and_people_see(self, store: Outbox) -> None:
+        """Whatever two outcomes a lane has had: what waits to be folded says the same before and after."""
+        outcomes: list[Outcome] = [DELIVERED, Retry(LATER, "503"), Dead("422"), Dead("422", skip=True)]
+        acts = ("", "skip", "replay")
+        await store.save_endpoint(endpoint(), expect=None)
+        kinds = [(first, second, act) for first in outcomes for second in outcomes for act in acts]
+        report = await published(store, *(event(f"e{n}-{seq}", f"k{n}") for n in range(len(kinds)) for seq in range(4)))
+        lanes = list(dict.fromkeys(one.lane_id for one in report.grown))
+        owner = await Owner.of(store)
+        for outcome_of in ([first for first, _, _ in kinds], [second for _, second, _ in kinds]):
+            alive = [lane for lane, row in (await owner.loaded()).items() if row.state is not LaneState.BLOCKED]
+            writes = [await owner.settlement(lane, outcome_of[lanes.index(lane)]) for lane in alive]
+            await owner.commit(*writes)
+        letters = (await store.dead_letters("default", endpoint_id=None, cursor=None, limit=200)).items
+        for letter in letters:
+            match kinds[lanes.index(letter.lane_id)][2]:
+                case "skip":
+                    await store.skip("default", letter.id, note="", actor="test", now=LATER)
+                case "replay":
+                    await store.replay("default", letter.id, actor="test", now=LATER)
+        rows, ledger = await owner.loaded(), await store.ledger("default")
+        states = await store.deliveries("default", [one.event.id for one in report.grown if one.event])
+
+        await store.tidy()
+
+        assert rows == await owner.loaded()
+        assert ledger == await store.ledger("default")
+        assert states == await store.deliveries("default", [one.event.id for one in report.grown if one.event])

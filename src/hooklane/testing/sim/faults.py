@@ -19,6 +19,8 @@ class Faults:
     store_clock_jump_every_ms: int = 20_000
     store_crash_every_ms: int = 10_000
     """It ends all its sessions, and numbers that it gave out last are given out once more."""
+    store_failover_every_ms: int = 0
+    """The same, and a synchronous standby goes on in its place: what was committed is there, on another timeline."""
     poll_misses: float = 0.0
     """A poll does not tell of a lane that grew. No weather makes that, only a mistake."""
     # the network
@@ -37,6 +39,8 @@ class Faults:
     turn_broken: float = 0.001
     """A crash or a pause between two effects of one turn."""
     leave_every_ms: int = 8_000
+    turn_ms: float = 0.3
+    """How long a worker is at most about something else before it takes its next turn."""
     clock_drift: float = 0.02
     killers: float = 0.0
     """The part of all deliveries that kill whichever worker makes them."""

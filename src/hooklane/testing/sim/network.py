@@ -6,6 +6,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from zlib import crc32
 
+from hooklane.core.admission.turns import Turn, whose_turn
 from hooklane.core.wire import body_of
 from hooklane.model.attempt import Send
 from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Timings
@@ -30,7 +31,7 @@ class Kind(Enum):
     SLOW = auto()
     ILL_FOR_LONG = auto()
     CHOKES = auto()  # on one event in twelve, always
-    STRICT = auto()  # checks the order itself and says 409, and now and then forgets where it was
+    STRICT = auto()  # admits by the order of the receiver itself, says 409, and now and then forgets where it was
     LEAVES = auto()  # says 410 now and then
 
 
@@ -74,7 +75,7 @@ class Receiver:
 
     def _strict(self, lane: int, seq: int, prev_seq: int, roll: float) -> Answer:
         last = self._last.get(lane, 0)
-        if seq <= last or prev_seq > last:
+        if whose_turn(seq=seq, prev_seq=prev_seq, applied=last) is not Turn.READY:
             return Answer(409, _TIMINGS, expected_seq=str(last + 1))
         self._last[lane] = seq
         if roll < 0.003:

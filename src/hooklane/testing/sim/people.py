@@ -20,10 +20,21 @@ BATCH_MAX = 24
 
 
 class Publishers:
-    """Clients that publish through a worker's process, or past all of them, until *events* were accepted."""
+    """Clients that publish through a worker's process, or past all of them, until *events* were accepted.
+
+    The part *aimed* of them names one endpoint each; the others go to all whose filter lets them pass. From one publish
+    of a client to its next *every_ms* pass in the mean.
+    """
 
     def __init__(
-        self, world: World, store: SimStore, workers: Callable[[], Sequence[Shell]], events: int, keys: int
+        self,
+        world: World,
+        store: SimStore,
+        workers: Callable[[], Sequence[Shell]],
+        events: int,
+        keys: int,
+        aimed: float = 0.0,
+        every_ms: float = 400.0,
     ) -> None:
         self.world = world
         self.store = store
@@ -31,6 +42,8 @@ class Publishers:
         self.left = events
         self.waiting = 0
         self._keys = keys
+        self._aimed = aimed
+        self._every_ms = every_ms
         self._count = 0
         for _ in range(4):
             self._publish()
@@ -47,7 +60,7 @@ class Publishers:
         drafts = [self._draft() for _ in range(many)]
         self.waiting += 1
         self._submit(drafts)
-        self.world.after(self.world.chance.expovariate(1.0 / 400.0), self._publish)
+        self.world.after(self.world.chance.expovariate(1.0 / self._every_ms), self._publish)
 
     def _draft(self) -> Draft:
         self._count += 1
@@ -56,7 +69,12 @@ class Publishers:
         event_id = f"evt_{self._count}"
         at = Instant(T0 + int(self.world.now))
         event = Event(event_id, chance.choice(TYPES), key, b'{"n":%d}' % self._count, at)
-        return Draft(event, None, (f"id:{event_id}",), event.data)
+        asked = (chance.choice(self._takers()),) if self._aimed and chance.random() < self._aimed else None
+        return Draft(event, asked, (f"id:{event_id}",), event.data)
+
+    def _takers(self) -> list[str]:
+        gone = (EndpointState.DRAINING, EndpointState.CANCELLING)
+        return [one.id for one in self.store.tables.endpoints.values() if one.state not in gone]
 
     def _submit(self, drafts: list[Draft]) -> None:
         """Through some process, which feeds its own engine; a client that hears nothing tries again elsewhere."""

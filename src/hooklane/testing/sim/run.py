@@ -62,8 +62,10 @@ class Simulation:
         keys: int,
         mutant: Mutant,
         settle: Callable[[World, SimStore, Network], None] = settle_in,
+        aimed: float = 0.0,
+        publish_every_ms: float = 400.0,
     ) -> None:
-        """*settle* creates the endpoints."""
+        """*settle* creates the endpoints; the part *aimed* of all events goes to one of them each."""
         self.world = World(seed, faults)
         only_killers = faults.killers > 0 and not (faults.crash_every_ms or faults.turn_broken or faults.pause_every_ms)
         self.checker = Invariants(lambda: self.world.now, only_events_kill=only_killers)
@@ -76,7 +78,9 @@ class Simulation:
         self._many = faults.workers
         for _ in range(faults.workers):
             self.start_worker()
-        self.publishers = Publishers(self.world, self.store, lambda: self.workers, events, keys)
+        self.publishers = Publishers(
+            self.world, self.store, lambda: self.workers, events, keys, aimed, publish_every_ms
+        )
         Operators(self.world, self.store, self.network, lambda: self.workers)
         self.world.every(faults.crash_every_ms, self._crash)
         self.world.every(faults.pause_every_ms, self._stall)
@@ -84,6 +88,7 @@ class Simulation:
         self.world.every(faults.store_down_every_ms, self.store.go_down)
         self.world.every(faults.store_clock_jump_every_ms, self.store.jump)
         self.world.every(faults.store_crash_every_ms, self.store.crash)
+        self.world.every(faults.store_failover_every_ms, self.store.fail_over)
         self._look_after_workers()
 
     def start_worker(self) -> None:
@@ -141,12 +146,30 @@ class Simulation:
 
 
 def simulate(
-    seed: int, *, events: int = 1_000, faults: Faults | None = None, keys: int | None = None, mutant: str | None = None
+    seed: int,
+    *,
+    events: int = 1_000,
+    faults: Faults | None = None,
+    keys: int | None = None,
+    mutant: str | None = None,
+    aimed: float = 0.0,
+    publish_every_ms: float = 400.0,
 ) -> Report:
-    """Run one seed: *events* are published among *faults*; *mutant* plants a named bug that must be noticed."""
+    """Run one seed: *events* are published among *faults*; *mutant* plants a named bug that must be noticed.
+
+    The part *aimed* of all events goes to one endpoint each, the others to all that want them.
+    """
     before = process_time()
     parts = MUTANTS[mutant] if mutant else Mutant(faults=Faults(), keys=60)
-    simulation = Simulation(seed, events, faults or parts.faults, keys or parts.keys, parts)
+    simulation = Simulation(
+        seed,
+        events,
+        faults or parts.faults,
+        keys or parts.keys,
+        parts,
+        aimed=aimed,
+        publish_every_ms=publish_every_ms,
+    )
     simulation.run()
     world, checker = simulation.world, simulation.checker
     return Report(seed, tuple(checker.violations), world.counts, world.hash, int(world.now), process_time() - before)

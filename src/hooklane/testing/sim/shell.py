@@ -104,7 +104,7 @@ class Shell(Process):
     def _soon(self) -> None:
         if not self._turn_is_set:
             self._turn_is_set = True
-            self.after(0.3 * self.world.roll(), self._turn)
+            self.after(self.world.faults.turn_ms * self.world.roll(), self._turn)
 
     def _turn(self) -> None:
         self._turn_is_set = False

@@ -9,14 +9,25 @@ from typing import Any, NamedTuple, TypeVar
 
 from hooklane.core.fanout import places
 from hooklane.model.attempt import Dead, Settlement, Start, Write
-from hooklane.model.clock import Instant
+from hooklane.model.clock import START, Instant
 from hooklane.model.endpoint import Endpoint, EndpointState, OnDead
 from hooklane.model.health import Health
 from hooklane.model.lane import LaneId, LaneRow
 from hooklane.model.session import Session
 from hooklane.store.memory.outbox import health, owning, publishing, recovering, settling
 from hooklane.store.memory.outbox.tables import Lane, Tables, row_of
-from hooklane.store.outbox import CommitReport, Draft, Lease, Load, News, PublishReport, Roster, StoreOptions, Taken
+from hooklane.store.outbox import (
+    CommitReport,
+    Draft,
+    Lease,
+    Load,
+    News,
+    Published,
+    PublishReport,
+    Roster,
+    StoreOptions,
+    Taken,
+)
 from hooklane.testing.invariants import Invariants
 from hooklane.testing.lane_book import Rules
 from hooklane.testing.sim.world import T0, World
@@ -66,6 +77,8 @@ class SimStore:
         self.down_until = 0.0
         self.numbers_lost = 0
         self.crashes = 0
+        self.timeline = 1
+        self._rules: dict[str, Rules] = {}
         self.tables = Tables(StoreOptions(placer=places), self.clock)
         self.owed_count = 0
         """Deliveries that are not over yet."""
@@ -121,7 +134,15 @@ class SimStore:
                 wait += 15.0 * world.roll()
             world.after(wait, self._carry_out, steps, number + 1, result, slow, done, failed)
         else:
-            world.after(wait, done, result)
+            world.after(wait, self._reply, self.crashes, done, failed, result)
+
+    def _reply(self, crashes: int, done: Callable[[Any], None], failed: Callable[[], None], result: Any) -> None:
+        """No session outlives a crash: what was carried out just before it is answered by none."""
+        if crashes == self.crashes:
+            done(result)
+        else:
+            self.world.counts["reply lost with the session"] += 1
+            failed()
 
     def go_down(self) -> None:
         self.down_until = self.world.now + self.world.chance.uniform(100.0, 1_500.0)
@@ -140,8 +161,15 @@ class SimStore:
         self.down_until = max(self.down_until, self.world.now + 50.0 * self.world.roll())
         self.world.counts["store crashed"] += 1
 
+    def fail_over(self) -> None:
+        """The standby, which has all that was committed, goes on under a timeline of its own."""
+        self.crash()
+        self.timeline += 1
+        self.down_until = max(self.down_until, self.world.now + self.world.chance.uniform(50.0, 800.0))
+        self.world.counts["store failed over"] += 1
+
     def session(self) -> Session:
-        return Session("sim", str(self.crashes), None, 0)
+        return Session(f"sim {self.timeline}", str(self.crashes), None, 0)
 
     def _tidy(self) -> None:
         self.fold()
@@ -157,12 +185,20 @@ class SimStore:
         report = publishing.publish(self.tables, drafts)
         for one in report.grown:
             assert one.event is not None
-            rules = _rules(self.tables.endpoints[one.endpoint_id])
+            rules = self._rules_of(one.endpoint_id)
             self.checker.accepted(one.lane_id, one.pid, one.seq, one.event.id, rules)
             self.world.trace(1, one.lane_id, one.seq)
         self.owed_count += len(report.grown)
+        self.world.counts["published"] += sum(isinstance(one, Published) and not one.repeated for one in report.results)
         span = Written(first, len(self.tables.growth), self.numbers_lost, self.world.counts)
         return replace(report, span=span)
+
+    def _rules_of(self, endpoint_id: str) -> Rules:
+        """Fixed when an endpoint is made, as far as the checker must know them."""
+        rules = self._rules.get(endpoint_id)
+        if rules is None:
+            rules = self._rules[endpoint_id] = _rules(self.tables.endpoints[endpoint_id])
+        return rules
 
     def join(self, worker: str, lease_ms: int) -> Lease:
         return owning.join(self.tables, worker, lease_ms)
@@ -220,7 +256,7 @@ class SimStore:
         for pid, epoch in epochs.items():
             if owning.is_owner(tables.parts[pid], worker, epoch):
                 rows = [row_of(tables.lanes[one], acks.get(one, 0)) for one in tables.by_pid[pid]]
-                lanes[pid] = [row for row in rows if row.head <= row.tail]
+                lanes[pid] = [row for row in rows if row.head <= row.tail and not owning.is_over(row)]
         health = list(tables.health.values())
         return Load(lanes, list(tables.endpoints.values()), mark, self.clock(), health, self.session())
 
@@ -278,7 +314,7 @@ class SimStore:
             checker.started(worker, epoch, lane.id, after.head, after.attempts)
         elif isinstance(write, Settlement):
             self.world.trace(4, lane.id, after.head, after.attempts)
-            due = after.next_at if after.next_at != before.next_at else None
+            due = after.next_at if after.next_at not in (START, before.next_at) else None
             seen = write.result is not None
             checker.failed(worker, epoch, lane.id, after.head, after.attempts, write.at, due, seen=seen)
             if after.state != before.state and isinstance(write.outcome, Dead):

@@ -15,6 +15,7 @@ from tests.support.eventually import eventually
 from tests.support.http_client import Connection
 
 from hooklane.model.message import Status
+from hooklane.server.inbox_sources import source_views
 
 # Without an inbox
 
@@ -134,13 +135,19 @@ async def test_a_list_is_narrowed_by_each_filter_and_goes_on_with_its_cursor(sit
     assert await ids("handler=ship") == paid
     assert await ids("source=stripe") == await ids("account=acme") == await ids("status=dead") == []
     assert await ids("after=2100-01-01T00:00:00Z") == await ids("before=2000-01-01T00:00:00Z") == []
+    newest = await site.get("inbox?type=order.paid&limit=29&order=newest")
+    rest = await site.get(f"inbox?type=order.paid&limit=29&order=newest&cursor={newest['next']}")
+    assert [item["event_id"] for item in newest["items"] + rest["items"]] == paid[::-1]
+    assert rest["next"] is None
+    other = await site.call("GET", f"inbox?type=order.paid&cursor={newest['next']}")
+    assert other.code == "invalid_cursor", "a cursor goes on in its own direction"
 
 
 async def test_a_wrong_question_is_told(api: Any):
     wrong = [
         *("inbox?status=gone", "inbox?limit=0", "inbox?after=yesterday", "inbox?nobody=1", "inbox?source=a%00b"),
         *("dead-letters?side=nowhere", "dead-letters?side=inbox&endpoint=ep_1", "dead-letters?source=stripe"),
-        "dead-letters?side=sender&account=acme",
+        *("dead-letters?side=sender&account=acme", "inbox?order=random"),
     ]
     told = {query: (await api.call("GET", f"/api/v1/{query}")).code for query in wrong}
     cursors = [await api.call("GET", f"/api/v1/{list}cursor=17") for list in ("inbox?", "dead-letters?side=inbox&")]
@@ -252,6 +259,16 @@ async def test_the_sources_of_the_inbox_tell_what_came_of_what_they_received(sit
     assert (one["source"], one["live"], one["dead"], one["rejected"]) == ("hooklane", False, 1, None)
     assert one["duplicate"] == 1
     assert one["received"] >= 3
+
+
+def test_a_source_that_forgets_ids_before_its_sender_gives_up_has_a_warning():
+    day = 86_400_000
+    short, long = reversed(source_views((), {}, {}, {}, {"short": (2 * day, 3 * day), "long": (30 * day, 3 * day)}))
+
+    assert (short["source"], short["sender_retries_s"], long["warning"]) == ("short", 259_200, None)
+    assert short["warning"] == (
+        "ids are kept 2 d, but the sender retries for 3 d: a late copy would be taken for a new event"
+    )
 
 
 async def test_a_dry_run_tells_what_a_replay_would_do_and_does_nothing(site: Site, shop: Shop, dead: str):

@@ -15,6 +15,7 @@ from hooklane.server import wrong_keys
 from hooklane.server.api import ROUTES
 from hooklane.server.call import Access, Route
 from hooklane.server.permission import PORTAL, scope_of
+from hooklane.server.refusals import Refusals
 
 ASKING = [route for route in ROUTES if route.needs is not Access.NOTHING]
 
@@ -191,3 +192,27 @@ async def test_when_a_key_was_used_is_written_without_a_write_for_each_use(api: 
 
     assert before["last_used_at"] is None
     assert after["last_used_at"] is not None
+
+
+async def test_a_call_that_a_key_does_not_permit_is_on_record_once_and_then_counted(api: Api):
+    key = await new_key(api, "read", tenant="acme")
+    for _ in range(20):
+        assert (await api.call("POST", "/api/v1/keys", {}, bearer(key["key"]))).status == 403
+    assert (await api.call("GET", "/api/v1/inbox", headers=bearer(key["key"]))).status == 403
+    assert (await api.call("GET", "/api/v1/endpoints", headers=bearer(key["key"]))).status == 200
+
+    lines = (await api.call("GET", "/api/v1/audit?action=call.refused", headers=bearer(key["key"]))).json["items"]
+    assert [(one["subject"], one["note"]) for one in lines] == [
+        (key["id"], "GET /api/v1/inbox"),
+        (key["id"], "POST /api/v1/keys"),
+    ]
+
+
+def test_a_flood_of_refusals_is_no_flood_of_lines_and_none_is_lost_from_the_count():
+    refusals = Refusals()
+    first = [refusals.note("key_a", f"GET /{n}", 0.0) for n in range(1_000)]
+
+    assert [one for one in first if one] == [f"GET /{n}" for n in range(30)]
+    assert refusals.note("key_a", "GET /0", 10.0) is None
+    assert refusals.note("key_a", "GET /0", 3_601.0) == "GET /0, 2 times"
+    assert refusals.note("key_a", "GET /999", 3_602.0) == "GET /999, 2 times"

@@ -14,6 +14,7 @@ from hooklane.model.clock import Instant
 from hooklane.server.api import ROUTES
 from hooklane.server.call import Access
 from hooklane.server.permission import PORTAL, scope_of
+from hooklane.server.portal_pass import portal_pass, tenant_of_pass
 
 LINK = "/api/v1/tenants/acme/portal"
 
@@ -75,7 +76,7 @@ async def test_behind_a_link_all_but_the_listed_calls_are_closed(api: Api, custo
             continue
         path = re.sub(r"{\w+}", "x", route.path) + ("?topics=none" if route.path == "/api/v1/stream" else "")
         answer = await customer.call(route.method, path, b"[]" if route.method != "GET" else None)
-        may = f"{route.method} {route.path}" in PORTAL and route.path != "/api/v1/stream"
+        may = f"{route.method} {route.path}" in PORTAL
         assert (answer.status == 403) == (not may), (route, answer)
         assert answer.status < 500
 
@@ -196,3 +197,22 @@ async def test_only_the_listed_sites_may_frame_the_page_and_only_the_portals_coo
     assert "x-frame-options" not in page.headers
     assert portal.json["look"] == {"accent": "#0055aa", "logo": "https://cdn.example/logo.png"}
     assert (forged.status, forged.code) == (403, "cross_site")
+
+
+def test_a_pass_is_for_the_tenant_that_it_was_made_for_and_worth_nothing_without_the_key():
+    key = "k" * 32
+    made = portal_pass(key, "acme")
+    assert tenant_of_pass(key, made) == "acme"
+    seal = made.split(".")[1]
+    for other in (
+        f"portal.{seal}.other",
+        f"portal.{seal}.acme ",
+        f"portal.{seal}.",
+        "portal..acme",
+        made[:-1],
+        portal_pass("another key", "acme"),
+        "acme",
+        "\udcff",
+    ):
+        assert tenant_of_pass(key, other) is None, other
+    assert tenant_of_pass(key, portal_pass(key, "acme.eu")) == "acme.eu"

@@ -170,4 +170,5 @@ async def test_lanes_carry_the_deliveries_round_the_head_when_asked(api: Api, si
     [shown] = (await api.get("/api/v1/lanes?cells=24"))["items"]
 
     assert shown["deliveries"][0]["state"] == "skipped"
+    assert {one["type"] for one in shown["deliveries"]} == {"order.created"}
     assert (await api.call("GET", "/api/v1/lanes?cells=41")).code == "invalid_parameter"

@@ -7,7 +7,7 @@ from tests.promises.sending.api.conftest import KEY, Api
 from tests.promises.sending.api.test_permissions import bearer, new_key
 from tests.support.http_client import Answer, Connection
 
-from hooklane.model.clock import Instant
+from hooklane.model.clock import Instant, rfc3339
 from hooklane.server import wrong_keys
 
 PATH = "/api/v1/session"
@@ -128,6 +128,41 @@ async def test_a_session_ends_by_itself(api: Api):
         api.server.services.sessions._now = lambda: late
 
         assert (await browser.call("GET", PATH, headers=cookie)).status == 401
+
+
+async def test_a_session_that_is_not_used_for_half_an_hour_is_over_and_one_in_use_lasts_half_a_day(api: Api):
+    sessions, began = api.server.services.sessions, api.server.services.now()
+
+    def at(minutes: float) -> None:
+        sessions._now = lambda: Instant(began + int(minutes * 60_000))
+        sessions.forget()
+
+    async with api.connect({}) as browser:
+        _, idle = await log_in(api, browser, KEY)
+        at(29)
+        assert (await browser.call("GET", PATH, headers=idle)).status == 200
+        at(60)
+        assert (await browser.call("GET", PATH, headers=idle)).status == 401
+        began = api.server.services.now()
+        at(0)
+        _, busy = await log_in(api, browser, KEY)
+        for minutes in range(25, 12 * 60, 25):
+            at(minutes)
+            assert (await browser.call("GET", PATH, headers=busy)).status == 200, minutes
+        at(12 * 60 + 1)
+        assert (await browser.call("GET", PATH, headers=busy)).status == 401
+
+
+async def test_a_session_in_use_does_not_outlive_its_key(api: Api):
+    began = api.server.services.now()
+    key = await new_key(api, "read", expires_at=rfc3339(Instant(began + 40 * 60_000)))
+    sessions = api.server.services.sessions
+    async with api.connect({}) as browser:
+        _, cookie = await log_in(api, browser, key["key"])
+        for minutes, status in ((20, 200), (39, 200), (41, 401)):
+            sessions._now = lambda after=minutes: Instant(began + after * 60_000)
+            sessions.forget()
+            assert (await browser.call("GET", PATH, headers=cookie)).status == status, minutes
 
 
 async def test_a_session_of_an_old_static_key_is_over(start: Any):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests.promises.sending.api.conftest import KEY as API_KEY
 from tests.promises.sending.api.conftest import Api
 from tests.promises.sending.api.inbox_site import Shop, Site
 from tests.support.eventually import eventually
 from tests.support.http_client import Answer as Reply
+from tests.support.pace import scaled_s
 from tests.support.receiver import Answer, Sink
 
-from hooklane.server.api import ROUTES
+from hooklane.server.api import ROUTES, stream
 from hooklane.server.call import Access, Route
+from hooklane.server.live_stream import TOPICS
 
 V1 = "/api/v1"
 KEY = "k/1"
@@ -181,18 +185,104 @@ async def test_an_endpoint_of_another_tenant_can_be_named_neither_by_a_publish_n
     assert answers[0][0] == 422
 
 
-async def test_a_live_stream_tells_of_its_own_tenant_alone(towns: dict[str, Town], sink: Sink):
-    sink.react = lambda _: Answer()
+async def way_in(town: Town, way: str) -> dict[str, str]:
+    """The headers of a caller for one tenant: a key for all tenants, a key of this one, or a customer in the portal."""
+    if way == "header":
+        return {"authorization": f"Bearer {API_KEY}", "hooklane-tenant": town.tenant}
+    if way == "key":
+        body = {"name": "theirs", "scopes": ["read"], "tenant": town.tenant}
+        key = (await town.api.call("POST", f"{V1}/keys", body)).json["key"]
+        return {"authorization": f"Bearer {key}"}
+    link = (await town.api.call("POST", f"{V1}/tenants/{town.tenant}/portal", {})).json["url"]
+    origin = {"origin": f"http://127.0.0.1:{town.api.port}"}
+    async with town.api.connect({}) as browser:
+        answer = await browser.call("POST", f"{V1}/session", {"key": link.partition("#")[2]}, origin)
+    return {"cookie": answer.headers["set-cookie"].partition(";")[0]}
+
+
+@pytest.mark.parametrize("way", ["header", "key", "portal"])
+async def test_a_live_stream_tells_of_its_own_tenant_alone(towns: dict[str, Town], sink: Sink, way: str):
+    sink.react = lambda seen: Answer(status=422 if "dies" in str(seen.body) else 200)
     mine, other = towns["acme"], towns["other"]
-    async with mine.api.connect() as connection:
-        connection.writer.write(connection.request("GET", f"{V1}/stream", headers={"hooklane-tenant": "acme"}))
+    headers = await way_in(mine, way)
+    topics = set(TOPICS) - ({"inbox"} if way == "header" else {"inbox", "jobs"} if way == "portal" else {"inbox"})
+    async with mine.api.connect({}) as connection:
+        connection.writer.write(connection.request("GET", f"{V1}/stream", headers=headers))
         await connection.reader.readuntil(b"event: reset")
         for town in (other, mine):
-            event = {"type": "order.created", "data": 1, "key": f"live-{town.tenant}"}
-            assert (await town.call("POST", f"{V1}/events", event)).status == 202
+            for word in ("live", "dies"):
+                event = {"type": "order.created", "data": word, "key": f"{word}-{town.tenant}"}
+                assert (await town.call("POST", f"{V1}/events", event)).status == 202
+            plan = (await town.call("POST", f"{V1}/plans", {"op": "skip", "ids": [town.ids["dead-letters"]]})).json
+            run = {"note": f"note-{town.tenant}", "digest": plan["digest"]}
+            assert (await town.call("POST", f"{V1}/plans/{plan['id']}/run", run)).status == 202
+            await town.call("PATCH", f"{V1}/endpoints/{town.ids['endpoints']}", {"name": f"renamed-{town.tenant}"})
         seen = b""
-        while b"event: attempts" not in seen or b"live-acme" not in seen:
+        wanted = [f"event: {topic}\n".encode() for topic in topics] + [b"live-acme", b"dies-acme", b"renamed-acme"]
+        while not all(word in seen for word in wanted):
             seen += await connection.reader.readuntil(b"\n\n")
 
-    assert b"live-other" not in seen
-    assert other.ids["endpoints"].encode() not in seen
+    foreign = {*other.ids.values(), "live-other", "dies-other", "renamed-other", "note-other", "name-other"}
+    assert [word for word in foreign if word.encode() in seen] == []
+    assert b"event: inbox" not in seen
+
+
+@pytest.mark.parametrize("way", ["key", "portal"])
+async def test_a_stream_ends_when_its_caller_is_not_let_in_any_more(
+    towns: dict[str, Town], way: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(stream, "LOOK_S", 0.0)
+    mine = towns["acme"]
+    made = (await mine.api.call("POST", f"{V1}/keys", {"name": "a", "scopes": ["admin"], "tenant": "acme"})).json
+    async with mine.api.connect({"authorization": f"Bearer {made['key']}"}) as admin:
+        headers = {"authorization": f"Bearer {made['key']}"}
+        if way == "portal":
+            headers = await way_in(Town(Api(mine.api.server, admin), "acme"), "portal")
+        async with mine.api.connect({}) as connection:
+            connection.writer.write(connection.request("GET", f"{V1}/stream", headers=headers))
+            await connection.reader.readuntil(b"event: reset")
+            assert (await mine.api.call("DELETE", f"{V1}/keys/{made['id']}")).status == 204
+            event = {"type": "order.created", "data": 1, "key": "after-the-end"}
+            assert (await mine.call("POST", f"{V1}/events", event)).status == 202
+            async with asyncio.timeout(scaled_s(60)):
+                rest = await connection.reader.readuntil(b"0\r\n\r\n")
+
+    assert b"after-the-end" not in rest
+
+
+async def test_what_a_caller_may_not_read_it_is_not_told_either(towns: dict[str, Town]):
+    async with towns["acme"].api.connect({}) as connection:
+        for way, topic in (("key", "inbox"), ("portal", "jobs"), ("portal", "inbox")):
+            headers = await way_in(towns["acme"], way)
+            answer = await connection.call("GET", f"{V1}/stream?topics={topic}", headers=headers)
+            assert (answer.status, answer.code) == (403, "forbidden"), (way, topic)
+
+
+async def test_with_a_tenants_own_key_foreign_and_unknown_ids_are_answered_alike_on_every_route(
+    towns: dict[str, Town],
+):
+    """Also what is about the server: tenants, keys and types, with the strongest key that a tenant can have."""
+    mine, other = towns["acme"], towns["other"]
+    keys = {}
+    for town in (mine, other):
+        body = {"name": "a", "scopes": ["admin"], "tenant": town.tenant}
+        keys[town.tenant] = (await town.api.call("POST", f"{V1}/keys", body)).json
+        await town.call("PUT", f"{V1}/types/type-of-{town.tenant}", {"description": "x"})
+    theirs = {**other.ids, "inbox": towns["default"].ids["inbox"], "keys": keys["other"]["id"]}
+    theirs |= {"types": "type-of-other", "tenants": "other"}
+    nobodys = {**UNKNOWN, "keys": "key_nobody", "types": "type-of-nobody", "tenants": "nobody"}
+    async with mine.api.connect({"authorization": f"Bearer {keys['acme']['key']}"}) as caller:
+        for route in sorted(ROUTES, key=order):
+            if "{" not in route.path or route.method == "PUT":  # a type of one's own may have any name
+                continue
+            answers = []
+            for ids in (theirs, nobodys):
+                path = mine.path(route, ids).replace("{tenant}", ids["tenants"]).replace("{type}", ids["types"])
+                answer = await caller.call(route.method, path, BODIES.get((route.method, route.path)))
+                shown = {name: value for name, value in answer.headers.items() if name != "date"}
+                answers.append((answer.status, answer.body, shown))
+            assert answers[0] == answers[1], f"{route.method} {route.path}"
+            assert answers[0][0] in (403, 404), f"{route.method} {route.path}"
+        for path in ("lanes", "events", "attempts", "dead-letters"):
+            found = [await caller.call("GET", f"{V1}/{path}?endpoint={ids['endpoints']}") for ids in (theirs, nobodys)]
+            assert found[0].json["items"] == found[1].json["items"] == [], path

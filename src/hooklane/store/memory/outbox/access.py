@@ -51,5 +51,9 @@ class MemoryAccess:
     async def session(self, digest: bytes) -> Session | None:
         return next((one for one in self.tables.sessions.values() if one.digest == digest), None)
 
+    async def extend_session(self, id: str, until: Instant) -> None:
+        if (one := self.tables.sessions.get(id)) is not None:
+            self.tables.sessions[id] = replace(one, expires_at=max(one.expires_at, until))
+
     async def remove_session(self, id: str) -> bool:
         return self.tables.sessions.pop(id, None) is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hooklane.model.attempt import Write
@@ -183,7 +184,8 @@ class MemoryOutbox(MemoryTenants, MemoryRecovery, MemoryAccess, MemoryTypes):
         if lane is None:
             return []
         following = min(lane.tail, from_seq + limit - 1)
-        return [reading.delivery(self.tables, lane, seq) for seq in range(max(1, from_seq), following + 1)]
+        found = [reading.delivery(self.tables, lane, seq) for seq in range(max(1, from_seq), following + 1)]
+        return [replace(one, type=self.tables.events[lane.tenant, one.event_id].type) for one in found]
 
     async def lanes(
         self,

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from hooklane.model.clock import START, Instant
 from hooklane.model.event import Event
 from hooklane.model.lane import Grown, LaneId, LaneRow, LaneState
-from hooklane.model.redelivery import is_redelivery
 from hooklane.store.memory.outbox.health import turned_since
 from hooklane.store.memory.outbox.tables import Part, Tables
 from hooklane.store.outbox import Lease, Load, News, Roster, Taken
@@ -57,15 +56,15 @@ def acquire(tables: Tables, worker: str, most: int) -> Sequence[Taken]:
     now = tables.clock()
     if not is_alive(tables, worker, now):
         return []
+    free = [
+        (part.owner is not None, pid) for pid, part in enumerate(tables.parts) if not is_alive(tables, part.owner, now)
+    ]
     taken: list[Taken] = []
-    for pid, part in enumerate(tables.parts):
-        if len(taken) >= most:
-            break
-        if not is_alive(tables, part.owner, now):
-            unclean = part.owner is not None
-            part.owner, part.epoch = worker, part.epoch + 1
-            taken.append(Taken(pid, part.epoch, unclean))
-    return taken
+    for unclean, pid in sorted(free)[:most]:  # those that were given back first
+        part = tables.parts[pid]
+        part.owner, part.epoch = worker, part.epoch + 1
+        taken.append(Taken(pid, part.epoch, unclean))
+    return sorted(taken, key=lambda one: one.pid)
 
 
 def release(tables: Tables, worker: str, pids: Iterable[int]) -> None:
@@ -125,8 +124,8 @@ def reload(tables: Tables, lane_ids: Iterable[LaneId]) -> Sequence[LaneRow]:
 
 
 def is_over(row: LaneRow) -> bool:
-    """A redelivery that failed is not tried again, and is not owed any more."""
-    return row.state is LaneState.BLOCKED and is_redelivery(row.id)
+    """A loose delivery that is dead is not owed any more, and a redelivery that failed is not tried again."""
+    return row.state is LaneState.BLOCKED and row.id < 0
 
 
 def fetch(tables: Tables, wants: Iterable[tuple[LaneId, int, int]]) -> Sequence[tuple[LaneId, int, Event]]:

@@ -74,7 +74,7 @@ def delivery(tables: Tables, lane: Lane, seq: int) -> Delivery:
         state=state,
         attempts=row.attempts if is_head else (tries[-1] if tries else 0),
         next_at=row.next_at if state is DeliveryState.RETRYING else None,
-        reason=lane.reason if is_head else lane.skipped.get(seq),
+        reason=(lane.reason if lane.head == seq else None) if is_head else lane.skipped.get(seq),
         dead_letter_id=dead_letter_id(event.id, event.created_at, lane.endpoint_id)
         if state is DeliveryState.DEAD
         else None,

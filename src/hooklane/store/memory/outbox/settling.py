@@ -83,7 +83,7 @@ def _fail(tables: Tables, lane: Lane, settlement: Settlement, outcome: Retry | D
         move_head(lane, send.seq)  # acks that are not folded yet have moved on from what the row knows
     if lane.state is not LaneState.RETRYING:
         lane.since = at
-    lane.attempts, lane.starts, lane.reason = send.attempt, 0, outcome.reason
+    lane.attempts, lane.starts, lane.reason, lane.next_at = send.attempt, 0, outcome.reason, START
     _log(tables, settlement)
     match outcome:
         case Retry(at=next_at):

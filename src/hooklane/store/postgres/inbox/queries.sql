@@ -357,22 +357,28 @@ DELETE FROM hooklane.inbox_digest WHERE (source, account, digest) IN (
     ORDER BY seen_at LIMIT :limit::bigint)
 RETURNING 1;
 
+-- fragment: fitting_row
+(:ids::jsonb IS NULL OR r.id IN (SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb)))
+AND (:source::text IS NULL OR r.source = :source::text) AND (:account::text IS NULL OR r.account = :account::text)
+AND (:type::text IS NULL OR r.type = :type::text) AND (:key::text IS NULL OR r.key = :key::text)
+AND (:event_id::text IS NULL OR r.event_id = :event_id::text)
+AND (:received_from::bigint IS NULL OR r.received_at >= :received_from::bigint)
+AND (:received_until::bigint IS NULL OR r.received_at < :received_until::bigint)
+AND (:status::text IS NULL OR (r.status = :status::text AND r.status <> 'pending')
+     OR EXISTS (SELECT 1 FROM hooklane.inbox_handling h WHERE h.row_id = r.id AND h.status = :status::text
+                AND (:handler::text IS NULL OR h.handler = :handler::text)))
+AND (:handler::text IS NULL OR EXISTS (
+     SELECT 1 FROM hooklane.inbox_handling h WHERE h.row_id = r.id AND h.handler = :handler::text))
+
 -- name: search
 -- Ids of matching rows, oldest first.
-SELECT r.id FROM hooklane.inbox_row r
-WHERE (:ids::jsonb IS NULL OR r.id IN (SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb)))
-  AND (:source::text IS NULL OR r.source = :source::text) AND (:account::text IS NULL OR r.account = :account::text)
-  AND (:type::text IS NULL OR r.type = :type::text) AND (:key::text IS NULL OR r.key = :key::text)
-  AND (:event_id::text IS NULL OR r.event_id = :event_id::text)
-  AND (:received_from::bigint IS NULL OR r.received_at >= :received_from::bigint)
-  AND (:received_until::bigint IS NULL OR r.received_at < :received_until::bigint)
-  AND (:after::bigint IS NULL OR r.id > :after::bigint)
-  AND (:status::text IS NULL OR (r.status = :status::text AND r.status <> 'pending')
-       OR EXISTS (SELECT 1 FROM hooklane.inbox_handling h WHERE h.row_id = r.id AND h.status = :status::text
-                  AND (:handler::text IS NULL OR h.handler = :handler::text)))
-  AND (:handler::text IS NULL OR EXISTS (
-       SELECT 1 FROM hooklane.inbox_handling h WHERE h.row_id = r.id AND h.handler = :handler::text))
+SELECT r.id FROM hooklane.inbox_row r WHERE {fitting_row} AND (:after::bigint IS NULL OR r.id > :after::bigint)
 ORDER BY r.id LIMIT :limit::bigint;
+
+-- name: search_newest
+-- The same, newest first.
+SELECT r.id FROM hooklane.inbox_row r WHERE {fitting_row} AND (:after::bigint IS NULL OR r.id < :after::bigint)
+ORDER BY r.id DESC LIMIT :limit::bigint;
 
 -- name: handlings
 -- All handlings of some rows.

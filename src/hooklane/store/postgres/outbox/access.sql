@@ -46,6 +46,10 @@ DELETE FROM hooklane.session WHERE id IN
 SELECT id, kind, digest, made_with, name, scopes, tenant, created_at, expires_at FROM hooklane.session
 WHERE digest = :digest
 
+-- name: extend_session
+-- Still in use.
+UPDATE hooklane.session SET expires_at = greatest(expires_at, :until::bigint) WHERE id = :id
+
 -- name: remove_session
 -- Logged out.
 DELETE FROM hooklane.session WHERE id = :id RETURNING id

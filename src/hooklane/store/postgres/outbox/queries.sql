@@ -339,7 +339,8 @@ SELECT id, stamps, created_at FROM hooklane.event WHERE tenant = :tenant AND id 
 -- What is said of the head of a lane, of what was passed over, and of the dead letter.
 WITH wanted AS (SELECT * FROM {places}),
 lanes AS (
-    SELECT {lane_columns}, l.reason {lanes} WHERE lane_id = ANY(:lane_id::bigint[]) {and_acks}
+    SELECT {lane_columns}, CASE WHEN a.head > coalesce(l.head, 1) THEN NULL ELSE l.reason END AS reason
+    {lanes} WHERE lane_id = ANY(:lane_id::bigint[]) {and_acks}
     WHERE t.lane_id = ANY(:lane_id::bigint[])
 )
 SELECT w.lane_id, w.seq, n.key, n.head, n.state, n.attempts, n.next_at, n.reason, s.kind, d.id
@@ -436,7 +437,8 @@ SELECT 1 FROM hooklane.endpoint p WHERE {is_paused} LIMIT 1
 
 -- name: events_of_lane
 -- The events of a lane from a seq on.
-SELECT e.id, t.endpoint_id, l.lane_id, l.seq FROM hooklane.lane_event l JOIN hooklane.event e ON e.n = l.event_n
+SELECT e.id, t.endpoint_id, l.lane_id, l.seq, e.type
+FROM hooklane.lane_event l JOIN hooklane.event e ON e.n = l.event_n
 JOIN hooklane.lane_tail t USING (lane_id) WHERE l.lane_id = :lane_id AND l.seq >= :seq
 ORDER BY l.seq LIMIT :limit::bigint
 

@@ -38,6 +38,9 @@ class SqlAccess(RunsFlows):
     async def session(self, digest: bytes) -> Session | None:
         return await self._read(lambda: _session(digest))
 
+    async def extend_session(self, id: str, until: Instant) -> None:
+        await self._write(lambda: _extend_session(id, until))
+
     async def remove_session(self, id: str) -> bool:
         return await self._write(lambda: _remove_session(id))
 
@@ -102,6 +105,10 @@ def _add_session(session: Session, act: Act | None) -> Flow[None]:
 def _session(digest: bytes) -> Flow[Session | None]:
     rows = yield sql("session", digest=digest)
     return _session_of(rows[0]) if rows else None
+
+
+def _extend_session(id: str, until: Instant) -> Flow[None]:
+    yield sql("extend_session", id=id, until=until)
 
 
 def _remove_session(id: str) -> Flow[bool]:

@@ -6,9 +6,8 @@ from typing import TypeVar
 
 from hooklane.model.clock import Instant
 from hooklane.store.caller.flow import Rows, Statement
-from hooklane.store.colocated_inbox import COMPONENT, Change, Question, is_there
+from hooklane.store.colocated_inbox import COMPONENT, Change, ColocatedVerbs, Question, is_there
 from hooklane.store.inbox import Flow as InboxFlow
-from hooklane.store.inbox import InboxVerbs
 from hooklane.store.sql.borrowed import Verbs
 from hooklane.store.sql.migration import newest_of, version_of
 from hooklane.store.sql.outbox import audit
@@ -23,7 +22,7 @@ LATE_MAX = 50_000
 class InboxFlows:
     """Questions to the inbox beside the outbox, and changes of it; None where no inbox is."""
 
-    def __init__(self, dialect: Verbs, verbs: InboxVerbs) -> None:
+    def __init__(self, dialect: Verbs, verbs: ColocatedVerbs) -> None:
         self.kind = dialect.capabilities.name
         self._dialect = dialect
         self._verbs = verbs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hooklane.model.lane import LaneId, LaneState
@@ -89,7 +90,9 @@ def view(row: Sequence[Any]) -> LaneView:
 
 def lane_deliveries(lane_id: LaneId, from_seq: int, limit: int) -> Flow[list[Delivery]]:
     rows = yield sql("events_of_lane", lane_id=lane_id, seq=from_seq, limit=limit)
-    return (yield from deliveries_at([(row[0], row[1], row[2], row[3]) for row in rows]))
+    types = {row[3]: row[4] for row in rows}
+    found = yield from deliveries_at([(row[0], row[1], row[2], row[3]) for row in rows])
+    return [replace(one, type=types[one.seq]) for one in found]
 
 
 def lane_events(places: Sequence[tuple[LaneId, int]], limit: int) -> Flow[list[PlacedEvent]]:

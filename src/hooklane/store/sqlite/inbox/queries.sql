@@ -291,23 +291,29 @@ DELETE FROM hooklane_inbox_digest WHERE (source, account, digest) IN (
     WHERE seen_at < :before AND (:source IS NULL OR source = :source) ORDER BY seen_at LIMIT :limit)
 RETURNING 1;
 
+-- fragment: fitting_row
+(:ids IS NULL OR r.id IN (SELECT value FROM json_each(:ids)))
+AND (:source IS NULL OR r.source = :source) AND (:account IS NULL OR r.account = :account)
+AND (:type IS NULL OR r.type = :type) AND (:key IS NULL OR r.key = :key)
+AND (:event_id IS NULL OR r.event_id = :event_id)
+AND (:received_from IS NULL OR r.received_at >= :received_from)
+AND (:received_until IS NULL OR r.received_at < :received_until)
+AND (:status IS NULL OR (r.status = :status AND r.status <> 'pending')
+     OR (r.settled_as = :status AND (:handler IS NULL OR r.settled_by = :handler))
+     OR EXISTS (SELECT 1 FROM hooklane_inbox_handling h WHERE h.row_id = r.id AND h.status = :status
+                AND (:handler IS NULL OR h.handler = :handler)))
+AND (:handler IS NULL OR r.settled_by = :handler OR EXISTS (
+     SELECT 1 FROM hooklane_inbox_handling h WHERE h.row_id = r.id AND h.handler = :handler))
+
 -- name: search
 -- Ids of matching rows, oldest first.
-SELECT r.id FROM hooklane_inbox_row r
-WHERE (:ids IS NULL OR r.id IN (SELECT value FROM json_each(:ids)))
-  AND (:source IS NULL OR r.source = :source) AND (:account IS NULL OR r.account = :account)
-  AND (:type IS NULL OR r.type = :type) AND (:key IS NULL OR r.key = :key)
-  AND (:event_id IS NULL OR r.event_id = :event_id)
-  AND (:received_from IS NULL OR r.received_at >= :received_from)
-  AND (:received_until IS NULL OR r.received_at < :received_until)
-  AND (:after IS NULL OR r.id > :after)
-  AND (:status IS NULL OR (r.status = :status AND r.status <> 'pending')
-       OR (r.settled_as = :status AND (:handler IS NULL OR r.settled_by = :handler))
-       OR EXISTS (SELECT 1 FROM hooklane_inbox_handling h WHERE h.row_id = r.id AND h.status = :status
-                  AND (:handler IS NULL OR h.handler = :handler)))
-  AND (:handler IS NULL OR r.settled_by = :handler OR EXISTS (
-       SELECT 1 FROM hooklane_inbox_handling h WHERE h.row_id = r.id AND h.handler = :handler))
+SELECT r.id FROM hooklane_inbox_row r WHERE {fitting_row} AND (:after IS NULL OR r.id > :after)
 ORDER BY r.id LIMIT :limit;
+
+-- name: search_newest
+-- The same, newest first.
+SELECT r.id FROM hooklane_inbox_row r WHERE {fitting_row} AND (:after IS NULL OR r.id < :after)
+ORDER BY r.id DESC LIMIT :limit;
 
 -- name: handlings
 -- All handlings of some rows.

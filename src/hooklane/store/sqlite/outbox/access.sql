@@ -46,6 +46,10 @@ DELETE FROM hooklane_session WHERE id IN
 SELECT id, kind, digest, made_with, name, scopes, tenant, created_at, expires_at FROM hooklane_session
 WHERE digest = :digest
 
+-- name: extend_session
+-- Still in use.
+UPDATE hooklane_session SET expires_at = max(expires_at, :until) WHERE id = :id
+
 -- name: remove_session
 -- Logged out.
 DELETE FROM hooklane_session WHERE id = :id RETURNING id

@@ -407,7 +407,8 @@ SELECT 1 FROM hooklane_endpoint p WHERE {is_held} LIMIT 1
 
 -- name: events_of_lane
 -- The events of a lane from a seq on.
-SELECT e.id, t.endpoint_id, l.lane_id, l.seq FROM hooklane_lane_event l JOIN hooklane_event e ON e.n = l.event_n
+SELECT e.id, t.endpoint_id, l.lane_id, l.seq, e.type
+FROM hooklane_lane_event l JOIN hooklane_event e ON e.n = l.event_n
 JOIN hooklane_lane_tail t USING (lane_id) WHERE l.lane_id = :lane_id AND l.seq >= :seq ORDER BY l.seq LIMIT :limit
 
 

@@ -1,0 +1,199 @@
+"""`python -m bench.dashboard_page [--lanes 1000] [--rate 180]`: what does the board of lanes cost a browser?
+
+A server, a receiver and a headless Chromium share the machine. Printed and judged: how soon after the page was asked
+for lanes move on it; then, while so many lanes are live and so many events are delivered each second, the longest task
+of the page, how much of a core its process takes, and whether the page knows at the end how far each lane has come.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from bench.gateway import Gateway, gateway
+from bench.machine import Neighbours, cost_of, described, load_average, scratch
+from bench.stores import sqlite
+
+READY_MS_MAX = 1_000.0
+LONG_TASK_MS_MAX = 100.0
+CORE_MAX = 0.40
+VISITS = 5
+BEATS_PER_S = 10
+
+# When did the first lane move? An event that travels is an animation of its cell.
+_FIRST_MOVE = """(() => { const animate = Element.prototype.animate;
+  window.firstMove = new Promise((tell) => { Element.prototype.animate = function (...all) {
+    tell(performance.now()); return animate.apply(this, all); }; });
+  window.longTasks = [];
+  new PerformanceObserver((list) => longTasks.push(...list.getEntries().map((one) => one.duration)))
+    .observe({ type: "longtask", buffered: true }); })()"""
+# What the page was told of each lane; its modules are there once, so this is the one that the board hears.
+_HEAR = """async () => { const live = await import(new URL(`${document.body.dataset.static}/live.js`, location.href));
+  window.heads = new Map(); window.changes = 0;
+  live.hear("lanes", ({ items }) => {
+    changes += items.length; for (const one of items) heads.set(one.key, one.head); }); }"""
+_DRAWN = """() => [...document.querySelectorAll("li.lane")].map((row) => [row.querySelector(".who b").textContent,
+  Number(row.querySelector(".done .cell")?.dataset.seq ?? 0)])"""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    ready_ms: list[float]
+    longest_ms: float
+    page: float
+    """Cores that the page's process took, script, style, layout and paint together."""
+    script: float
+    """The part of it that its main thread was busy."""
+    updates_per_s: float
+    wrong: list[str]
+    others: float
+
+
+def publish(server: Gateway, keys: list[str]) -> None:
+    events = [{"type": "order.paid", "key": key, "data": {}} for key in keys]
+    server.call("POST", "/api/v1/events/batch", {"events": events})
+
+
+async def produce(server: Gateway, keys: list[str], rate: int, seconds: float) -> dict[str, int]:
+    """Publishes *rate* events a second, over all keys in turn; how many each key got."""
+    many: dict[str, int] = dict.fromkeys(keys, 0)
+    began, beat, at = time.monotonic(), 0, 0
+    while time.monotonic() - began < seconds:
+        due = [keys[(at + one) % len(keys)] for one in range(rate // BEATS_PER_S)]
+        at += len(due)
+        for key in due:
+            many[key] += 1
+        await asyncio.to_thread(publish, server, due)
+        beat += 1
+        await asyncio.sleep(max(0.0, began + beat / BEATS_PER_S - time.monotonic()))
+    return many
+
+
+async def ready_ms(browser: Any, server: Gateway, keys: list[str], rate: int) -> list[float]:
+    """How long after the page was asked for did the first event travel? Each time with an empty cache."""
+    found = []
+    producing = asyncio.create_task(produce(server, keys, rate, 600.0))
+    try:
+        for _ in range(VISITS):
+            context = await browser.new_context(viewport={"width": 1280, "height": 800})
+            page = await context.new_page()
+            await page.add_init_script(_FIRST_MOVE)
+            await page.goto(f"http://127.0.0.1:{server.port}/lanes", wait_until="commit")
+            found.append(float(await page.evaluate("() => firstMove")))
+            await context.close()
+    finally:
+        producing.cancel()
+        await asyncio.gather(producing, return_exceptions=True)
+    return found
+
+
+async def renderer_of(browser: Any, page: Any) -> int:
+    """The process that has *page*: of all renderers the one that grows while the page is busy."""
+    session = await browser.new_browser_cdp_session()
+    before = {one["id"]: one["cpuTime"] for one in (await session.send("SystemInfo.getProcessInfo"))["processInfo"]}
+    await page.evaluate("() => { const until = performance.now() + 300; while (performance.now() < until); }")
+    after = (await session.send("SystemInfo.getProcessInfo"))["processInfo"]
+    renderers = [one for one in after if one["type"] == "renderer"]
+    return int(max(renderers, key=lambda one: one["cpuTime"] - before.get(one["id"], 0))["id"])
+
+
+async def measure(server: Gateway, lanes: int, rate: int, seconds: float) -> Figures:
+    from playwright.async_api import async_playwright
+    from tests.support.browser import ARGUMENTS, chromium
+
+    keys = [f"order:{number:04}" for number in range(lanes)]
+    for start in range(0, lanes, 500):
+        publish(server, keys[start : start + 500])
+    server.drain()
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
+        ready = await ready_ms(browser, server, keys, rate)
+        server.drain()
+        page = await browser.new_page(viewport={"width": 1280, "height": 800})
+        await page.add_init_script(_FIRST_MOVE)
+        await page.goto(f"http://127.0.0.1:{server.port}/lanes")
+        await page.locator("li.lane").first.wait_for()
+        await page.evaluate(_HEAR)
+        pid = await renderer_of(browser, page)
+        client = await page.context.new_cdp_session(page)
+        await client.send("Performance.enable")
+        await produce(server, keys, rate, 3.0)  # every lane that moves is known, and the page's code is warm
+        await page.evaluate("() => { longTasks.length = 0; changes = 0; }")
+        cost, busy, watch = cost_of(pid).total_s, await _task_s(client), Neighbours(server.pid, pid)
+        began = time.monotonic()
+        await produce(server, keys, rate, seconds)
+        took = time.monotonic() - began
+        cost, busy = cost_of(pid).total_s - cost, await _task_s(client) - busy
+        longest, changes = await page.evaluate("() => [Math.max(0, ...longTasks), changes]")
+        others = watch.cores()
+        server.drain()
+        wrong = await _wrong(page, server, keys)
+        await browser.close()
+    return Figures(ready, float(longest), cost / took, busy / took, changes / took, wrong, others)
+
+
+async def _task_s(client: Any) -> float:
+    metrics = (await client.send("Performance.getMetrics"))["metrics"]
+    return float(next(one["value"] for one in metrics if one["name"] == "TaskDuration"))
+
+
+async def _wrong(page: Any, server: Gateway, keys: list[str]) -> list[str]:
+    """Lanes of which the page's last word is not the server's: what it was told, and what it draws."""
+    tails: dict[str, int] = {}
+    cursor: str | None = None
+    while cursor is not None or not tails:
+        more = "" if cursor is None else f"&cursor={cursor}"
+        answer = server.call("GET", f"/api/v1/lanes?state=idle&limit=200{more}")
+        tails |= {one["key"]: one["tail"] for one in answer["items"]}
+        cursor = answer["next"]
+    deadline = time.monotonic() + 5.0
+    while True:
+        heads = dict(await page.evaluate("() => [...heads]"))
+        drawn = dict(await page.evaluate(_DRAWN))
+        told = {key: (heads.get(key), tails[key] + 1) for key in keys}
+        wrong = [f"{key}: told {head}, is {is_}" for key, (head, is_) in told.items() if head != is_]
+        wrong += [f"{key}: drawn {seq}, is {tails[key]}" for key, seq in drawn.items() if seq != tails[key]]
+        if not wrong or time.monotonic() > deadline:
+            return wrong
+        await asyncio.sleep(0.1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lanes", type=int, default=1_000)
+    parser.add_argument("--rate", type=int, default=180)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    asked = parser.parse_args()
+    from tests.support.receiver import Sink
+
+    with ExitStack() as stack:
+        folder = stack.enter_context(scratch())
+        sink = stack.enter_context(Sink())
+        server = stack.enter_context(gateway(stack.enter_context(sqlite(folder)).fresh(), folder))
+        server.add_endpoint(sink.url("/in"), name="shop")
+        found = asyncio.run(measure(server, asked.lanes, asked.rate, asked.seconds))
+    print(f"{described()}, load {load_average():.1f}, others {found.others:.1f} cores")
+    told = f"{found.updates_per_s:.0f} changes of lanes a second told"
+    print(f"{asked.lanes:,} live lanes, {asked.rate} events/s, {told}")
+    judged = (
+        ("first lane moves, ms after the page was asked for (worst)", max(found.ready_ms), READY_MS_MAX),
+        ("longest task of the page, ms", found.longest_ms, LONG_TASK_MS_MAX),
+        ("the page's process, cores", found.page, CORE_MAX),
+        ("of it its main thread, cores", found.script, CORE_MAX),
+        ("lanes that are wrong at the end", len(found.wrong), 0),
+    )
+    for name, value, most in judged:
+        print(f"{name:<60} {value:9.2f}   at most {most:g}{'' if value <= most else '  MISSED'}")
+    print("visits, ms: " + " ".join(f"{one:.0f}" for one in found.ready_ms))
+    for line in found.wrong[:10]:
+        print(line)
+    return 0 if all(value <= most for _, value, most in judged) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
