@@ -24,7 +24,13 @@ from hooklane.server.auth import Authenticator
 from hooklane.server.framing import Parser, asks_first
 from hooklane.server.json_body import EVENT_BODY_BYTES_MAX, read_event
 from hooklane.server.problem import Problem, problem_of, refused
-from hooklane.server.publish_request import KnownHead, PublishRequest, is_publish_request
+from hooklane.server.publish_request import (
+    KnownHead,
+    PublishRequest,
+    is_plain_key,
+    is_publish_request,
+    known_head,
+)
 from hooklane.server.reply import accepted, common_lines, problem_reply
 from hooklane.server.services import Services
 from hooklane.server.tenant_of_call import HEADER, tenant_of_call
@@ -93,7 +99,12 @@ class IngestProtocol(HttpToolsProtocol):
                 self.transport.abort()
             return
         known = self._known.get(len(data))
-        if known is not None and data.startswith(known.head) and self._enter_again(known, data):
+        if (
+            known is not None
+            and data.startswith(known.start)
+            and data.startswith(known.end, known.key_end)
+            and self._enter_again(known, data)
+        ):
             return
         began_alone, messages = self._is_between, self._messages
         self._chunk_bytes = len(data)
@@ -122,8 +133,13 @@ class IngestProtocol(HttpToolsProtocol):
             return False
         if before is not None and not before.response_complete and not is_publish_request(before):
             return False
+        key = known.key_of(data)
+        if not is_plain_key(key):
+            return False
         request = PublishRequest(keep_alive=True, caller=caller, tenant=known.tenant)
-        request.chunks.append(data[len(known.head) :])
+        if key:
+            request.idempotency_key = key.decode("latin-1")
+        request.chunks.append(data[known.size :])
         self.cycle = request  # type: ignore[assignment]
         self._requests.append(request)
         self._began = None
@@ -140,10 +156,13 @@ class IngestProtocol(HttpToolsProtocol):
         headers = dict(self.headers)
         size = data.find(b"\r\n\r\n") + 4
         length = headers.get(b"content-length", b"")
-        if b"idempotency-key" not in headers and length.isdigit() and int(length) == len(data) - size:
+        if not length.isdigit() or int(length) != len(data) - size:
+            return
+        known = known_head(data[:size], headers, request.tenant)
+        if known is not None:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
-            self._known[len(data)] = KnownHead(data[:size], headers.get(b"authorization"), request.tenant)
+            self._known[len(data)] = known
 
     def on_message_begin(self) -> None:
         self._is_between = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple, TypeGuard
 
 from hooklane.model.event import DEFAULT_TENANT
@@ -59,9 +60,42 @@ def is_publish_request(cycle: object) -> TypeGuard[PublishRequest]:
 class KnownHead(NamedTuple):
     """A publish as it came on this connection, whole and alone: the same head with as many bytes means the same again.
 
-    A client says the same thing all day; what the parser made of such a head depends on nothing else.
+    A client says the same thing all day; what the parser made of such a head depends on nothing else. Only its
+    idempotency key is another one each time, as long as the one before.
     """
 
-    head: bytes
+    start: bytes
+    """Up to the idempotency key; without one, the whole head."""
+    key_end: int
+    end: bytes
+    """What follows the key."""
     authorization: bytes | None
     tenant: str
+
+    @property
+    def size(self) -> int:
+        return self.key_end + len(self.end)
+
+    def key_of(self, data: bytes) -> bytes:
+        """The idempotency key of a request that begins as this one, empty where it has none."""
+        return data[len(self.start) : self.key_end]
+
+
+_PLAIN_KEY = re.compile(rb"[\x21-\x7e]*").fullmatch
+_KEY_FIELD = b"\r\nidempotency-key:"
+
+
+def is_plain_key(key: bytes) -> bool:
+    """Whether a parser would find the same key: no line ends in it, and no space that it would strip."""
+    return _PLAIN_KEY(key) is not None
+
+
+def known_head(head: bytes, headers: dict[bytes, bytes], tenant: str) -> KnownHead | None:
+    """The head of a publish, to be known again; None where its key cannot be told by its place."""
+    authorization, key = headers.get(b"authorization"), headers.get(b"idempotency-key")
+    if key is None:
+        return KnownHead(head, len(head), b"", authorization, tenant)
+    if not key or not is_plain_key(key):
+        return None
+    at = head.find(key, head.lower().find(_KEY_FIELD) + len(_KEY_FIELD))
+    return KnownHead(head[:at], at + len(key), head[at + len(key) :], authorization, tenant)

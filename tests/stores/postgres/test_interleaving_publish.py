@@ -22,8 +22,8 @@ from hooklane.testing.conformance_outbox.kit import Owner, draft, endpoint, even
 
 async def hold_lanes(conn: asyncpg.Connection, *changes: str) -> None:
     """Plant a bug in the function that gives places: *changes* are what it says, and what instead, by turns."""
-    text = (resources.files("hooklane.store.postgres.outbox.migrations") / "0005_tails.sql").read_text("utf-8")
-    text = text[text.index("CREATE FUNCTION") :].replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
+    text = (resources.files("hooklane.store.postgres.outbox.migrations") / "0013_new_lanes.sql").read_text("utf-8")
+    text = text[text.index("CREATE OR REPLACE FUNCTION") :]
     for rule, instead in zip(changes[::2], changes[1::2], strict=True):
         assert rule in text, f"there is no {rule!r} to change"
         text = text.replace(rule, instead)
@@ -129,7 +129,7 @@ async def test_publishers_of_the_same_lanes_in_any_order_do_not_deadlock(
     store: PostgresOutbox, steps: Steps, conn: asyncpg.Connection, broken: bool
 ) -> None:
     if broken:
-        await hold_lanes(conn, 'ORDER BY n.endpoint_id COLLATE "C", n.key COLLATE "C" FOR', "ORDER BY w.at FOR")
+        await hold_lanes(conn, 'ORDER BY w.endpoint_id COLLATE "C", w.key COLLATE "C"', "")
     await published(store, *(event(f"s{key}", key) for key in "amz"))
     holder = await steps.begin(publish.publish([draft(event("h", "m"))], places))
     await holder.step(3)

@@ -99,6 +99,23 @@ async def test_a_refused_draft_leaves_no_trace_and_stops_no_other(store: Postgre
     assert await store.event("default", "evt_2") is None
 
 
+async def test_a_whole_batch_takes_one_round_trip_unless_one_is_refused(store: PostgresOutbox) -> None:
+    await warm(store)
+    refused = replace(draft(event("evt_2", "b")), asked=("ep_unknown",))
+
+    whole = await store.publish_all([draft(event("evt_0", "a")), draft(event("evt_1", "a"))])
+    none = await store.publish_all([draft(event("evt_3", "c")), refused])
+    named = await store.publish_all([draft(event("evt_4", "d"), "name")])
+    again = await store.publish_all([draft(event("evt_5", "d"), "name")])
+
+    assert isinstance(whole.span, OwnCommit), "it went the longer way"
+    assert isinstance(named.span, OwnCommit)
+    assert [one.seq for one in whole.grown] == [1, 2]
+    assert all(isinstance(one, Refused) for one in none.results)
+    assert not await store.deliveries("default", ["evt_3"])
+    assert [one.code for one in again.results if isinstance(one, Refused)] == ["idempotency_conflict"]
+
+
 async def test_a_poll_passes_over_what_the_engine_was_told_and_over_nothing_else(store: PostgresOutbox) -> None:
     await warm(store)
     owner = await Owner.of(store, "w")

@@ -51,7 +51,8 @@ async def test_the_last_seq_is_read_when_the_lane_is_held(
     """Read before the wait for its holder, it misses what the holder published."""
     if broken:
         lock = "PERFORM FROM hooklane.lane_name n WHERE n.lane_id = ANY(ids) ORDER BY n.lane_id FOR NO KEY UPDATE;"
-        await hold_lanes(conn, " FOR NO KEY UPDATE OF n", "", "END\n$$", f"{lock}\nEND\n$$")
+        holds = "DO UPDATE SET pid = n.pid WHERE false"
+        await hold_lanes(conn, holds, "DO NOTHING", "END\n$$", f"{lock}\nEND\n$$")
     await published(store, event("e1", "a"))
     first = await steps.begin(publish.publish([draft(event("e2", "a"))], places))
     second = await steps.begin(publish.publish([draft(event("e3", "a"))], places))
@@ -65,6 +66,30 @@ async def test_the_last_seq_is_read_when_the_lane_is_held(
             await second.finish()
     else:
         assert seqs(await second.finish()) == [3]
+
+
+@RIGHT_AND_BROKEN
+async def test_a_lane_that_the_transaction_made_before_is_not_new_to_it(
+    store: PostgresOutbox, conn: asyncpg.Connection, broken: bool
+) -> None:
+    """Only those that this very call made are known to be empty."""
+    if broken:
+        mine = "EXISTS (SELECT 1 FROM hooklane.lane_name n WHERE n.lane_id = w.lane_id AND n.xmin::text = {xid})"
+        xid = "(pg_current_xact_id()::text::bigint % 4294967296)::text"
+        await hold_lanes(conn, "made[width_bucket(w.lane_id, made)] = w.lane_id", mine.format(xid=xid))
+    await published(store, event("e1", "old"), event("e2", "old"))
+    async with conn.transaction():
+        keys = ("old", "new", "new")
+        first = await _run(conn, publish.publish([draft(event(f"f{n}", key)) for n, key in enumerate(keys)], places))
+        again = publish.publish([draft(event(f"g{key}", key)) for key in ("old", "newer", "new")], places)
+
+        assert seqs(first) == [3, 1, 2]
+        if broken:
+            with pytest.raises(asyncpg.DivisionByZeroError):
+                async with conn.transaction():
+                    await _run(conn, again)
+        else:
+            assert seqs(await _run(conn, again)) == [4, 1, 3]
 
 
 async def test_who_sees_the_past_is_told_to_begin_anew(store: PostgresOutbox, conn: asyncpg.Connection) -> None:

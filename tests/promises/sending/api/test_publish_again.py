@@ -67,3 +67,36 @@ async def test_the_same_idempotency_key_on_the_same_head_is_one_event(api: Api):
 
     assert len({answer.json["id"] for answer in answers}) == 1
     assert other.code == "idempotency_conflict"
+
+
+async def test_each_idempotency_key_of_a_known_head_is_its_own(api: Api):
+    async def publish(number: int, key: str) -> str:
+        answer = await api.call("POST", PATH, body(number), {"idempotency-key": key})
+        assert answer.status == 202, answer.json
+        return str(answer.json["id"])
+
+    first = [await publish(number, f"key-{number}") for number in range(10, 16)]
+    again = [await publish(number, f"key-{number}") for number in range(10, 16)]
+
+    assert len(set(first)) == 6
+    assert again == first
+
+
+@pytest.mark.parametrize("stripped", [" ab", "\tab"])
+async def test_a_key_that_a_parser_would_strip_is_the_same_key_on_a_known_head(api: Api, stripped: str):
+    """The short way takes a key by its place, so it must not take what is not part of it."""
+    plain = [await api.call("POST", PATH, body(10), {"idempotency-key": key}) for key in ("abc", "abc")]
+    padded = await api.call("POST", PATH, body(10), {"idempotency-key": stripped})
+    bare = await api.call("POST", PATH, body(10), {"idempotency-key": "ab"})
+
+    assert {answer.status for answer in (*plain, padded, bare)} == {202}
+    assert padded.json["id"] == bare.json["id"] != plain[0].json["id"]
+
+
+async def test_a_line_in_the_place_of_a_key_is_a_header_of_its_own(api: Api):
+    """As long as the key before, and yet two headers: the second one must not be swallowed."""
+    for key in ("a" * 21, "b" * 21):
+        await api.call("POST", PATH, body(10), {"idempotency-key": key})
+    answer = await api.call("POST", PATH, body(10), {"idempotency-key": "ccc\r\norigin: http://x"})
+
+    assert answer.status == 403

@@ -65,6 +65,9 @@ class Group:
             return all_or_nothing((yield from publish(drafts, self.placer, self.cache, again=again)))
 
         async def attempt(again: bool) -> PublishReport:
+            report = None if again else await self._at_once(drafts, LOCK_WAIT_MS, whole=True)
+            if report is not None:
+                return report
             return await self.db.try_write(lambda: flow(again), lock_wait_ms=LOCK_WAIT_MS)
 
         try:
@@ -103,16 +106,22 @@ class Group:
         return PublishReport([_BUSY if is_aside else next(results) for is_aside in aside], report.grown)
 
     async def _commit(self, drafts: Sequence[Draft], again: bool) -> PublishReport:
-        if not (again or self.db.pool.is_pooled or self._are_doubled(drafts)):
-            report = await self._at_once(drafts)
-            if report is not None:
-                return report
+        report = None if again else await self._at_once(drafts, GROUP_WAIT_MS)
+        if report is not None:
+            return report
         return await self.db.try_write(
             lambda: publish(drafts, self.placer, self.cache, again=again), lock_wait_ms=GROUP_WAIT_MS
         )
 
-    async def _at_once(self, drafts: Sequence[Draft]) -> PublishReport | None:
-        """In one round trip; None where that cannot be, or the endpoints had changed: then nothing was stored."""
+    async def _at_once(
+        self, drafts: Sequence[Draft], lock_wait_ms: int, *, whole: bool = False
+    ) -> PublishReport | None:
+        """In one round trip; None where that cannot be, or the endpoints had changed: then nothing was stored.
+
+        With *whole* also where one draft is refused, and with it all.
+        """
+        if self.db.pool.is_pooled or self._are_doubled(drafts):
+            return None
         known = self.cache.known
         tenants = {draft.event.tenant for draft in drafts}
         if not tenants <= known.keys():
@@ -120,10 +129,10 @@ class Group:
         if len(self._seen) > SEEN_MAX:
             self._seen.clear()
         in_one = PublishInOne(drafts, self.placer, {tenant: known[tenant] for tenant in tenants}, self._seen)
-        if not in_one.is_plain:
+        if not in_one.is_plain or (whole and in_one.refuses):
             return None
         try:
-            return in_one.report(await self.db.once(in_one.statement(GROUP_WAIT_MS)))
+            return in_one.report(await self.db.once(in_one.statement(lock_wait_ms)))
         except (asyncpg.SerializationError, asyncpg.DeadlockDetectedError):
             return None  # lost a race: the longer way does not mind
         except asyncpg.UniqueViolationError:

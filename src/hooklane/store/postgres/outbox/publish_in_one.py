@@ -54,12 +54,15 @@ class PublishInOne:
         """Tenant and name, the event that wants it, and the digest of its content."""
         self.is_plain = True
         """Whether one statement can say it all."""
+        self.refuses = False
+        """Whether one of the drafts was refused."""
         for draft in drafts:
             event = draft.event
             try:
                 places = placer(event, draft.asked, endpoints[event.tenant][1])
             except InvalidEvent as error:
                 self._results.append(Refused(error.code, str(error)))
+                self.refuses = True
                 continue
             self._results.append(event)
             self._events.append(event)
