@@ -84,6 +84,17 @@ class Fencing(OutboxKit):
         assert not report.fenced
         assert (await owner.row(lane_id)).head == 2
 
+    async def test_a_failure_that_comes_after_a_death_does_not_revive_the_head(self, store: Outbox) -> None:
+        lane_id = await lane_of(store)
+        owner = await Owner.of(store)
+        await owner.kill(lane_id)
+        late = await owner.settlement(lane_id, Retry(LATER, "500"), at=2_000)
+
+        report = await owner.commit(late)
+
+        assert {lane_id} == report.stale
+        assert (await owner.row(lane_id)).state is LaneState.BLOCKED
+
     async def test_repeating_a_commit_changes_nothing(self, store: Outbox) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(

@@ -41,6 +41,19 @@ class Tenancy(OutboxKit):
         assert not await store.save_tenant(ACME, expect=ACME), "it is another by now"
         assert await store.tenant("acme") == named
 
+    async def test_a_name_that_two_tenants_use_stands_for_each_ones_own_event(self, store: Outbox) -> None:
+        await add_tenants(store, "a", "b")
+        drafts = [draft(event(f"of-{tenant}", tenant=tenant), "order-7") for tenant in ("a", "b")]
+        for one in drafts:
+            await store.publish([one])
+
+        again = [(await store.publish([one])).results[0] for one in drafts]
+
+        assert [(one.event_id, one.repeated) for one in again if isinstance(one, Published)] == [
+            ("of-a", True),
+            ("of-b", True),
+        ]
+
     async def test_tenants_are_listed_by_id_in_pages(self, store: Outbox) -> None:
         await add_tenants(store, "b", "a-1", "a", "B", "a.1")
 
