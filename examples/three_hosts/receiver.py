@@ -1,6 +1,7 @@
 """Writes down what arrives, in the order in which it is applied. GET /applied counts it, and checks the order."""
 
 import os
+from typing import Any
 
 import psycopg
 from starlette.applications import Starlette
@@ -19,7 +20,7 @@ shop = inbox.source("hooklane", secrets=[os.environ["HOOKLANE_SECRET"]])
 
 
 @shop.on("order.*")
-def apply(event: Event, tx: psycopg.Connection) -> None:
+def apply(event: Event, tx: psycopg.Connection[Any]) -> None:
     tx.execute("INSERT INTO applied (key, step) VALUES (%s, %s)", (event.key, event.data["step"]))
 
 
