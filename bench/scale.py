@@ -27,9 +27,11 @@ from bench.nginx import sink_server
 WARM_S, LOAD_S = 2.0, 6.0
 KEYS, CONNECTIONS = 1_000, 64
 DELAY_S = 0.05
-ENDPOINTS, EVENTS = 16, 1_500
+ENDPOINTS, EVENTS = 16, 500
 WORKERS = (1, 2, 4)
-IDLE_S = 8.0
+IDLE_S = 5.0
+BALANCED_S = 6.0
+"""After so long each worker has its share of the partitions."""
 SETTLE_S = 1.5
 """PostgreSQL's own counters are that late."""
 ROWS = "SELECT sum(n_tup_ins), sum(n_tup_upd), sum(n_tup_del) FROM pg_stat_user_tables WHERE schemaname = 'hooklane'"
@@ -107,17 +109,24 @@ def workers(stack: ExitStack) -> list[str]:
             port = mine.enter_context(slow_sink())
             db = store.fresh()
             api = mine.enter_context(gateway(db, folder, role="api"))
-            for _ in range(ENDPOINTS):
-                api.add_endpoint(f"http://127.0.0.1:{port}/")
+            endpoints = [api.add_endpoint(f"http://127.0.0.1:{port}/") for _ in range(ENDPOINTS)]
+            for endpoint in endpoints:
+                api.call("POST", f"/api/v1/endpoints/{endpoint}/pause")
             for start in range(0, EVENTS, 500):
                 batch = [{"type": "a.b", "key": f"k{n}", "data": {"n": n}} for n in range(start, start + 500)]
                 api.call("POST", "/api/v1/events/batch", {"events": batch})
-            spent = cost_of(*store.pids).total_s
             running: list[Gateway] = [mine.enter_context(gateway(db, folder, role="deliver")) for _ in range(many)]
+            time.sleep(BALANCED_S)
+            spent, started = cost_of(*store.pids).total_s, [cost_of(one.pid).total_s for one in running]
+            for endpoint in endpoints:
+                api.call("POST", f"/api/v1/endpoints/{endpoint}/resume")
             wanted = ENDPOINTS * EVENTS
             figures = _until(port, wanted)
             api.drain()
-            cpu = [(cost_of(one.pid).total_s, one.peak_rss_mb) for one in running]
+            cpu = [
+                (cost_of(one.pid).total_s - before, one.peak_rss_mb)
+                for one, before in zip(running, started, strict=True)
+            ]
             database = cost_of(*store.pids).total_s - spent
             idle = cost_of(*store.pids).total_s
             time.sleep(IDLE_S)
