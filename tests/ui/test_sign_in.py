@@ -1,6 +1,6 @@
 """Who may look: a key typed once, and a customer behind a portal link, in a real browser."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -8,6 +8,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 from tests.support.http_client import Connection
 from tests.support.pace import scaled_ms
+from tests.support.receiver import Sink
 from tests.ui.axe import AXE, faults_of
 from tests.ui.conftest import settings_in
 
@@ -95,4 +96,50 @@ async def test_a_customer_opens_a_link_and_sees_what_is_theirs_and_nothing_else(
     await page.goto(f"{guarded.address}/endpoints")
     await expect(page.get_by_text("mine", exact=True).first).to_be_visible(timeout=scaled_ms(10_000))
     await expect(page.get_by_text("others", exact=True)).to_have_count(0)
+    await page.context.close()
+
+
+@pytest.fixture
+def shop() -> Iterator[Sink]:
+    with Sink() as sink:
+        yield sink
+
+
+async def test_a_customer_adds_an_endpoint_sees_a_test_arrive_and_finds_nothing_of_another_tenant(
+    guarded: Running, browser: Browser, shop: Sink
+):
+    await call(guarded, "POST", "tenants", {"id": "fox"})
+    others = await call(guarded, "POST", "endpoints", {"url": shop.url("/others"), "name": "secret-name"})
+    event = await call(guarded, "POST", "events", {"type": "secret.type", "data": {}, "key": "secret-key"})
+    link = await call(guarded, "POST", "tenants/fox/portal", {})
+    page = await fresh(browser)
+    await page.goto(link["url"])
+    await page.get_by_role("link", name="Endpoints").first.click()
+    await page.get_by_role("button", name="Add an endpoint").click()
+    await page.get_by_label("URL").fill(shop.url("/hooks"))
+    await page.get_by_label("Name").fill("our shop")
+    await page.get_by_role("button", name="Add", exact=True).click()
+    await page.get_by_role("button", name="I have kept it").click()
+    await page.get_by_role("button", name="Test…").click()
+    await page.get_by_role("button", name="Send", exact=True).click()
+    await expect(page.get_by_role("dialog")).to_contain_text("200", timeout=scaled_ms(10_000))
+    arrived = [one for one in shop.requests if one.path == "/hooks"]
+    assert [one.headers["webhook-id"][:4] for one in arrived] == ["evt_"]
+
+    paths = [f"endpoints/{others['id']}", f"events/{event['id']}"]
+    lists = ["", "events", "lanes", "events?q=secret", "lanes?q=secret", "dead", "endpoints", "audit", "inbox"]
+    for path in (*paths, *lists):
+        async with page.expect_response(lambda one: "/api/v1/" in one.url and "stream" not in one.url):
+            await page.goto(f"{guarded.address}/{path}")
+        await expect(page.get_by_role("heading", level=1).first).to_be_visible(timeout=scaled_ms(10_000))
+        text = await page.evaluate("document.body.innerText")
+        assert "secret-name" not in text, path
+        assert "secret.type" not in text, path
+        assert "secret-key" not in text.replace(page.url, ""), path
+    for path in (*paths, f"lanes/{others['id']}/secret-key"):
+        status = await page.evaluate(f"fetch('{guarded.address}/api/v1/{path}').then((answer) => answer.status)")
+        assert status == 404, path
+    named = {"hooklane-tenant": "default"}
+    stolen = "(headers) => fetch('/api/v1/endpoints', {headers}).then((answer) => answer.status)"
+    assert await page.evaluate(stolen, named) == 404
     await page.context.close()

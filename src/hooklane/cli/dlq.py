@@ -30,12 +30,10 @@ def ls(
     as_json: Json = False,
 ) -> None:
     """List dead letters."""
-    wanted: dict[str, Any] = parse_filter(filter_, WORDS)
-    named = endpoint or wanted.get("endpoint")
-    times = {word: rfc3339_of(wanted.get(word), f"{word}:") for word in ("after", "before")}
+    wanted = _wanted(filter_)
     with calling(server, db) as caller:
-        place = caller.endpoint_id(named) if named else None
-        page = caller.page(BASE, {**wanted, **times, "endpoint": place, "limit": limit, "cursor": cursor})
+        query = _query(caller, wanted, endpoint)
+        page = caller.page(BASE, {**query, "limit": limit, "cursor": cursor})
     rows = [
         (one["id"], one["key"], one["seq"], one["type"], one["attempts"], one["waiting"], one["died_at"], one["reason"])
         for one in page["items"]
@@ -108,18 +106,29 @@ def skip(
 
 @app.command("export")
 def export(
+    filter_: Filter = None,
     endpoint: EndpointFilter = None,
     server: Server = None,
     db: Db = None,
     as_json: Annotated[bool, typer.Option("--json", help="NDJSON, which is what this prints anyway.")] = False,
 ) -> None:
-    """Print all dead letters, one JSON object a line (NDJSON)."""
+    """Print all dead letters, or those that a filter finds, one JSON object a line (NDJSON)."""
     import msgspec
 
+    wanted = _wanted(filter_)
     with calling(server, db) as caller:
-        endpoint_id = caller.endpoint_id(endpoint) if endpoint else None
-        for line in caller.lines(BASE, {"endpoint": endpoint_id}):
+        for line in caller.lines(BASE, _query(caller, wanted, endpoint)):
             say_json(msgspec.json.decode(line))
+
+
+def _wanted(filter_: str | None) -> dict[str, Any]:
+    wanted: dict[str, Any] = parse_filter(filter_, WORDS)
+    return {**wanted, **{word: rfc3339_of(wanted.get(word), f"{word}:") for word in ("after", "before")}}
+
+
+def _query(caller: Caller, wanted: dict[str, Any], endpoint: str | None) -> dict[str, Any]:
+    named = endpoint or wanted.get("endpoint")
+    return {**wanted, "endpoint": caller.endpoint_id(named) if named else None}
 
 
 def _each(caller: Caller, letters: list[str], action: str, body: dict[str, Any] | None, as_json: bool) -> None:

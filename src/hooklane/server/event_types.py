@@ -10,6 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 
 from hooklane.model.event import Event
+from hooklane.server.places import Places
 from hooklane.server.problem import Problem
 from hooklane.server.repeating import repeat
 from hooklane.server.schema_check import Violation, violations, weight_of_schema
@@ -23,7 +24,8 @@ INLINE_MAX = 400_000
 What is more is checked in a process of its own: the checker holds the interpreter, so a thread would stop the server.
 """
 ASIDE_S_MAX = 2.0
-ASIDE_MAX = 64
+ASIDE_MAX = 16
+"""So many wait for that process at most, of one tenant half of them: the others wait for 16 s at the very worst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class TypeRules:
         self.enforced: dict[tuple[str, str], Rule] = {}
         """By (tenant, type). Empty on most servers: then a publish asks no more than that."""
         self._aside = Aside()
+        self._places = Places(ASIDE_MAX, "checks of large events")
         self._stopping = asyncio.Event()
 
     async def look(self) -> None:
@@ -68,7 +71,7 @@ class TypeRules:
         if rule is None:
             return None
         if len(event.data) * rule.weight > INLINE_MAX:
-            return self._judge_aside(event.type, rule, event.data)
+            return self._judge_aside(event, rule)
         return _problem(event.type, violations(rule.schema, event.data))
 
     async def check(self, event: Event) -> None:
@@ -78,9 +81,10 @@ class TypeRules:
         if problem is not None:
             raise problem
 
-    async def _judge_aside(self, type: str, rule: Rule, data: bytes) -> Problem | None:
+    async def _judge_aside(self, event: Event, rule: Rule) -> Problem | None:
         try:
-            return _problem(type, await self._aside.violations(rule.schema, data))
+            with self._places.taken(event.tenant):
+                return _problem(event.type, await self._aside.violations(rule.schema, event.data))
         except TimeoutError:
             text = f"the event is too large for its schema: the check was given up after {ASIDE_S_MAX:g} s"
             return Problem("schema_violation", text)
@@ -93,18 +97,11 @@ class Aside:
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
-        self._waiting = 0
         self._turn = asyncio.Lock()
 
     async def violations(self, schema: bytes, data: bytes) -> list[Violation]:
-        if self._waiting >= ASIDE_MAX:
-            raise Problem("too_many_requests", "too many large events wait to be checked; send it again in a moment")
-        self._waiting += 1
-        try:
-            async with self._turn:  # one at a time: so the time counts for this one alone
-                return await self._run(schema, data)
-        finally:
-            self._waiting -= 1
+        async with self._turn:  # one at a time: so the time counts for this one alone
+            return await self._run(schema, data)
 
     async def _run(self, schema: bytes, data: bytes) -> list[Violation]:
         if self._pool is None:

@@ -33,6 +33,7 @@ from hooklane.server.key_ring import KeyRing
 from hooklane.server.live_streams import LiveStreams
 from hooklane.server.look import PageLook
 from hooklane.server.metrics import Meter
+from hooklane.server.places import Places
 from hooklane.server.recent_attempts import RecentAttempts, Told
 from hooklane.server.series import Series
 from hooklane.server.sessions import Sessions
@@ -42,6 +43,8 @@ from hooklane.server.views import View
 from hooklane.store.dashboard import Cause
 from hooklane.store.open import Outbox
 from hooklane.store.reads import Page
+
+TESTS_MAX = 32
 
 
 class Workers(Protocol):
@@ -87,6 +90,7 @@ class Services:
     now: Callable[[], Instant] = wall_now
     chance: Callable[[int], bytes] = os.urandom
 
+    tests: Places = field(default_factory=lambda: Places(TESTS_MAX, "tests of endpoints"))
     arriving: ArrivingBodies = field(default_factory=ArrivingBodies)
 
     creating: asyncio.Lock = field(default_factory=asyncio.Lock)

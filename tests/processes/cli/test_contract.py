@@ -94,7 +94,8 @@ def test_every_command_has_the_common_options_and_says_what_it_does(name: str):
 
 
 def test_the_commands_of_the_design_are_there():
-    assert {"dev", "serve", "listen", "send", "tail", "verify", "doctor", "completion", "version"} <= set(EVERY)
+    assert {"dev", "serve", "listen", "send", "tail", "verify", "bench", "doctor"} <= set(EVERY)
+    assert {"completion", "version"} <= set(EVERY)
     assert {f"events {one}" for one in ("ls", "show", "why", "replay", "export")} <= set(EVERY)
     assert {f"dlq {one}" for one in ("ls", "show", "note", "replay", "skip", "export")} <= set(EVERY)
     assert {f"lanes {one}" for one in ("ls", "show", "why")} <= set(EVERY)
@@ -229,6 +230,8 @@ def test_a_filter_means_the_same_in_lists(cli: Cli, blocked: dict[str, str]):
 
     assert len(cli("dlq", "ls", "--filter", words, *at).json["items"]) == 1
     assert cli("dlq", "ls", "--filter", "http:5xx", *at).json["items"] == []
+    assert len(cli("dlq", "export", "--filter", words, *at).out.splitlines()) == 1
+    assert cli("dlq", "export", "--filter", "http:5xx", *at).out == ""
     assert cli("dlq", "ls", "--filter", "before:-2h", *at).json["items"] == []
     assert len(cli("events", "ls", "--filter", "endpoint:shop after:-2h state:dead", *at).json["items"]) == 1
     assert cli("events", "ls", "--filter", "type:order.created", *at).json["items"] == []

@@ -187,6 +187,20 @@ def test_what_the_image_copies_is_there_and_let_in():
     assert [name for name in copied if not (ROOT / name).exists() or name not in let_in] == []
 
 
+def test_with_what_the_image_copies_a_wheel_can_be_begun(tmp_path: Path):
+    """The build of a wheel runs `tools.vendor`, and the image is made of nothing but what is copied."""
+    text = (DEPLOY / "Dockerfile").read_text()
+    for line in re.findall(r"^COPY (?!--from)(.*)$", text, re.MULTILINE):
+        for name in line.split()[:-1]:
+            to, found = tmp_path / name, ROOT / name
+            shutil.copytree(found, to) if found.is_dir() else shutil.copy(found, to)
+    here = "type('Here', (), {'root': '.', 'target_name': 'sdist'})"
+    hook = f"from hatch_build import WholeWheel; WholeWheel.initialize({here}, '', {{}})"
+    done = subprocess.run([sys.executable, "-c", hook], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+
+
 async def test_the_services_of_compose_take_deliver_and_migrate_on_one_postgresql(
     start: Callable[..., Child], postgres_url: str, sink: Sink
 ):

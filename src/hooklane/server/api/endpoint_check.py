@@ -73,8 +73,10 @@ async def _send(call: Call, endpoint: Endpoint, event: Event) -> Result:
     letters = SignedRequests()
     target, headers, body = letters.write(alone, now)
     answered: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-    services.transport.send(target, headers, body, lambda it: None if answered.done() else answered.set_result(it))
-    result = await answered
+    # A test stands in no line, so it needs a bound of its own: each holds a connection that deliveries may want.
+    with services.tests.taken(call.tenant):
+        services.transport.send(target, headers, body, lambda it: None if answered.done() else answered.set_result(it))
+        result = await answered
     if isinstance(result, Answer):
         letters.hide(alone, result)
     return result

@@ -23,7 +23,7 @@ export function follow(tell, status) {
         cache: "no-store",
       });
       if (response.status === 403 && !mine.signal.aborted) {
-        // The stream tells of all tenants, so a key of one tenant has none: everything is asked for again now and then.
+        // A caller that may not follow the stream: everything is asked for again now and then.
         status("live", 0);
         tell("reset", {});
         timer = setTimeout(connect, ASK_MS);

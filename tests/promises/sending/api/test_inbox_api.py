@@ -15,6 +15,7 @@ from tests.support.eventually import eventually
 from tests.support.http_client import Connection
 
 from hooklane.model.message import Status
+from hooklane.server.inbox_sources import source_views
 
 # Without an inbox
 
@@ -258,6 +259,16 @@ async def test_the_sources_of_the_inbox_tell_what_came_of_what_they_received(sit
     assert (one["source"], one["live"], one["dead"], one["rejected"]) == ("hooklane", False, 1, None)
     assert one["duplicate"] == 1
     assert one["received"] >= 3
+
+
+def test_a_source_that_forgets_ids_before_its_sender_gives_up_has_a_warning():
+    day = 86_400_000
+    short, long = reversed(source_views((), {}, {}, {}, {"short": (2 * day, 3 * day), "long": (30 * day, 3 * day)}))
+
+    assert (short["source"], short["sender_retries_s"], long["warning"]) == ("short", 259_200, None)
+    assert short["warning"] == (
+        "ids are kept 2 d, but the sender retries for 3 d: a late copy would be taken for a new event"
+    )
 
 
 async def test_a_dry_run_tells_what_a_replay_would_do_and_does_nothing(site: Site, shop: Shop, dead: str):

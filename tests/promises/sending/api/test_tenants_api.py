@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 from tests.promises.sending.api.conftest import Api, Start
 from tests.support.eventually import eventually
 from tests.support.http_client import Answer as Reply
+from tests.support.pace import scaled_s
 from tests.support.receiver import Answer, Sink
 
+from hooklane.server import services
+
 V1 = "/api/v1"
+ACME = {"hooklane-tenant": "acme"}
 
 
 async def call(api: Api, tenant: str, method: str, path: str, body: Any = None) -> Reply:
@@ -202,3 +208,34 @@ async def test_a_tenant_that_another_process_creates_can_be_used_at_once(start: 
     await add(one, "acme")
 
     assert (await publish(other, "acme")).status == 202
+
+
+async def test_tests_of_one_tenants_endpoints_leave_places_to_those_of_another(api: Api, sink: Sink):
+    await api.call("POST", "/api/v1/tenants", {"id": "acme"})
+    hold = threading.Event()
+    sink.react = lambda _: Answer(status=200 if hold.wait(scaled_s(60)) else 500)
+    slow = await api.endpoint(sink.url("/slow"), timeout_ms=100_000)
+    theirs = (await api.call("POST", "/api/v1/endpoints", {"url": sink.url("/theirs")}, ACME)).json
+    most = services.TESTS_MAX // 2
+    async with AsyncExitStack() as stack:
+        callers = [await stack.enter_async_context(api.connect()) for _ in range(most + 2)]
+        for caller in callers[:most]:
+            caller.writer.write(caller.request("POST", f"/api/v1/endpoints/{slow['id']}/test", {}))
+
+        async def is_full() -> bool:
+            return api.server.services.tests._held["default"] == most
+
+        assert await eventually(is_full)
+        refused = await callers[most].call("POST", f"/api/v1/endpoints/{slow['id']}/probe")
+        other = asyncio.create_task(callers[most + 1].call("POST", f"/api/v1/endpoints/{theirs['id']}/test", {}, ACME))
+
+        async def has_place() -> bool:
+            return api.server.services.tests._held["acme"] == 1
+
+        assert await eventually(has_place)
+        hold.set()
+        assert [(await caller.answer()).status for caller in callers[:most]] == [200] * most
+        assert (await other).status == 200
+
+    assert (refused.status, refused.code) == (429, "too_many_requests")
+    assert not api.server.services.tests._held
