@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import random
 import sys
 import time
 from contextlib import ExitStack
@@ -25,10 +26,11 @@ CORE_MAX = 0.40
 VISITS = 5
 BEATS_PER_S = 10
 
-# When did the first lane move? An event that travels is an animation of its cell.
-_FIRST_MOVE = """(() => { const animate = Element.prototype.animate;
-  window.firstMove = new Promise((tell) => { Element.prototype.animate = function (...all) {
-    tell(performance.now()); return animate.apply(this, all); }; });
+# When did the first lane move? A cell came or went on a lane that was drawn already.
+_FIRST_MOVE = """(() => {
+  window.firstMove = new Promise((tell) => new MutationObserver((all) => {
+    if (all.some((one) => one.target.closest?.(".lane :is(.queue, .wire, .done)"))) tell(performance.now());
+  }).observe(document, { subtree: true, childList: true }));
   window.longTasks = [];
   new PerformanceObserver((list) => longTasks.push(...list.getEntries().map((one) => one.duration)))
     .observe({ type: "longtask", buffered: true }); })()"""
@@ -59,19 +61,18 @@ def publish(server: Gateway, keys: list[str]) -> None:
     server.call("POST", "/api/v1/events/batch", {"events": events})
 
 
-async def produce(server: Gateway, keys: list[str], rate: int, seconds: float) -> dict[str, int]:
-    """Publishes *rate* events a second, over all keys in turn; how many each key got."""
-    many: dict[str, int] = dict.fromkeys(keys, 0)
-    began, beat, at = time.monotonic(), 0, 0
+def publish_each(server: Gateway, keys: list[str]) -> None:
+    for start in range(0, len(keys), 500):
+        publish(server, keys[start : start + 500])
+
+
+async def produce(server: Gateway, keys: list[str], rate: int, seconds: float) -> None:
+    """Publishes *rate* events a second, each for any of the keys."""
+    began, beat, chance = time.monotonic(), 0, random.Random(7)
     while time.monotonic() - began < seconds:
-        due = [keys[(at + one) % len(keys)] for one in range(rate // BEATS_PER_S)]
-        at += len(due)
-        for key in due:
-            many[key] += 1
-        await asyncio.to_thread(publish, server, due)
+        await asyncio.to_thread(publish, server, chance.choices(keys, k=rate // BEATS_PER_S))
         beat += 1
         await asyncio.sleep(max(0.0, began + beat / BEATS_PER_S - time.monotonic()))
-    return many
 
 
 async def ready_ms(browser: Any, server: Gateway, keys: list[str], rate: int) -> list[float]:
@@ -107,8 +108,7 @@ async def measure(server: Gateway, lanes: int, rate: int, seconds: float) -> Fig
     from tests.support.browser import ARGUMENTS, chromium
 
     keys = [f"order:{number:04}" for number in range(lanes)]
-    for start in range(0, lanes, 500):
-        publish(server, keys[start : start + 500])
+    publish_each(server, keys)
     server.drain()
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
@@ -122,7 +122,8 @@ async def measure(server: Gateway, lanes: int, rate: int, seconds: float) -> Fig
         pid = await renderer_of(browser, page)
         client = await page.context.new_cdp_session(page)
         await client.send("Performance.enable")
-        await produce(server, keys, rate, 3.0)  # every lane that moves is known, and the page's code is warm
+        publish_each(server, keys)  # so that the page has heard of every lane
+        await produce(server, keys, rate, 3.0)  # and its code is warm
         await page.evaluate("() => { longTasks.length = 0; changes = 0; }")
         cost, busy, watch = cost_of(pid).total_s, await _task_s(client), Neighbours(server.pid, pid)
         began = time.monotonic()

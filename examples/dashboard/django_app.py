@@ -4,7 +4,6 @@
 
 import os
 import sys
-from typing import Any
 
 from django.conf import settings
 
@@ -48,15 +47,16 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     return HttpResponseRedirect("/hooklane/", status=303)
 
 
-def sign_in_customer(request: Any, customer: str) -> HttpResponse:
-    request.session["customer"] = customer
-    return HttpResponseRedirect("/webhooks/", status=303)
+def sign_in_customer(request: HttpRequest, customer: str) -> HttpResponse:
+    response = HttpResponseRedirect("/webhooks/", status=303)
+    response.set_signed_cookie("customer", customer, httponly=True, samesite="Lax")
+    return response
 
 
-def customer_of(request: Any) -> str | None:
+def customer_of(request: HttpRequest) -> str | None:
     """Which tenant of hooklane this customer is, as your project knows it."""
-    customer: str | None = request.session.get("customer")
-    return customer
+    customer = request.get_signed_cookie("customer", default=None)
+    return None if customer is None else str(customer)
 
 
 urlpatterns = [
