@@ -21,7 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(SCENARIOS)}; all by default")
     parser.add_argument("--store", action="append", choices=("sqlite", "postgres"), help="both by default")
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each slice of load")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each slice of load")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--patience", type=float, default=0.0, help="seconds to wait for a quiet machine, each time")
     parser.add_argument("--interpreted", action="store_true", help="measure the plain source, not what is compiled")
@@ -51,9 +51,12 @@ def main() -> None:
             figures += mine
             goals += reached
     print(report.table(figures, goals, machine, build))
+    lost = report.losses(figures, report.kept(), machine, build)
     print(f"\nkept in {report.write(figures, goals, machine, build).parent.name}/ of the bench folder", file=sys.stderr)
     if any(one.check is not None and not one.check.is_right for one in figures):
         sys.exit("the sink saw what it must not see")
+    if lost:
+        sys.exit("\n".join(["more than 5 % more CPU than in the run before:", *lost]))
 
 
 if __name__ == "__main__":

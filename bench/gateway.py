@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ from typing import Any
 
 from bench import tree
 from bench.machine import Cost, cost_of, free_port, peak_rss_mb
+from hooklane.core.fanout import places
+from hooklane.store.open import outbox_store
+from hooklane.store.outbox import StoreOptions
 
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _OWED = ("queued", "in_flight", "retrying")
@@ -26,6 +30,8 @@ _OWED = ("queued", "in_flight", "retrying")
 class Gateway:
     port: int
     pid: int
+    count: Callable[[], Mapping[str, int]] | None = None
+    """The ledger as the store counts it at this moment; that of the API may be seconds old."""
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
@@ -40,6 +46,8 @@ class Gateway:
         return made
 
     def ledger(self) -> dict[str, int]:
+        if self.count is not None:
+            return dict(self.count())
         found: dict[str, int] = self.call("GET", "/api/v1/overview")["ledger"]
         return found
 
@@ -79,10 +87,10 @@ def gateway(db: str, folder: Path, *, role: str | None = None) -> Iterator[Gatew
     with (folder / f"gateway-{port}.log").open("wb") as log:
         process = subprocess.Popen(command, env=env, stdout=log, stderr=log)
         try:
-            one = Gateway(port, process.pid)
-            wait_for(one, process, Path(log.name))
-            tree.check(one.pid)
-            yield one
+            wait_for(Gateway(port, process.pid), process, Path(log.name))
+            tree.check(process.pid)
+            with ledger_of(db) as count:
+                yield Gateway(port, process.pid, count)
         finally:
             process.terminate()
             try:
@@ -90,6 +98,18 @@ def gateway(db: str, folder: Path, *, role: str | None = None) -> Iterator[Gatew
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+@contextmanager
+def ledger_of(db: str) -> Iterator[Callable[[], Mapping[str, int]]]:
+    """A function that counts the ledger of *db* anew each time."""
+    store = outbox_store(db, StoreOptions(placer=places))
+    with asyncio.Runner() as runner:
+        runner.run(store.open())
+        try:
+            yield lambda: runner.run(store.ledger(None))
+        finally:
+            runner.run(store.close())
 
 
 def wait_for(one: Gateway, process: subprocess.Popen[bytes], log: Path) -> None:

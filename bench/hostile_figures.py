@@ -84,13 +84,16 @@ class Found:
     held_s_max: float
     """The longest time that a hostile endpoint was held on to, as it saw itself."""
 
+    def arrival_ratios(self) -> list[float]:
+        """By round: p99 from publish to arrival beside hostile endpoints over that without."""
+        quiet, hostile = ([one for one in self.rounds if one.name == name] for name in ("quiet", "hostile"))
+        return [p(b.arrival_ms, 99) / p(a.arrival_ms, 99) for a, b in zip(quiet, hostile, strict=True)]
 
-def report(run: Found, arrivals: Sequence[Arrival], db: Path) -> bool:
+
+def report(run: Found, db: Path) -> bool:
     """Print what was found; whether the goals were reached."""
     took, ends, longest = read_attempts(db)
-    at = {one.event_id: one.at for one in arrivals}
     for one in run.rounds:
-        one.arrival_ms = [(at[event_id] - due) * 1000 for event_id, due in one.due_at.items()]
         one.took_ms = [took[event_id] for event_id in one.due_at if event_id in took]
     quiet, hostile = ([one for one in run.rounds if one.name == name] for name in ("quiet", "hostile"))
     print(described())

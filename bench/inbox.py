@@ -176,9 +176,23 @@ def sqlite_limit(folder: Path) -> Callable[[Request], Any]:
     return commit
 
 
-def bench_sqlite(folder: Path, seconds: float) -> None:
-    print("SQLite (WAL, synchronous=FULL)", flush=True)
-    path = folder / "app.db"
+ONE_AT_A_TIME, LIMIT = "inline, fresh, one at a time", "single-commit limit"
+
+
+def one_at_a_time(folder: Path, seconds: float) -> dict[str, Pace]:
+    """Only that, and the limit beside it, in turns."""
+    inline = sqlite_inbox(folder / "app.db")
+    gc.freeze()
+    try:
+        return in_turns(
+            {LIMIT: for_a_slice(sqlite_limit(folder)), ONE_AT_A_TIME: for_a_slice(fresh(inline, "applied"))}, seconds
+        )
+    finally:
+        inline.close()
+
+
+def sqlite_inbox(path: Path) -> Inbox:
+    """An inline inbox whose handler writes a row of its own."""
     setup = sqlite3.connect(path)
     setup.execute("CREATE TABLE orders (id TEXT)")
     setup.close()
@@ -188,15 +202,22 @@ def bench_sqlite(folder: Path, seconds: float) -> None:
 
     inline = Inbox(f"sqlite:///{path}", "inline")
     inline.source("hooklane", [SECRET]).on("order.*")(handler)
+    return inline
+
+
+def fresh(inbox: Inbox, verdict: str) -> Callable[[Request], Any]:
+    def receive(event: Request) -> None:
+        reply = inbox.receive(event)
+        assert (reply.status, reply.headers[1][1]) == (200, verdict), reply
+
+    return receive
+
+
+def bench_sqlite(folder: Path, seconds: float) -> None:
+    print("SQLite (WAL, synchronous=FULL)", flush=True)
+    inline = sqlite_inbox(folder / "app.db")
     durable = Inbox(f"sqlite:///{folder / 'durable.db'}")
     durable.source("hooklane", [SECRET]).on("order.*")(lambda event, tx: None)
-
-    def fresh(inbox: Inbox, verdict: str) -> Callable[[Request], Any]:
-        def receive(event: Request) -> None:
-            reply = inbox.receive(event)
-            assert (reply.status, reply.headers[1][1]) == (200, verdict), reply
-
-        return receive
 
     async def areceive(event: Request) -> None:
         reply = await inline.areceive(event)
@@ -205,15 +226,15 @@ def bench_sqlite(folder: Path, seconds: float) -> None:
     gc.freeze()
     paces = in_turns(
         {
-            "single-commit limit": for_a_slice(sqlite_limit(folder)),
+            LIMIT: for_a_slice(sqlite_limit(folder)),
             f"inline, fresh, {IN_FLIGHT} in flight in one loop": in_one_loop(areceive),
             f"inline, fresh, {THREADS} threads": from_threads(fresh(inline, "applied")),
-            "inline, fresh, one at a time": for_a_slice(fresh(inline, "applied")),
+            ONE_AT_A_TIME: for_a_slice(fresh(inline, "applied")),
             "durable, receive only": for_a_slice(fresh(durable, "stored")),
         },
         seconds,
     )
-    limit = paces["single-commit limit"].rate
+    limit = paces[LIMIT].rate
     for name, pace in paces.items():
         show(name, pace.rate, limit, ">= 0.5 x" if "in flight" in name else "", pace.cpu_us)
     again = [request(number) for number in range(10**9, 10**9 + 1_000)]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 OUT = Path(__file__).with_name("out")
@@ -118,21 +119,77 @@ def table(figures: Sequence[Figure], goals: Sequence[Goal], machine: str, build:
     return "\n".join(lines)
 
 
+LOSS_MAX = 0.05
+QUIET_MAX = 0.3
+"""Where others kept more cores busy than this, a figure is not compared: caches were not ours."""
+
+
+def losses(figures: Sequence[Figure], before: Mapping[str, Any] | None, machine: str, build: str) -> list[str]:
+    """What costs more CPU per event than in the report *before*, by more than a twentieth.
+
+    Only of the same machine and the same build, and only where nobody else was at work in either run.
+    """
+    if before is None or not _is_like(before, machine, build):
+        return []
+    earlier = {(one["scenario"], one["variant"]): one for one in before["figures"]}
+    found = []
+    for one in figures:
+        other = earlier.get((one.scenario, one.variant))
+        if other is None or not (_is_quiet(one.elsewhere) and _is_quiet(other["elsewhere"])):
+            continue
+        now, then = _own_us(one.cpu_us), _own_us(other["cpu_us"])
+        if then and now > then * (1 + LOSS_MAX):
+            found.append(f"{one.scenario}, {one.variant}: {now:.0f} µs of CPU an event, {then:.0f} before")
+    return found
+
+
+def _is_like(before: Mapping[str, Any], machine: str, build: str) -> bool:
+    return before["hooklane"] == build and _without_load(before["machine"]) == _without_load(machine)
+
+
+def _own_us(cpu_us: Mapping[str, float]) -> float:
+    """Of server and database: what the load generator and the sink cost is not ours."""
+    return sum(us for part, us in cpu_us.items() if part not in ("load", "sink"))
+
+
+def _is_quiet(elsewhere: Sequence[float]) -> bool:
+    return not elsewhere or median(elsewhere) <= QUIET_MAX
+
+
+def _without_load(machine: str) -> str:
+    return machine.partition(", load average")[0]
+
+
+def kept(folder: Path = OUT) -> dict[str, Any] | None:
+    """The report that was kept last, if there is one."""
+    path = folder / "report.json"
+    found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+    return found
+
+
 def _said(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:,.3f}"
 
 
 def write(figures: Sequence[Figure], goals: Sequence[Goal], machine: str, build: str, folder: Path = OUT) -> Path:
-    """The table, the JSON and the picture, in *folder*."""
+    """The table, the JSON and the picture, in *folder*; the JSON before it is kept beside it, to compare with."""
     folder.mkdir(exist_ok=True)
+    path = folder / "report.json"
+    before = kept(folder)
+    if path.exists():
+        path.replace(folder / "report-before.json")
+    earlier = before["figures"] if before is not None and _is_like(before, machine, build) else []
+    measured = {(one.scenario, one.variant) for one in figures}
     (folder / "report.txt").write_text(table(figures, goals, machine, build) + "\n")
-    kept = {
+    report = {
         "machine": machine,
         "hooklane": build,
-        "figures": [asdict(one) for one in figures],
+        # What only a longer run measures stays, to be compared with the next one.
+        "figures": [asdict(one) for one in figures]
+        + [one for one in earlier if (one["scenario"], one["variant"]) not in measured],
         "goals": [asdict(one) for one in goals],
     }
-    (folder / "report.json").write_text(json.dumps(kept, indent=2) + "\n")
+    path.write_text(json.dumps(report, indent=2) + "\n")
     (folder / "report.svg").write_text(picture(figures))
     return folder / "report.txt"
 

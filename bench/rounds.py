@@ -46,6 +46,8 @@ class Contender:
     store: Store | None = None
     keys: int = 1_000
     names: str = "-"
+    per_new_key: int = 0
+    """Where not 0: every key is a new one, and gets so many events."""
     connections: int = wrk.CONNECTIONS
     owed_max: int = 0
     """So many deliveries stay owed whatever happens: those of a dead endpoint."""
@@ -59,7 +61,7 @@ class Contender:
     answers: int = 0
 
     def warm(self) -> None:
-        load = wrk.run(self.gateway.port, 1, keys=self.keys, names=self._name(), connections=self.connections)
+        load = self._load(1)
         self.answers += load.answers - load.refused
         self.gateway.drain(self.owed_max)
 
@@ -69,7 +71,7 @@ class Contender:
         watch = Neighbours(*self._pids())
         accepted = self.gateway.ledger()["accepted"]
         began = time.perf_counter()
-        load = wrk.run(self.gateway.port, seconds, keys=self.keys, names=self._name(), connections=self.connections)
+        load = self._load(seconds)
         ledger, asked = self.gateway.drain_counted(self.owed_max)
         took = time.perf_counter() - began
         self.elsewhere.append(watch.cores(load.cpu_s))
@@ -90,8 +92,22 @@ class Contender:
         self.p50_ms.append(load.p50_ms)
         self.p99_ms.append(load.p99_ms)
 
-    def _name(self) -> str:
-        return "-" if self.names == "-" else f"{self.names}{len(self.rates)}-{time.monotonic_ns()}-"
+    def _load(self, seconds: float) -> wrk.Load:
+        once = f"{len(self.rates)}-{time.monotonic_ns()}-"
+        return wrk.run(
+            self.gateway.port,
+            seconds,
+            keys=self.keys,
+            names="-" if self.names == "-" else f"{self.names}{once}",
+            fresh=once if self.per_new_key else "-",
+            per_key=self.per_new_key or 1,
+            connections=self.connections,
+        )
+
+    @property
+    def own_us(self) -> float:
+        """What an event of the last slice cost server and database."""
+        return sum(us[-1] for part, us in self.cpu_us.items() if part in ("gateway", "database"))
 
     def _costs(self) -> dict[str, float]:
         costs = {"gateway": self.gateway.cost.total_s}
@@ -148,7 +164,7 @@ def interleave(bench: Bench, contenders: Sequence[Contender]) -> None:
             rate, others = contender.rates[-1], contender.elsewhere[-1]
             bench.say(
                 f"  round {number + 1}, {contender.name}: {rate:,.0f}/s, {rate / limit:.3f} of H {limit:,.0f},"
-                f" others {others:.1f} cores"
+                f" {contender.own_us:.0f} µs, others {others:.1f} cores"
             )
 
 

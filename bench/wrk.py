@@ -10,7 +10,8 @@ from pathlib import Path
 
 from bench.machine import tool
 
-SCRIPT = Path(__file__).with_name("publish.lua")
+SINGLY = Path(__file__).with_name("publish.lua")
+BATCHES = Path(__file__).with_name("batch.lua")
 CONNECTIONS = 64
 
 
@@ -30,12 +31,28 @@ class Load:
         return self.answers / self.seconds
 
 
-def run(port: int, seconds: float, *, keys: int = 1_000, names: str = "-", connections: int = CONNECTIONS) -> Load:
-    """wrk against the server on *port*; with *names*, each request has an idempotency key that begins so."""
-    command = [tool("wrk"), "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "--latency", "-s", str(SCRIPT)]
+def run(
+    port: int,
+    seconds: float,
+    *,
+    keys: int = 1_000,
+    names: str = "-",
+    fresh: str = "-",
+    per_key: int = 1,
+    connections: int = CONNECTIONS,
+    script: Path = SINGLY,
+) -> Load:
+    """wrk against the server on *port*; with *names*, each request has an idempotency key that begins so.
+
+    With *fresh* the keys begin so instead of being the same *keys* each time, and each gets *per_key* events.
+    """
+    command = [tool("wrk"), "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "--latency", "-s", str(script)]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     said = subprocess.run(
-        [*command, f"http://127.0.0.1:{port}/", "--", str(keys), names], capture_output=True, text=True, check=True
+        [*command, f"http://127.0.0.1:{port}/", "--", str(keys), names, fresh, str(per_key)],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = re.search(r"(\d+) requests in ([\d.]+)s", said)

@@ -19,6 +19,7 @@ from tools.reference_table import WRITTEN, table
 from hooklane import errors
 from hooklane.cli.exits import Exit
 from hooklane.config import DAY_MS, SETTINGS, Settings
+from hooklane.error_numbers import NUMBERS, SAME, number_named
 from hooklane.server.api import ROUTES
 from hooklane.server.api.documents import described
 from hooklane.server.problem import CODES
@@ -177,35 +178,57 @@ def _type(schema: Mapping[str, Any] | bool) -> str:
 
 
 def error_page() -> str:
-    codes = [(f"`{code}`", str(status), title) for code, (status, title) in CODES.items()]
-    exits = [(str(int(code)), EXITS[code]) for code in Exit]
+    codes = [
+        (_numbered(code), f"`{code}`", str(status), title, _remedy(code)) for code, (status, title) in CODES.items()
+    ]
+    exits = [(str(int(code)), _numbered(code.name) if code else "", EXITS[code], _remedy(code.name)) for code in Exit]
     families = [
-        (f"`{name}`", f"`{value.__bases__[0].__name__}`", " ".join(docstring(value).split()))
+        (
+            _numbered(name),
+            f"`{name}`",
+            f"`{value.__bases__[0].__name__}`",
+            " ".join(docstring(value).split()),
+            _remedy(name),
+        )
         for name, value in vars(errors).items()
         if inspect.isclass(value) and issubclass(value, Exception) and value.__module__ == errors.__name__
     ]
     return f"""{WRITTEN}# Errors
 
-## Of the HTTP API
-
-A problem as RFC 9457 has it: `{{"type", "title", "status", "detail", "code", "errors"}}`. `code` is stable and for
-programs; `detail` is for people and may change.
-
-{table(("code", "status", "what"), codes)}
-
-Repeat what was answered 429, 503 or 507 after `Retry-After`; with an `Idempotency-Key` a publish can be repeated
-without a second event.
+Every error has a number. The command line prints it before what it says, `hooklane: HL022 …`. A problem of the HTTP API
+has it as `number`; an exception has it on this page. A number keeps its meaning for ever, and is never used for
+anything else. What is one error in two places has one number.
 
 ## Exit codes of the command line
 
-{table(("code", "what it means"), exits)}
+{table(("exit", "number", "what it means", "what to do"), exits)}
+
+## Problems of the HTTP API
+
+A problem as RFC 9457 has it: `{{"type", "title", "status", "detail", "code", "number", "errors"}}`. `code` is stable
+and for programs; `detail` is for people and may change.
+
+{table(("number", "code", "status", "what has happened", "what to do"), codes)}
+
+Repeat what was answered 429, 503 or 507 after `Retry-After`; with an `Idempotency-Key` a publish can be repeated
+without a second event.
 
 ## Exceptions
 
 All are in `hooklane.errors`. `Retry` and `Reject` are for you to raise in a handler.
 
-{table(("exception", "is a", "what is true"), families)}
+{table(("number", "exception", "is a", "what is true", "what to do"), families)}
 """
+
+
+def _numbered(name: str) -> str:
+    """The number of an error; where it is an error's only or first name, also a place to link to."""
+    number = number_named(name)
+    return f'<a id="{number.lower()}"></a>{number}' if name in NUMBERS else f"[{number}](#{number.lower()})"
+
+
+def _remedy(name: str) -> str:
+    return NUMBERS[SAME.get(name, name)][1] if name != Exit.OK.name else ""
 
 
 if __name__ == "__main__":

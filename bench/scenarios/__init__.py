@@ -6,15 +6,31 @@ from collections.abc import Callable
 
 from bench.report import Figure, Goal
 from bench.rounds import Bench
-from bench.scenarios import backlog, delivering, end_to_end, held_transaction, keys, publishing
+from bench.scenarios import (
+    backlog,
+    batches,
+    beside,
+    delivering,
+    end_to_end,
+    held_transaction,
+    keys,
+    publishing,
+    recovery,
+)
 
 Outcome = tuple[list[Figure], list[Goal]]
 
 SCENARIOS: dict[str, Callable[[Bench], Outcome]] = {
     "end-to-end": end_to_end.run,
+    "new-keys": end_to_end.run_new_keys,
     "publish": publishing.run,
+    "batch": batches.run,
     "deliver": delivering.run,
     "hot-key": delivering.run_hot_key,
+    "recovery": recovery.run,
+    "hostile": beside.run_hostile,
+    "search": beside.run_search,
+    "receiver": beside.run_receiver,
     "keys": keys.run,
     "backlog": backlog.run,
     "held-transaction": held_transaction.run,

@@ -11,7 +11,7 @@ from bench.rounds import Bench, Contender, interleave, stage
 from bench.stores import fill
 
 KEYS = (100, 10_000, 100_000)
-TIMES_MAX = 1.5
+TIMES_MAX = 1.2
 
 
 def run(bench: Bench) -> tuple[list[Figure], list[Goal]]:

@@ -10,7 +10,7 @@ def main() -> None:
     try:
         import typer  # noqa: F401
     except ImportError:
-        sys.stderr.write("hooklane: the command line is not installed: run  pip install 'hooklane[server]'\n")
+        sys.stderr.write("hooklane: HL013 the command line is not installed: run  pip install 'hooklane[server]'\n")
         sys.exit(1)
     from hooklane.cli.main import run
 

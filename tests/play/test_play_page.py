@@ -14,6 +14,7 @@ from tests.support.http_client import Connection
 from tests.support.inline_shop import Shop
 from tests.support.node import DASHBOARD_PACKAGES
 from tests.support.pace import scaled_ms
+from tests.ui.axe import FAINT_BORDERS
 from tests.ui.conftest import settings_in
 
 from hooklane.cli.process import running
@@ -54,7 +55,7 @@ async def violations(page: Page) -> list[str]:
     found: list[str] = await page.evaluate(
         "async () => (await axe.run()).violations.flatMap((one) => one.nodes.map((n) => `${one.id}: ${n.html}`))"
     )
-    return found
+    return found + [f"faint border: {one}" for one in await page.evaluate(FAINT_BORDERS)]
 
 
 async def to_the_end(page: Page) -> None:

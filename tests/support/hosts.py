@@ -1,7 +1,7 @@
 """Hosts on one machine: network namespaces, with a wire between them that can be cut, delayed, made lossy and narrow.
 
-Needs root on Linux. `run_apart` starts a module in a network and a mount namespace of its own; there a `Network` makes
-the hosts. All of it is anonymous: when the processes have ended, nothing is left on the machine.
+Needs root on Linux. `run_apart` starts a module in namespaces of its own (network, mounts, pids); there a `Network`
+makes the hosts. All of it is anonymous: when the processes have ended, nothing is left on the machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from typing import Self
 from tests.support.processes import Child, until
 from tests.support.wire import TUN
 
-APART = ("unshare", "--net", "--mount", "--propagation", "private")
+APART = ("unshare", "--net", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc")
+"""With pids of its own as well: when the first process ends, however it ends, the kernel ends all that it started."""
 CLONE_NEWNET, CLONE_NEWUTS = 0x40000000, 0x04000000
 
 

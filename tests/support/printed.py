@@ -37,7 +37,7 @@ class Block:
     @property
     def only_asks(self) -> bool:
         """Whether it may be typed again: handlers run a moment after the answer, so a person may look too early."""
-        return "SELECT" in self.text or bool(re.search(r" ls\b", self.text))
+        return "SELECT" in self.text or bool(re.search(r" ls\b|/applied\n$", self.text))
 
     @property
     def runs_until_interrupted(self) -> bool:
@@ -140,14 +140,15 @@ class Person:
         return screen()
 
 
-def chosen_ports(running: ExitStack) -> dict[int, int]:
+def chosen_ports(running: ExitStack, *more: int) -> dict[int, int]:
     """Which port stands for which printed one: itself where it is free, else another."""
-    return {printed: _itself_or_another(printed, running) for printed in (RECEIVER_PORT, SERVER_PORT)}
+    return {printed: _itself_or_another(printed, running) for printed in (RECEIVER_PORT, SERVER_PORT, *more)}
 
 
 def with_ports(page: str, ports: dict[int, int]) -> str:
     for printed, real in ports.items():
-        page = page.replace(f":{printed}", f":{real}").replace(f"--port {printed}", f"--port {real}")
+        for before, after in ((":", ""), ("--port ", ""), (" ", "/")):
+            page = page.replace(f"{before}{printed}{after}", f"{before}{real}{after}")
     return page
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
-from tests.support.node import DASHBOARD_PACKAGES
+from tests.ui.axe import AXE, faults_of
 from tests.ui.conftest import Site, Visit, lane, pill
 
 from hooklane import Inbox
@@ -15,7 +15,6 @@ from hooklane.testing.webhooks import Webhooks
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-AXE = DASHBOARD_PACKAGES / "node_modules" / "axe-core" / "axe.min.js"
 SIZES = {"desk": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 FIRST_SCREEN_BYTES_MAX = 100 * 1024
 LONG = "a:" + "very-long-key-" * 18
@@ -121,27 +120,47 @@ async def test_from_the_overview_a_blocked_key_is_three_clicks_from_its_fix(site
 
 DIALOGS: dict[str, tuple[str, Callable[[Page], Awaitable[Any]]]] = {
     "skip": ("/dead", lambda page: page.get_by_role("button", name="Skip b:1").click()),
-    "replay": ("/dead", lambda page: page.get_by_role("button", name="Replay all").first.click()),
+    "replay": ("/dead", lambda page: page.locator(".bar .btn.primary").click()),
     "note": ("/dead", lambda page: page.get_by_role("button", name="Add a note on b:1").click()),
     "add": ("/endpoints", lambda page: page.get_by_role("button", name="Add an endpoint").click()),
     "pause": ("endpoint", lambda page: page.get_by_role("button", name="Pause…").click()),
     "rotate": ("endpoint", lambda page: page.get_by_role("button", name="Rotate…").click()),
     "test": ("endpoint", lambda page: page.get_by_role("button", name="Test…").click()),
+    "secret": ("endpoint", lambda page: _rotate(page)),
+    "new key": ("/audit", lambda page: page.get_by_role("button", name="New key").click()),
+    "made key": ("/audit", lambda page: _make_key(page)),
+    "revoke": ("/audit", lambda page: page.get_by_role("button", name="Revoke… ops").first.click()),
     "palette": ("/lanes", lambda page: page.keyboard.press("Control+k")),
     "keys": ("/lanes", lambda page: page.keyboard.press("?")),
 }
 ONLY_ON_DESK = ("note",)
 
 
+async def _rotate(page: Page) -> None:
+    await page.get_by_role("button", name="Rotate…").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Rotate", exact=True).click()
+    await expect(page.get_by_role("dialog").locator("code")).to_be_visible()
+
+
+async def _make_key(page: Page) -> None:
+    await page.get_by_role("button", name="New key").click()
+    await page.get_by_label("Name, for people and the audit log").fill("ops")
+    await page.get_by_role("button", name="Make it").click()
+    await expect(page.get_by_role("dialog").locator("code")).to_contain_text("hl_")
+
+
 @pytest.mark.parametrize("size", SIZES)
-async def test_everyone_can_use_every_screen_and_dialog_in_light_and_dark(busy: Busy, visit: Visit, size: str):
+@pytest.mark.parametrize("in_dark", [False, pytest.param(True, marks=pytest.mark.soak)])
+async def test_everyone_can_use_every_screen_and_dialog_in_light_and_dark(
+    busy: Busy, visit: Visit, size: str, in_dark: bool
+):
     page: Page = await visit(busy.url, viewport=SIZES[size], reduced_motion="reduce")
     await page.context.add_init_script(path=AXE)
     faults: list[str] = []
     for name, path in busy.screens.items():
         await page.goto(busy.url + path)
         await shown(page)
-        faults += await _faults(page, name)
+        faults += await faults_of(page, name, in_dark=in_dark)
     for name, (path, press) in DIALOGS.items():
         if name in ONLY_ON_DESK and size == "phone":
             continue
@@ -150,55 +169,8 @@ async def test_everyone_can_use_every_screen_and_dialog_in_light_and_dark(busy: 
         await press(page)
         await expect(page.get_by_role("dialog")).to_be_visible()
         await expect(page.get_by_role("dialog").locator(".skeleton")).to_have_count(0)
-        faults += await _faults(page, f"{name} dialog")
+        faults += await faults_of(page, f"{name} dialog", in_dark=in_dark)
     assert not faults, "\n".join(faults)
-
-
-async def _faults(page: Page, name: str) -> list[str]:
-    faults = []
-    for scheme in ("light", "dark"):
-        await page.emulate_media(color_scheme=scheme)
-        found = await page.evaluate(
-            """async (all) => (await axe.run(document, all ? {} : { runOnly: ["color-contrast"] })).violations
-              .map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(" | ")}`)
-            """,
-            scheme == "light",
-        )
-        faults += [f"{name}, {scheme}: {one}" for one in found]
-        faults += [f"{name}, {scheme}: border of {one} is faint" for one in await page.evaluate(FAINT_BORDERS)]
-    if not await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"):
-        faults.append(f"{name}: something sticks out")
-    return faults
-
-
-FAINT_BORDERS = """() => {
-  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const rgba = (colour) => {
-    canvas.clearRect(0, 0, 1, 1);
-    canvas.fillStyle = colour;
-    canvas.fillRect(0, 0, 1, 1);
-    return [...canvas.getImageData(0, 0, 1, 1).data];
-  };
-  const light = ([r, g, b]) => {
-    const part = (v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
-    return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
-  };
-  const ratio = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
-  const behind = (element) => {
-    for (let at = element.parentElement; at; at = at.parentElement) {
-      const colour = rgba(getComputedStyle(at).backgroundColor);
-      if (colour[3] > 200) return colour;
-    }
-    return rgba("Canvas");
-  };
-  return [...document.querySelectorAll(".btn:not(.quiet), .input, .field")]
-    .filter((one) => one.checkVisibility() && !one.disabled && !one.closest(".live, [inert]"))
-    .filter((one) => {
-      const { borderTopColor, backgroundColor } = getComputedStyle(one);
-      return [borderTopColor, backgroundColor].every((colour) => ratio(rgba(colour), behind(one)) < 3);
-    })
-    .map((one) => one.outerHTML.slice(0, 120));
-}"""
 
 
 async def test_the_first_screen_is_small_and_its_files_are_kept_for_ever(busy: Busy, visit: Visit):

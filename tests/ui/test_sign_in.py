@@ -9,12 +9,14 @@ from playwright.async_api import Browser, Page, expect
 from tests.support.http_client import Connection
 from tests.support.pace import scaled_ms
 from tests.support.receiver import Sink
+from tests.ui.axe import AXE, faults_of
 from tests.ui.conftest import settings_in
 
 from hooklane.cli.process import Running, running
 from hooklane.config import Secret
 
 KEY = "key-for-the-page"
+PORTAL_SCREENS = ("/", "/lanes", "/events", "/dead", "/endpoints")
 KEPT = "document.cookie + JSON.stringify([{...localStorage}, {...sessionStorage}])"
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -43,8 +45,11 @@ async def fresh(browser: Browser) -> Page:
 
 async def test_a_key_is_asked_for_once_and_kept_nowhere_that_a_script_can_read(guarded: Running, browser: Browser):
     page = await fresh(browser)
+    await page.context.add_init_script(path=AXE)
     await page.goto(guarded.address)
     box = page.get_by_label("This server asks for its API key")
+    await expect(box).to_be_visible()
+    assert await faults_of(page, "sign in") == []
     await box.fill("wrong-key")
     await page.get_by_role("button", name="Open").click()
     await expect(page.get_by_role("alert")).to_contain_text("API key")
@@ -74,11 +79,20 @@ async def test_a_customer_opens_a_link_and_sees_what_is_theirs_and_nothing_else(
     await expect(page.get_by_label("This server asks for its API key")).to_have_count(0)
     await page.wait_for_function("!location.href.includes('hl_')")
     accent = "getComputedStyle(document.documentElement).getPropertyValue('--accent')"
-    await page.wait_for_function(f"{accent} === '#0055aa'")
+    await page.wait_for_function(f"{accent}.startsWith('light-dark(#0055aa, ')")
     await expect(page.get_by_role("link", name="Endpoints").first).to_be_visible()
     await expect(page.get_by_role("link", name="Audit and keys")).to_have_count(0)
     seen = await page.evaluate("fetch('api/v1/endpoints').then((answer) => answer.json())")
     assert [one["name"] for one in seen["items"]] == ["mine"]
+    await page.context.add_init_script(path=AXE)
+    for width in (1280, 390):
+        await page.set_viewport_size({"width": width, "height": 844})
+        for path in PORTAL_SCREENS:
+            await page.goto(guarded.address + path)
+            await expect(page.locator("main > *").first).to_be_visible()
+            await expect(page.locator(".skeleton")).to_have_count(0)
+            await expect(page.locator(".failed")).to_have_count(0)
+            assert await faults_of(page, f"{path} of the portal at {width} px") == []
     await page.goto(f"{guarded.address}/endpoints")
     await expect(page.get_by_text("mine", exact=True).first).to_be_visible(timeout=scaled_ms(10_000))
     await expect(page.get_by_text("others", exact=True)).to_have_count(0)

@@ -14,6 +14,7 @@ from hooklane.cli import output
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.lazy import LazyGroup, help_of
 from hooklane.cli.output import complain, say
+from hooklane.error_numbers import number_named, number_of
 from hooklane.errors import Broken, ConfigError, HooklaneError, StoreBusy, StoreUnavailable
 
 # One line for each: the name, which is that of its module in this folder, and what `--help` says of it. The module is
@@ -32,6 +33,7 @@ COMMANDS = {
     "reconcile": "What lies between a sender and a receiver, by key, and what mends it.",
     "verify": "Say whether a request's signature fits, and if not, why.",
     "simulate": "Play a scenario: the real sender in a simulated network, and receivers side by side.",
+    "bench": "Measure publishing and delivering here, with the limit beside it.",
     "doctor": "Check that everything is as it should be.",
     "tenants": "Whose data it is, and what each may use.",
     "audit": "Who did what, and whether that record is whole.",
@@ -89,6 +91,21 @@ def _empty(arguments: Sequence[str]) -> str | None:
     return None
 
 
+def exit_after(error: HooklaneError) -> Exit:
+    """The exit code of a command that ended with *error*."""
+    match error:
+        case CallFailed(exit=code):
+            return code
+        case Broken():
+            return Exit.BROKEN
+        case StoreBusy():
+            return Exit.FAILED  # the store was reached; somebody holds it
+        case StoreUnavailable():
+            return Exit.UNREACHABLE
+        case _:
+            return Exit.FAILED
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run a command; its exit code. Only a bug of ours ends in a traceback."""
     output.level = output.Level.NORMAL
@@ -97,7 +114,7 @@ def run(arguments: Sequence[str]) -> int:
         return Exit.OK
     command = typer.main.get_command(app)
     if (empty := _empty(arguments)) is not None:
-        complain(f"{empty} is empty: give a value")
+        complain(f"{number_named('USAGE')} {empty} is empty: give a value")
         return Exit.USAGE
     try:
         if (told := help_of(command, arguments)) is not None:
@@ -113,24 +130,17 @@ def run(arguments: Sequence[str]) -> int:
         complain("interrupted")
         return Exit.FAILED
     except _WrongUsage as error:
+        told = error.format_message()  # type: ignore[attr-defined]
+        error.format_message = lambda: f"{number_named('USAGE')} {told}"  # type: ignore[attr-defined]
         error.show(sys.stderr)  # type: ignore[attr-defined]
         return Exit.USAGE
-    except CallFailed as failure:
-        complain(str(failure))
-        return failure.exit
     except ConfigError as error:
         for problem in error.problems:
-            complain(problem)
+            complain(f"{number_of(error)} {problem}")
         return Exit.FAILED
-    except Broken as error:
-        complain(str(error))
-        return Exit.BROKEN
-    except StoreUnavailable as error:
-        complain(str(error))
-        return Exit.FAILED if isinstance(error, StoreBusy) else Exit.UNREACHABLE  # it was reached; it is held
     except HooklaneError as error:
-        complain(str(error))
-        return Exit.FAILED
+        complain(f"{number_of(error)} {error}")
+        return exit_after(error)
     except BrokenPipeError:
         # The reader of our output went away, as `head` does. Nothing more may be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -203,7 +203,8 @@ async def run_plan(
         starts_at=Instant(now + int(1000 * grace_s)) if grace_s else None,
         stop_at_first_failure=stop_at_first_failure,
     )
-    about = f"{plan.op} of {plan.members} events on {plan.keys} keys, set {plan.digest[:16]}"
+    events = f"{plan.members} event{'' if plan.members == 1 else 's'}"
+    about = f"{plan.op} of {events} on {plan.keys} key{'' if plan.keys == 1 else 's'}, set {plan.digest[:16]}"
     act = Act(
         tenant=tenant,
         at=now,

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from hooklane.error_numbers import number_named
 from hooklane.errors import (
     DiskSpaceLow,
     InvalidEvent,
@@ -119,6 +120,7 @@ class Problem(Exception):
                 "status": self.status,
                 "detail": self.detail,
                 "code": self.code,
+                "number": number_named(self.code),
                 "errors": self.errors,
             }
         )

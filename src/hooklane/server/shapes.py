@@ -125,7 +125,9 @@ class StoryLine(Shape, kw_only=True):
     """Something that happened to an event; what does not apply is null."""
 
     at: Time
-    kind: Literal["published", "waited", "try", "delivered", "dead", "skipped", "cancelled", "replayed", "noted"]
+    kind: Literal[
+        "published", "waited", "try", "delivered", "dead", "skipped", "cancelled", "replayed", "noted", "receiver"
+    ]
     endpoint: str | None
     endpoint_name: str | None
     seq: int | None

@@ -1,4 +1,5 @@
-"""The story of an event: what happened to it at each endpoint, and what people did about it, oldest first."""
+"""The story of an event: what happened to it at each endpoint, what people did about it, and what became of it at the
+receiver where the receiver's inbox is in the same database. Oldest first."""
 
 from __future__ import annotations
 
@@ -6,16 +7,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from hooklane.model.clock import Instant, rfc3339
-from hooklane.model.event import Event
+from hooklane.model.event import DEFAULT_TENANT, Event
 from hooklane.model.ids import dead_letter_id
+from hooklane.model.inbox import Search
 from hooklane.model.lane import DeliveryState
 from hooklane.server.attempt_views import attempt_line
 from hooklane.server.call import Call
+from hooklane.server.inbox_rows import ask_inbox
+from hooklane.server.inbox_views import ERROR_CHARS_MAX
+from hooklane.server.problem import Problem
 from hooklane.server.views import View
 from hooklane.store.dashboard import AuditFilter, PlaceHistory
 from hooklane.store.reads import AttemptRow, Delivery
 
 ACTS_MAX = 200
+OWN_SOURCE = "hooklane"
 _BLANK: View = dict.fromkeys(
     (
         *("endpoint", "endpoint_name", "seq", "for_seq", "ms", "status", "failure", "attempt", "next_at", "said"),
@@ -48,6 +54,7 @@ async def story_of(call: Call, event: Event, deliveries: Sequence[Delivery]) -> 
         if one.state in (DeliveryState.DEAD, DeliveryState.SKIPPED) or len(attempts) > 1
     }
     lines += await _acts(call, event, letters, names)
+    lines += await _received(call, event)
     in_order = sorted(lines, key=lambda line: line[0])  # what is told of one moment keeps its order
     return [{"at": rfc3339(at), **_BLANK, **line} for at, line in in_order]
 
@@ -88,6 +95,29 @@ def _passed(known: PlaceHistory, one: Delivery) -> list[tuple[Instant, View]]:
         return []
     passing = known.passing
     return [(passing.at, {"kind": passing.kind, "actor": passing.actor, "note": passing.note})]
+
+
+async def _received(call: Call, event: Event) -> list[tuple[Instant, View]]:
+    """What each handler of our own receiver made of it."""
+    wanted = Search(source=OWN_SOURCE, account=DEFAULT_TENANT, event_id=event.id, limit=1)
+    try:
+        rows = await ask_inbox(call, lambda verbs: verbs.rows(wanted)) or []
+    except Problem:  # an inbox that this server may not read takes nothing from the sender's own story
+        return []
+    return [
+        (
+            one.settled_at or row.received_at,
+            {
+                "kind": "receiver",
+                "said": str(one.status),
+                "actor": one.handler,
+                "attempt": one.attempts,
+                "note": (one.error or "").partition("\n")[0][:ERROR_CHARS_MAX] or None,
+            },
+        )
+        for row in rows
+        for one in row.handlings
+    ]
 
 
 async def _acts(call: Call, event: Event, letters: dict[str, str], names: dict[str, str]) -> list[tuple[Instant, View]]:

@@ -29,7 +29,9 @@ from tests.support.postgres import PostgresServer, installation
 from tests.support.power import Disk, Op, PowerShim, copy, ops_of
 from tests.support.tree import ROOT, SOURCE
 
-CLIENTS, KEYS_EACH, EVENTS = 8, 5, 1_200
+CLIENTS, KEYS_EACH = 8, 5
+EVENTS, FEW_EVENTS, FEW_CUTS = 1_200, 500, 50
+"""Of a run; fewer where only a few cuts are asked for."""
 CUTS_OF_A_RUN = {"sqlite": 150, "postgres": 10}
 """After so many cuts of one run a new one is made."""
 
@@ -207,7 +209,7 @@ async def _one_run(report: Report, store: Store, beside: Path, cuts: int, chance
         async with asyncio.TaskGroup() as group:
             group.create_task(load.run())
             async with asyncio.timeout(scaled_s(60)):
-                while load.events < EVENTS:  # noqa: ASYNC110 - a load tells nobody
+                while load.events < (EVENTS if cuts > FEW_CUTS else FEW_EVENTS):  # noqa: ASYNC110 - a load tells nobody
                     await asyncio.sleep(0.01)
             load.stop()
         await server.kill()

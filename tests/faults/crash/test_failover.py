@@ -6,12 +6,24 @@ from typing import Any
 import pytest
 from tests.faults.crash import inbox_failover
 from tests.faults.crash.failover import run
+from tests.support.hosts import why_no_hosts
 
 rounds = pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.soak)])
 
 
 @pytest.mark.timeout(900)
-@rounds
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        pytest.param(
+            2,
+            marks=pytest.mark.skipif(
+                why_no_hosts() is None, reason="two run on hosts of their own: tests/faults/hosts"
+            ),
+        ),
+        pytest.param(20, marks=pytest.mark.soak),
+    ],
+)
 async def test_a_failover_to_the_synchronous_standby_loses_and_reorders_nothing_that_was_acknowledged(
     rounds: int,
 ) -> None:

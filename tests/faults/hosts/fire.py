@@ -38,6 +38,8 @@ from hooklane.testing.arrivals import tally
 
 CLIENTS, KEYS_EACH, REST_S = 6, 10, 0.01
 ANSWERED_WITHIN_S = 4.0
+COPIES_OF_A_LANE = 2
+"""Of one fault: one is under way in each lane, and a link may be away for longer than an attempt's deadline."""
 WITHIN_S = 180.0
 LINK_FAULTS: tuple[tuple[str, dict[str, float | bool]], ...] = (
     ("cut", {"cut": True}),
@@ -213,6 +215,9 @@ async def _run(report: Report, made: Cluster, chance: random.Random, stack: Asyn
         given_up = operators.skipped()
         report.skipped = sum(map(len, given_up.values()))
         _judge(report, ANNEX, load, annex, given_up)
+    most = COPIES_OF_A_LANE * CLIENTS * KEYS_EACH * len(ENDPOINTS) * (len(acts) + 1)
+    if report.copies > most:
+        report.violations.append(f"{report.copies} copies are more than {len(acts)} faults explain ({most})")
     await _books(report, made, load)
 
 

@@ -27,7 +27,7 @@ def judge(report: dict[str, Any]) -> None:
     assert len(report["back_s"]) == sum(report["faults"].values()), "after each fault it went on by itself"
 
 
-EVERYTHING = "--failover 3 --frozen-failover 1 --link 15 --kill 5 --freeze 3 --isolate 3 --clock 3"
+EVERYTHING = "--failover 3 --frozen-failover 1 --link 15 --kill 5 --freeze 3 --isolate 3 --clock 3 --disk 2"
 
 
 def soaking(words: str, name: str, *, if_there: bool = True) -> Any:
@@ -40,6 +40,7 @@ def soaking(words: str, name: str, *, if_there: bool = True) -> Any:
     [
         pytest.param("--failover 1 --frozen-failover 1 --link 6", id="share"),
         soaking(EVERYTHING, "all"),
+        soaking(f"{EVERYTHING} --seed 3 --operated", "operators"),
         soaking(f"{EVERYTHING} --seed 2 --pooled", "pgbouncer", if_there=pgbouncer.program() is not None),
         *(
             soaking(f"{EVERYTHING} --seed {one.major} --major {one.major}", f"pg{one.major}")

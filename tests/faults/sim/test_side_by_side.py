@@ -26,7 +26,7 @@ from hooklane.testing.sim.mutants.mutant import Mutant
 from hooklane.testing.sim.run import Simulation
 
 # A real store does not lose numbers by itself, and what a clock that is set back does to it has tests of its own.
-ALIKE = {"store_crash_every_ms": 0, "store_failover_every_ms": 0, "store_clock_jump_every_ms": 0}
+ALIKE = {"store_crash_every_ms": 0, "store_clock_jump_every_ms": 0}
 WEATHER = {"usual": replace(Faults(), **ALIKE), "rough": replace(ROUGH, **ALIKE), "slow": replace(SLOW, **ALIKE)}
 JULIAN_1970 = 2440587.5
 

@@ -57,7 +57,7 @@ def test_deleting_an_endpoint_asks_first(cli: Cli, db: Path, monkeypatch: pytest
 
     assert (nobody.code, nobody.talk) == (
         2,
-        ["hooklane: this has to be confirmed, and there is no terminal to ask at: add --yes"],
+        ["hooklane: HL002 this has to be confirmed, and there is no terminal to ask at: add --yes"],
     )
     assert cli("endpoints", "show", made).code == 0
     assert cli("endpoints", "rm", made, *backlog).code == 0
@@ -97,7 +97,7 @@ def test_replaying_what_was_handled_asks_first(cli: Cli, store: str):
     refused = cli("inbox", "replay", str(handled), str(owed), "--store", store)
     assert (refused.code, refused.talk) == (
         2,
-        ["hooklane: this has to be confirmed, and there is no terminal to ask at: add --yes"],
+        ["hooklane: HL002 this has to be confirmed, and there is no terminal to ask at: add --yes"],
     )
     assert cli("inbox", "show", str(handled), "--store", store, "--json").json["status"] == "completed"
     assert cli("inbox", "replay", str(handled), "--store", store, "--yes", "--json").json["replayed"] == 1

@@ -68,7 +68,7 @@ def test_a_copy_out_of_turn_is_not_taken(cli: Cli, shop: Shop):
     first = cli("send", "order.paid", "--to", shop.url, "--times", "1", "--key", "k", "--seq", "1", "--json").json
     ended = cli("send", "order.paid", "--to", shop.url, "--times", "1", "--key", "k", "--seq", "7")
 
-    assert (ended.code, ended.talk) == (1, ["hooklane: the copy was not accepted by the receiver"])
+    assert (ended.code, ended.talk) == (1, ["hooklane: HL001 the copy was not accepted by the receiver"])
     assert "409 held" in ended.out
     assert shop.effects() == [first["event"]]
 
@@ -114,7 +114,7 @@ def test_a_receiver_that_fails_for_some_copies_is_told_apart(cli: Cli, sink: Sin
     sink.follow([Answer(), Answer(status=503, headers={"hooklane-outcome": "bu\x1bsy"}), Drop(reset=True)])
     ended = cli("send", "a", "--to", sink.url(), "--times", "3", "--secret", SECRET)
 
-    assert (ended.code, ended.talk) == (6, ["hooklane: 2 of 3 copies were not accepted by the receiver"])
+    assert (ended.code, ended.talk) == (6, ["hooklane: HL006 2 of 3 copies were not accepted by the receiver"])
     assert ended.out.splitlines()[-1] == "1 answered 200, 1 bu\\x1bsy, 1 without an answer"
 
 
@@ -167,4 +167,4 @@ def test_flags_that_do_not_go_together_are_a_usage_error(
 def test_copies_without_a_secret_ask_for_one(cli: Cli):
     ended = cli("send", "a", "--to", URL, "--times", "2")
 
-    assert (ended.code, ended.talk) == (2, ["hooklane: give the secret with --secret or HOOKLANE_SECRET"])
+    assert (ended.code, ended.talk) == (2, ["hooklane: HL002 give the secret with --secret or HOOKLANE_SECRET"])

@@ -116,4 +116,4 @@ def test_a_target_that_may_not_be_reached_is_one_line(process: Callable[..., End
     ended = process("dev", "--no-open", "--port", "0", "--forward-to", "http://10.0.0.1/")
 
     assert ended.code == 1
-    assert ended.talk[-1].startswith("hooklane: this host is not allowed")
+    assert ended.talk[-1].startswith("hooklane: HL142 this host is not allowed")

@@ -78,7 +78,10 @@ def test_data_comes_from_a_file_or_from_stdin(cli: Cli, db: Path, monkeypatch: p
     assert cli("events", "show", from_file["id"], "--json").json["data"] == {"from": "file"}
     assert cli("events", "show", from_stdin["id"], "--json").json["data"] == {"from": "stdin"}
     missing = cli("send", "a", "@nowhere.json")
-    assert (missing.code, missing.talk) == (2, ["hooklane: cannot read nowhere.json: No such file or directory"])
+    assert (missing.code, missing.talk) == (
+        2,
+        ["hooklane: HL002 cannot read nowhere.json: No such file or directory"],
+    )
 
 
 def test_data_that_is_no_json_is_refused(cli: Cli, endpoint: Any):
@@ -156,7 +159,7 @@ def test_a_mistyped_database_is_not_created(cli: Cli, db: Path):
 
     assert ended.code == 1
     assert ended.talk == [
-        f"hooklane: there is no database sqlite:///{db}: check the path; `hooklane serve` creates one"
+        f"hooklane: HL029 there is no database sqlite:///{db}: check the path; `hooklane serve` creates one"
     ]
     assert not db.exists()
 

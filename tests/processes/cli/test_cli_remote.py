@@ -35,7 +35,7 @@ def test_a_waiting_send_says_what_came_of_it(cli: Cli, endpoint: Any, sink: Sink
     assert (good.code, "delivered" in good.out, "order:1 #1" in good.out) == (0, True, True)
     assert bad.code == 1
     assert bad.json["deliveries"][0]["state"] == "dead"
-    assert bad.talk == ["hooklane: the delivery is dead"]
+    assert bad.talk == ["hooklane: HL001 the delivery is dead"]
 
 
 def test_a_waiting_send_gives_up_when_the_time_is_over(cli: Cli, endpoint: Any):
@@ -43,7 +43,7 @@ def test_a_waiting_send_gives_up_when_the_time_is_over(cli: Cli, endpoint: Any):
 
     ended = cli("send", "a", "1", "--key", "k", "--wait", "--timeout", "0.2")
 
-    assert (ended.code, ended.talk) == (1, ["hooklane: the delivery is queued"])
+    assert (ended.code, ended.talk) == (1, ["hooklane: HL001 the delivery is queued"])
 
 
 def test_dead_letters_are_listed_noted_replayed_and_skipped(cli: Cli, endpoint: Any, sink: Sink):

@@ -45,7 +45,7 @@ def test_a_busy_port_is_one_line(process: Process):
 
         line = only_line(process("serve", "--no-auth", "--port", str(port)))
 
-    assert line == f"hooklane: cannot listen on 127.0.0.1:{port}: Address already in use"
+    assert line == f"hooklane: HL011 cannot listen on 127.0.0.1:{port}: Address already in use"
 
 
 def test_an_unknown_host_is_one_line(process: Process):

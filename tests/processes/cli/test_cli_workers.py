@@ -177,7 +177,8 @@ def test_a_server_whose_workers_cannot_start_ends_and_says_so(postgres_url: str,
     assert code == 1
     assert child.output().count("no room on this host") >= WORKERS
     assert (
-        child.output().splitlines()[-1] == f"hooklane: none of the {WORKERS} workers could start, see the lines above"
+        child.output().splitlines()[-1]
+        == f"hooklane: HL011 none of the {WORKERS} workers could start, see the lines above"
     )
 
 

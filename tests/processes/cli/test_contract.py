@@ -94,7 +94,8 @@ def test_every_command_has_the_common_options_and_says_what_it_does(name: str):
 
 
 def test_the_commands_of_the_design_are_there():
-    assert {"dev", "serve", "listen", "send", "tail", "verify", "doctor", "completion", "version"} <= set(EVERY)
+    assert {"dev", "serve", "listen", "send", "tail", "verify", "bench", "doctor"} <= set(EVERY)
+    assert {"completion", "version"} <= set(EVERY)
     assert {f"events {one}" for one in ("ls", "show", "why", "replay", "export")} <= set(EVERY)
     assert {f"dlq {one}" for one in ("ls", "show", "note", "replay", "skip", "export")} <= set(EVERY)
     assert {f"lanes {one}" for one in ("ls", "show", "why")} <= set(EVERY)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.support.pace import scaled_s
+from playwright.sync_api import expect, sync_playwright
+from tests.support.browser import ARGUMENTS, chromium
+from tests.support.pace import scaled_ms, scaled_s
 from tests.support.tree import ROOT
 from tools.docs_site import STAGED, DocsBroken, check, with_whole_menu
 from tools.reference_pages import FOLDER, pages
@@ -16,12 +22,16 @@ from tools.reference_pages import FOLDER, pages
 WHOLE = '<html><head><script src="a.js"></script></head><body><h1 id="top">A</h1><a href="#top">up</a></body></html>'
 
 
-def test_the_site_is_built_without_warnings_dead_links_and_requests_to_other_hosts():
+@pytest.fixture(scope="module")
+def site() -> Path:
+    """The site, built as `make docs` does: a warning, a dead link or a request to another host is an error there."""
     words = [sys.executable, "-m", "tools.docs_site"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=scaled_s(120), check=False)
-
     assert done.returncode == 0, done.stderr
-    site = ROOT / "build" / "site"
+    return ROOT / "build" / "site"
+
+
+def test_the_site_is_built_without_warnings_dead_links_and_requests_to_other_hosts(site: Path):
     # The playground plays in a page, from files beside it.
     tutorial = (site / "tutorials" / "see-it-work" / "index.html").read_text("utf-8")
     traces = re.findall(r'data-trace="([^"]+)"', tutorial)
@@ -34,6 +44,38 @@ def test_the_site_is_built_without_warnings_dead_links_and_requests_to_other_hos
     # And every page of docs/ is in the menu.
     config = with_whole_menu((ROOT / "zensical.toml").read_text("utf-8"))
     assert [page for page in listed if f'"{page}"' not in config] == []
+
+
+class Files(http.server.SimpleHTTPRequestHandler):
+    """A web server that knows nothing of hooklane."""
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_the_playground_plays_in_the_built_site_and_nothing_comes_from_another_host(site: Path):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Files, directory=str(site)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    home = f"http://127.0.0.1:{server.server_port}/"
+    asked: list[str] = []
+    try:
+        with sync_playwright() as playwright:
+            page = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS).new_page()
+            page.on("request", lambda request: asked.append(request.url))
+            page.goto(f"{home}tutorials/see-it-work/")
+            lost_answer = page.locator("[data-trace$='lost-ack.json']")
+            lost_answer.get_by_role("button", name="8×").click()
+            lost_answer.locator("[data-act=play]").click()
+            expect(lost_answer.locator(".player")).to_have_attribute("data-over", "true", timeout=scaled_ms(30_000))
+            expect(lost_answer.locator("[data-receiver=ours] [data-meter=twice]")).to_have_text("0")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+    assert len(asked) > 5
+    assert [url for url in asked if not url.startswith((home, "data:", "blob:"))] == []
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -183,12 +185,12 @@ class OddsApi:
         self._server.server_close()
 
 
-def test_sports_stacks_states_that_come_back_are_not_lost_and_batches_are_split(tmp_path):
+def test_sports_stacks_states_that_come_back_are_not_lost_and_batches_are_split(tmp_path, empty_postgres_url):
     profile = find_profile("sportsstack")
     words = ["gunicorn", "app:app", "--threads", "4", "--bind", "127.0.0.1:{port}"]
     with OddsApi() as api, program(
         "sportsstack", words, "/odds", tmp_path,
-        APP_DB=str(tmp_path / "odds.db"), SPORTSSTACK_SECRET=SECRET, SPORTSSTACK_API=api.url,
+        DATABASE_URL=empty_postgres_url, SPORTSSTACK_SECRET=SECRET, SPORTSSTACK_API=api.url,
     ) as port:  # fmt: skip
 
         def post(request):
@@ -214,6 +216,67 @@ def test_sports_stacks_states_that_come_back_are_not_lost_and_batches_are_split(
         batch = [Draft(type="odds", data={}, id=f"hash-of-{key}", key=key) for key in ("m2", "m3")]
         assert post(build_batch(profile, [SECRET], batch, at=wall_now())) == "ok"
         until(lambda: {"m2", "m3"} <= set(call(port, "GET", "/odds")[1]), what="both entities of the batch")
+
+
+# Stripe and GitHub
+
+
+def post_copies(port, provider, copies, *events):
+    """Each of *events* in so many copies, all at the same time; what was answered."""
+    requests = [
+        build_request(find_profile(provider), [SECRET], type_, data, id=id_, at=wall_now(), event_time=happened)
+        for id_, type_, data, happened in events
+    ] * copies
+    with ThreadPoolExecutor(len(requests)) as pool:
+        answers = pool.map(
+            lambda request: call(port, "POST", f"/webhooks/{provider}", request.body, request.headers), requests
+        )
+    return Counter((status, body["status"]) for status, body in answers)
+
+
+def test_five_copies_of_a_stripe_event_at_once_are_one_and_an_older_one_does_not_win(tmp_path, empty_postgres_url):
+    words = ["uvicorn", "app:app", "--log-level", "warning", "--port", "{port}"]
+    url = empty_postgres_url.replace("postgresql://", "postgresql+asyncpg://")
+    now = wall_now()
+
+    def changed(number, status, age_ms):
+        data = {"object": {"id": "sub_1", "object": "subscription", "status": status}}
+        return f"evt_{number}", "customer.subscription.updated", data, Instant(now - age_ms)
+
+    with program(
+        "stripe_sqlalchemy", words, "/subscriptions", tmp_path, DATABASE_URL=url, STRIPE_SECRETS=SECRET
+    ) as port:
+        answers = post_copies(port, "stripe", 5, changed(2, "active", 0))
+        until(lambda: call(port, "GET", "/subscriptions")[1] == {"sub_1": "active"}, what="the newest state")
+        late = post_copies(port, "stripe", 1, changed(1, "trialing", 60_000))
+        post_copies(port, "stripe", 1, ("evt_3", "customer.subscription.created", other_subscription(), now))
+        until(lambda: "sub_2" in call(port, "GET", "/subscriptions")[1], what="what came last")
+
+        assert answers == {(200, "ok"): 1, (200, "already_processed"): 4}
+        assert late == {(200, "ok"): 1}
+        assert call(port, "GET", "/subscriptions")[1] == {"sub_1": "active", "sub_2": "trialing"}
+
+
+def other_subscription():
+    return {"object": {"id": "sub_2", "object": "subscription", "status": "trialing"}}
+
+
+def test_a_github_push_that_is_redelivered_is_one_build_in_django(tmp_path):
+    env = {"APP_DB": str(tmp_path / "app.db"), "GITHUB_SECRET": SECRET}
+    migrate = [sys.executable, "manage.py", "migrate", "--run-syncdb"]
+    folder = EXAMPLES / "github_django"
+    whole = {**os.environ, "PYTHONPATH": SOURCE, **env}
+    subprocess.run(migrate, cwd=folder, env=whole, check=True, capture_output=True, timeout=scaled_s(60))
+    words = ["gunicorn", "ci.wsgi:app", "--threads", "4", "--bind", "127.0.0.1:{port}"]
+    push = ("d-1", "push", {"repository": {"full_name": "a/b"}, "after": "c0ffee"}, wall_now())
+
+    with program("github_django", words, "/builds", tmp_path, **env) as port:
+        answers = post_copies(port, "github", 3, push)
+        until(lambda: call(port, "GET", "/builds")[1], what="a build")
+
+        assert answers == {(200, "ok"): 1, (200, "already_processed"): 2}
+        assert post_copies(port, "github", 1, push) == {(200, "already_processed"): 1}
+        assert call(port, "GET", "/builds")[1] == [["a/b", "c0ffee"]]
 
 
 # Slack and Shopify

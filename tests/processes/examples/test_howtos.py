@@ -13,7 +13,6 @@ import pytest
 from tests.support.pace import scaled_s
 from tests.support.tree import ROOT, SOURCE
 
-import hooklane
 from hooklane.core.profiles import find_profile
 from hooklane.model.clock import wall_now
 from hooklane.testing.build_request import build_request
@@ -34,6 +33,7 @@ def test_every_program_of_a_page_compiles_and_every_link_leads_somewhere(page):
         compile(block, f"{page}, block {number}", "exec")
     links = re.findall(r"\]\((?!http)([^)#]+)\)", (DOCS / f"{page}.md").read_text())
     assert [link for link in links if not (DOCS / link).exists()] == []
+    assert "Check yourself" in (DOCS / f"{page}.md").read_text()
 
 
 @pytest.mark.parametrize("page", ["receive-in-fastapi", "receive-in-flask"])
@@ -57,17 +57,27 @@ def test_the_program_about_ones_own_transaction_publishes_with_it(tmp_path, monk
     assert names["conn"].execute("SELECT state FROM orders").fetchall() == [("paid",)]
 
 
-def test_a_scheme_of_ones_own_is_described_as_the_page_says():
-    names = {"inbox": hooklane.Inbox("memory://")}
+def test_a_scheme_of_ones_own_is_described_as_the_page_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
     exec(compile(blocks("verify-a-signature")[0], "verify-a-signature", "exec"), names)
 
     assert names["inbox"].sources["crm"].grade == "signed"
 
 
+FEW_EXAMPLES = """
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("busy", deadline=None, max_examples=10, suppress_health_check=list(HealthCheck))
+settings.load_profile("busy")
+"""
+
+
 def test_the_tests_of_the_page_about_pytest_pass(tmp_path):
-    conftest, tests, *_ = blocks("test-with-pytest")
-    (tmp_path / "conftest.py").write_text(conftest)
+    conftest, tests, order = blocks("test-with-pytest")
+    (tmp_path / "conftest.py").write_text(conftest + FEW_EXAMPLES)
     (tmp_path / "test_payments.py").write_text(tests)
+    (tmp_path / "test_order.py").write_text(order)
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "hooklane.testing.plugin"],
         cwd=tmp_path,
@@ -78,7 +88,7 @@ def test_the_tests_of_the_page_about_pytest_pass(tmp_path):
         check=False,
     )
 
-    assert "8 passed" in ended.stdout, ended.stdout
+    assert "9 passed" in ended.stdout, ended.stdout
 
 
 # --- a page for each provider ---

@@ -127,9 +127,12 @@ def is_test(reference: str) -> bool:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that the headings of *page* have on GitHub."""
-    heads = re.findall(r"^#+ (.+)$", without_blocks(page.read_text("utf-8")), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+    """The anchors that the headings of *page* have on GitHub, and those that it sets itself."""
+    text = without_blocks(page.read_text("utf-8"))
+    heads = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads} | set(
+        re.findall(r'<a id="([^"]+)">', text)
+    )
 
 
 def dead_links(page: Path, text: str) -> list[str]:

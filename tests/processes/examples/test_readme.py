@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -30,14 +29,9 @@ from tests.support.printed import (
 )
 from tests.support.processes import Child, free_port, http_status, until
 from tests.support.tree import ROOT
+from tools.animated_webp import Frame, animated, chunks
 
 README = (ROOT / "README.md").read_text("utf-8")
-
-
-@pytest.fixture
-def running() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
 
 
 @pytest.fixture
@@ -110,6 +104,32 @@ def test_the_pictures_of_the_readme_are_there_for_light_and_dark():
 
     assert {"docs/images/lanes-light.webp", "docs/images/lanes-dark.webp"} <= {one or other for one, other in shown}
     assert [name for pair in shown for name in pair if name and not (ROOT / name).is_file()] == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_board_moves_in_the_readme_for_some_seconds_and_is_quickly_loaded(theme: str):
+    picture = (ROOT / "docs" / "images" / f"lanes-moving-{theme}.webp").read_bytes()
+    frames = [data for name, data in chunks(picture) if name == b"ANMF"]
+    shown_ms = sum(int.from_bytes(data[12:15], "little") for data in frames)
+
+    assert f"lanes-moving-{theme}.webp" in README
+    assert len(picture) < 1_000_000
+    assert len(frames) > 10
+    assert 8_000 < shown_ms < 20_000
+
+
+def test_frames_become_a_picture_that_moves_with_each_at_its_place_and_for_its_time():
+    still = b"RIFF" + (4 + 8 + 3 + 1).to_bytes(4, "little") + b"WEBP" + b"VP8 " + (3).to_bytes(4, "little") + b"abc\0"
+
+    moving = animated([Frame(0, 0, 640, 400, 350, still), Frame(20, 40, 100, 60, 1500, still)])
+
+    header, loop, first, second = chunks(moving)
+    assert len(moving) == int.from_bytes(moving[4:8], "little") + 8
+    assert (header[0], header[1][4:7], header[1][7:10]) == (b"VP8X", b"\x7f\x02\x00", b"\x8f\x01\x00")
+    assert loop[0] == b"ANIM"
+    assert [int.from_bytes(data[12:15], "little") for _, data in (first, second)] == [350, 1500]
+    assert [int.from_bytes(second[1][at : at + 3], "little") for at in (0, 3, 6, 9)] == [10, 20, 99, 59]
+    assert second[1][16:] == b"VP8 \x03\0\0\0abc\0"
 
 
 def test_an_output_that_is_not_the_printed_one_is_found():

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 import sqlite3
-import subprocess
-from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.support.pace import scaled_s
-from tests.support.packages import built_wheel
-from tests.support.printed import Block, Person, blocks, chosen_ports, environment, packages_of, with_ports
+from tests.processes.examples.conftest import Installed
+from tests.support.printed import Block, Person, blocks, chosen_ports, with_ports
 from tests.support.processes import http_status, until
 from tests.support.tree import ROOT
 
@@ -21,40 +17,8 @@ TUTORIALS = ROOT / "docs" / "tutorials"
 PAGES = sorted(page.stem for page in TUTORIALS.glob("*.md"))
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """What the first block of every tutorial makes, made once: an environment with the wheel and the extras named."""
-
-    folder: Path
-    packages: Path
-    wheels: Path
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    home = tmp_path_factory.mktemp("tutorials")
-    packages = packages_of("test.lock", home / "packages")
-    wheels = built_wheel(home / "wheels").parent
-    env = environment(home, {8000: 8000, 8787: 8787}, packages, wheels)
-    lines = sorted({block.text for page in PAGES for block in told(page) if installs(block)}, key=len)
-    for line in lines:
-        words = ["bash", "-ec", line]
-        subprocess.run(words, cwd=home, env=env, check=True, capture_output=True, timeout=scaled_s(120))
-    return Installed(home, packages, wheels)
-
-
-def told(page: str) -> list[Block]:
-    return blocks((TUTORIALS / f"{page}.md").read_text("utf-8"))
-
-
 def installs(block: Block) -> bool:
     return "pip install" in block.text
-
-
-@pytest.fixture
-def running() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -62,8 +26,7 @@ def test_a_tutorial_can_be_followed_as_printed_from_an_empty_folder(
     page: str, installed: Installed, tmp_path: Path, running: ExitStack
 ):
     ports = chosen_ports(running)
-    env = environment(tmp_path, ports, installed.packages, installed.wheels)
-    env["PATH"] = f"{installed.folder / '.venv' / 'bin'}:{env['PATH']}"
+    env = installed.environment(tmp_path, ports)
     (tmp_path / "empty").mkdir()
     person = Person(tmp_path / "empty", env, running)
 

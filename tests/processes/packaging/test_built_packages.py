@@ -160,4 +160,4 @@ def test_each_missing_extra_is_named_with_the_command_that_installs_it(
 
     for line, extra in zip(told, ["fastapi", "flask", "django", "postgres", "redis", "dynamodb"], strict=False):
         assert re.fullmatch(rf"{extra} \w+ is not installed: run  pip install 'hooklane\[{extra}\]'", line), line
-    assert told[6:] == ["hooklane: the command line is not installed: run  pip install 'hooklane[server]'"]
+    assert told[6:] == ["hooklane: HL013 the command line is not installed: run  pip install 'hooklane[server]'"]

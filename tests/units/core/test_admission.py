@@ -271,3 +271,22 @@ def test_recent_ids_are_known_again_until_newer_ones_take_their_place() -> None:
 def test_a_breaker_policy_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError):
         BreakerPolicy(**wrong)  # type: ignore[arg-type]
+
+
+def test_an_event_is_too_old_from_the_first_millisecond_behind_the_window_and_never_for_being_new() -> None:
+    ages = {
+        age: is_too_old(Instant(NOW - age), now=NOW, age_ms_max=DAY_MS) for age in (DAY_MS + 1, DAY_MS, 0, -DAY_MS * 2)
+    }
+
+    assert ages == {DAY_MS + 1: True, DAY_MS: False, 0: False, -DAY_MS * 2: False}
+
+
+def test_nothing_may_go_until_an_inbox_that_was_down_has_settled() -> None:
+    heart = Heartbeat(NOW, down_ms=DAY_MS, down_until=NOW)
+
+    found = [
+        cutoff(heart, Instant(NOW + later), retention_ms=30 * DAY_MS, settle_ms=1_000)
+        for later in (0, 999, 1_000, 1_001)
+    ]
+
+    assert found == [None, None, Instant(NOW - 31 * DAY_MS), Instant(NOW - 31 * DAY_MS)]

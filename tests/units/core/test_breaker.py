@@ -277,3 +277,18 @@ def test_only_faults_of_the_whole_endpoint_count() -> None:
     for failure in Failure:
         assert is_fault(NoAnswer(failure, TIMINGS)) == (failure not in ours)
         assert is_evidence(NoAnswer(failure, TIMINGS)) == (failure not in ours)
+
+
+def test_one_that_was_well_again_is_held_as_shortly_as_at_first() -> None:
+    endpoint = opened()
+    now = endpoint.breaker.until
+    for fault in (True, False):  # a probe that fails, and one that does not
+        assert endpoint.probe(now)
+        endpoint.record(fault, now)
+        now = max(now, endpoint.breaker.until)
+    while endpoint.state is not BreakerState.CLOSED:
+        endpoint.record(False, now)
+    while endpoint.state is BreakerState.CLOSED:
+        endpoint.record(True, now)
+
+    assert endpoint.breaker.until - now == RULES.hold_ms

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from email.utils import formatdate
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,6 +77,12 @@ def test_silence_is_never_success(result: NoAnswer) -> None:
     assert isinstance(judged(result), Retry)
 
 
+def test_of_all_statuses_exactly_those_from_200_to_299_deliver() -> None:
+    assert {status for status in range(100, 600) if judged(Answer(status, TIMINGS)) == DELIVERED} == set(
+        range(200, 300)
+    )
+
+
 def test_a_redirect_is_a_failure() -> None:
     assert judged(Answer(302, TIMINGS)) == Retry(Instant(NOW + 1_000), "302")
 
@@ -130,3 +138,19 @@ def test_nonsense_in_a_hint_is_no_hint(text: str) -> None:
     hint = hint_ms(text, NOW)
 
     assert hint is None or hint >= 0
+
+
+def test_a_hint_is_read_up_to_64_characters() -> None:
+    assert hint_ms("0" * 64, NOW) == HINT_MS_MAX
+    assert hint_ms("0" * 65, NOW) is None
+
+
+def test_a_date_without_a_zone_is_in_gmt_whatever_the_zone_of_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    date = formatdate((NOW + 90_000) / 1000, usegmt=True).removesuffix(" GMT")
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert hint_ms(date, NOW) == hint_ms(f"{date} GMT", NOW) == 90_000
+    finally:
+        monkeypatch.undo()
+        time.tzset()

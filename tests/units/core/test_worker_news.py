@@ -10,11 +10,12 @@ from tests.units.core.worker_kit import POLL_MS, WorkerBench
 
 from hooklane.core.engine import EndpointChanged, HealthSeen, Reloaded, Swept
 from hooklane.core.worker import Missed
-from hooklane.core.worker.news import SPANS_MAX
+from hooklane.core.worker.news import SPANS_MAX, still_holds
 from hooklane.core.worker.reading import BATCH_MAX, REST_MS
 from hooklane.core.worker.sweeping import POLLS, Rounds
 from hooklane.model.health import BreakerState, Health
 from hooklane.model.lane import Grown
+from hooklane.model.session import Session
 
 
 def poll(bench: WorkerBench) -> None:
@@ -459,3 +460,20 @@ def test_a_look_that_is_answered_for_a_partition_that_is_not_ours_says_nothing()
     bench.answer("owed", {})
 
     assert bench.worker.sweeping._looks == []
+
+
+def test_a_mark_holds_where_it_was_read_and_elsewhere_while_that_session_lives() -> None:
+    mark = Session("db 1", "7", None, read_at=100)
+
+    assert still_holds(mark, mark, mark_lives=False)
+    assert still_holds(mark, Session("db 1", "8", None, 0), mark_lives=True)
+    assert not still_holds(mark, Session("db 1", "8", None, 0), mark_lives=False)
+    assert not still_holds(mark, Session("db 2", "7", 1, 0), mark_lives=True), "another timeline is another history"
+
+
+def test_behind_a_pooler_a_mark_holds_on_a_session_that_is_older_than_it() -> None:
+    mark = Session("db 1", "7", 50, read_at=100)
+
+    held = {began: still_holds(mark, Session("db 1", "8", began, 0), mark_lives=False) for began in (99, 100, 101)}
+
+    assert held == {99: True, 100: False, 101: False}

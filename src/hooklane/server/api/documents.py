@@ -32,13 +32,14 @@ def described(routes: Sequence[Route], *, asks_key: bool = True) -> dict[str, An
     given = dict(zip(map(id, answers), refs[len(shapes) :], strict=True))
     schemas["Problem"] = {
         "type": "object",
-        "required": ["type", "title", "status", "detail", "code", "errors"],
+        "required": ["type", "title", "status", "detail", "code", "number", "errors"],
         "properties": {
             "type": {"type": "string"},
             "title": {"type": "string"},
             "status": {"type": "integer"},
             "detail": {"type": "string"},
             "code": {"type": "string", "enum": sorted(CODES)},
+            "number": {"type": "string", "description": "The same for people to search for: `HL…`"},
             "errors": {"type": "array", "items": {"type": "object"}},
         },
     }

@@ -69,6 +69,7 @@ function onWire(lane, now) {
   if (lane.in_flight) return html`<${Cell} key=${`${lane.head}-${lane.attempts}`} class="fly" seq=${lane.head} state="in_flight" />`;
   if (lane.state === "blocked") return html`<span class="stop">gate shut</span>`;
   if (lane.state === "paused") return html`<span class="stop">paused</span>`;
+  if (lane.breaker === "open" && lane.head <= lane.tail) return html`<span class="next">breaker open</span>`;
   if (lane.state === "retrying") return html`<span class="next">${lane.next_at ? `next ${until(lane.next_at, now)}` : "held"}</span>`;
   return null;
 }
@@ -97,7 +98,7 @@ export function LaneRow({ row, chosen }) {
     <div class="queue">${more > 0 && html`<span class="more">+${more.toLocaleString("en")}</span>`}${cells.map((cell) => html`<${Cell} key=${cell.seq} ...${cell} />`)}</div>
     <div class="wire" data-gate=${gateOf(lane)}>${onWire(lane, now)}</div>
     <div class="done">${done.map((cell, age) => html`<${Cell} key=${cell.seq} class=${`old${age + 1}`} ...${cell} />`)}</div>
-    <div class="says"><p><b class=${tone}>${loud}</b><br />${quiet}</p>
+    <div class="says"><p title=${quiet}><b class=${tone}>${loud}</b><br />${quiet}</p>
       ${lane.state === "blocked" && html`<a class="btn small" href=${address} aria-label=${`Resolve ${lane.key}`}>Resolve…</a>`}</div>
   </li>`;
 }

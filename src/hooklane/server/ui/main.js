@@ -4,7 +4,7 @@ import { html, start } from "./kit.js";
 import { open } from "./live.js";
 import { enter } from "./portal.js";
 import { listenToKeys, Overlay } from "./palette.js";
-import { register } from "./route.js";
+import { place, register, screenOf } from "./route.js";
 import { Shell } from "./shell.js";
 
 register(
@@ -25,6 +25,8 @@ register(
 const icon = document.querySelector("link[rel=icon]");
 icon.href = icon.href;
 
+// The first screen is fetched while the server is asked who looks.
+screenOf(place.value.path)?.screen.load();
 await enter();
 listenToKeys();
 open();

@@ -5,7 +5,7 @@ import { Spark } from "./chart.js";
 import { EndpointState } from "./endpoints.js";
 import { Charts, fetchSeries, valuesOf } from "./figures.js";
 import { html } from "./kit.js";
-import { clock, overview as totals, useLoad } from "./live.js";
+import { clock, inPortal, overview as totals, useLoad } from "./live.js";
 import { Ago, Command, Failed, Icon, Segments, Skeleton } from "./parts.js";
 import { href, setQuery } from "./route.js";
 import { Screen } from "./shell.js";
@@ -45,6 +45,10 @@ function Verdict({ all }) {
   if (retrying || paused) {
     return html`<section class="verdict" data-tone="retry" aria-label="Verdict"><span class="sym"><${Icon} name="retrying" /></span><div class="grow"><p class="big">Nothing is stuck</p><p>${[retrying && `${counted(retrying, "lane")} ${retrying === 1 ? "is" : "are"} retrying by ${retrying === 1 ? "itself" : "themselves"}`, paused && `${counted(paused, "lane")} ${paused === 1 ? "is" : "are"} paused`].filter(Boolean).join("; ")}.${oldest ? ` The oldest: ${oldest.key}, ${oldest.reason ?? "waiting"}.` : ""}</p></div>
       <a class="btn" href=${href("/lanes")}>Watch the lanes<${Icon} name="right" /></a></section>`;
+  }
+  if (!all.ledger.accepted && inPortal()) {
+    return html`<section class="verdict" data-tone="calm" aria-label="Verdict"><span class="sym"><${Icon} name="n-lanes" /></span><div class="grow"><p class="big">Ready. Nothing was sent to you yet</p><p>${all.endpoints.length ? "Your endpoint is there; a test shows that it answers." : "Say where your events are to go."}</p></div>
+      <a class="btn primary" href=${href("/endpoints", all.endpoints.length ? {} : { add: "1" })}>${all.endpoints.length ? "Your endpoints" : "Add an endpoint"}<${Icon} name="right" /></a></section>`;
   }
   if (!all.ledger.accepted) {
     return html`<section class="verdict" data-tone="calm" aria-label="Verdict"><span class="sym"><${Icon} name="n-lanes" /></span><div class="grow"><p class="big">Ready. Nothing was published yet</p><p>${all.endpoints.length ? "Send an event:" : "Tell hooklane where to deliver, then send an event:"}</p>

@@ -69,7 +69,7 @@ export const Empty = ({ title, children, icon = "n-lanes" }) => html`
 export function Failed({ error, again, what }) {
   return html`<div class="failed card" role="alert">
     <${Icon} name="warn" />
-    <div class="grow"><b>${what} could not be loaded.</b><p>${error.message}${error.message.endsWith(".") ? "" : "."} Nothing was changed; deliveries do not depend on this page.</p></div>
+    <div class="grow"><b>${what} could not be loaded.</b><p>${error.message.charAt(0).toUpperCase()}${error.message.slice(1)}${error.message.endsWith(".") ? "" : "."} Nothing was changed; deliveries do not depend on this page.</p></div>
     <button class="btn" type="button" onClick=${again}>Try again</button>
   </div>`;
 }

@@ -1,5 +1,6 @@
 // The customer portal: a link's token is exchanged for a session, and the page looks as the operator has set it.
 
+import { useAccent } from "./accent.js";
 import { get, logIn, root } from "./api.js";
 import { me } from "./live.js";
 
@@ -13,5 +14,5 @@ export async function enter() {
   // Which screens and acts there are depends on it, so the screens wait for this one answer.
   me.value = await get("session").catch(() => null);
   const accent = me.value?.look?.accent;
-  if (accent) document.documentElement.style.setProperty("--accent", accent);
+  if (accent) useAccent(accent);
 }

@@ -37,7 +37,7 @@ export default function Story({ params, query }) {
   </${Screen}>`;
 }
 
-const ICONS = { published: "plus", waited: "waiting", try: "retrying", delivered: "delivered", dead: "dead", skipped: "skipped", cancelled: "cancelled", replayed: "again", noted: "n-audit" };
+const ICONS = { published: "plus", waited: "waiting", try: "retrying", delivered: "delivered", dead: "dead", skipped: "skipped", cancelled: "cancelled", replayed: "again", noted: "n-audit", receiver: "n-inbox" };
 
 /** What happened, oldest first; a try opens what was sent and answered. */
 function Timeline({ event, attempts, story, chosen }) {
@@ -65,6 +65,8 @@ function saysOf(line, event) {
     case "try":
     case "delivered":
       return [line.ms !== null && millisText(line.ms), at, line.said && `receiver: ${line.said}`, line.kind === "try" && line.next_at && `next ${atTime(line.next_at)}`].filter(Boolean).join(", ");
+    case "receiver":
+      return [`${line.said} at handler ${line.actor}`, line.attempt > 1 && `after ${tries(line.attempt)}`, line.note].filter(Boolean).join(", ");
     case "dead":
       return [`after ${tries(line.attempt ?? 0)}; its key stops here`, at].filter(Boolean).join(" ");
     default:

@@ -19,7 +19,7 @@ class Faults:
     store_clock_jump_every_ms: int = 20_000
     store_crash_every_ms: int = 10_000
     """It ends all its sessions, and numbers that it gave out last are given out once more."""
-    store_failover_every_ms: int = 40_000
+    store_failover_every_ms: int = 0
     """The same, and a synchronous standby goes on in its place: what was committed is there, on another timeline."""
     poll_misses: float = 0.0
     """A poll does not tell of a lane that grew. No weather makes that, only a mistake."""
@@ -58,7 +58,6 @@ ROUGH = Faults(
     store_unknown=0.08,
     store_slow=0.15,
     store_interleaved=0.8,
-    store_failover_every_ms=6_000,
     crash_every_ms=900,
     leave_every_ms=900,
     poison=0.05,
@@ -72,7 +71,6 @@ SLOW = Faults(
     store_interleaved=0.8,
     store_down_every_ms=0,
     store_crash_every_ms=0,
-    store_failover_every_ms=0,
     crash_every_ms=0,
     pause_every_ms=0,
     leave_every_ms=300,
@@ -86,7 +84,6 @@ POISONED = Faults(
     store_down_every_ms=0,
     store_clock_jump_every_ms=0,
     store_crash_every_ms=0,
-    store_failover_every_ms=0,
     crash_every_ms=0,
     pause_every_ms=0,
     turn_broken=0.0,
@@ -103,7 +100,6 @@ NONE = Faults(
     store_down_every_ms=0,
     store_clock_jump_every_ms=0,
     store_crash_every_ms=0,
-    store_failover_every_ms=0,
     no_room=0.0,
     request_lost=0.0,
     request_late=0.0,
@@ -124,7 +120,5 @@ CRASHING = replace(NONE, store_crash_every_ms=1_500)
 MISSING = replace(NONE, poll_misses=0.3)
 """A world in which polls do not tell of everything, though nothing else is wrong."""
 
-ALONE = Faults(
-    workers=1, crash_every_ms=3_000, leave_every_ms=3_000, store_crash_every_ms=0, store_failover_every_ms=0
-)
+ALONE = Faults(workers=1, crash_every_ms=3_000, leave_every_ms=3_000, store_crash_every_ms=0)
 """A world with one worker at a time, which owns everything and is fed most of what is published."""
