@@ -28,7 +28,7 @@ class Answer:
         assert self.headers["content-type"] == "application/problem+json", self
         problem = self.json
         assert problem["status"] == self.status
-        assert set(problem) == {"type", "title", "status", "detail", "code", "errors"}
+        assert set(problem) == {"type", "title", "status", "detail", "code", "number", "errors"}
         return str(problem["code"])
 
 
