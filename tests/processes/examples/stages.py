@@ -124,7 +124,10 @@ def stuck(world: World) -> None:
     types = ["order.created", *["order.updated"] * 6, "order.paid", "order.shipped", "order.closed"]
     for number, type_ in enumerate(types):
         world.call("events", {"type": type_, "key": "order:1017", "data": {"id": number}})
-    until(lambda: [one for one in world.call("dead-letters")["items"] if one["waiting"] == 3], what="a key to stop")
+    letters = until(
+        lambda: [one for one in world.call("dead-letters")["items"] if one["waiting"] == 3], what="a key to stop"
+    )
+    world.typist.stands_for["dlv_01K9Z7…"] = letters[0]["id"]
 
 
 def receiver(world: World, *, mode: str = "", port: int | None = None) -> int:
@@ -154,7 +157,7 @@ def two_books(world: World) -> None:
 
     def statuses() -> list[tuple[str]]:
         with sqlite3.connect(world.folder / "receiver.db") as db:
-            found = db.execute("SELECT status FROM hooklane_inbox_handling ORDER BY rowid").fetchall()
+            found = db.execute("SELECT status FROM hooklane_inbox_handling").fetchall()
         db.close()
         return found
 
@@ -167,7 +170,7 @@ def failing_row(world: World) -> None:
     server(world)
     inbox = Inbox(f"sqlite:///{world.folder}/.hooklane/hooklane.db", clock=Clock())
 
-    @inbox.source("stripe", secrets=[SECRET]).on("invoice.paid")
+    @inbox.source("stripe", secrets=[SECRET]).on("invoice.paid", name="paid")
     def paid(event: Any, tx: Any) -> None:
         raise RuntimeError("the books are closed")
 
