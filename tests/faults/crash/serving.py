@@ -69,17 +69,27 @@ class Server:
         self.log = log
 
     async def ready(self) -> None:
-        """Until it accepts connections: then it owns its partitions, or soon will."""
+        """Until it answers: then its start is over, and it owns its partitions, or soon will.
+
+        The port is open before the store is. A start that meets a crash of the database ends with a line about it.
+        """
         async with asyncio.timeout(scaled_s(WITHIN_S)):
-            while True:
-                try:
-                    _, writer = await asyncio.open_connection(self.address, self.port)
-                except OSError:
-                    assert is_alive(self.pid), f"it ended before it listened:\n{self.log.read_text()}"
-                    await asyncio.sleep(0.003)
-                else:
-                    writer.close()
-                    return
+            while not await self._answers():
+                assert is_alive(self.pid), f"it ended before it answered:\n{self.log.read_text()}"
+                await asyncio.sleep(0.003)
+
+    async def _answers(self) -> bool:
+        try:
+            reader, writer = await asyncio.open_connection(self.address, self.port)
+        except OSError:
+            return False
+        try:
+            writer.write(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
+            return await reader.read(1) != b""
+        except OSError:
+            return False
+        finally:
+            writer.close()
 
     async def kill(self) -> None:
         """kill -9, and until it is gone with all its sockets and locks."""

@@ -70,7 +70,7 @@ class World:
         data = None if body is None else json.dumps(body).encode()
         headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/api/v1/{path}", data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=scaled_s(30)) as answer:
             return json.load(answer)
 
     def close(self) -> None:
