@@ -83,7 +83,7 @@ def test_a_test_that_hangs_in_a_task_ends_the_run_red_and_shows_where(tmp_path: 
         assert "1 failed, 10 passed" in done.stdout, "the others have run, and the one that hangs only once"
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.soak), "2"])
 @pytest.mark.parametrize("test", [SPINS, WAITS], ids=["in_c", "in_a_child"])
 def test_what_lets_no_other_thread_run_and_what_waits_for_a_child_ends_too(
     tmp_path: Path, workers: str, test: str
