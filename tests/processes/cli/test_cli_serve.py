@@ -97,7 +97,7 @@ def test_all_wrong_settings_are_told_at_once(process: Process, tmp_path: Path):
     ended = process("serve", "--role", "api,cook", env={"HOOKLANE_DB": "mysql://x", "HOOKLANE_API_KEY": "short"})
 
     assert (ended.code, ended.out) == (1, "")
-    assert sorted(line.split()[1] for line in ended.talk) == ["api_key", "db", "hooklane.toml", "port", "role"]
+    assert sorted(line.split()[2] for line in ended.talk) == ["api_key", "db", "hooklane.toml", "port", "role"]
     assert "short" not in ended.err
 
 
@@ -226,7 +226,7 @@ def test_a_server_whose_file_is_held_for_too_long_ends_with_a_line(tmp_path: Pat
         assert child.wait(within_s=60) == 1, child.output()
     holder.close()
 
-    assert "hooklane: a transaction elsewhere that is still open holds the database" in child.output()
+    assert "hooklane: HL023 a transaction elsewhere that is still open holds the database" in child.output()
     assert "Traceback" not in child.output()
 
 
