@@ -20,7 +20,6 @@ from typing import Annotated, Any
 import typer
 
 from hooklane.cli.bench_load import Load, Seen, Sink, at_once, paced, request
-from hooklane.cli.bench_scratch import commits_per_second, scratch
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Json
 from hooklane.cli.output import show, table, talk
@@ -74,6 +73,8 @@ def bench(
     receiver in this process; each is durable before its 202, and its ack before the next of its key. Load, server and
     receiver share this machine: read the ratios.
     """
+    from hooklane.cli.bench_scratch import commits_per_second, scratch  # loads a store, which --help does not need
+
     settings, _ = load({"db": db}, os.environ)
     with scratch(settings.db) as address, tempfile.TemporaryDirectory(prefix="hooklane-bench-") as folder:
         talk("one row, one commit: the limit of whatever does not share commits")

@@ -33,7 +33,7 @@ COMMANDS = {
     "reconcile": "What lies between a sender and a receiver, by key, and what mends it.",
     "verify": "Say whether a request's signature fits, and if not, why.",
     "simulate": "Play a scenario: the real sender in a simulated network, and receivers side by side.",
-    "bench": "Measure publishing and delivering here, with the limit beside it.",
+    "bench": "Measure publishing and delivering for a minute, with the limit of this machine beside each figure.",
     "doctor": "Check that everything is as it should be.",
     "tenants": "Whose data it is, and what each may use.",
     "audit": "Who did what, and whether that record is whole.",
