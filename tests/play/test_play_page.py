@@ -148,6 +148,8 @@ async def test_it_can_be_played_with_the_keyboard_alone(room: str, visit: Visit)
     await reach("[data-scenario=poison]")
     await page.keyboard.press("Enter")
     await expect(page.locator("[data-scenario=poison]")).to_have_attribute("aria-pressed", "true")
+    poison = await answer_of(room, {"scenario": "poison", "seed": 1})
+    await expect(page.locator("[data-player]")).to_have_attribute("data-hash", poison["trace_hash"])  # it is there
     await reach(".quiz .opts button")
     await page.keyboard.press("Space")
     await reach(".scrub")
