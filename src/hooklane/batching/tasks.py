@@ -35,8 +35,10 @@ class BatchTask(Generic[T]):
     ) -> None:
         """*work* raises nothing. *pause_s* passes before each batch; 0 lets in what was sent but not read yet.
 
-        With *group_of* the groups of items take turns, where not all that waits has room in a batch.
+        With *group_of* the groups of items take turns, where not all that waits has room in a batch; then each item
+        counts as one, so that *weigh* cannot be given too.
         """
+        assert weigh is None or group_of is None
         self._work = work
         self._name = name
         self._pause_s = pause_s

@@ -24,11 +24,11 @@ class Refusals:
         """*caller* was refused *call*: what to write down; None where that is on record, or too much is."""
         kind = (caller, call)
         written, more = self._kinds.get(kind, (None, 0))
+        if written is None and len(self._kinds) >= KINDS_MAX:
+            self._kinds.clear()
         if (written is not None and now - written < AGAIN_S) or not self._has_room(now):
             self._kinds[kind] = (now - AGAIN_S if written is None else written, more + 1)
             return None
-        if len(self._kinds) >= KINDS_MAX:
-            self._kinds.clear()
         self._kinds[kind] = (now, 0)
         return call if not more else f"{call}, {more + 1} times"
 

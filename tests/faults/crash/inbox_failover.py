@@ -12,11 +12,12 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import psycopg
 from tests.promises.receiving.kit import own_source, signed
+from tests.support.effects import Effects
 from tests.support.failover import Pair, ask, synchronous_pair
 from tests.support.pace import scaled_s
 from tests.support.processes import until
@@ -36,22 +37,11 @@ Mode = Literal["durable", "inline"]
 
 
 @dataclass
-class Report:
+class Report(Effects):
     """What a run has seen."""
 
-    answered: set[str] = field(default_factory=set)
-    duplicates: int = 0
     refused: int = 0
     cancelled: int = 0
-    effects: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def lost(self) -> set[str]:
-        return self.answered - self.effects.keys()
-
-    @property
-    def twice(self) -> list[str]:
-        return [id for id, times in self.effects.items() if times > 1]
 
 
 class Traffic:

@@ -11,12 +11,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.promises.receiving.conftest import World
 from tests.promises.receiving.kit import signed
 from tests.support.clock_shim import ClockShim
+from tests.support.effects import Effects
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, free_port, until
 from tests.support.tree import ROOT, SOURCE
@@ -55,21 +56,10 @@ SERVERS = {
 
 
 @dataclass
-class Report:
+class Report(Effects):
     """What the senders were told, and what took effect."""
 
     kills: int = 0
-    answered: set[str] = field(default_factory=set)
-    duplicates: int = 0
-    effects: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def lost(self) -> set[str]:
-        return self.answered - self.effects.keys()
-
-    @property
-    def twice(self) -> list[str]:
-        return [event_id for event_id, times in self.effects.items() if times > 1]
 
 
 class Senders:

@@ -15,7 +15,7 @@ from hooklane.server import wrong_keys
 from hooklane.server.api import ROUTES
 from hooklane.server.call import Access, Route
 from hooklane.server.permission import PORTAL, scope_of
-from hooklane.server.refusals import Refusals
+from hooklane.server.refusals import KINDS_MAX, Refusals
 
 ASKING = [route for route in ROUTES if route.needs is not Access.NOTHING]
 
@@ -216,3 +216,11 @@ def test_a_flood_of_refusals_is_no_flood_of_lines_and_none_is_lost_from_the_coun
     assert refusals.note("key_a", "GET /0", 10.0) is None
     assert refusals.note("key_a", "GET /0", 3_601.0) == "GET /0, 2 times"
     assert refusals.note("key_a", "GET /999", 3_602.0) == "GET /999, 2 times"
+
+
+def test_refusals_that_are_not_written_down_are_remembered_within_a_bound_too():
+    refusals = Refusals()
+    for n in range(3 * KINDS_MAX):
+        refusals.note(f"key_{n}", "GET /", 0.0)
+
+    assert len(refusals._kinds) <= KINDS_MAX
