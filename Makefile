@@ -9,9 +9,9 @@ RUN    := $(VENV)/.installed-run
 TEST   := $(VENV)/.installed-test
 # A run that is still going after so many minutes is ended and says what was running.
 PYTEST  = $(BIN)/python -m tests.support.within $(MINUTES_MAX) $(BIN)/python -m pytest -n $(JOBS)
-MINUTES_MAX ?= 45
-# Three would be done in two thirds of the time, but some tests that compare times are red then.
-JOBS ?= 2
+MINUTES_MAX ?= 60
+# Half of a test is waiting, so there are more of them than cores; a fourth process has nothing left to use.
+JOBS ?= 3
 # Some machines say 1. Each of the many processes that the tests start would then compile all of hooklane anew.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -76,19 +76,19 @@ docs: $(TEST)
 bench: compiled
 	$(BIN)/python -m bench $(ARGS)
 
-# What `make test` leaves out, then all of the compiled tree, the simulator from seed after seed, and half an hour of the
-# recorded soak of processes, hosts and disks, which goes on where the last one stopped (tests/faults/record.py).
+# What `make test` leaves out, then all of the compiled tree, and half an hour of the recorded soak of the simulator,
+# processes, hosts and disks, which goes on where the last one stopped (tests/faults/record.py).
 soak: MINUTES_MAX = 180
 soak: compiled
 	$(BIN)/python -m tests.prepare
 	$(PYTEST) $(PATIENT) -m soak
 	$(ON_COMPILED) $(PATIENT) $(AGAIN)
-	$(BIN)/python -m bench.soak $(ARGS)
 	$(MAKE) soak-record
 
-soak-record: $(TEST)
-	$(BIN)/python -m tests.prepare
-	$(BIN)/python -m tests.faults.record --minutes 30
+soak-record: compiled
+	$(BIN)/python -m tests.prepare pgbouncer
+	env $$(test ! -d $(COMPILED) || echo HOOKLANE_TEST_TREE=$(COMPILED) PYTHONPATH=$(COMPILED)) \
+		$(BIN)/python -m tests.faults.record --minutes 30
 	$(BIN)/python -m tests.faults.record --table
 PATIENT := -o timeout=1800 -o faulthandler_timeout=1790
 

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from contextlib import ExitStack
+from dataclasses import replace
 
 from bench import report, stores, tree
 from bench.machine import described, load_average, require_tools, scratch
 from bench.nginx import limit_server
 from bench.report import Figure, Goal
 from bench.rounds import Bench
-from bench.scenarios import SCENARIOS
+from bench.scenarios import ONE_ROUND, SCENARIOS
+
+ROUNDS = 3
 
 
 def main() -> None:
@@ -22,7 +26,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(SCENARIOS)}; all by default")
     parser.add_argument("--store", action="append", choices=("sqlite", "postgres"), help="both by default")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each slice of load")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, help=f"3 by default, 1 for {', '.join(sorted(ONE_ROUND))}")
     parser.add_argument("--patience", type=float, default=0.0, help="seconds to wait for a quiet machine, each time")
     parser.add_argument("--interpreted", action="store_true", help="measure the plain source, not what is compiled")
     asked = parser.parse_args()
@@ -42,14 +46,17 @@ def main() -> None:
             [stack.enter_context(getattr(stores, name)(folder)) for name in wanted],
             stack.enter_context(limit_server(folder / "limit")),
             asked.seconds,
-            asked.rounds,
+            ROUNDS,
             asked.patience,
             lambda line: print(line, file=sys.stderr, flush=True),
         )
         for name in asked.names or SCENARIOS:
-            mine, reached = SCENARIOS[name](bench)
+            began = time.monotonic()
+            rounds = asked.rounds or (1 if name in ONE_ROUND else ROUNDS)
+            mine, reached = SCENARIOS[name](replace(bench, rounds=rounds))
             figures += mine
             goals += reached
+            bench.say(f"{name} took {time.monotonic() - began:.0f} s")
     print(report.table(figures, goals, machine, build))
     lost = report.losses(figures, report.kept(), machine, build)
     print(f"\nkept in {report.write(figures, goals, machine, build).parent.name}/ of the bench folder", file=sys.stderr)

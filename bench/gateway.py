@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +79,34 @@ class Gateway:
         return peak_rss_mb(self.pid)
 
 
+class Calls:
+    """One connection to the server for what is set up."""
+
+    def __init__(self, port: int, tenant: str = "default") -> None:
+        self._connection = HTTPConnection("127.0.0.1", port, timeout=60)
+        self._headers = {"hooklane-tenant": tenant, "content-type": "application/json"}
+
+    def post(self, path: str, body: Any = None) -> Any:
+        self._connection.request("POST", path, None if body is None else json.dumps(body), self._headers)
+        answer = self._connection.getresponse()
+        text = answer.read()
+        if not 200 <= answer.status < 300:
+            raise SystemExit(f"POST {path} was answered {answer.status}: {text.decode(errors='replace')}")
+        return json.loads(text)
+
+
 @contextmanager
-def gateway(db: str, folder: Path, *, role: str | None = None) -> Iterator[Gateway]:
-    """A server on *db* that is ready."""
+def gateway(
+    db: str, folder: Path, *, role: str | None = None, host: str | None = None, open_files: int | None = None
+) -> Iterator[Gateway]:
+    """A server on *db* that is ready; as if on another *host*, and with at most so many *open_files*."""
     port = free_port()
     command = [sys.executable, "-m", "hooklane", "serve", "--db", db, "--port", str(port), "--no-auth"]
+    if host is not None:
+        # Both commands become what they start, so the pid stays.
+        command = [*_named_host(), "sh", "-c", 'hostname "$0" && exec "$@"', host, *command]
+    if open_files is not None:
+        command = ["prlimit", f"--nofile={open_files}", *command]
     if role is not None:
         command += ["--role", role]
     env = {**os.environ, "HOOKLANE_EGRESS_ALLOW": "127.0.0.0/8"}
@@ -100,6 +124,11 @@ def gateway(db: str, folder: Path, *, role: str | None = None) -> Iterator[Gatew
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _named_host() -> list[str]:
+    """A namespace of its own in which the machine may have another name."""
+    return ["unshare", "--uts"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--uts"]
 
 
 async def _ledger(store: Outbox) -> Mapping[str, int]:

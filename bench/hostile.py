@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import random
 import subprocess
 import sys
@@ -19,6 +18,8 @@ from dataclasses import asdict, dataclass
 from typing import IO, cast
 
 import uvloop
+
+from bench.aside import low_priority
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 OK_S = 0.005
@@ -104,8 +105,7 @@ class Hostile(asyncio.Protocol):
 
 
 async def serve() -> None:
-    # Hostile endpoints are other people's machines: what they do here must not keep the sender from its turn.
-    os.nice(19)
+    low_priority()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Hostile, "127.0.0.1", 0, backlog=4096)
     print(server.sockets[0].getsockname()[1], flush=True)

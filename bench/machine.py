@@ -84,7 +84,7 @@ class Cost:
 def cost_of(*pids: int) -> Cost:
     """What *pids* and the children that they have now have cost so far."""
     user = system = 0
-    for pid in {one for root in pids for one in (root, *_children(root))}:
+    for pid in {one for root in pids for one in (root, *children(root))}:
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -93,7 +93,7 @@ def cost_of(*pids: int) -> Cost:
     return Cost(user * TICK_S, system * TICK_S)
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
     try:
         # By thread: a child belongs to the one that started it.
         mine = [
@@ -103,7 +103,7 @@ def _children(pid: int) -> list[int]:
         ]
     except OSError:
         return []
-    return [*mine, *(deeper for child in mine for deeper in _children(child))]
+    return [*mine, *(deeper for child in mine for deeper in children(child))]
 
 
 class Neighbours:
@@ -143,9 +143,14 @@ def rss_kib(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * (os.sysconf("SC_PAGE_SIZE") // 1024)
 
 
+def rss_mb(pid: int) -> float:
+    """Of a process and its children at this moment."""
+    return sum(rss_kib(one) for one in (pid, *children(pid))) / 1024
+
+
 def peak_rss_mb(pid: int) -> float:
     """Of a process and its children, each at its own peak."""
-    return sum(_peak_rss_mb(one) for one in (pid, *_children(pid)))
+    return sum(_peak_rss_mb(one) for one in (pid, *children(pid)))
 
 
 def _peak_rss_mb(pid: int) -> float:

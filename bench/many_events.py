@@ -1,4 +1,4 @@
-"""A database with very many events that were delivered before, written straight into its tables."""
+"""A database with very many events that were delivered before, or are owed, written straight into its tables."""
 
 from __future__ import annotations
 
@@ -48,37 +48,52 @@ WITH lanes AS (
     INSERT INTO hooklane.lane_event (lane_id, seq, event_n, pid, tenant)
     SELECT e.lane_id, e.seq, e.n, l.i % 256, 'default' FROM events e JOIN lanes l USING (lane_id)
 )
+"""
+_POSTGRES_HEADS = """
 INSERT INTO hooklane.lane (lane_id, tenant, head, acked)
 SELECT lane_id, 'default', max(seq) + 1, max(seq) FROM events GROUP BY lane_id
 """
+_POSTGRES_OWED = "SELECT count(*) FROM events"
 
 
-def fill(db: str, events: int, lanes: int, now_ms: int) -> None:
-    """*events* delivered events on *lanes* lanes into the outbox at *db*, whose tables are there already."""
+def fill(
+    db: str, events: int, lanes: int, now_ms: int, *, endpoint_id: str = ENDPOINT, is_delivered: bool = True
+) -> None:
+    """*events* on *lanes* lanes into the outbox at *db*, whose tables are there already."""
     if db.startswith("sqlite:///"):
-        _fill_sqlite(Path(db.removeprefix("sqlite:///")), events, lanes, now_ms)
+        _fill_sqlite(Path(db.removeprefix("sqlite:///")), events, lanes, now_ms, endpoint_id, is_delivered)
     else:
-        asyncio.run(fill_postgres(db, events, lanes, now_ms))
+        asyncio.run(fill_postgres(db, events, lanes, now_ms, endpoint_id, is_delivered))
 
 
-def _fill_sqlite(path: Path, events: int, lanes: int, now_ms: int) -> None:
+def _fill_sqlite(path: Path, events: int, lanes: int, now_ms: int, endpoint_id: str, is_delivered: bool) -> None:
     conn = sqlite3.connect(path, timeout=30)
     try:
         with conn:
             (last,) = conn.execute("SELECT coalesce(max(lane_id), 0) FROM hooklane_lane_tail").fetchone()
-            about = {"events": events, "lanes": lanes, "now": now_ms, "endpoint": ENDPOINT, "first": last + 1}
-            for statement in (_SQLITE, _SQLITE_LANE_EVENTS, _SQLITE_TAILS, _SQLITE_HEADS):
+            about = {"events": events, "lanes": lanes, "now": now_ms, "endpoint": endpoint_id, "first": last + 1}
+            statements = [_SQLITE, _SQLITE_LANE_EVENTS, _SQLITE_TAILS]
+            for statement in [*statements, _SQLITE_HEADS] if is_delivered else statements:
                 conn.execute(statement, about)
     finally:
         conn.close()
 
 
-async def fill_postgres(db: str, events: int, lanes: int, now_ms: int) -> None:
+async def fill_postgres(
+    db: str, events: int, lanes: int, now_ms: int, endpoint_id: str = ENDPOINT, is_delivered: bool = True
+) -> None:
     import asyncpg
 
     connection = await asyncpg.connect(db)
     try:
-        await connection.execute(_POSTGRES, ENDPOINT, events, lanes, now_ms, timeout=600)
+        await connection.execute(
+            _POSTGRES + (_POSTGRES_HEADS if is_delivered else _POSTGRES_OWED),
+            endpoint_id,
+            events,
+            lanes,
+            now_ms,
+            timeout=600,
+        )
         await connection.execute("ANALYZE")
     finally:
         await connection.close()

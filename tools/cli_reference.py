@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tools.check_yourself import section
+
 from hooklane.cli.exits import Exit
 from hooklane.cli.filters import parse_filter
 from hooklane.cli.lazy import load
@@ -40,7 +42,7 @@ _INTRODUCTION = """# The command line
 **Every command** prints data on stdout and everything else on stderr. Without a terminal there is no colour, no bar
 and no question; `NO_COLOR` is respected. `--json` prints one object with `"v": 1`, and commands that go on print one a
 line. `-q` leaves out what is not data or an error, `-v` tells the calls that are made. What could do harm asks first;
-where nobody can be asked it fails and names the flag (`--yes`).
+without a terminal it fails and names the flag (`--yes`).
 
 **Which server.** `--server URL`, else `HOOKLANE_SERVER`, else the server on this machine (127.0.0.1:8787), with
 `HOOKLANE_API_KEY` (or `_FILE`). With `--db URL` or `HOOKLANE_DB` a command opens the database itself, and no server has
@@ -67,7 +69,7 @@ def page() -> str:
             ]
         else:
             parts += _command(name, command, "")
-    return "".join(parts).rstrip() + "\n"
+    return "".join(parts).rstrip() + "\n" + section("cli")
 
 
 def _exits() -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tools.check_yourself import section
 from tools.python_api_page import docstring, python_api
 from tools.reference_table import WRITTEN, table
 
@@ -41,7 +42,7 @@ EXITS = {
 def pages() -> dict[str, str]:
     """Each generated page by its file name."""
     made = {"settings": settings(), "http-api": http_api(), "python-api": python_api(), "errors": error_page()}
-    return {f"{name}.md": text for name, text in made.items()}
+    return {f"{name}.md": f"{text.rstrip()}\n{section(name)}" for name, text in made.items()}
 
 
 def main() -> int:

@@ -31,6 +31,8 @@ PHONE = {"width": 390, "height": 844}
 FLOWS_S = 45.0
 LOSES_S = 12.0
 BREAKS_S_MAX = 90.0
+MOMENT_MS = "1300"
+"""Of the scenario with a timeout: key A is held, and key B flows."""
 
 
 @contextmanager
@@ -84,7 +86,7 @@ def stage(url: str) -> dict[str, str]:
         "endpoint": f"/endpoints/{letter['endpoint']}",
         "inbox": "/inbox",
         "receipt": f"/inbox/{row['id']}",
-        "playground": "/play",
+        "playground": "/play?s=timeout",
         "audit": "/audit",
     }
 
@@ -122,6 +124,8 @@ async def take(browser: Browser, url: str, screens: dict[str, str]) -> None:
         await desk.goto(url + path)
         await desk.locator(".live .word", has_text="Live").wait_for()
         await desk.wait_for_timeout(7000 if name == "lanes" else 2500)  # rows find their groups
+        if name == "playground":
+            await desk.get_by_label("Moment of the scenario").fill(MOMENT_MS)
         for theme in ("light", "dark"):
             await picture(desk, name, theme, developer)
     await desk.goto(f"{url}/dead")

@@ -16,6 +16,7 @@ from bench.scenarios import (
     keys,
     publishing,
     recovery,
+    workers,
 )
 
 Outcome = tuple[list[Figure], list[Goal]]
@@ -28,10 +29,16 @@ SCENARIOS: dict[str, Callable[[Bench], Outcome]] = {
     "deliver": delivering.run,
     "hot-key": delivering.run_hot_key,
     "recovery": recovery.run,
+    "takeover": recovery.run_takeover,
+    "workers": workers.run,
     "hostile": beside.run_hostile,
+    "tenants": beside.run_tenants,
     "search": beside.run_search,
     "receiver": beside.run_receiver,
     "keys": keys.run,
     "backlog": backlog.run,
     "held-transaction": held_transaction.run,
 }
+
+ONE_ROUND = frozenset(("publish", "deliver", "backlog", "held-transaction"))
+"""Reached long ago: one round unless more are asked for, so that all of it takes a quarter of an hour at most."""

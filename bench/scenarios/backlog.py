@@ -9,7 +9,7 @@ from bench.gateway import gateway
 from bench.nginx import sink_server
 from bench.report import Figure, Goal
 from bench.rounds import Bench, Contender, interleave, stage
-from bench.stores import fill
+from bench.stores import park
 
 PARKED = int(os.environ.get("BENCH_PARKED", "1000000"))
 LANES = 10_000
@@ -27,7 +27,7 @@ def run(bench: Bench) -> tuple[list[Figure], list[Goal]]:
                 db = store.fresh()
                 if parked:
                     bench.say(f"  parking {parked:,} events behind a dead endpoint")
-                    fill(db, f"http://127.0.0.1:{sink.port}/dead", parked, LANES, type_="parked", types=("parked",))
+                    park(db, f"http://127.0.0.1:{sink.port}/dead", parked, LANES)
                 one = stack.enter_context(gateway(db, folder))
                 one.add_endpoint(f"http://127.0.0.1:{sink.port}/", types=["order.*"])
                 name = f"{store.name}, {parked:,} parked"

@@ -1,75 +1,43 @@
-"""What do others cost? Publish to arrival beside hostile endpoints and beside searches; and a receiver one by one."""
+"""What do others cost? Publish to arrival beside hostile endpoints, a loud tenant, searches; a receiver one by one."""
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable, Mapping
 
-from bench import hostile_sender, inbox, searching
-from bench.hostile import BEHAVIOURS
-from bench.hostile_figures import RATIO_MAX as HOSTILE_MAX
-from bench.hostile_figures import p
+from bench import hostile_sender, inbox, searching, tenants
 from bench.machine import wait_for_quiet
-from bench.report import Check, Figure, Goal, median
+from bench.report import Figure, Goal
 from bench.rounds import Bench, stage
+from bench.tail import Tail
 
-RIGHT = Check(lost=0, reordered=0, duplicates=0)
-"""Who looks at each arrival ends the run where it is not so."""
-EVENTS = 100_000
+SHORT = {"seconds": 12.0, "rounds": 1}
+"""3,000 events on each side, since `make bench` must end; by itself, as `python -m bench.tenants`, each has more."""
 ONE_AT_A_TIME_MIN = 0.6
 
 
 def run_hostile(bench: Bench) -> tuple[list[Figure], list[Goal]]:
-    """On SQLite, where failures are written between the publishes and the acks."""
-    wanted = hostile_sender.Wanted(
-        hostile=1_000,
-        healthy=40,
-        rate=250.0,
-        hostile_rate=50.0,
-        rounds=bench.rounds,
-        seconds=bench.seconds,
-        timeout_ms=5_000,
-        patience=bench.patience_s,
-        kinds=list(BEHAVIOURS),
-    )
-    with stage(bench, "beside hostile endpoints") as folder:
-        found = hostile_sender.run(folder, wanted)
-    figures = []
-    for name in ("quiet", "hostile"):
-        rounds = [one for one in found.rounds if one.name == name]
-        figures.append(
-            Figure(
-                scenario="publish to arrival",
-                variant=f"sqlite, {'alone' if name == 'quiet' else f'{wanted.hostile:,} hostile endpoints'}",
-                rates=[wanted.rate] * len(rounds),
-                elsewhere=[one.cores["others"] for one in rounds],
-                check=RIGHT,
-                notes={f"p{part} ms": median([p(one.arrival_ms, part) for one in rounds]) for part in (50, 95, 99)},
-            )
-        )
-    return figures, [_times("1,000 hostile endpoints on sqlite", found.arrival_ratios(), HOSTILE_MAX)]
+    return _beside(bench, "hostile endpoints", hostile_sender.measure, hostile_sender.OPTIONS, hostile_sender.TIMES_MAX)
+
+
+def run_tenants(bench: Bench) -> tuple[list[Figure], list[Goal]]:
+    return _beside(bench, "a tenant that misbehaves", tenants.measure, tenants.OPTIONS, tenants.TIMES_MAX)
 
 
 def run_search(bench: Bench) -> tuple[list[Figure], list[Goal]]:
+    return _beside(bench, "searches", searching.measure, searching.OPTIONS, searching.TIMES_MAX)
+
+
+def _beside(
+    bench: Bench, whom: str, measure: Callable[..., Tail], options: Mapping[str, float], times_max: float
+) -> tuple[list[Figure], list[Goal]]:
     figures: list[Figure] = []
     goals: list[Goal] = []
     for store in bench.stores:
-        with stage(bench, f"beside searches on {store.name}") as folder:
+        with stage(bench, f"beside {whom} on {store.name}") as folder:
             wait_for_quiet(bench.patience_s)
-            found = asyncio.run(searching.measure(store, folder, EVENTS, bench.seconds, bench.rounds))
-        for name, values in (("alone", found.quiet), ("searches in a loop", found.beside)):
-            notes: dict[str, float | str] = {
-                f"p{part} ms": searching.percentile(values, part / 100) for part in (50, 95, 99)
-            }
-            figures.append(
-                Figure(
-                    scenario="publish to arrival",
-                    variant=f"{store.name}, {name}",
-                    rates=[searching.RATE],
-                    check=RIGHT,
-                    notes=notes,
-                )
-            )
-        goals.append(_times(f"searches in a loop on {store.name}", [found.ratio], searching.RATIO_MAX))
+            found = measure(store, folder, **{**options, **SHORT})
+        figures += found.figures()
+        goals.append(found.goal(times_max))
     return figures, goals
 
 
@@ -92,12 +60,3 @@ def run_receiver(bench: Bench) -> tuple[list[Figure], list[Goal]]:
         is_reached=mine.rate >= ONE_AT_A_TIME_MIN * limit.rate,
     )
     return [figure], [goal]
-
-
-def _times(beside: str, ratios: list[float], times_max: float) -> Goal:
-    return Goal(
-        what=f"p99 from publish to arrival beside {beside}",
-        wanted=f"<= {times_max} x that without",
-        found=f"{median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})",
-        is_reached=median(ratios) <= times_max,
-    )

@@ -10,7 +10,7 @@ from hooklane import errors
 if TYPE_CHECKING:
     from hooklane.core.admission.breaker import BreakerPolicy
     from hooklane.core.admission.failures import RetryPolicy
-    from hooklane.core.verify.custom import profile_of, signature_scheme
+    from hooklane.core.verify.custom import profile_of, signature_scheme, token_scheme
     from hooklane.errors import Reject, Retry
     from hooklane.model.message import Reply, Request
     from hooklane.model.tx import AsyncTx, SyncTx
@@ -50,6 +50,7 @@ _HOME_OF = {
     "refetch": "hooklane.receiver",
     "sequence": "hooklane.receiver",
     "signature_scheme": "hooklane.core.verify.custom",
+    "token_scheme": "hooklane.core.verify.custom",
     "transition": "hooklane.receiver",
 }
 
@@ -91,5 +92,6 @@ __all__ = [
     "refetch",
     "sequence",
     "signature_scheme",
+    "token_scheme",
     "transition",
 ]

@@ -24,8 +24,6 @@ FILE = "hooklane.toml"
 WORKERS_MAX = 64
 DAY_MS = 24 * 3_600_000
 
-_BIND = re.compile(r"[A-Za-z0-9.:_-]{1,255}\Z")
-
 
 class Secret(str):
     """Text that must not be printed: it shows itself as stars."""
@@ -120,17 +118,30 @@ def _db(value: Any) -> str:
     return text
 
 
-def _host(value: Any) -> str:
-    if not _BIND.match(str(value)):
-        raise ValueError
-    return str(value)
+def _text(pattern: str, *, lower: bool = False) -> Callable[[Any], str]:
+    """A reader of text that fits *pattern* as a whole."""
+
+    def read(value: Any) -> str:
+        text = str(value).strip()
+        if not re.fullmatch(pattern, text):
+            raise ValueError
+        return text.lower() if lower else text
+
+    return read
 
 
-def _port(value: Any) -> int:
-    port = int(value) if not isinstance(value, bool) else -1
-    if not 0 <= port <= 65535:
-        raise ValueError
-    return port
+def _one_of(*words: str) -> Callable[[Any], str]:
+    return _text(f"(?i:{'|'.join(words)})", lower=True)
+
+
+def _number(least: int, most: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        number = least - 1 if isinstance(value, bool) else int(value)
+        if not least <= number <= most:
+            raise ValueError
+        return number
+
+    return read
 
 
 def _roles(value: Any) -> tuple[str, ...]:
@@ -138,13 +149,6 @@ def _roles(value: Any) -> tuple[str, ...]:
     if not roles or any(role not in ROLES for role in roles):
         raise ValueError
     return roles
-
-
-def _workers(value: Any) -> int:
-    workers = int(value) if not isinstance(value, bool) else 0
-    if not 1 <= workers <= WORKERS_MAX:
-        raise ValueError
-    return workers
 
 
 def _worker_name(value: Any) -> str | None:
@@ -196,19 +200,6 @@ def _switch(value: Any) -> bool:
     raise ValueError
 
 
-def _format(value: Any) -> str:
-    if str(value) not in ("text", "json"):
-        raise ValueError
-    return str(value)
-
-
-def _level(value: Any) -> str:
-    level = str(value).lower()
-    if level not in ("debug", "info", "warning", "error"):
-        raise ValueError
-    return level
-
-
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS}
 _UNITS_BYTES = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
 
@@ -236,27 +227,6 @@ def _quota(value: Any) -> int | None:
     return quota
 
 
-def _public_url(value: Any) -> str:
-    text = str(value).strip().rstrip("/")
-    if not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]_-]{1,255}(/[A-Za-z0-9._~/-]{0,255})?", text):
-        raise ValueError
-    return text
-
-
-def _accent(value: Any) -> str:
-    text = str(value).strip()
-    if not re.fullmatch(r"#[0-9A-Fa-f]{6}", text):
-        raise ValueError
-    return text.lower()
-
-
-def _logo(value: Any) -> str:
-    text = str(value).strip()
-    if not re.fullmatch(r"https://[!-~]{1,2000}", text) or re.search(r"[\s;,\"'<>]", text):
-        raise ValueError
-    return text
-
-
 def _sites(value: Any) -> tuple[str, ...]:
     sites = tuple(_words(value))
     if not all(re.fullmatch(r"https://(\*\.)?[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?", site) for site in sites):
@@ -264,14 +234,18 @@ def _sites(value: Any) -> tuple[str, ...]:
     return sites
 
 
+def _public_url(value: Any) -> str:
+    return _text(r"https?://[A-Za-z0-9.:\[\]_-]{1,255}(/[A-Za-z0-9._~/-]{0,255})?")(str(value).strip().rstrip("/"))
+
+
 _DURATION = "a duration such as 30d, 12h, 90m"
 
 SETTINGS = (
     _Setting("db", _db, "sqlite:///path/to/file.db or postgresql://host/name"),
-    _Setting("host", _host, "an address or host name to listen on"),
-    _Setting("port", _port, "a port from 0 to 65535"),
+    _Setting("host", _text(r"[A-Za-z0-9.:_-]{1,255}"), "an address or host name to listen on"),
+    _Setting("port", _number(0, 65535), "a port from 0 to 65535"),
     _Setting("role", _roles, f"some of {', '.join(ROLES)}, with commas"),
-    _Setting("workers", _workers, f"a number of processes from 1 to {WORKERS_MAX}"),
+    _Setting("workers", _number(1, WORKERS_MAX), f"a number of processes from 1 to {WORKERS_MAX}"),
     _Setting("worker_name", _worker_name, "1 to 64 of A-Z a-z 0-9 _ . - that no other replica has"),
     _Setting(
         "api_key",
@@ -289,8 +263,8 @@ SETTINGS = (
     _Setting("egress_allow", _networks, "networks such as 127.0.0.0/8,::1/128"),
     _Setting("ui", _switch, "true or false"),
     _Setting("playground", _switch, "true or false"),
-    _Setting("log_level", _level, "debug, info, warning or error"),
-    _Setting("log_format", _format, "text or json"),
+    _Setting("log_level", _one_of("debug", "info", "warning", "error"), "debug, info, warning or error"),
+    _Setting("log_format", _one_of("text", "json"), "text or json"),
     _Setting("otel", _switch, "true or false"),
     _Setting("retention", _duration, _DURATION),
     _Setting("retention_attempts", _duration, _DURATION),
@@ -298,8 +272,8 @@ SETTINGS = (
     _Setting("quota", _quota, "a number of deliveries, or none"),
     _Setting("disk_free_min", _size, "a size such as 256MB, or 0"),
     _Setting("public_url", _public_url, "the address of this server for browsers, such as https://hooks.example.com"),
-    _Setting("page_accent", _accent, "a colour such as #0055aa"),
-    _Setting("page_logo", _logo, "the https URL of an image"),
+    _Setting("page_accent", _text("#[0-9A-Fa-f]{6}", lower=True), "a colour such as #0055aa"),
+    _Setting("page_logo", _text(r"https://[^\x00-\x20;,\"'<>\x7f-\U0010ffff]{1,2000}"), "the https URL of an image"),
     _Setting("portal_frames", _sites, "sites with commas, such as https://app.example.com,https://*.example.com"),
 )
 

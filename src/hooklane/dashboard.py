@@ -33,7 +33,7 @@ May = Callable[[Any], Any]
 """Given the framework's request: whether (true or false, or an awaitable of it) this person may come in."""
 
 Tenant = str | Callable[..., Any]
-"""Portal mode: whose customer this person is, or a function of the request that says it (None for nobody)."""
+"""Portal mode: whose customer this person is, or a function of the request that says it (None for no customer)."""
 
 _HIDDEN = (b"authorization", b"cookie", b"x-forwarded-host")
 """The application's own business: nothing of it reaches the dashboard."""
@@ -52,7 +52,7 @@ class Options:
     """Whether a proxy in front sets X-Forwarded-Host, which then is the host that browsers see."""
     egress_allow: Sequence[str] = ()
     tenant: Tenant | None = None
-    """Portal mode: everybody who comes in is a customer of this tenant, and sees and does what such a one may."""
+    """Portal mode: every person who comes in is a customer of this tenant, and may do what a customer may."""
 
 
 class Dashboard:
@@ -60,7 +60,7 @@ class Dashboard:
 
     def __init__(self, where: str, may: May, options: Options) -> None:
         if not callable(may):
-            raise UsageError("may must be a function of a request that says whether this person may come in")
+            raise UsageError("`may` must be a function that says of a request whether it may use the dashboard")
         self._may = may
         self._options = options
         self._key = secrets.token_urlsafe(32)
@@ -95,7 +95,7 @@ class Dashboard:
         return self._options.tenant is not None
 
     def tenant_of(self, *request: Any) -> Any:
-        """Whose customer makes this request, as the application says; None without portal mode, and for nobody."""
+        """Whose customer makes this request, as the application says; None without portal mode, and for no customer."""
         tenant = self._options.tenant
         return tenant(*request) if callable(tenant) else tenant
 

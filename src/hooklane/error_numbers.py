@@ -30,7 +30,7 @@ NUMBERS: Mapping[str, tuple[str, str]] = {
     "StoreUnavailable": ("HL022", "Check that the database runs and can be reached; then repeat the call."),
     "StoreBusy": ("HL023", "Find the transaction that is open for so long, and end it; then repeat the call."),
     "Overloaded": ("HL024", "Repeat the call in a moment, and publish with fewer calls at once or in batches."),
-    "Overtaken": ("HL025", "Look at the event again: somebody else has replayed or skipped it."),
+    "Overtaken": ("HL025", "Look at the event again: another call has replayed or skipped it."),
     "SearchTooLong": ("HL026", "Narrow the search: a shorter time, a key, or an endpoint."),
     "StoreFull": ("HL027", "Free space, or raise the quota; then repeat the call. Events that are stored are safe."),
     "DiskSpaceLow": ("HL028", "Free space on the disk of the database, or lower `disk_free_min`."),
@@ -51,6 +51,7 @@ NUMBERS: Mapping[str, tuple[str, str]] = {
     "TransactionAborted": ("HL037", "Let the error of the database leave the handler, or use a savepoint."),
     "Retry": ("HL038", "Nothing: the handler asked for another attempt."),
     "Reject": ("HL039", "Look at the dead letter: the handler has given this event up."),
+    "ProofUnavailable": ("HL040", "Look at why your `certificates` function raises; the provider sends it again."),
     # What a call of the API is answered: the codes of `server.problem.CODES`.
     "invalid_json": ("HL101", "Send valid JSON in UTF-8, without NaN or Infinity."),
     "duplicate_key": ("HL102", "Let each key of an object occur once."),

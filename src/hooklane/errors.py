@@ -125,6 +125,10 @@ class VerificationError(HooklaneError):
         self.reason = reason
 
 
+class ProofUnavailable(VerificationError):
+    """What a request is verified by cannot be had now, since the application's own function raised: come again."""
+
+
 class TransactionMisused(UsageError):
     """A handler has tried to end the transaction it was given; nothing of it was kept. The event is dead."""
 

@@ -74,7 +74,7 @@ def dashboard(
     """The dashboard on the database *where*: `app.mount("/hooklane", dashboard(DB, may=is_operator))`.
 
     *may*, plain or async, is asked for each request whether this person may come in; a browser without a login is sent
-    to *login_url*. Whoever comes in may do everything that the API can. With *tenant*, a name or a function of the
+    to *login_url*. A person who comes in may do everything that the API can. With *tenant*, a name or a function of the
     request that says it, they are customers of that tenant and have its portal alone. Any ASGI application will do.
     """
     with needing("server"):

@@ -1,4 +1,4 @@
-"""The recorded soak of processes, hosts and disks: piece after piece, until the wanted totals are on record.
+"""The recorded soak of simulator, processes, hosts and disks: piece after piece, until the wanted totals are on record.
 
 `python -m tests.faults.record --minutes 30` goes on where the last one stopped, with the next seed of each part, adds a
 line of JSON per piece to record.jsonl, and stops at the first piece that is not clean. A piece is at most a few
@@ -24,6 +24,8 @@ from typing import Any
 
 from tests.support.hosts import APART, why_no_hosts
 from tests.support.tree import ROOT
+
+from hooklane.core import breaker
 
 RECORD = Path(__file__).with_name("record.jsonl")
 PAGE = ROOT / "docs/explain/proof.md"
@@ -51,6 +53,14 @@ def _fire(**faults: int) -> list[str]:
 
 FIRE = "tests.faults.hosts.fire"
 PARTS = (
+    Part(
+        "simulator",
+        "crashes of workers in the simulator",
+        100_000,
+        5_000,
+        "tests.faults.sim.at_size",
+        lambda n: ["--crashes", str(n)],
+    ),
     Part(
         "kills",
         "kill -9 of a server on SQLite",
@@ -135,6 +145,7 @@ def run_piece(part: Part, faults: int, seed: int) -> Line:
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "took_s": round(time.monotonic() - began, 1),
         "commit": _commit(),
+        "compiled": not breaker.__file__.endswith(".py"),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "events": said.get("events", 0),

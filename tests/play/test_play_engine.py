@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,7 +14,7 @@ from tests.support.pace import scaled_s
 from hooklane.errors import UsageError
 from hooklane.testing.play import SCENARIOS, Faults, Play, Trace, play
 from hooklane.testing.play.run import TooLong
-from hooklane.testing.play.trace import RECEIVERS, Meter
+from hooklane.testing.play.trace import RECEIVERS, CrashPoint, Meter, WorkerCrashPoint
 
 NAMES = [scenario.name for scenario in SCENARIOS]
 ROUGH = Faults(drop_request=0.15, drop_ack=0.2, duplicate=0.2, delay_ms=150, crash=0.1, reorder_ms=4_000)
@@ -88,6 +90,49 @@ def test_a_poison_event_dies_and_what_is_behind_it_waits() -> None:
 
     assert (trace.ledger.delivered, trace.ledger.dead, trace.ledger.waiting) == (2, 1, 1)
     assert not [one for one in trace.steps if one.kind == "sent" and (one.key, one.seq) == ("A", 2)]
+
+
+@pytest.mark.parametrize(
+    ("point", "copies"), [("before_send", 1), ("before_answer", 2), ("before_commit", 2), ("after_commit", 1)]
+)
+def test_a_worker_that_dies_sends_a_copy_more_only_where_the_outcome_is_not_known(
+    point: WorkerCrashPoint, copies: int
+) -> None:
+    faults = Faults(worker_crash=1.0, worker_crash_at=point)
+    trace = play(Play(scenario="four-events", seed=3, events=6, keys=1, faults=faults))
+
+    kinds = Counter(one.kind for one in trace.steps)
+    assert kinds["worker_crashed"] == 6, "once for each event"
+    assert Counter(one.seq for one in trace.steps if one.kind == "sent") == dict.fromkeys(range(1, 7), copies)
+    assert [one.seq for one in trace.steps if one.kind == "acked"] == [1, 2, 3, 4, 5, 6]
+    assert kinds["heard"] == (6 if copies == 1 or point == "before_answer" else 12), "none hears an answer when dead"
+    assert is_clean(trace.meters["ours"])
+    assert trace.meters["naive"].twice == 6 * (copies - 1)
+
+
+@pytest.mark.parametrize(
+    ("point", "wrong"),
+    [
+        ("before_work", set()),
+        ("before_commit", {"naive", "check_then_mark", "delivered_at"}),
+        ("before_answer", {"naive", "delivered_at"}),
+    ],
+)
+def test_where_the_consumer_dies_decides_which_receivers_are_wrong(point: CrashPoint, wrong: set[str]) -> None:
+    faults = Faults(crash=0.3, crash_at=point)
+    meters = play(Play(scenario="four-events", seed=3, events=30, faults=faults)).meters
+
+    assert {name for name, meter in meters.items() if not is_clean(meter)} == wrong
+
+
+def test_events_are_published_at_the_rate_that_is_asked_for() -> None:
+    def times(**asked: Any) -> list[float]:
+        trace = play(Play(scenario="four-events", receivers=("naive",), **asked))
+        return [one.t for one in trace.steps if one.kind == "published"]
+
+    assert times(rate=5) == [0.0, 200.0, 400.0, 600.0], "its own story, at another pace"
+    assert times(rate=100, events=6) == [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]
+    assert times(events=3) == [0.0, 25.0, 50.0]
 
 
 def test_which_receivers_look_on_does_not_change_what_the_others_get() -> None:

@@ -22,13 +22,13 @@ from hooklane.cli.serve import routes_for
 from hooklane.testing.play import SCENARIOS
 from hooklane.testing.play.run import SECRET
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 Visit = Callable[..., Any]
 AXE = (DASHBOARD_PACKAGES / "node_modules" / "axe-core" / "axe.min.js").read_text
 METERS = ("sent", "once", "lost", "twice", "out_of_order", "stale")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def room(tmp_path_factory: pytest.TempPathFactory, one_core: None) -> AsyncIterator[str]:
     """The address of a server with a playground."""
     settings = settings_in(tmp_path_factory.mktemp("play"), playground=True)
@@ -119,18 +119,29 @@ async def test_a_guess_is_judged_when_the_scenario_was_seen(room: str, visit: Vi
 async def test_a_link_restores_everything_and_a_mangled_one_still_plays(room: str, visit: Visit) -> None:
     page = await visit(f"{room}/play?s=two-workers")
     await page.get_by_label("Events").fill("20")
+    await page.get_by_label("Rate").fill("50")
     await page.get_by_label("Answer lost").fill("30")
+    await expect(page.get_by_label("crashes, where")).to_have_count(0)
+    await page.get_by_label("Sender’s worker crashes").fill("20")
+    await page.get_by_label("Sender’s worker crashes, where").select_option("after the 2xx, before the commit")
     await page.locator("input[name=seed]").fill("9")
     await page.locator("input[name=seed]").press("Enter")
-    asked = {"scenario": "two-workers", "seed": 9, "events": 20, "keys": 4}
-    answer = await answer_of(room, {**asked, "faults": {"duplicate": 0.25, "drop_ack": 0.3}})
+    asked = {"scenario": "two-workers", "seed": 9, "events": 20, "keys": 4, "rate": 50}
+    crashes = {"worker_crash": 0.2, "worker_crash_at": "before_commit"}
+    answer = await answer_of(room, {**asked, "faults": {"duplicate": 0.25, "drop_ack": 0.3, **crashes}})
     await expect(page.locator("[data-player]")).to_have_attribute("data-hash", answer["trace_hash"])
 
     again = await visit(page.url)
     await expect(again.locator("[data-player]")).to_have_attribute("data-hash", answer["trace_hash"])
     await expect(again.get_by_label("Answer lost")).to_have_value("30")
+    await expect(again.get_by_label("Rate")).to_have_value("50")
+    await expect(again.get_by_label("Sender’s worker crashes, where")).to_have_value("before_commit")
+    await again.get_by_role("button", name="Export as pytest").click()
+    options = "--seed 9 --events 20 --keys 4 --rate 50 --fault drop-ack=0.3 --fault duplicate=0.25"
+    points = "--fault worker-crash=0.2 --fault worker-crash-at=before-commit"
+    await expect(again.locator(".code")).to_contain_text(f"hooklane simulate two-workers {options} {points}")
 
-    odd = await visit(f"{room}/play?s=<b>&seed=-4&events=9999&drop_ack=x&keys=1e9")
+    odd = await visit(f"{room}/play?s=<b>&seed=-4&events=9999&drop_ack=x&keys=1e9&rate=-1&worker_crash_at=constructor")
     await expect(odd.locator("[data-player]")).to_have_attribute("data-hash", (await answer_of(room, {}))["trace_hash"])
 
 

@@ -16,7 +16,7 @@ from tools.record_traces import SEED, record
 
 from hooklane.testing.play import SCENARIOS, Play, Trace, play
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Docs</title><link rel="icon" href="data:,"><body>
 <h1>Docs</h1><div data-trace="traces/late-retry.json"></div><div data-trace="traces/none.json"></div>
 <script type="module" src="traces/player.js"></script></body></html>"""

@@ -39,11 +39,15 @@ async def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 
 async def test_the_whole_trace_comes_in_one_answer_and_is_that_of_the_engine(served: Connection) -> None:
-    answer = await served.call("POST", SIM, {"scenario": "lost-ack", "seed": 7, "events": 30, "keys": 3})
+    faults = {"drop_ack": 0.1, "crash": 0.1, "crash_at": "before_answer"}
+    faults |= {"worker_crash": 0.1, "worker_crash_at": "before_commit"}
+    asked = {"scenario": "lost-ack", "seed": 7, "events": 30, "keys": 3, "rate": 20, "faults": faults}
+    answer = await served.call("POST", SIM, asked)
 
     assert answer.status == 200
     told = msgspec.json.decode(answer.body, type=Trace)
-    assert told == play(Play(scenario="lost-ack", seed=7, events=30, keys=3))
+    assert told == play(msgspec.convert(asked, Play))
+    assert {"crashed", "worker_crashed", "worker_restarted"} <= {one.kind for one in told.steps}
     assert set(answer.json["meters"]["naive"]) == {"sent", "once", "lost", "twice", "out_of_order", "stale"}
 
 
@@ -61,7 +65,11 @@ async def test_the_description_of_the_api_holds_the_calls_with_their_shapes(serv
     told = document["paths"][SIM]["post"]
     assert told["requestBody"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Play"}
     assert told["responses"]["200"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Trace"}
-    assert document["components"]["schemas"]["Play"]["properties"]["events"]["anyOf"][0]["maximum"] == 200
+    schemas = document["components"]["schemas"]
+    assert schemas["Play"]["properties"]["events"]["anyOf"][0]["maximum"] == 200
+    assert schemas["Play"]["properties"]["rate"]["anyOf"][0]["maximum"] == 200
+    points = schemas["Faults"]["properties"]["worker_crash_at"]["enum"]
+    assert set(points) == {"anywhere", "before_send", "before_answer", "before_commit", "after_commit"}
 
 
 @pytest.mark.parametrize(
@@ -72,6 +80,8 @@ async def test_the_description_of_the_api_holds_the_calls_with_their_shapes(serv
         ({"seed": -1}, "seed"),
         ({"faults": {"drop_ack": 1.1}}, "drop_ack"),
         ({"faults": {"weather": 1}}, "weather"),
+        ({"faults": {"worker_crash_at": "lunch"}}, "worker_crash_at"),
+        ({"rate": 0}, "rate"),
         ({"receivers": []}, "receivers"),
         ({"receivers": ["ours", "ours"]}, "once"),
         ({"receivers": ["theirs"]}, "receivers"),

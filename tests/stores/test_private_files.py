@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hooklane import Inbox, Outbox
+from hooklane.errors import StoreRefused
 from hooklane.store.sqlite import database
 
 
@@ -88,6 +89,16 @@ def test_a_folder_that_was_there_is_left_as_it_is(tmp_path: Path):
     database.connect(str(tmp_path / "new.db")).close()
 
     assert mode(tmp_path) == 0o755
+
+
+def test_a_file_that_is_no_database_keeps_its_rights(tmp_path: Path):
+    path = tmp_path / "hosts"  # a mistyped address, and the whole machine could not read its own names any more
+    path.write_text("127.0.0.1 localhost\n")
+    path.chmod(0o644)
+
+    with pytest.raises(StoreRefused, match="is not a SQLite database"):
+        database.connect(str(path))
+    assert (mode(path), path.read_text()) == (0o644, "127.0.0.1 localhost\n")
 
 
 def test_a_file_of_somebody_else_is_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

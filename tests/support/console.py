@@ -78,7 +78,7 @@ def expected(shown: str) -> tuple[re.Pattern[str], list[str]]:
 
 
 def _loosely(text: str) -> str:
-    pattern = re.escape(text).replace("…", ".*?")
+    pattern = re.escape(text).replace("https://…", "…").replace("…", ".*?")
     pattern = re.sub(r"\d{4}\\-\d\d\\-\d\dT[\d:.\\]+Z", r"\\S+Z", pattern)
     pattern = re.sub(r"(\\ )*\d+\\ ms\b", r"\\s+\\d+ ms", pattern)
     return re.sub(r"(\\\s)+", r"\\s+", pattern)
@@ -124,13 +124,19 @@ class Typist:
             told = [code for begin, code in self.may_end_with.items() if step.command.startswith(begin)]
             assert done.returncode in (0, *told), f"{command}\nended with {done.returncode}:\n{seen}"
             if step.shown:
-                self._compare(step, seen)
+                self._compare(Step(step.command, self._without_answers(step.shown)), seen)
 
     def _compare(self, step: Step, seen: str) -> None:
         pattern, ids = expected(step.shown)
         found = pattern.search(seen) or pattern.search(" ".join(seen.split()))
         assert found is not None, f"{step.command}\nis to show\n{step.shown}\nand shows\n{seen}"
         self.stands_for |= dict(zip(ids, found.groups(), strict=True))
+
+    def _without_answers(self, shown: str) -> str:
+        """A terminal echoes what is typed when it comes, not behind the question."""
+        for answer in self.answers.splitlines():
+            shown = shown.replace(f": {answer}", ":")
+        return shown
 
     def _meant(self, command: str) -> str:
         for printed in sorted(self.stands_for, key=len, reverse=True):

@@ -23,6 +23,7 @@ from hooklane.sender.relay import Relay
 from hooklane.sender.transport import Transport
 from hooklane.store.open import Outbox, outbox_store
 from hooklane.store.outbox import Published, Refused, StoreOptions
+from hooklane.store.reads import LetterFilter
 from hooklane.telemetry.deliveries import Happening, Recorded
 
 SECRET = new_secret(b"a secret of thirty-two bytes....")
@@ -86,7 +87,7 @@ class RunningSender:
         """The oldest dead letter, once there is one."""
 
         async def first() -> Any:
-            page = await self.store.dead_letters("default", endpoint_id=None, cursor=None, limit=1)
+            page = await self.store.dead_letters("default", LetterFilter(), None, 1)
             return page.items[0] if page.items else None
 
         return await self.until(first)

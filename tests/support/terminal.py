@@ -18,7 +18,11 @@ from tests.support.processes import until
 
 WITHIN_S = 20.0
 # The command gets a terminal of its own, as its controlling one; what is typed comes through our pipe.
-_SPAWN = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+# Ctrl-C means something there, also where the tests were started in the background, which ignores it.
+_SPAWN = (
+    "import os, pty, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL);"
+    " sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+)
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 

@@ -1,4 +1,4 @@
-"""The dashboard in a real Chromium, against a real server in this process: one of each for all tests of a module.
+"""The dashboard in a real Chromium, one for all tests, against a real server of each module in this process.
 
 Tests share the server, so each brings an endpoint of its own, for types of its own.
 """
@@ -79,7 +79,7 @@ class Site:
         return self.shops[request.path].react(request)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
@@ -100,7 +100,7 @@ def settings_in(folder: Path, **changes: Any) -> Settings:
     return Settings(**{**usual, **changes})
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(tmp_path_factory: pytest.TempPathFactory, one_core: None) -> AsyncIterator[Site]:
     with Sink() as sink:
         async with running(settings_in(tmp_path_factory.mktemp("ui"))) as server:
@@ -109,7 +109,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory, one_core: None) -> Asyn
             yield site
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def visit(browser: Browser) -> AsyncIterator[Visit]:
     """Opens a page; what the browser complains about fails, and so does a request to another host."""
     complaints: list[str] = []

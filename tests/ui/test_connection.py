@@ -10,7 +10,7 @@ from tests.support.eventually import eventually
 from tests.support.processes import Child
 from tests.ui.conftest import Site, Visit, lane, pill
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_a_server_that_stops_dims_the_page_and_comes_back_to_it(

@@ -13,7 +13,7 @@ from tests.support.pace import scaled_s
 from tests.support.processes import Child
 from tests.ui.conftest import Visit
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 KEY = "order:1001"
 

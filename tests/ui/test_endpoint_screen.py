@@ -26,7 +26,7 @@ def inbox():
 
 
 """
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_an_endpoint_is_tested_rotated_paused_and_resumed_from_its_screen(site: Site, visit: Visit):

@@ -12,7 +12,7 @@ from tests.support.eventually import eventually
 from tests.support.receiver import Answer, Request
 from tests.ui.conftest import Shop, Site, Visit, lane, pill
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_an_empty_board_teaches_the_one_command(site: Site, visit: Visit):
@@ -68,6 +68,9 @@ async def test_the_skip_dialog_names_exactly_what_is_released_and_that_arrives_i
     await panel.get_by_role("button", name="Skip #1…").click()
     dialog = page.get_by_role("dialog", name=f"Skip {key} #1 and release the key?")
     await expect(dialog.locator(".never .ev")).to_have_attribute("data-seq", "1")
+    fonts = "(one) => [one, document.querySelector('h1')].map((each) => getComputedStyle(each).fontFamily)"
+    [said, usual] = await dialog.get_by_role("heading").first.evaluate(fonts)
+    assert said == usual, "the panel's own style ends where a dialog begins"
     released = dialog.get_by_role("listitem")
     await expect(released).to_have_count(13)
     assert [int(await one.get_attribute("data-seq") or 0) for one in await released.all()] == list(range(2, 15))

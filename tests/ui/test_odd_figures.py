@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Page, Route, expect
 from tests.ui.conftest import Site, Visit, lane
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SCREENS = ("/", "/lanes", "/events", "/dead", "/endpoints", "/inbox")
 FIGURES = re.compile(r"/api/v1/(overview|endpoints|inbox/stats|inbox/sources|dead-letters/causes|lanes)(\?|$)")

@@ -13,7 +13,7 @@ from tests.ui.conftest import Site, Visit, lane, pill
 from hooklane import Inbox
 from hooklane.testing.webhooks import Webhooks
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SIZES = {"desk": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 FIRST_SCREEN_BYTES_MAX = 100 * 1024
@@ -48,7 +48,7 @@ class Busy:
         }
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def busy(site: Site) -> Busy:
     shop = await site.shop()
     shop.statuses.update({"b:1": 422, LONG: 422})
@@ -192,6 +192,34 @@ async def test_the_first_screen_is_small_and_its_files_are_kept_for_ever(busy: B
     assert len(sizes) > 5
     assert sum(sizes.values()) <= FIRST_SCREEN_BYTES_MAX, sizes
     assert caches == {"public, max-age=31536000, immutable"}
+
+
+async def test_a_screen_is_one_trip_for_its_modules_and_no_call_is_made_twice(busy: Busy, visit: Visit):
+    page: Page = await visit(f"{busy.url}/api/docs")
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.url))
+    late: dict[str, list[str]] = {}
+    twice: dict[str, set[str]] = {}
+    for name, path in busy.screens.items():
+        # News of the server may make a screen ask once more; what it asks twice of itself, it asks on each visit.
+        for visit_no in range(3):
+            asked.clear()
+            await page.goto(busy.url + path)
+            await shown(page)
+            calls = [one for one in asked if "/api/" in one]
+            again = {one for one in calls if calls.count(one) > 1}
+            twice[name] = again if visit_no == 0 else twice[name] & again
+            if not twice[name]:
+                break
+        named = set(
+            await page.locator("link[rel=modulepreload], script").evaluate_all(
+                "(all) => all.map((one) => one.href ?? one.src)"
+            )
+        )
+        late[name] = [one for one in asked if one.endswith(".js") and one not in named and "uplot" not in one]
+
+    assert not any(late.values()), late
+    assert not any(twice.values()), twice
 
 
 async def test_the_api_is_described_without_any_third_party(site: Site, visit: Visit):

@@ -1,5 +1,6 @@
 """Who may look: a key typed once, and a customer behind a portal link, in a real browser."""
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -19,10 +20,10 @@ KEY = "key-for-the-page"
 PORTAL_SCREENS = ("/", "/lanes", "/events", "/dead", "/endpoints")
 KEPT = "document.cookie + JSON.stringify([{...localStorage}, {...sessionStorage}])"
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def guarded(tmp_path_factory: pytest.TempPathFactory, one_core: None) -> AsyncIterator[Running]:
     changes = {"no_auth": False, "api_key": Secret(KEY), "page_accent": "#0055aa"}
     async with running(settings_in(tmp_path_factory.mktemp("guarded"), **changes)) as server:
@@ -77,9 +78,8 @@ async def test_a_customer_opens_a_link_and_sees_what_is_theirs_and_nothing_else(
     await page.goto(link["url"])
 
     await expect(page.get_by_label("This server asks for its API key")).to_have_count(0)
-    await page.wait_for_function("!location.href.includes('hl_')")
-    accent = "getComputedStyle(document.documentElement).getPropertyValue('--accent')"
-    await page.wait_for_function(f"{accent}.startsWith('light-dark(#0055aa, ')")
+    await page.wait_for_url(lambda url: "hl_" not in url)
+    await expect(page.locator("html")).to_have_css("--accent", re.compile(r"^light-dark\(#0055aa, "))
     await expect(page.get_by_role("link", name="Endpoints").first).to_be_visible()
     await expect(page.get_by_role("link", name="Audit and keys")).to_have_count(0)
     seen = await page.evaluate("fetch('api/v1/endpoints').then((answer) => answer.json())")

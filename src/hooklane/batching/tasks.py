@@ -25,7 +25,7 @@ class BatchTask(Generic[T]):
 
     def __init__(
         self,
-        work: Callable[[list[T]], Awaitable[None]],
+        work: Callable[[list[T]], Awaitable[object]],
         most: int,
         *,
         name: str,
@@ -153,7 +153,7 @@ class TaskTurns(Generic[K, G]):
     async def wait(
         self,
         key: K,
-        given_back: Callable[[G], Awaitable[None]],
+        given_back: Callable[[G], Awaitable[object]],
         *,
         wait_s: float | None = None,
         late: Callable[[], Exception] = TimeoutError,

@@ -243,7 +243,7 @@ class LeadLine(Generic[W]):
         try:
             with self._lock:
                 if self._is_closed:
-                    raise RuntimeError("it is closed")
+                    raise RuntimeError("this line is closed: nothing more is written")
                 if self._pool is None:
                     self._pool = ThreadPoolExecutor(1, thread_name_prefix=self._name)
                 self._pool.submit(self._lead_for_loops)

@@ -22,7 +22,7 @@ import typer
 from hooklane.cli.bench_load import Load, Seen, Sink, at_once, paced, request
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Json
-from hooklane.cli.output import show, table, talk
+from hooklane.cli.output import counted, show, table, talk
 from hooklane.config import load
 
 ANSWERED_WITHIN_S = 30.0
@@ -89,7 +89,8 @@ def bench(
 def _judge(found: dict[str, Any], p95_max: float | None) -> None:
     wrong = {name: found[name] for name in ("refused", "lost", "reordered", "repeated") if found[name]}
     if wrong:
-        raise CallFailed(", ".join(f"{name} {many}" for name, many in wrong.items()), Exit.UNHEALTHY)
+        events = ", ".join(f"{counted(many, 'event')} {name}" for name, many in wrong.items())
+        raise CallFailed(events, Exit.UNHEALTHY)
     p95 = found["arrival_ms"]["p95"]
     if p95_max is not None and p95 > p95_max:
         raise CallFailed(f"p95 from publish to arrival was {p95:g} ms, more than {p95_max:g}", Exit.UNHEALTHY)
@@ -128,7 +129,7 @@ async def _measure(port: int, pid: int, plan: Plan) -> dict[str, Any]:
         until, longest = time.monotonic() + plan.seconds * share, plan.seconds * share + ANSWERED_WITHIN_S
         return await asyncio.wait_for(at_once(to, plan.connections, lambda: publishes.until(until)), longest)
 
-    limit = await load("the same requests to somebody who only answers: the limit of this load", 0.12, bare_port)
+    limit = await load("the same requests to a server that only answers: the limit of this load", 0.12, bare_port)
     warm = await load("warming up", 0.1, port)
     await _arrived(seen, warm.accepted)
     cpu_s, before, began = _cpu_s(pid), seen.distinct, time.perf_counter()
@@ -183,7 +184,7 @@ class Publishes:
 
 
 async def _arrived(seen: Seen, many: int) -> None:
-    """Until so many events have arrived, or none has for some seconds: those are lost, or somebody holds them."""
+    """Until so many events have arrived, or none has for some seconds: those are lost, or held back."""
     last, since = -1, time.monotonic()
     while seen.distinct < many and time.monotonic() - since < ANSWERED_WITHIN_S:
         if seen.distinct != last:

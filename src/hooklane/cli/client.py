@@ -89,18 +89,6 @@ class Caller:
         body: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        reply = self.raw(method, path, query=query, body=body, headers=headers)
-        return reply.value()
-
-    def raw(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, object] | None = None,
-        body: object = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Reply:
         text = _query(query)
         data = b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
         sent = {"content-type": "application/json", **tenant_headers(), **(headers or {})}
@@ -110,7 +98,7 @@ class Caller:
         detail(f"{method} {path}{'?' if text else ''}{text}  {reply.status}  {took_ms:.0f} ms")
         if reply.status >= 400:
             raise failure_of(reply)
-        return reply
+        return reply.value()
 
     def scrub(self) -> None:
         """Rewrite the database file; only a command that opened it itself can."""
@@ -169,7 +157,7 @@ def calling(server: str | None, db: str | None, *, create: bool = False) -> Iter
 
 @contextlib.contextmanager
 def calling_quickly(server: str | None, db: str | None, within_s: float) -> Iterator[Caller]:
-    """A caller for what nobody wants to wait for; a database that would have to be migrated first is left alone."""
+    """A caller for a question not worth a wait; a database that would have to be migrated first is left alone."""
     client = _client(server, db, timeout_s=within_s, migrate=False)
     try:
         yield Caller(client)
@@ -196,7 +184,7 @@ def _client(
 
         found, wanted = versions(settings.db)
         if found != wanted:
-            raise StoreRefused(f"the schema of {shown(settings.db)} is not that of this hooklane")
+            raise StoreRefused(f"the schema of {shown(settings.db)} is another version's: run `hooklane migrate`")
     return DirectClient(settings)
 
 

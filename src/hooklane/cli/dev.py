@@ -69,7 +69,8 @@ async def _dev(
     from hooklane.cli.dev_keys import DevKeys
     from hooklane.cli.dev_screen import Printer, banner, print_banner
     from hooklane.cli.faulty_courier import FaultyCourier
-    from hooklane.cli.process import listen, running
+    from hooklane.cli.http_server import listen
+    from hooklane.cli.process import running
     from hooklane.server.demo import Demo
 
     sock = listen(settings)  # first of all: a busy port must not cost the data of earlier runs

@@ -46,7 +46,7 @@ def print_banner(lines: list[str]) -> None:
 
 
 def answering(url: str) -> str:
-    """Whether somebody answers there, asked with HEAD, which no handler of webhooks acts on."""
+    """Whether a server answers there, asked with HEAD, which no handler of webhooks acts on."""
     address = address_of(url)
     if address is None:
         return ""
@@ -56,7 +56,7 @@ def answering(url: str) -> str:
         return f"{sign('ok', sys.stderr)} answering ({connection.getresponse().status} on HEAD)"
     except (OSError, http.client.HTTPException) as error:
         why = plain(why_unreachable(error))
-        return f"{sign('look', sys.stderr)} nobody answers yet ({why}): what is sent is kept and retried"
+        return f"{sign('look', sys.stderr)} no server answers there yet ({why}): what is sent is kept and retried"
     finally:
         connection.close()
 

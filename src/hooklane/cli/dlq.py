@@ -11,7 +11,7 @@ from hooklane.cli.client import Caller, calling, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, parse_filter, rfc3339_of
 from hooklane.cli.options import Cursor, Db, EndpointFilter, Json, LetterId, LetterIds, Limit, Server, Yes
-from hooklane.cli.output import complain, counted, pairs, plain, say, say_json, show, table
+from hooklane.cli.output import complain, counted, pairs_with_tracebacks, plain, say, say_json, show, table
 from hooklane.cli.plans import PlanOnly, Rate
 
 app = typer.Typer(no_args_is_help=True)
@@ -47,7 +47,7 @@ def show_one(letter: LetterId, server: Server = None, db: Db = None, as_json: Js
     """Show one dead letter with its data."""
     with calling(server, db) as caller:
         found = caller.get(f"{BASE}/{segment(letter)}")
-    show(found, as_json, lambda: pairs(found))
+    show(found, as_json, lambda: pairs_with_tracebacks(found))
 
 
 @app.command("note")

@@ -33,7 +33,7 @@ def _query(caller: Caller, filter_: str | None, **options: str | None) -> dict[s
     wanted: dict[str, Any] = parse_filter(filter_, WORDS)
     for word, value in options.items():
         if value is not None and word in wanted:
-            raise CallFailed(f"--{word} and --filter {word}: say the same thing: give one", Exit.USAGE)
+            raise CallFailed(f"--{word} and `{word}:` in --filter say the same thing: give one of them", Exit.USAGE)
         wanted.setdefault(word, value)
     if wanted["endpoint"] is not None:
         wanted["endpoint"] = caller.endpoint_id(wanted["endpoint"])
@@ -88,7 +88,7 @@ def export(
     """Print events with their data and deliveries, newest first, one JSON object a line (NDJSON)."""
     if resume is not None:
         if cursor is not None:
-            raise CallFailed("--cursor and --resume say the same thing: give one", Exit.USAGE)
+            raise CallFailed("--cursor and --resume say the same thing: give one of them", Exit.USAGE)
         cursor = _place(resume)
     done, place = 0, cursor
     try:

@@ -46,21 +46,21 @@ def time_of(text: str | None, name: str = "a time") -> datetime | None:
     """The time that *text* says: RFC 3339 with its zone, or `-2h`."""
     if text is None:
         return None
-    if ago := _AGO.match(text):
-        return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     try:
+        if ago := _AGO.match(text):
+            return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
         at = datetime.fromisoformat(text)
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
-        raise CallFailed(f"{name} is a time such as 2026-03-01T12:00:00Z, or -2h; got {text!r}", Exit.USAGE)
-    return at
+        if at.tzinfo is not None:
+            return at.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass  # no time at all, or one before the year 1
+    raise CallFailed(f"{name} is a time such as 2026-03-01T12:00:00Z, or -2h; got {text!r}", Exit.USAGE)
 
 
 def rfc3339_of(text: str | None, name: str = "a time") -> str | None:
     """The same as the API reads it."""
     at = time_of(text, name)
-    return None if at is None else at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if at is None else at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def keep(wanted: Mapping[str, str], *, at: str = "") -> Callable[[Mapping[str, Any]], bool]:

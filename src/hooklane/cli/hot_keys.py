@@ -11,7 +11,7 @@ from typing import Any
 
 
 class HotKeys:
-    """Calls what belongs to a key when it is pressed; of no effect where nobody can press one."""
+    """Calls what belongs to a key when it is pressed; of no effect without a terminal."""
 
     def __init__(self, actions: Mapping[str, Callable[[], None]]) -> None:
         self._actions = actions

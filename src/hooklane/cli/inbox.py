@@ -16,7 +16,7 @@ import typer
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, parse_filter, time_of
 from hooklane.cli.options import Json, Yes
-from hooklane.cli.output import confirm, counted, pairs, show, table, talk
+from hooklane.cli.output import confirm, counted, pairs_with_tracebacks, show, table, talk
 from hooklane.errors import StoreError, StoreRefused, StoreUnavailable
 from hooklane.model.clock import Instant, rfc3339
 from hooklane.model.database_url import shown
@@ -83,7 +83,7 @@ def ls(
         until or wanted.get("before"),
     )
     with opened(store) as inbox:
-        rows = inbox.rows(**search, after=None if after is None else _id(after), limit=limit)
+        rows = inbox.rows(**search, after=None if after is None else _place(store, after), limit=limit)
     shown = [
         (row.id, row.message.source, row.message.event_id, row.message.type, row.overall, rfc3339(row.received_at))
         for row in rows
@@ -101,7 +101,7 @@ def show_one(row_id: Annotated[str, typer.Argument(metavar="ID")], store: Store,
     with opened(store) as inbox:
         (row,) = _found(inbox, [row_id])
     value = inbox_views.whole(row)
-    show(value, as_json, lambda: pairs(value))
+    show(value, as_json, lambda: pairs_with_tracebacks(value))
 
 
 @app.command("stats")
@@ -137,7 +137,10 @@ def replay(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Owe stored events to their handlers again: some by id, or all that match. A worker then runs them."""
+    """Owe stored events to their handlers again: some by id, or all that match. A worker then runs them.
+
+    With --status only the handlers for which an event is so run it again, not those that have applied it.
+    """
     search = _chosen(ids, _search(source, status, type_, key, event_id, None, since, until))
     with opened(store) as inbox:
         rows = _found(inbox, ids) if ids else []
@@ -166,7 +169,10 @@ def skip(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Give up dead, failed or held events for good; a key that waited behind one moves on."""
+    """Give up dead, failed or held events for good; a key that waited behind one moves on.
+
+    With --status only at the handlers for which an event is so.
+    """
     search = _chosen(ids, _search(source, status, None, None, event_id, None, None, None))
     with opened(store) as inbox:
         if not yes:
@@ -179,15 +185,20 @@ def skip(
 def prune(
     store: Store,
     days: Annotated[
-        int, typer.Option("--days", min=7, help="Keep so many days: at least the longest retention of your sources.")
+        int,
+        typer.Option(
+            "--days", min=7, max=36_500, help="Keep so many days: at least the longest retention of your sources."
+        ),
     ] = 30,
     as_json: Json = False,
 ) -> None:
     """Remove what is settled and older than the window in which duplicates must be known."""
     with opened(store) as inbox:
         done = inbox.prune(retention_ms=days * DAY_MS)
-    value = {"rows": done.rows, "payloads": done.payloads, "tombstones": done.tombstones}
-    show(value, as_json, lambda: [f"removed {counted(done.rows, 'row')} and {counted(done.tombstones, 'tombstone')}"])
+    value = {"rows": done.rows, "payloads": done.payloads, "tombstones": done.tombstones, "more": done.more}
+    removed = f"removed {counted(done.rows, 'row')} and {counted(done.tombstones, 'tombstone')}"
+    left = ["more is left than one prune takes: run it again"] if done.more else []
+    show(value, as_json, lambda: [removed, *left])
 
 
 @app.command("doctor")
@@ -316,7 +327,16 @@ def _found(inbox: Inbox, ids: list[str]) -> list[Row]:
 
 
 def _id(text: str) -> int | str:
-    return int(text) if text.isdigit() else text
+    """A number where it can be one of a database's, else as it is."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else text
+
+
+def _place(store: str, text: str) -> int | str:
+    """Where a page goes on; databases number their rows, so that any other text is a mistake."""
+    found = _id(text)
+    if isinstance(found, str) and store.startswith(("sqlite", "postgres")):
+        raise CallFailed(f"--after is the `next` of the page before, a number; got {text!r}", Exit.USAGE)
+    return found
 
 
 def _instant(text: str | None, name: str) -> Instant | None:

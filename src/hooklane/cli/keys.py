@@ -16,7 +16,7 @@ BASE = "/api/v1/keys"
 
 @app.command("ls")
 def ls(server: Server = None, db: Db = None, as_json: Json = False) -> None:
-    """List API keys, oldest first. The keys themselves are shown to nobody."""
+    """List API keys, oldest first. A key itself is shown only when it is made."""
     with calling(server, db) as caller:
         page = caller.get(BASE)
     rows = [

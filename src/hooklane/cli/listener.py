@@ -116,7 +116,7 @@ class Listener:
         return None if dropped else reply
 
     def _doubt(self, request: Request) -> str | None:
-        """Why the signature does not fit; None where it does, or where nobody asked."""
+        """Why the signature does not fit; None where it does, or where no secret was given."""
         if not self._secrets:
             return None
         told = explain(request, find_profile(_NAME), self._secrets, wall_now())
@@ -174,7 +174,7 @@ def _inbox(secrets: Sequence[str]) -> Inbox:
 
     @source.on("*")
     def handle(event: Any, tx: Any) -> None:
-        pass  # it is shown by whoever received it
+        pass  # `take` shows it
 
     return inbox
 

@@ -99,7 +99,7 @@ def exit_after(error: HooklaneError) -> Exit:
         case Broken():
             return Exit.BROKEN
         case StoreBusy():
-            return Exit.FAILED  # the store was reached; somebody holds it
+            return Exit.FAILED  # the store was reached; another transaction holds it
         case StoreUnavailable():
             return Exit.UNREACHABLE
         case _:

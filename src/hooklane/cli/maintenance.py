@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 
 from hooklane.config import Settings
+from hooklane.sender.lost import PublishedPlaces
 from hooklane.sender.operational import OperationalEvents
 from hooklane.sender.publish_limits import PublishLimits
 from hooklane.sender.recovery import Jobs
@@ -46,6 +47,7 @@ class Maintenance:
         limits: PublishLimits,
         operational: OperationalEvents,
         tenants: TenantDirectory | None = None,
+        published: PublishedPlaces | None = None,
     ) -> None:
         retention = Retention(
             events_ms=settings.retention,
@@ -58,6 +60,7 @@ class Maintenance:
         self._limits = limits
         self._operational = operational
         self._tenants = tenants
+        self._published = published
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -65,6 +68,8 @@ class Maintenance:
             group.create_task(self._operational.run(), name="operational events")
             if self._tenants is not None:
                 group.create_task(self._tenants.run(), name="follow the tenants")
+            if self._published is not None:
+                group.create_task(self._published.run(), name="what was published and is lost")
             if self._delivers:
                 group.create_task(self._jobs.run(), name="jobs")
                 group.create_task(self.housekeeping.run(), name="housekeeping")
@@ -74,5 +79,7 @@ class Maintenance:
         self._operational.stop()
         if self._tenants is not None:
             self._tenants.stop()
+        if self._published is not None:
+            self._published.stop()
         self._jobs.stop()
         self.housekeeping.stop()

@@ -39,7 +39,7 @@ def state_of(found: int, wanted: int) -> str:
 @app.command("copy")
 def copy(
     source: Annotated[str, typer.Option("--from", metavar="URL", help="sqlite:///path, whose server is stopped.")],
-    target: Annotated[str, typer.Option("--to", metavar="URL", help="postgresql://…, in which no sender has been.")],
+    target: Annotated[str, typer.Option("--to", metavar="URL", help="postgresql://…, not used by a sender yet.")],
     as_json: Json = False,
 ) -> None:
     """Copy a sender from SQLite to PostgreSQL: every key goes on with its next seq. The file stays as it is."""

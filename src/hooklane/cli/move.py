@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from hooklane.errors import StoreRefused, needing
-from hooklane.model.database_url import shown
 from hooklane.store.sql.migration_files import migrations_of
 from hooklane.store.sql.queries import queries_of
 from hooklane.store.sqlite import database
@@ -35,6 +34,8 @@ ELSEWHERE = {"lane_tail": "lane_name"}
 """Tables that have another name in PostgreSQL."""
 FIRST = ("endpoint", "inbox_row")
 SEQUENCES = {"event": "event_n", "loose": "loose_n"}
+_COUNTS = {"loose": "count_loose_there"}
+_LAST_NUMBERS = {"inbox_row": "last_inbox_row_here"}
 
 Progress = Callable[[str, int, int], None]
 """Hears of a table, how many rows are copied, and how many there are."""
@@ -91,9 +92,7 @@ async def _copy(file: sqlite3.Connection, target: str, progress: Progress) -> Co
     with named():
         async with pool.alone() as connection, connection.transaction():
             if await connection.fetchval(_sql()["is_used"]):
-                raise StoreRefused(
-                    f"{shown(target)} is not empty: copy goes into a database in which no sender has been"
-                )
+                raise StoreRefused("the database is not empty: give --to one that no hooklane sender has used before")
             there = await _columns(connection)
             return Copied(
                 {table: await _copy_table(file, connection, table, there, progress) for table in _order(here)}
@@ -149,22 +148,33 @@ async def _copy_table(
         await connection.copy_records_to_table(table, schema_name="hooklane", columns=columns, records=records)
         copied += len(batch)
         progress(source, copied, total)
-    if copied != total or await connection.fetchval(sql["count_there"]) != total:
+    if source == "loose":
+        copied += await _copy_delivered(file, connection)
+    if copied != total or await connection.fetchval(sql[_COUNTS.get(source, "count_there")]) != total:
         raise StoreRefused(f"{copied} of {total} rows of hooklane_{source} could be copied: nothing was copied")
+    (last,) = file.execute(sql[_LAST_NUMBERS.get(source, "last_number_here")]).fetchone()
     for column, (_, is_identity) in there[table].items():
         if is_identity:
-            await connection.execute(_sql(table=table, column=column)["go_on_numbering"])
+            await connection.execute(_sql(table=table, column=column)["go_on_numbering"], last)
     if table in SEQUENCES:
-        await connection.execute(_sql(table=table, sequence=SEQUENCES[table])["go_on_numbering_by"])
+        await connection.execute(_sql(table=table, sequence=SEQUENCES[table])["go_on_numbering_by"], last)
     return copied
 
 
+async def _copy_delivered(file: sqlite3.Connection, connection: Any) -> int:
+    """Deliveries without order that are done: PostgreSQL keeps their number by endpoint, and no rows."""
+    sums = file.execute(_sql()["loose_delivered"]).fetchall()
+    columns = ("tenant", "endpoint_id", "many")
+    await connection.copy_records_to_table("loose_delivered", schema_name="hooklane", columns=columns, records=sums)
+    return sum(many for _, _, many in sums)
+
+
 def _select(file: sqlite3.Connection, source: str, table: str, there: Mapping[str, Any]) -> str:
-    if table in ("lane_event", "lane_name"):
+    if table in ("lane_event", "lane_name", "breaker_turn"):
         return _sql()[table]
     of_file = [row[1] for row in file.execute(f"PRAGMA table_info(hooklane_{source})")]
     columns = ", ".join(f'"{column}"' for column in of_file if column in there)
-    return _sql(columns=columns, source=f"hooklane_{source}")["rows"]
+    return _sql(columns=columns, source=f"hooklane_{source}")["loose" if source == "loose" else "rows"]
 
 
 def _as_kind(value: Any, kind: str) -> Any:

@@ -33,7 +33,7 @@ def plain(value: object) -> str:
 
 
 def one_line(text: str | None, chars_max: int = 60) -> str:
-    """What somebody else wrote, as an excerpt on one line."""
+    """Text of another program, as an excerpt on one line."""
     return plain(" ".join(text.split())[:chars_max]) if text else ""
 
 
@@ -116,6 +116,22 @@ def pairs(value: Mapping[str, Any]) -> list[str]:
     """One line per field."""
     width = max((len(name) for name in value), default=0)
     return [f"{name.ljust(width)}  {_flat(field)}" for name, field in value.items()]
+
+
+def pairs_with_tracebacks(value: Mapping[str, Any]) -> list[str]:
+    """The same for a row of an inbox: the traceback of each handler comes last, line by line as Python prints it."""
+    handlers: list[dict[str, Any]] = list(value.get("handlers") or ())
+    rest = [{name: field for name, field in one.items() if name != "traceback"} for one in handlers]
+    told = pairs({**value, "handlers": rest} if handlers else value)
+    for one in handlers:
+        if one["traceback"]:
+            lines = one["traceback"].rstrip().split("\n")
+            told += ["", f"{plain(one['handler'])}, attempt {one['attempts']}:", *map(_printed, lines)]
+    return told
+
+
+def _printed(line: str) -> str:
+    return plain(line) if line else ""
 
 
 def _flat(field: object) -> str:

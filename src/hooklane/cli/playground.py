@@ -21,7 +21,7 @@ from hooklane.testing.play.aim import Aimed, aim
 from hooklane.testing.play.export_test import export_test
 from hooklane.testing.play.run import TooLong, play
 from hooklane.testing.play.scenarios import SCENARIOS
-from hooklane.testing.play.trace import EVENTS_MAX, KEYS_MAX, RECEIVERS, Faults, Play, Trace
+from hooklane.testing.play.trace import EVENTS_MAX, KEYS_MAX, RATE_MAX, RECEIVERS, Faults, Play, Trace
 
 TOOK_S_MAX = 10.0
 WAITING_MAX = 4
@@ -50,6 +50,7 @@ class Scenarios(msgspec.Struct, frozen=True):
     receivers: list[str]
     events_max: int
     keys_max: int
+    rate_max: int
 
 
 class Exported(msgspec.Struct, frozen=True):
@@ -68,7 +69,7 @@ class AimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Playground:
-    """One playground for a server: whoever comes second waits for the first."""
+    """One playground for a server: a second call waits for the first."""
 
     def __init__(self, allow: Sequence[str]) -> None:
         self._allow = tuple(allow)
@@ -151,7 +152,7 @@ async def _in_thread(asked: Play) -> Trace:
     except asyncio.CancelledError:
         gone.set()
         await asyncio.wait([running])
-        running.exception()  # nobody else asks for it
+        running.exception()  # read here, since no other task awaits it
         raise
 
 
@@ -171,14 +172,25 @@ def scenarios() -> Scenarios:
         list(RECEIVERS),
         EVENTS_MAX,
         KEYS_MAX,
+        RATE_MAX,
     )
 
 
 def options(asked: Play) -> str:
     """The options of `hooklane simulate` that ask for the same, besides scenario and seed."""
-    words = [] if asked.events is None else [f"--events {asked.events}"]
+    words = [f"--events {asked.events or 0}"]
     words += [] if asked.keys is None else [f"--keys {asked.keys}"]
+    words += [] if asked.rate is None else [f"--rate {asked.rate}"]
     if asked.faults is not None:
+        usual = msgspec.to_builtins(Faults())
         given: dict[str, Any] = msgspec.to_builtins(asked.faults)
-        words += [f"--fault {name.replace('_', '-')}={value:g}" for name, value in given.items() if value]
+        words += [f"--fault {_dashed(name)}={_text(value)}" for name, value in given.items() if value != usual[name]]
     return "".join(f" {word}" for word in words)
+
+
+def _text(value: str | float) -> str:
+    return _dashed(value) if isinstance(value, str) else f"{value:g}"
+
+
+def _dashed(word: str) -> str:
+    return word.replace("_", "-")

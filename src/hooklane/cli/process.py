@@ -6,31 +6,31 @@ import asyncio
 import contextlib
 import logging
 import os
-import resource
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from hooklane.cli import writer_process
+from hooklane.cli.http_server import Server, allow_open_files, listen, sweep
 from hooklane.cli.maintenance import Maintenance, jobs_for, publish_limits_for
 from hooklane.cli.worker_processes import WorkerProcesses
 from hooklane.config import Settings, seal_key_bytes
 from hooklane.core.fanout import Fanout
-from hooklane.errors import StoreBusy, UsageError
+from hooklane.errors import StoreBusy
 from hooklane.model.clock import boot_now
 from hooklane.sender.courier import Courier
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.feeding import feed_of
+from hooklane.sender.lost import PublishedPlaces
 from hooklane.sender.operational import OperationalEvents
 from hooklane.sender.publisher import Publisher
 from hooklane.sender.relay import BEGIN_WAIT_MS, Relay
 from hooklane.sender.tenant_directory import TenantDirectory
 from hooklane.sender.transport import Transport
-from hooklane.sender.transport.open_files import open_files_now
 from hooklane.server.api import ROUTES
 from hooklane.server.app import build_app
 from hooklane.server.auth import Authenticator
@@ -40,10 +40,9 @@ from hooklane.server.endpoint_facts import FactsOfEndpoints
 from hooklane.server.event_types import TypeRules
 from hooklane.server.inbox_sources import sources_of
 from hooklane.server.inbox_tally import InboxTally
-from hooklane.server.ingest import IngestProtocol, protocol_for
+from hooklane.server.ingest import protocol_for
 from hooklane.server.kept import Kept
 from hooklane.server.key_ring import KeyRing
-from hooklane.server.listener import Listener
 from hooklane.server.live_streams import LiveStreams
 from hooklane.server.look import PageLook
 from hooklane.server.metrics import Meter
@@ -64,45 +63,7 @@ from hooklane.telemetry.json_log import AttemptLog
 log = logging.getLogger("hooklane.server")
 
 DRAIN_MS = 10_000
-OPEN_FILES = 16_384
-SWEEP_S = 1.0
 JOIN_S_MAX = 2.0
-
-
-class Server(uvicorn.Server):
-    """uvicorn without its signal handlers, which the command line has, and with a `Listener` that accepts."""
-
-    listeners: Sequence[Listener] = ()
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn does it, but a `Listener` accepts the connections."""
-        assert sockets is not None
-        await self.lifespan.startup()
-        self.listeners = [Listener(sock, self._protocol, open_files_now().clients) for sock in sockets]
-        self.servers = cast(Any, self.listeners)  # it closes them
-        self.started = True
-        self.listening.set()
-
-    async def wait(self) -> None:
-        """In place of `serve`, where nothing listens: until it is told to exit, as often as uvicorn looks."""
-        self.listening.set()
-        while not self.should_exit:  # noqa: ASYNC110 - a plain flag of uvicorn's
-            await asyncio.sleep(0.1)
-
-    def _protocol(self, lost: Callable[[], None]) -> asyncio.Protocol:
-        protocol: IngestProtocol = cast(Any, self.config.http_protocol_class)(
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-        )
-        protocol.lost = lost
-        return protocol
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 @dataclass(slots=True)
@@ -128,29 +89,6 @@ class Running:
     async def ended(self) -> None:
         assert self._serving is not None
         await asyncio.shield(self._serving)
-
-
-def allow_open_files() -> None:
-    """As many as the system lets us have: the usual 1,024 are fewer connections than a busy sender holds."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def listen(settings: Settings) -> socket.socket:
-    """The listening socket, or one clear line about why there is none."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((settings.host, settings.port))
-        sock.listen(2048)
-    except OSError as error:
-        sock.close()
-        raise UsageError(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}") from None
-    sock.setblocking(False)
-    return sock
 
 
 def open_services(
@@ -196,6 +134,8 @@ def open_services(
     series = Series(store, meter, totals)
     tally = InboxTally()
     feed = feed_of(relay, workers.nudge if workers is not None else None)
+    published = PublishedPlaces(store, tell, feed) if relay is None else None
+    feed = published.feed if published is not None else feed
     tenants = TenantDirectory(store)
     limits = publish_limits_for(settings, store, tenants)
     operational = OperationalEvents(store.publish, store.endpoints, feed)
@@ -222,6 +162,7 @@ def open_services(
         publish_limits=limits,
         tenants=tenants,
         operational=operational,
+        published=published,
         keys=KeyRing(store),
         sessions=Sessions(store, os.urandom),
         types=TypeRules(store),
@@ -291,7 +232,13 @@ async def running(
             watching = group.create_task(services.live_stream.run(), name="live_stream")
             recording = group.create_task(services.series.run(), name="figures over time")
             maintenance = Maintenance(
-                settings, store, services.jobs, services.publish_limits, services.operational, services.tenants
+                settings,
+                store,
+                services.jobs,
+                services.publish_limits,
+                services.operational,
+                services.tenants,
+                services.published,
             )
             keeping = group.create_task(maintenance.run(), name="maintenance")
             ringing = group.create_task(services.keys.run(), name="keys")
@@ -299,7 +246,7 @@ async def running(
             server = _server(settings, services, routes, mounts(services))
             http = server.wait() if sock is None else server.serve(sockets=[sock])
             serving = group.create_task(http, name="http")
-            sweeping = group.create_task(_sweep(server), name="sweep connections")
+            sweeping = group.create_task(sweep(server), name="sweep connections")
             one = Running(services, server, _address(sock), serving, workers)
             try:
                 await server.listening.wait()
@@ -382,14 +329,3 @@ def _server(settings: Settings, services: Services, routes: Sequence[Route], mou
         timeout_graceful_shutdown=5,
     )
     return Server(config)
-
-
-async def _sweep(server: Server) -> None:
-    loop = asyncio.get_running_loop()
-    while True:
-        await asyncio.sleep(SWEEP_S)
-        now = loop.time()
-        is_full = any(listener.is_full for listener in server.listeners)
-        for connection in list(server.server_state.connections):
-            if isinstance(connection, IngestProtocol):
-                connection.sweep(now, hurry=is_full)

@@ -63,7 +63,7 @@ def reconcile(
     }
     show(value, as_json, lambda: lines_of(value, commands))
     if value["in_between"]:
-        raise CallFailed(f"{counted(value['in_between'], 'event')} between sender and receiver", Exit.UNHEALTHY)
+        raise CallFailed(f"{counted(value['in_between'], 'event')} found between sender and receiver", Exit.UNHEALTHY)
 
 
 def _no_source(there: set[str]) -> str:

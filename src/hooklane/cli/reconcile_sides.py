@@ -113,24 +113,19 @@ class ReceiverSide(Protocol):
 
     def sources(self) -> set[str]:
         """The sources of which it has rows."""
-        ...
 
     def owed(self, key: str | None, most: int) -> Iterator[tuple[str | None, Received]]:
         """Rows whose effect is not there, with their keys; at most so many of each status."""
-        ...
 
     def statuses(self, delivered: Sequence[Delivered]) -> dict[str, Status]:
         """The status of each event that it has a row of."""
-        ...
 
     def applied(self, key: str) -> int | None:
         """The cursor of *key*: the last seq that every handler which keeps the sequence has applied."""
-        ...
 
     @property
     def remembers_ms(self) -> int | None:
-        """So long it certainly remembers what is settled; None: until somebody prunes it."""
-        ...
+        """So long it certainly remembers what is settled; None: until it is pruned."""
 
 
 class StoreSide:

@@ -158,7 +158,7 @@ def run_until_signalled(work: Work, settings: Settings) -> None:
     try:
         import uvicorn  # noqa: F401
 
-        from hooklane.cli.process import Server  # noqa: F401
+        from hooklane.cli.http_server import Server  # noqa: F401
     except ImportError as error:
         raise MissingExtra(error.name or "the server", "server") from None
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:

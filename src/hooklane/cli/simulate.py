@@ -39,12 +39,15 @@ def simulate(
         int | None, typer.Option("--events", min=0, help=f"{EVENTS} by default, which is the most; 0: its own story.")
     ] = None,
     keys: Annotated[int | None, typer.Option("--keys", help="On so many keys.")] = None,
+    rate: Annotated[int | None, typer.Option("--rate", help="So many are published a second.")] = None,
     fault: Annotated[
         list[str] | None,
         typer.Option(
             "--fault",
             metavar="NAME=VALUE",
-            help="Instead of its own: drop-request, drop-ack, duplicate, crash (0 to 1), delay-ms, reorder-ms.",
+            help="Instead of its own: drop-request, drop-ack, duplicate, delay-ms, reorder-ms; crash (of the consumer)"
+            " and worker-crash (of the sender), each with where: crash-at=before-work, before-commit or before-answer,"
+            " worker-crash-at=before-send, before-answer, before-commit or after-commit. Chances are 0 to 1.",
         ),
     ] = None,
     receiver: Annotated[
@@ -77,7 +80,7 @@ def simulate(
         raise CallFailed(f"--store is memory or sqlite, got {store!r}", Exit.USAGE)
     if target is None and secret:
         raise CallFailed("--secret signs what is sent to a receiver: give its URL with --target", Exit.USAGE)
-    asked = _asked(scenario, seed, events, keys, fault or [], receiver)
+    asked = _asked(scenario, fault or [], receiver, seed=seed, events=events, keys=keys, rate=rate)
     trace = _played(asked, "sqlite" if store == "sqlite" else "memory")
     if export_to is not None:
         _export(trace, asked, export_to)
@@ -99,9 +102,7 @@ def _list(as_json: bool) -> None:
     show(value, as_json, lambda: table(["SCENARIO", "TITLE", "ABOUT"], rows))
 
 
-def _asked(
-    scenario: str, seed: int | None, events: int | None, keys: int | None, faults: list[str], receiver: str | None
-) -> Play:
+def _asked(scenario: str, faults: list[str], receiver: str | None, **numbers: int | None) -> Play:
     from hooklane.testing.play.trace import Play
 
     given: dict[str, Any] = {"scenario": scenario, "events": EVENTS}
@@ -113,12 +114,8 @@ def _asked(
         if not isinstance(read, dict):
             raise CallFailed('stdin must hold an object such as {"scenario": "lost-ack", "seed": 7}', Exit.USAGE)
         given = read
-    if seed is not None:
-        given["seed"] = seed
-    if events is not None:
-        given["events"] = events or None
-    if keys is not None:
-        given["keys"] = keys
+    given |= {name: value for name, value in numbers.items() if value is not None}
+    given["events"] = given.get("events") or None  # 0 is its own story
     if faults:
         given["faults"] = dict(map(_fault, faults))
     if receiver is not None:
@@ -129,15 +126,17 @@ def _asked(
         raise CallFailed(str(error).replace("`", ""), Exit.USAGE) from None
 
 
-def _fault(text: str) -> tuple[str, float | int]:
+def _fault(text: str) -> tuple[str, str | float]:
     name, equals, value = text.partition("=")
+    name = name.strip().replace("-", "_")
+    if name.endswith("_at"):
+        return name, value.strip().replace("-", "_")
     try:
         number = float(value)
     except ValueError:
         equals = ""
     if not equals:
         raise CallFailed(f"--fault is a name and a number such as drop-ack=0.1, got {text!r}", Exit.USAGE)
-    name = name.strip().replace("-", "_")
     return name, int(number) if name.endswith("_ms") and number.is_integer() else number
 
 

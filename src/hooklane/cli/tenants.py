@@ -10,7 +10,7 @@ import typer
 from hooklane.cli.client import Caller, calling, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Db, Json, Limit, Server, Yes
-from hooklane.cli.output import confirm, pairs, show, table
+from hooklane.cli.output import confirm, counted, pairs, show, table
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/tenants"
@@ -113,7 +113,7 @@ def rm(
     with calling(server, db) as caller:
         found = caller.get(_path(tenant))
         if not yes:
-            confirm(f"Delete tenant {tenant} with {found['endpoints']} endpoints ({backlog} what is owed)?")
+            confirm(f"Delete tenant {tenant} with {counted(found['endpoints'], 'endpoint')} ({backlog} what is owed)?")
         caller.ask("DELETE", _path(tenant), query={"backlog": backlog})
     state, owed = ("cancelling", "cancelled") if backlog == "cancel" else ("draining", "delivered")
     done = f"{tenant} is being deleted, and what it is owed is {owed}"

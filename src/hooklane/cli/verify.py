@@ -34,11 +34,16 @@ def verify(
     from hooklane.core.profiles import find_profile
     from hooklane.core.verify.explain import explain
     from hooklane.core.verify.httptext import parse_http
+    from hooklane.errors import UsageError
     from hooklane.model.clock import Instant, wall_now
 
     secrets = secrets_of(secret)
     now = wall_now() if at is None else Instant(at * 1000)
-    told = explain(parse_http(_read(request)), find_profile(profile), secrets, now, url=url)
+    try:
+        asked, known = parse_http(_read(request)), find_profile(profile)
+    except UsageError as problem:
+        raise CallFailed(str(problem), Exit.USAGE) from None
+    told = explain(asked, known, secrets, now, url=url)
     value = {
         "accepted": told.accepted,
         "reason": told.reason,

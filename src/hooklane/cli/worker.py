@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 
 from hooklane.cli.exits import Exit
+from hooklane.cli.http_server import allow_open_files
 from hooklane.cli.maintenance import Maintenance
 from hooklane.cli.output import talk
-from hooklane.cli.process import DRAIN_MS, allow_open_files, open_services, open_store
+from hooklane.cli.process import DRAIN_MS, open_services, open_store
 from hooklane.cli.serve import Stoppable, run_until_signalled
 from hooklane.config import Settings
 from hooklane.errors import Broken, HooklaneError

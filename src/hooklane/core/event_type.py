@@ -13,6 +13,12 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 _LITERAL = ("const", "default", "enum", "examples")
 """What stands below these is data, not a schema."""
+_DEFINITIONS = ("$defs", "definitions")
+_SCHEMAS_BY_NAME = ("properties", "patternProperties", "dependentSchemas", "dependencies", *_DEFINITIONS)
+"""What stands below these is schemas, each with a name that its author chose: no name there is a keyword."""
+_UNEVALUATED = ("unevaluatedItems", "unevaluatedProperties")
+_ANEW = 3
+"""So many times is all that stands beside one of these looked at: one inside the other multiplies."""
 _REFUSED = ("$dynamicRef", "$recursiveRef", "$dynamicAnchor", "$recursiveAnchor", "$anchor", "$vocabulary")
 
 
@@ -44,10 +50,14 @@ class _Weighing:
         if depth > DEPTH_MAX:
             raise InvalidSchema(f"{at}: nested deeper than {DEPTH_MAX}")
         if isinstance(node, list):
-            return sum(self.weigh(one, f"{at}/{n}", depth + 1) for n, one in enumerate(node))
+            # One for each: `false`, `{}` and the name of a required property are work as well.
+            return sum(1 + self.weigh(one, f"{at}/{n}", depth + 1) for n, one in enumerate(node))
         if not isinstance(node, dict):
             return 0
-        return sum(self._keyword(name, value, f"{at}/{name}", depth) for name, value in node.items())
+        weight = sum(self._keyword(name, value, f"{at}/{name}", depth) for name, value in node.items())
+        for name in _UNEVALUATED:
+            weight *= _ANEW if name in node else 1
+        return weight
 
     def _keyword(self, name: str, value: Any, at: str, depth: int) -> int:
         if name in _LITERAL:
@@ -60,10 +70,13 @@ class _Weighing:
             raise InvalidSchema(f"{at}: a pattern has at most {PATTERN_CHARS_MAX} characters")
         if name == "$ref" and isinstance(value, str):
             return 1 + self._target(value, at, depth)
-        if name == "$defs":
-            self.weigh(value, at, depth + 1)  # looked at, and counted where it is used
-            return 1
-        return 1 + self.weigh(value, at, depth + 1)
+        weight = self._below(name, value, at, depth + 1)
+        return 1 if name in _DEFINITIONS else 1 + weight  # a definition is looked at, and counted where it is used
+
+    def _below(self, name: str, value: Any, at: str, depth: int) -> int:
+        if name in _SCHEMAS_BY_NAME and isinstance(value, dict):
+            return sum(1 + self.weigh(one, f"{at}/{member}", depth + 1) for member, one in value.items())
+        return self.weigh(value, at, depth)
 
     def _target(self, ref: str, at: str, depth: int) -> int:
         if not (ref == "#" or ref.startswith("#/")):
@@ -71,7 +84,7 @@ class _Weighing:
         if ref in self._known:
             return self._known[ref]
         if ref in self._open or ref == "#":
-            raise InvalidSchema(f"{at}: {ref} leads back to itself, and what repeats itself has no bound")
+            raise InvalidSchema(f"{at}: {ref} leads back to itself; a schema that contains itself is not supported")
         self._open.add(ref)
         weight = self._known[ref] = self.weigh(_found(self._root, ref, at), ref, depth + 1)
         self._open.discard(ref)

@@ -10,6 +10,7 @@ from hooklane.errors import InvalidEvent
 from hooklane.model.endpoint import Endpoint, EndpointState, Operational, Order
 from hooklane.model.event import Event
 from hooklane.model.lane import GLOBAL_KEY, PARTITIONS, Place
+from hooklane.model.publishing import UNKNOWN_ENDPOINT
 
 _DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 TYPES_MAX = 1_000
@@ -78,13 +79,36 @@ class Fanout:
 
 
 class _Takers:
-    """Those of some endpoints that take something new, in their order, and who of them takes what."""
+    """Those of some endpoints that take something new, in their order, and who of them takes what.
+
+    A tenant may have a thousand endpoints, each with a type of its own, and all publishers wait while it is found out
+    who gets a type that is new: so types are looked up, and patterns by what stands before their first `*`.
+    """
 
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         self._given = endpoints
         self._all = [endpoint for endpoint in endpoints if endpoint.state not in _DELETED]
         self._numbers: dict[str, int] | None = None
         self._of_type: dict[str, list[Endpoint]] = {}
+        self._every: list[int] = []
+        """Numbers of endpoints that take all types."""
+        self._exactly: dict[str, list[int]] = {}
+        self._begins: dict[str, dict[str, list[int]]] = {}
+        """By what stands before the first `*`: the patterns that begin so, with the endpoints that have them."""
+        for number, one in enumerate(self._all):
+            if one.operational is Operational.NONE:  # the others are named by operational events, and take nothing else
+                self._note(number, one.types)
+        self._lengths = sorted({len(begin) for begin in self._begins})
+
+    def _note(self, number: int, patterns: Sequence[str]) -> None:
+        if not patterns:
+            self._every.append(number)
+        for pattern in patterns:
+            begin, star, _ = pattern.partition("*")
+            if star:
+                self._begins.setdefault(begin, {}).setdefault(pattern, []).append(number)
+            else:
+                self._exactly.setdefault(pattern, []).append(number)
 
     def places(self, event: Event, asked: Sequence[str] | None) -> list[Place]:
         chosen = self._passed_by(event.type) if asked is None else self._named(asked)
@@ -95,11 +119,16 @@ class _Takers:
         if found is None:
             if len(self._of_type) >= TYPES_MAX:
                 self._of_type.clear()
-            # What takes operational events is named by them, and takes nothing else.
-            found = self._of_type[type_] = [
-                one for one in self._all if one.operational is Operational.NONE and matches(one.types, type_)
-            ]
+            found = self._of_type[type_] = [self._all[number] for number in sorted(self._find(type_))]
         return found
+
+    def _find(self, type_: str) -> set[int]:
+        numbers = {*self._every, *self._exactly.get(type_, ())}
+        for length in self._lengths:
+            for pattern, those in self._begins.get(type_[:length], {}).items():
+                if fits(pattern, type_):
+                    numbers.update(those)
+        return numbers
 
     def _named(self, asked: Sequence[str]) -> list[Endpoint]:
         if self._numbers is None:
@@ -107,7 +136,7 @@ class _Takers:
         wanted = set(asked)
         unknown = sorted(wanted - self._numbers.keys())
         if unknown:
-            raise InvalidEvent("unknown_endpoint", f"no endpoint with id {', '.join(unknown)}")
+            raise InvalidEvent(UNKNOWN_ENDPOINT, f"there is no endpoint with the id {' or '.join(unknown)}")
         return [self._all[number] for number in sorted(self._numbers[id_] for id_ in wanted)]
 
 

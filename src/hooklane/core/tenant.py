@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 from hooklane.model.tenant import Tenant
 
 ID_RULE = "1 to 64 of A-Z a-z 0-9 _ . -, the first a letter or a digit"
 NAME_CHARS_MAX = 200
-RATE_MAX = 1_000_000.0
+RATE_MIN, RATE_MAX = 0.001, 1_000_000.0
+"""Events a second; one in a quarter of an hour at least."""
 COUNT_MAX = 2**53
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
@@ -29,8 +29,8 @@ def faults_of(tenant: Tenant) -> list[tuple[str, str]]:
         faults.append(("name", f"at most {NAME_CHARS_MAX} printable characters"))
     quota = tenant.quota
     rate = quota.events_per_s
-    if rate is not None and not (math.isfinite(rate) and 0 < rate <= RATE_MAX):
-        faults.append(("quota.events_per_s", f"a number above 0, at most {RATE_MAX:g}; null for no bound"))
+    if rate is not None and not RATE_MIN <= rate <= RATE_MAX:
+        faults.append(("quota.events_per_s", f"a number from {RATE_MIN:g} to {RATE_MAX:g}; null for no bound"))
     for name in ("endpoints", "bytes"):
         most = getattr(quota, name)
         if most is not None and not 0 <= most <= COUNT_MAX:

@@ -12,6 +12,8 @@ Instant = NewType("Instant", int)
 
 START = Instant(0)
 FOREVER = Instant(2**62)
+FIRST_TOLD, LAST_TOLD = Instant(-62_135_596_800_000), Instant(253_402_300_799_999)
+"""The years 1 to 9999: an instant before or after them has no text of its own."""
 _MILLISECONDS: Final = [f".{ms:03d}Z" for ms in range(1000)]
 
 
@@ -26,11 +28,12 @@ def boot_now() -> Instant:
 
 
 def rfc3339(at: Instant) -> str:
-    """*at* as `2026-03-01T12:00:00.000Z`."""
+    """*at* as `2026-03-01T12:00:00.000Z`; the nearest that can be told where *at* is not within the years 1 to 9999."""
     seconds, ms = divmod(at, 1000)
     return _to_the_second(seconds) + _MILLISECONDS[ms]
 
 
 @lru_cache(maxsize=256)  # the events of a second share it
 def _to_the_second(seconds: int) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
+    told = min(max(seconds, FIRST_TOLD // 1000), LAST_TOLD // 1000)
+    return datetime.fromtimestamp(told, UTC).replace(tzinfo=None).isoformat()

@@ -46,7 +46,11 @@ class EndpointState(StrEnum):
     PAUSED = "paused"
     DISABLED = "disabled"  # it answered 410 Gone
     DRAINING = "draining"  # deleted; what is owed is still delivered
-    CANCELLING = "cancelling"  # deleted; what is owed is cancelled
+    CANCELLING = "cancelling"  # deleted; what is owed is cancelled; this is final
+
+    def to(self, state: EndpointState) -> EndpointState:
+        """The state of an endpoint that was in this one when *state* is asked for: nothing cancelled is sent later."""
+        return self if self is EndpointState.CANCELLING else state
 
 
 @dataclass(frozen=True, slots=True)

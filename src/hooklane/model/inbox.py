@@ -135,6 +135,13 @@ class Row:
         """The status of the whole: the loudest of its handlings, or its own where it has none."""
         return overall(self.status, [each.status for each in self.handlings])
 
+    def status_for(self, handler: str) -> Status | None:
+        """How it stands with *handler*: the row's own status while no handler was given it; None where only others
+        were."""
+        if not self.handlings:
+            return self.status
+        return next((each.status for each in self.handlings if each.handler == handler), None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
@@ -158,6 +165,19 @@ class Claimed:
     def given_back(self) -> int:
         """How many claims did not count as attempts: the last 20 bits of the fence count the claims."""
         return max(0, (self.fence & 0xFFFFF) - self.attempts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlingFailure:
+    """How a claim is let go of without being done: as failed, dead, held, or pending again."""
+
+    status: Status
+    due_at: Instant
+    now: Instant
+    error: str = ""
+    traceback: str = ""
+    attempts: int | None = None
+    """The count from now on; None: as it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from hooklane.model.clock import Instant
+from hooklane.model.clock import START, Instant
 from hooklane.model.lane import LaneRow
 
 JUMP_MS = 2_000
@@ -31,6 +31,22 @@ def is_too_long(until: Instant, now: Instant, length_ms: int) -> bool:
     return until - now > length_ms + JUMP_MS
 
 
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """A clock was set forward by *by*: until then it said at most *before*, and from then on at least *after*.
+
+    What was judged by the old clock comes due before *after*, unless it waits for longer than the clock was set; what
+    was judged by the new one does not.
+    """
+
+    by: int
+    before: Instant
+    after: Instant
+
+
+NO_JUMP = Forward(0, START, START)
+
+
 class Observed:
     """Leases of others, of one length, as this process sees them end: by the clock they were given on, or by its own.
 
@@ -53,10 +69,7 @@ class Observed:
         return boot - since >= self._length_ms
 
 
-def kept_waiting(row: LaneRow, now: Instant, by: int) -> LaneRow:
-    """*row* as it is meant when the clock was set forward by *by* just now: what waited then goes on waiting.
-
-    What was due before the jump stays due.
-    """
-    waited = now - by < row.next_at <= now
-    return replace(row, next_at=Instant(row.next_at + by)) if waited else row
+def kept_waiting(row: LaneRow, jumped: Forward) -> LaneRow:
+    """*row* as it is meant after *jumped*: what waited then waits on; what was due, or is due since, stays due."""
+    waited = jumped.before < row.next_at < jumped.after
+    return replace(row, next_at=Instant(row.next_at + jumped.by)) if waited else row

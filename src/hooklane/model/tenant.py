@@ -17,6 +17,10 @@ class TenantState(StrEnum):
     CANCELLING = "cancelling"  # deleted; what is owed is cancelled
     DELETED = "deleted"  # nothing is owed any more; the id is never given again
 
+    def to(self, state: TenantState) -> TenantState:
+        """The state of a tenant that was in this one when *state* is asked for: nothing cancelled is sent later."""
+        return self if self is TenantState.CANCELLING else state
+
 
 TAKING = (TenantState.ACTIVE, TenantState.SUSPENDED)
 """The states in which a tenant is there; in the others it is gone, or going."""

@@ -11,12 +11,14 @@ from hooklane.core.verify import Dedup
 from hooklane.core.verify.messages import fingerprint
 from hooklane.errors import UsageError
 from hooklane.model.message import Message, Verdict
-from hooklane.receiver.drivers import AsyncDriver, Driver
+from hooklane.receiver.drivers import AsyncDriver, Driver, blame_handler
 from hooklane.receiver.event import Event
 from hooklane.receiver.flows.inline import Outcome, apply
 from hooklane.receiver.flows.receive import Arrival
 from hooklane.receiver.order import NoOrder
 from hooklane.receiver.source import Handler, Rules, Source
+from hooklane.receiver.steps import HandlerFailed
+from hooklane.telemetry.events import CommitHookFailed
 
 if TYPE_CHECKING:
     from hooklane.receiver.inbox import Inbox
@@ -31,9 +33,10 @@ class Claim:
             if claim.fresh:
                 apply(claim.tx)
 
-    *fresh*: this block, and no other copy, may apply it. The block's end commits; an exception rolls everything
-    back, is recorded with the event, and goes on to the caller. *verdict* says what it was otherwise: `duplicate`,
-    `conflict`, or `busy` when another copy is at work right now.
+    *fresh*: this block, and no other copy, may apply it. The block's end commits, and raises where the commit fails:
+    nothing was kept then, and the event can be claimed again. An exception rolls everything back, is recorded with the
+    event, and goes on to the caller. *verdict* says what it was otherwise: `duplicate`, `conflict`, or `busy` when
+    another copy is at work right now.
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class Claim:
         handler = self._handler(name)
         arrival = Arrival(_with_one_handler(self._source, handler), message, (), inbox.clock())
         self.event = handler.event(message, arrival.received_at, can_send=inbox.can_send)
-        self._flow = apply(inbox.context, arrival, handler, self.event, inbox.inline)
+        self._flow = apply(inbox.context, arrival, handler, self.event, inbox.inline, is_over=lambda: self.fresh)
         self._driver: Driver | None = None
         self._adriver: AsyncDriver | None = None
         self.fresh = False
@@ -89,13 +92,14 @@ class Claim:
         if not self.fresh:
             return
         assert self._driver is not None
+        self.tx = None
         misuse: BaseException | None = None
         try:
             self._driver.taking_back(error)
         except BaseException as raised:
             misuse = raised
-        _, outcome = self._driver.resume(self._flow, None, misuse or error, pause=False)
-        self._end(outcome, misuse)
+        _, outcome = self._driver.resume(self._flow, None, misuse or _blamed(error), pause=False)
+        self._end(outcome, misuse, error)
 
     async def __aenter__(self) -> Claim:
         self._adriver = self._inbox.runner.adriver()
@@ -109,13 +113,14 @@ class Claim:
         if not self.fresh:
             return
         assert self._adriver is not None
+        self.tx = None
         misuse: BaseException | None = None
         try:
             await self._adriver.taking_back(error)
         except BaseException as raised:
             misuse = raised
-        _, outcome = await self._adriver.resume(self._flow, None, misuse or error, pause=False)
-        self._end(outcome, misuse)
+        _, outcome = await self._adriver.resume(self._flow, None, misuse or _blamed(error), pause=False)
+        self._end(outcome, misuse, error)
 
     def _begin(self, ended: bool, value: Any) -> None:
         if ended:
@@ -123,11 +128,31 @@ class Claim:
         else:
             self.fresh, self.tx = True, value
 
-    def _end(self, outcome: Outcome, misuse: BaseException | None) -> None:
-        self.tx = None
+    def _end(self, outcome: Outcome, misuse: BaseException | None, raised: BaseException | None) -> None:
         self.verdict = outcome.receipt.verdict
         if misuse is not None:
             raise misuse
+        for failed in () if outcome.settled is None else outcome.settled.hook_errors:
+            self._inbox.tell(
+                CommitHookFailed(
+                    source=self.event.source,
+                    event_id=self.event.id,
+                    handler=self.event.handler,
+                    error=repr(failed)[:1000],
+                )
+            )
+        if raised is None and outcome.error is not None:
+            raise outcome.error  # the commit was refused: without an error the caller would take it for done
+
+
+def _blamed(error: BaseException | None) -> BaseException | None:
+    """*error* of a block, so that none is taken for one of the inbox's own store."""
+    if error is not None:
+        try:
+            blame_handler(error)
+        except HandlerFailed as blamed:
+            return blamed
+    return error
 
 
 def _not_to_be_called(event: Event, tx: Any) -> None:

@@ -73,7 +73,7 @@ class Driver:
                 else:
                     step = flow.send(value)
             assert self.session is not None
-            self.session.handing_over()
+            _hand_over(step, self.session)
             return False, self.session.tx
         except StopIteration as end:
             return True, end.value
@@ -107,12 +107,12 @@ class Driver:
         match step:
             case Handle():
                 assert session is not None
-                session.handing_over()
+                _hand_over(step, session)
                 try:
                     _must_be_done(step.fn(step.event, session.tx), "the handler")
                 except BaseException as error:
                     session.taking_back(error)
-                    _blame_handler(error)
+                    blame_handler(error)
                     raise
                 session.taking_back()
                 self.reach("after_handler")
@@ -147,6 +147,11 @@ class Driver:
         session, self.session = self.session, None
         if session is not None:
             session.close()
+
+
+def _hand_over(step: Handle, session: Session) -> None:
+    session.handing_over()
+    step.event.hook_errors = getattr(session, "hook_errors", ())
 
 
 class Beginner(Protocol):
@@ -227,7 +232,7 @@ class AsyncDriver:
                     await fn(event, session.tx)
                 except BaseException as error:
                     await session.taking_back(error)
-                    _blame_handler(error)
+                    blame_handler(error)
                     raise
                 await session.taking_back()
                 self._reach("after_handler")
@@ -253,7 +258,7 @@ class AsyncDriver:
             await session.close()
 
 
-def _blame_handler(error: BaseException) -> None:
+def blame_handler(error: BaseException) -> None:
     """Raise `HandlerFailed` where *error* is the handler's, although its type says otherwise: an outbox that it uses is
     away, a task that it awaited was cancelled, a library that it called has called `sys.exit`."""
     if isinstance(error, StoreError):

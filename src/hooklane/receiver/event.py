@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,8 @@ class Sent:
 class Event:
     """One verified event, as a handler sees it. *attempt* counts this handler's attempts, from 1."""
 
-    __slots__ = ("_data_path", "_payload", "_read", "attempt", "can_send", "handler", "headers", "hooks", "message",
-                 "received_at", "sent", "tied", "variant")  # fmt: skip
+    __slots__ = ("_data_path", "_payload", "_read", "attempt", "can_send", "handler", "headers", "hook_errors", "hooks",
+                 "message", "received_at", "sent", "tied", "variant")  # fmt: skip
 
     def __init__(
         self,
@@ -52,6 +52,8 @@ class Event:
         """With `latest(on_tie="refetch")`: another event of the same instant was applied, so ask the provider."""
         self.sent: list[Sent] = []
         self.hooks: list[Callable[[], Any]] = []
+        self.hook_errors: Sequence[Exception] = ()
+        """What functions of the connection's own `on_commit` (Django's) have raised; they are called at the commit."""
         self._data_path = data_path
         self._payload: Any = None
         self._read = False

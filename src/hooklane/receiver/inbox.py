@@ -245,7 +245,8 @@ class Inbox:
     def prune(self, *, retention_ms: int = RETENTION_MS) -> Pruned:
         """Remove what is older than its source's retention; never what is owed, dead, or not old enough yet.
 
-        *retention_ms* counts only where this inbox has no sources, as on the command line.
+        *retention_ms* counts only where this inbox has no sources, as on the command line. What a source that was
+        renamed or removed has left is pruned once no event of it came for the default retention.
         """
         return self.runner.run(self.maintenance.prune(retention_ms))
 
@@ -269,6 +270,7 @@ class Inbox:
     ) -> int | list[Shadow]:
         """Run stored events again: one id, several, or all that match a filter; how many handlings are owed now.
 
+        With *status* only the handlings in it: what is dead for one handler does not run again at another.
         What was applied in its place of a sequence stays as it is: later events of its key stand on it.
         With *shadow* the handlers run at once in transactions that are rolled back, and what they did is reported.
         """
@@ -280,6 +282,7 @@ class Inbox:
     def skip(self, ids: Ids = None, *, note: str, handler: str | None = None, **search: Unpack[Filter]) -> int:
         """Give up dead, failed or held events; a key that waited behind one moves on. How many were.
 
+        With *status* only the handlings in it; what is pending, of a handler that is gone, is given up only so.
         With a held event what it waits for is given up too, if that never came; if it is here, settle that first.
         """
         return self.runner.run(self.maintenance.skip(as_search(ids, search), handler, note))

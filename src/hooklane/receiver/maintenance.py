@@ -15,16 +15,17 @@ from hooklane.core.admission.turns import OnGap
 from hooklane.core.verify import Dedup
 from hooklane.errors import Overtaken, StoreError, UsageError
 from hooklane.model.clock import START, Instant
-from hooklane.model.inbox import Count, Heartbeat, Row, RowId, Search
+from hooklane.model.inbox import Count, Gap, Heartbeat, Row, RowId, Search, Track
 from hooklane.model.message import Status
-from hooklane.receiver.flows.maintain import Shadow, close_gap, heartbeat, reopen, shadow, skip
+from hooklane.receiver.failure import text_of
+from hooklane.receiver.flows.maintain import Shadow, close_gap, heartbeat, reopen, shadow, skip, skip_row
 from hooklane.receiver.order import InSequence
 from hooklane.receiver.runner import Plan, Run
 from hooklane.receiver.search import PAGE, Pages, still_matches
 from hooklane.receiver.source import Handler, Rules
-from hooklane.receiver.steps import transaction
+from hooklane.receiver.steps import HandlerFailed, transaction
 from hooklane.store.inbox import Flow
-from hooklane.telemetry.events import GapClosed, Pruned, WorkerTroubled
+from hooklane.telemetry.events import GapClosed, GapStopped, Pruned, WorkerTroubled
 
 if TYPE_CHECKING:
     from hooklane.receiver.inbox import Inbox
@@ -40,6 +41,8 @@ PRUNE_ROWS = 500
 PRUNE_BATCHES_MAX = 1_000
 COPIES_MAX = 1_000
 STATS_WAIT_MS = 100
+GIVEN_UP = (Status.DEAD, Status.FAILED, Status.HELD)
+"""What `skip` takes of a row; what is pending, of a handler that is gone perhaps, must be asked for by its status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,8 @@ class Maintenance:
         """Whether the platform starts a process when a request comes, as AWS Lambda does."""
         self._pruned_at: Instant | None = None
         self._gaps_max = PAGE
+        self._gaps_told: dict[tuple[Track, int], str] = {}
+        """What was said of the gaps that are open."""
         self._claimed_sources: set[str] = set()
         self._copies: Counter[RowId] = Counter()
         self._lock = threading.Lock()
@@ -127,12 +132,16 @@ class Maintenance:
         seen: Heartbeat = (yield Run(flow)) or Heartbeat(inbox.clock())
         now = inbox.clock()
         removed: Counter[str] = Counter()
+        more = False
         kept: list[tuple[str | None, Rules]] = [(source.name, source.rules) for source in inbox.sources.values()]
         kept += [
             (name, Rules(dedup=Dedup.EVENT_ID))
             for name in tuple(self._claimed_sources)
             if kept and name not in inbox.sources
         ]
+        if kept:
+            leftover = yield from self._leftover(now)
+            kept += [(name, self._leftover_rules()) for name in leftover]
         # Without sources, as on the command line, the defaults are meant for all that is there.
         for name, rules in kept or [(None, Rules(dedup=Dedup.EVENT_ID, retention_ms=retention_ms))]:
 
@@ -151,7 +160,9 @@ class Maintenance:
                     removed[what] += gone
                     if gone < PRUNE_ROWS:
                         break
-        pruned = Pruned(rows=removed["rows"], payloads=removed["payloads"], tombstones=removed["tombstones"])
+                else:
+                    more = True
+        pruned = Pruned(rows=removed["rows"], payloads=removed["payloads"], tombstones=removed["tombstones"], more=more)
         inbox.emit(pruned)
         return pruned
 
@@ -159,14 +170,29 @@ class Maintenance:
         """Events are claimed by hand under a name that no source has: they grow old too."""
         self._claimed_sources.add(source)
 
+    def _leftover(self, now: Instant) -> Plan[list[str]]:
+        """Sources of which there are rows and nothing else: renamed or removed. One that had an event lately may be the
+        source of another process, which knows better how long to keep it."""
+        counts: list[Count] = yield Run(transaction(self._inbox.store.counts()), reads=True)
+        names = {count.source for count in counts} - self._inbox.sources.keys() - self._claimed_sources
+        leftover: list[str] = []
+        for name in sorted(names):
+            lately = Search(source=name, received_from=Instant(now - self._leftover_rules().retention_ms), limit=1)
+            if not (yield Run(transaction(self._inbox.store.rows(lately)), reads=True)):
+                leftover.append(name)
+        return leftover
+
+    def _leftover_rules(self) -> Rules:
+        return Rules(dedup=Dedup.EVENT_ID, retention_ms=max(RETENTION_MS, self._retention_ms()))
+
     def _retention_ms(self) -> int:
         return max((source.rules.retention_ms for source in self._inbox.sources.values()), default=RETENTION_MS)
 
     # When there is nothing to handle
 
     def tend(self) -> Plan[int]:
-        """What a worker does in its idle moments: heartbeat, gaps, counts, and pruning once an hour; how many gaps
-        were closed."""
+        """What a worker does in its idle moments: heartbeat, gaps, counts, and pruning once an hour, until all that is
+        old went; how many gaps were closed."""
         if self._receives:
             yield from self.beat()
         yield from self.flush_copies()
@@ -179,7 +205,8 @@ class Maintenance:
             self._pruned_at = now  # never right after the start
         elif _is_time(self._pruned_at, now, PRUNE_MS) and self._inbox.store.capabilities.sweeps:
             self._pruned_at = now
-            yield from self.prune()
+            if (yield from self.prune()).more:
+                self._pruned_at = Instant(now - PRUNE_MS)  # the next call goes on: what is left does not wait an hour
         return closed
 
     def keep_clock(self) -> Plan[None]:
@@ -209,13 +236,14 @@ class Maintenance:
                 continue
             assert isinstance(handler.order, InSequence)
             if handler.order.on_gap == OnGap.STOP and gap.prev_seq > gap.seq:
+                self._tell_stopped(gap)
                 continue  # it waits for a person
             try:
                 moved = yield Run(close_gap(inbox.context, gap, handler), handler.is_async)
             except StoreError:
                 raise
             except Exception as error:  # the application's resync: other keys go on, and this one is asked again
-                inbox.emit(WorkerTroubled(error=repr(error)[:1000]))
+                self._tell_unfetched(gap, error.error if isinstance(error, HandlerFailed) else error)
                 continue
             if moved:
                 closed += 1
@@ -229,9 +257,41 @@ class Maintenance:
                         by=str(handler.order.on_gap),
                     )
                 )
+        if len(gaps) < self._gaps_max:  # all that there are
+            self._forget_told({(gap.track, gap.prev_seq) for gap in gaps})
         # The oldest come first. When all gaps of a page stay open, the next look takes a larger page.
         self._gaps_max = PAGE if closed or len(gaps) < self._gaps_max else self._gaps_max * 2
         return closed
+
+    def _tell_stopped(self, gap: Gap) -> None:
+        """A key waits for a person: said once, not in every round."""
+        if self._is_news(gap, "stopped"):
+            track = gap.track
+            self._inbox.tell(
+                GapStopped(
+                    source=track.source, handler=track.handler, key=track.key, seq=gap.seq, prev_seq=gap.prev_seq
+                )
+            )
+
+    def _tell_unfetched(self, gap: Gap, error: BaseException) -> None:
+        """A key waits because its resync raised *error*: said once for each kind of error."""
+        if self._is_news(gap, type(error).__name__):
+            track = gap.track
+            self._inbox.tell(
+                WorkerTroubled(error=text_of(error), source=track.source, handler=track.handler, key=track.key)
+            )
+
+    def _is_news(self, gap: Gap, said: str) -> bool:
+        """Whether something else was said of *gap* last."""
+        name = gap.track, gap.prev_seq
+        with self._lock:
+            is_news = self._gaps_told.get(name) != said
+            self._gaps_told[name] = said
+        return is_news
+
+    def _forget_told(self, still_open: set[tuple[Track, int]]) -> None:
+        with self._lock:
+            self._gaps_told = {name: said for name, said in self._gaps_told.items() if name in still_open}
 
     def note_copy(self, id: RowId | None) -> None:
         """A duplicate arrived. It is written down with the others, not at once: a duplicate must stay cheap."""
@@ -258,7 +318,7 @@ class Maintenance:
     # Replay
 
     def replay(self, search: Search, handler: str | None) -> Plan[int]:
-        """Owe the rows that match to their handlers again; how many handlings were reopened."""
+        """Owe the rows that match to their handlers again, by a status only what is in it; how many handlings."""
         reopened = 0
         pages = Pages(self._inbox, search)
         row = yield from pages.next()
@@ -266,7 +326,7 @@ class Maintenance:
             # A row that is asked for by its id says that its payload is gone; a filter passes it over.
             if still_matches(row, search) and (search.ids is not None or not row.purged):
                 reopened += yield from _unless_overtaken(
-                    reopen(self._inbox.context, row, self._handlers_of(row), handler)
+                    reopen(self._inbox.context, row, self._handlers_of(row), handler, search.status)
                 )
             row = yield from pages.next()
         self._inbox.arrived.set()
@@ -284,7 +344,8 @@ class Maintenance:
         row = yield from pages.next()
         while row is not None:
             for each in self._handlers_of(row):
-                if each.wants(row.message.type) and handler in (None, each.name) and not row.purged:
+                is_meant = handler in (None, each.name) and search.status in (None, row.status_for(each.name))
+                if is_meant and each.wants(row.message.type) and not row.purged:
                     event = each.event(
                         row.message,
                         row.received_at,
@@ -298,14 +359,18 @@ class Maintenance:
         return shadows
 
     def skip(self, search: Search, handler: str | None, note: str) -> Plan[int]:
-        """Give up the dead, failed or held handlings of the rows that match; how many."""
+        """Give up the dead, failed or held handlings of the rows that match, by a status those in it, and rows that are
+        dead themselves; how many."""
+        statuses = GIVEN_UP if search.status is None else (search.status,)
         skipped = 0
         pages = Pages(self._inbox, search)
         row = yield from pages.next()
         while row is not None:
             for handling in row.handlings if still_matches(row, search) else ():
-                if handler in (None, handling.handler):
+                if handler in (None, handling.handler) and handling.status in statuses:
                     skipped += yield from _unless_overtaken(skip(self._inbox.context, row, handling, note))
+            if handler is None and row.status is Status.DEAD and Status.DEAD in statuses:
+                skipped += yield from _unless_overtaken(skip_row(self._inbox.context, row, note))
             row = yield from pages.next()
         self._inbox.arrived.set()
         return skipped

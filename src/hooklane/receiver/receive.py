@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from hooklane.core.admission.copies import Copy
 from hooklane.core.verify import Handshake
-from hooklane.errors import StoreError, UsageError, VerificationError
+from hooklane.errors import ProofUnavailable, StoreError, UsageError, VerificationError
 from hooklane.model.clock import Instant
-from hooklane.model.inbox import SETTLED
+from hooklane.model.inbox import SETTLED, Known
 from hooklane.model.message import Reply, Request, Verdict
 from hooklane.receiver.failure import text_of
 from hooklane.receiver.flows.inline import Outcome, apply, loudest
@@ -20,12 +20,15 @@ from hooklane.receiver.receipt import Receipt, answer, error_reply
 from hooklane.receiver.recent import Recent
 from hooklane.receiver.runner import Insert, Plan, Run
 from hooklane.receiver.source import Source
+from hooklane.receiver.steps import transaction
 from hooklane.store.inbox import SingleWriter
 from hooklane.telemetry.events import Conflicted, Emit, Received, Refused, nowhere
 
 if TYPE_CHECKING:
     from hooklane.receiver.inbox import Inbox
 
+
+TELL_AGAIN_S = 60.0
 
 Admitted = tuple[Source, list[Arrival], Instant]
 """A request that was let in: whose it is, what was in it, and when it came."""
@@ -51,6 +54,8 @@ class Receiving:
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
         self._recent = Recent()
+        self._told_at: dict[tuple[str, str], float] = {}
+        """When a proof that failed was last told of, by source and reason."""
         self._single_writer = inbox.store if isinstance(inbox.store, SingleWriter) else None
 
     def open(self, request: Request, source: str | None) -> Reply | Admitted:
@@ -69,6 +74,8 @@ class Receiving:
             return self._refuse(name, "rate", 429, "too many requests", ("retry-after", str(wait_s)))
         try:
             opened = found.open_request(request, now)
+        except ProofUnavailable as error:
+            return self._unavailable(found, error.__cause__ or error, error.reason)
         except VerificationError as error:
             if is_post:
                 return self._refuse(name, error.reason, 401, "unauthorized")
@@ -142,20 +149,26 @@ class Receiving:
             return None
         receipts: list[Receipt] = []
         for arrival, known in zip(arrivals, store.look([each.identity for each in arrivals]), strict=True):
-            done = known is not None and (
-                self._inbox.mode == "durable" or all(each.status in SETTLED for each in known.handlings)
-            )
-            if known is None or not done or arrival.as_copy_of(known) is Copy.CONFLICT:
+            receipt = self._receipt_of_copy(arrival, known)
+            if receipt is None:
                 return None
-            receipts.append(Receipt(message=arrival.message, verdict=Verdict.DUPLICATE, id=known.id))
+            receipts.append(receipt)
         return receipts
+
+    def _receipt_of_copy(self, arrival: Arrival, known: Known | None) -> Receipt | None:
+        """The receipt where *known* is the same event, and nothing is left to do with it before it is answered."""
+        if known is None or arrival.as_copy_of(known) is Copy.CONFLICT:
+            return None
+        if self._inbox.mode == "inline" and not all(each.status in SETTLED for each in known.handlings):
+            return None
+        return Receipt(message=arrival.message, verdict=Verdict.DUPLICATE, id=known.id)
 
     def _apply(self, arrival: Arrival) -> Plan[Receipt]:
         """Inline: one handler after the other, each in a transaction of its own."""
         worker = self._inbox.worker
         handlers = [] if arrival.standing()[1] is not None else arrival.handlers
         wanted = [handler for handler in handlers if handler.wants(arrival.message.type)]
-        if not wanted:
+        if not handlers:  # one that does not want it may still count it in its sequence
             (receipt,) = yield Insert([arrival])
             return receipt  # type: ignore[no-any-return]
         turns, paused_ms = worker.breakers.enter(wanted)
@@ -182,7 +195,13 @@ class Receiving:
         return loudest(outcomes) if len(outcomes) > 1 else outcomes[0].receipt
 
     def _postpone(self, arrival: Arrival, paused_ms: int) -> Plan[Receipt]:
-        """A breaker is open: the sender comes back, or, if it gives up sooner, the event is kept for later."""
+        """A breaker is open: the sender comes back, or, if it gives up sooner, the event is kept for later. A copy of
+        what is done needs no handler."""
+        if arrival.entity is None:  # of an entity's states, only storing it tells which one it is
+            (known,) = yield Run(transaction(self._inbox.store.known([arrival.identity])), reads=True)
+            done = self._receipt_of_copy(arrival, known)
+            if done is not None:
+                return done
         budget = arrival.source.profile.budget
         if not budget.retries or budget.window_ms is None or budget.window_ms < paused_ms:
             (receipt,) = yield Insert([arrival])
@@ -193,8 +212,10 @@ class Receiving:
     def _answer(self, source: Source, arrivals: list[Arrival], receipts: list[Receipt], took_ms: float) -> Reply:
         for arrival, receipt in zip(arrivals, receipts, strict=True):
             # What waits for a person from the start. A handler that rejects an event is told of as `Handled`.
-            is_poison = receipt.verdict is Verdict.REJECTED and arrival.poison is not None
-            if is_poison or receipt.verdict is Verdict.CONFLICT:
+            is_unread = receipt.verdict is Verdict.REJECTED and (
+                arrival.poison is not None or self._inbox.mode == "durable"
+            )
+            if is_unread or receipt.verdict is Verdict.CONFLICT:
                 self._tell(receipt, took_ms, self._inbox.tell)
             elif self._inbox.emit is not nowhere:
                 self._tell(receipt, took_ms, self._inbox.emit)
@@ -221,10 +242,22 @@ class Receiving:
             self._inbox.emit(Conflicted(source=message.source, account=message.account, event_id=message.event_id))
 
     def _refuse(self, source: str, reason: str, status: int, error: str, *headers: tuple[str, str]) -> Reply:
-        self._inbox.emit(Refused(source=source, reason=reason, status=status))
+        refused = Refused(source=source, reason=reason, status=status)
+        if status == 401 and self._is_news(source, reason):
+            self._inbox.tell(refused)
+        else:
+            self._inbox.emit(refused)
         return error_reply(status, error, Verdict.REJECTED, *headers)
 
-    def _unavailable(self, source: Source, error: Exception) -> Reply:
+    def _is_news(self, source: str, reason: str) -> bool:
+        """Whether a proof that failed is told without any setting: a wrong secret is seen, and a flood fills no log."""
+        now = time.monotonic()
+        if now - self._told_at.get((source, reason), -TELL_AGAIN_S) < TELL_AGAIN_S:
+            return False
+        self._told_at[source, reason] = now
+        return True
+
+    def _unavailable(self, source: Source, error: BaseException, reason: str = "store_unavailable") -> Reply:
         told = text_of(error)
-        self._inbox.tell(Refused(source=source.name, reason="store_unavailable", status=503, error=told))
+        self._inbox.tell(Refused(source=source.name, reason=reason, status=503, error=told))
         return error_reply(503, "try again", Verdict.BUSY, ("retry-after", "5"))

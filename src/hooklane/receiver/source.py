@@ -16,8 +16,9 @@ from hooklane.core.admission.retention import RETENTION_MS, RETENTION_MS_MIN, TO
 from hooklane.core.fanout import STARS_MAX, matches
 from hooklane.core.profiles import find_profile
 from hooklane.core.verify import Dedup, Handshake, Keyring, Messages, Profile, keyring, open_request, unsigned
+from hooklane.core.verify.custom import places_in
 from hooklane.core.verify.messages import derived_id, storable
-from hooklane.core.verify.places import InBody, InHeader, Place, as_text
+from hooklane.core.verify.places import Place, as_text
 from hooklane.errors import ConfigError, UsageError
 from hooklane.model.clock import Instant
 from hooklane.model.message import DEFAULT_ACCOUNT, Message, Request
@@ -31,7 +32,7 @@ from hooklane.store.inbox import Capabilities
 Function = TypeVar("Function", bound=Callable[[Event, Any], object])
 """A handler: `(event, tx)`, sync or async. Its *tx* is the driver's own connection, of whichever class that is."""
 Account = str | Callable[[Message], str]
-Where = str | Place
+Where = str | Place | Sequence[str | Place]
 KeepSecret = Callable[[str], Any]
 Headers = tuple[tuple[str, str], ...]
 
@@ -253,7 +254,14 @@ def make_source(
     if not name or not all(letter.isalnum() or letter in "_.-" for letter in name) or len(name) > 64:
         raise ConfigError([f"the name of a source has 1-64 letters, digits, _ . or -, got {name!r}"])
     found = profile if isinstance(profile, Profile) else find_profile(profile or name)
-    given: dict[str, Any] = {field: (place_of(where),) for field, where in places.items() if where is not None}
+    try:
+        given: dict[str, Any] = {
+            field: places_in(where, found.schemes) for field, where in places.items() if where is not None
+        }
+    except UsageError as problem:
+        raise ConfigError([f"{name}: {problem}"]) from None
+    if "id" in given and found.dedup is Dedup.DERIVED:
+        given["dedup"] = Dedup.EVENT_ID  # who says where the id is wants events to be told apart by it
     found = replace(found, **given)
     secrets = [secrets] if isinstance(secrets, str) else list(secrets or ())
     ring: Keyring | None = None
@@ -265,6 +273,9 @@ def make_source(
         raise ConfigError([f"{name}: {needs}"])
     if dedup is not None and dedup not in list(Dedup):
         raise ConfigError([f"{name}: dedup must be one of {', '.join(Dedup)}, got {dedup!r}"])
+    account: object = rules.get("account")
+    if account is not None and not isinstance(account, str) and not callable(account):
+        raise ConfigError([f"{name}: account is a name or a function of the message, got {account!r}"])
     problems = rule_problems(name, rules, {each.name: each.default for each in fields(Rules)})
     if problems:
         raise ConfigError(problems)
@@ -276,14 +287,6 @@ def make_source(
     made = Source(name, profile=found, keys=ring, order=as_order(order, order_of(found.order)), rules=kept)
     made.keep_secret = learn if callable(learn) else None
     return made
-
-
-def place_of(where: Where) -> Place:
-    """A path into the body, `header:name` for a header, a function of the parsed event, or a place as it is."""
-    if not isinstance(where, str):
-        return where
-    kind, _, rest = where.partition(":")
-    return InHeader(rest.strip()) if kind == "header" else InBody(where)
 
 
 def is_async_function(fn: Callable[..., Any]) -> bool:

@@ -30,7 +30,7 @@ from hooklane.model.ids import dead_letter_id
 from hooklane.model.redelivery import is_redelivery
 from hooklane.model.tenant import Tenant
 from hooklane.sender.draft import ENDPOINTS_MAX, draft_of
-from hooklane.store.outbox import Draft, PublishReport
+from hooklane.store.outbox import Draft, Published, PublishReport
 from hooklane.telemetry.deliveries import Happening, Recorded, Turned
 
 log = logging.getLogger("hooklane.operational")
@@ -168,12 +168,22 @@ class OperationalEvents:
         now = self._now()
         data = msgspec.json.encode({"tenant": fact.tenant, **fact.data, "at": rfc3339(now)})
         for tenant, scopes in _audiences(fact.tenant):
-            takers = [one for one in await self._of(tenant) if one.operational in scopes]
-            wanted = [one.id for one in takers if matches(one.types, fact.type)][:ENDPOINTS_MAX]
-            if wanted:
-                report = await self._publish([draft_of(fact.type, data, now=now, endpoints=wanted, tenant=tenant)])
-                if self._feed is not None:
-                    self._feed(report)
+            if not await self._tell_takers(tenant, scopes, fact.type, data, now):
+                self._known.pop(tenant, None)  # an endpoint that it knows was deleted a moment ago
+                await self._tell_takers(tenant, scopes, fact.type, data, now)
+
+    async def _tell_takers(
+        self, tenant: str, scopes: Sequence[Operational], type_: str, data: bytes, now: Instant
+    ) -> bool:
+        """Publish to those of *tenant* who take it; False where that was refused."""
+        takers = [one for one in await self._of(tenant) if one.operational in scopes]
+        wanted = [one.id for one in takers if matches(one.types, type_)][:ENDPOINTS_MAX]
+        if not wanted:
+            return True
+        report = await self._publish([draft_of(type_, data, now=now, endpoints=wanted, tenant=tenant)])
+        if self._feed is not None:
+            self._feed(report)
+        return isinstance(report.results[0], Published)
 
     async def _of(self, tenant: str) -> Sequence[Endpoint]:
         """The endpoints of a tenant that take operational events, as of a moment ago."""

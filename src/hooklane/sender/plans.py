@@ -32,7 +32,7 @@ RATE_MAX = 100_000.0
 GRACE_S_MAX = 300
 
 
-class Store(OutboxStore, OutboxReads, RecoveryStore, Protocol):
+class RecoveredStore(OutboxStore, OutboxReads, RecoveryStore, Protocol):
     """What recovery works on."""
 
 
@@ -72,7 +72,7 @@ class NotRun:
 
 
 async def make_plan(
-    store: Store, tenant: str, op: Op, wanted: Wanted, *, asked: Mapping[str, str], now: Instant
+    store: RecoveredStore, tenant: str, op: Op, wanted: Wanted, *, asked: Mapping[str, str], now: Instant
 ) -> Plan | TooMany:
     """Find, freeze and keep the members; tell what running it would do."""
     most = SKIPS_MAX if op is Op.SKIP else MEMBERS_MAX
@@ -87,7 +87,7 @@ async def make_plan(
     return await asyncio.shield(_keep(store, tenant, op, wanted, found, asked, now))
 
 
-async def _find(store: Store, tenant: str, wanted: Wanted, most: int) -> list[Member] | TooMany:
+async def _find(store: RecoveredStore, tenant: str, wanted: Wanted, most: int) -> list[Member] | TooMany:
     found: list[Member] = []
     cursor: str | None = None
     while True:
@@ -101,7 +101,7 @@ async def _find(store: Store, tenant: str, wanted: Wanted, most: int) -> list[Me
 
 
 async def _keep(
-    store: Store,
+    store: RecoveredStore,
     tenant: str,
     op: Op,
     wanted: Wanted,
@@ -138,7 +138,7 @@ def _by_key(frozen: Frozen) -> list[tuple[str, str | None, int]]:
     return [(endpoint_id, key, count) for (endpoint_id, key), count in many.most_common(KEYS_SHOWN_MAX)]
 
 
-async def _releases(store: Store, job: Job, frozen: Frozen) -> list[Release]:
+async def _releases(store: RecoveredStore, job: Job, frozen: Frozen) -> list[Release]:
     """What a skip sets free, lane by lane: what will be sent, in order, and the jump that the receiver sees."""
     if job.op is not Op.SKIP:
         return []
@@ -158,7 +158,7 @@ async def _releases(store: Store, job: Job, frozen: Frozen) -> list[Release]:
 
 
 async def run_plan(
-    store: Store,
+    store: RecoveredStore,
     tenant: str,
     plan_id: str,
     *,
@@ -218,13 +218,13 @@ async def run_plan(
     return await store.job(tenant, plan_id) or NotRun("not_found", "there is no such plan")
 
 
-async def _names(store: Store, plan_id: str, numbers: Sequence[int]) -> list[str]:
+async def _names(store: RecoveredStore, plan_id: str, numbers: Sequence[int]) -> list[str]:
     return [
         one.member.name for n in numbers for one in await store.members(plan_id, after=n - 1, limit=1) if one.n == n
     ]
 
 
-async def stop_job(store: Store, tenant: str, job_id: str, *, actor: str, now: Instant) -> Job | None:
+async def stop_job(store: RecoveredStore, tenant: str, job_id: str, *, actor: str, now: Instant) -> Job | None:
     """Release nothing more; what is on its way goes on. None when there is no such job."""
     while True:
         job = await store.job(tenant, job_id)
@@ -233,29 +233,25 @@ async def stop_job(store: Store, tenant: str, job_id: str, *, actor: str, now: I
         act = Act(tenant=tenant, at=now, actor=actor, action="job.stopped", subject=job.job_id or "")
         if await store.save_job(replace(job, state=JobState.STOPPED, ended_at=now), expect=job, act=act):
             break
-    cancelled = 0
     while left := await store.members(job.id, after=0, limit=PAGE, progress=[Progress.PLANNED]):
         await store.mark(job.id, [Mark(one.n, Progress.CANCELLED) for one in left])
-        cancelled += len(left)
     stopped = await store.job(tenant, job_id)
-    if stopped is None or not cancelled:
-        return stopped
-    counts = {**stopped.counts, Progress.PLANNED: 0, Progress.CANCELLED: cancelled}
-    told = replace(stopped, counts=counts)
-    return told if await store.save_job(told, expect=stopped) else stopped
+    return None if stopped is None else await _counted(store, stopped)
 
 
-async def job_now(store: Store, tenant: str, job_id: str) -> Job | None:
+async def job_now(store: RecoveredStore, tenant: str, job_id: str) -> Job | None:
     """A job as it stands. One that was stopped has no runner: what was on its way then is looked up here."""
     job = await store.job(tenant, job_id)
     if job is None or job.state is not JobState.STOPPED or not job.counts.get(Progress.RELEASED):
         return job
-    counts = Counter(job.counts)
-    for mark in await store.sweep(job.id):
-        counts[Progress.RELEASED] -= 1
-        counts[mark.progress] += 1
-    told = replace(job, counts=dict(counts))
-    return told if told == job or await store.save_job(told, expect=job) else await store.job(tenant, job_id)
+    await store.sweep(job.id)
+    return await _counted(store, job)
+
+
+async def _counted(store: RecoveredStore, job: Job) -> Job | None:
+    """A stopped job with the counts of its rows: what its runner had told last may be older."""
+    told = replace(job, counts=await store.count_members(job.id))
+    return told if told == job or await store.save_job(told, expect=job) else await store.job(job.tenant, job.id)
 
 
 def wanted_state(text: str | None) -> DeliveryState | None:

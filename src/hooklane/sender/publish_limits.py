@@ -35,7 +35,7 @@ def free_bytes(folder: Path) -> int:
     return disk.f_bavail * disk.f_frsize
 
 
-class Store(OutboxReads, TenantStore, Protocol):
+class CountedStore(OutboxReads, TenantStore, Protocol):
     """What is counted."""
 
 
@@ -44,7 +44,7 @@ class PublishLimits:
 
     def __init__(
         self,
-        reads: Store,
+        reads: CountedStore,
         *,
         tenants: TenantDirectory | None = None,
         file: Path | None = None,
@@ -114,16 +114,19 @@ class PublishLimits:
             f"{free // 2**20} MiB are free where the database is, and {self._free_min // 2**20} MiB are to be kept free"
         )
 
-    def refusal(self, draft: Draft) -> Refused | StoreError | None:
-        """Why *draft* may not come in; None when it may, and then it counts."""
+    def refusal(self, *drafts: Draft) -> Refused | StoreError | None:
+        """Why *drafts*, of one tenant, may not come in together; None when they may, and then they count."""
         if self._trouble is not None:
             return self._trouble
-        if self.tenants and (refused := self.tenants.refusal(draft)) is not None:
+        if self.tenants and (refused := self.tenants.refusal(*drafts)) is not None:
             return refused
         if self._quota is None:
             return None
-        tenant = draft.event.tenant
-        if self._stored.get(tenant, 0) + self._since[tenant] >= self._quota:
-            return Refused(QUOTA_EXCEEDED, f"{self._quota} events are undelivered already, which is the quota")
-        self._since[tenant] += 1
+        tenant = drafts[0].event.tenant
+        undelivered = self._stored.get(tenant, 0) + self._since[tenant]
+        if undelivered + len(drafts) > self._quota:
+            return Refused(
+                QUOTA_EXCEEDED, f"{undelivered} events are undelivered already, and {self._quota} are the quota"
+            )
+        self._since[tenant] += len(drafts)
         return None

@@ -22,6 +22,8 @@ ASIDE_MAX = 50_000
 AGAIN_MS = 50
 AGAIN_MAX = 100
 """An application may hold a lane in a transaction of its own: its events are tried again for so long, apart."""
+COMMIT_S_MAX = 5.0
+"""A commit that takes longer does not end soon; and so long a failed one speaks for the next."""
 
 
 _Waiting = tuple[Draft, Done, int]
@@ -36,11 +38,11 @@ class Publisher:
         store: OutboxStore,
         feed: Callable[[PublishReport], None] | None = None,
         observe: Callable[[Mapping[str, int]], None] | None = None,
-        guard: Callable[[Draft], Refused | StoreError | None] | None = None,
+        guard: Callable[..., Refused | StoreError | None] | None = None,
     ) -> None:
         """*feed* takes the news for the lanes of this process; *observe* counts what was published, by tenant.
 
-        *guard* says why a draft may not come in, before the store is asked.
+        *guard* says why drafts of a tenant may not come in together, before the store is asked.
         """
         self._store = store
         self._feed = feed
@@ -51,17 +53,31 @@ class Publisher:
         """All drafts that wait, or are being written, together and by tenant."""
         # Drafts that were sent already but not read yet come along: a larger commit, and no later.
         self._drafts: BatchTask[_Waiting] = BatchTask(
-            self._commit, BATCH_MAX, name="group commit of publishes", pause_s=0, group_of=_tenant
+            self._group_commit, BATCH_MAX, name="group commit of publishes", pause_s=0, group_of=_tenant
         )
         # Drafts that met a held lane, in commits of their own: no other draft waits for them.
         self._aside: BatchTask[_Waiting] = BatchTask(
             self._commit, ASIDE_MAX, name="publishes set aside", pause_s=AGAIN_MS / 1000
         )
+        self._began: float | None = None
+        """When the group commit that is under way was begun."""
+        self._failed: tuple[float, StoreError] | None = None
+        """Why and when the last group commit failed, where it did."""
 
     @property
     def waiting_bytes(self) -> int:
         """All drafts that wait, or are being written."""
         return self._bytes
+
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why what is published now would not be kept soon: a commit hangs, or the last one failed a moment ago."""
+        now = asyncio.get_running_loop().time()
+        if self._began is not None and now - self._began > COMMIT_S_MAX:
+            return StoreBusy(f"a commit has not ended for {now - self._began:.0f} s")
+        if self._failed is not None and now - self._failed[0] < COMMIT_S_MAX:
+            return self._failed[1]
+        return None
 
     def submit(self, draft: Draft, done: Done) -> None:
         """Queue a draft; *done* is called once, after the commit that holds it, or with the error that refused it."""
@@ -103,13 +119,12 @@ class Publisher:
 
     async def publish_batch(self, drafts: Sequence[Draft]) -> Sequence[Published | Refused]:
         """Publish all of them in one commit of their own, or none: one refusal refuses the batch."""
-        if self._guard is not None:
-            for draft in drafts:
-                refusal = self._guard(draft)
-                if isinstance(refusal, StoreError):
-                    raise refusal
-                if refusal is not None:
-                    return [refusal] * len(drafts)
+        if self._guard is not None and drafts:
+            refusal = self._guard(*drafts)
+            if isinstance(refusal, StoreError):
+                raise refusal
+            if refusal is not None:
+                return [refusal] * len(drafts)
         report = await self._store.publish_all(drafts)
         self._tell(drafts, report)
         return report.results
@@ -120,19 +135,24 @@ class Publisher:
             await self._drafts.drained()
             await self._aside.drained()
 
-    async def _commit(self, batch: list[_Waiting]) -> None:
+    async def _group_commit(self, batch: list[_Waiting]) -> None:
+        """A commit that no lane of another transaction can hold up: how it goes is how the store does."""
+        clock = asyncio.get_running_loop().time
+        self._began = clock()
+        failure = await self._commit(batch)
+        self._began = None
+        self._failed = None if failure is None else (clock(), failure)
+
+    async def _commit(self, batch: list[_Waiting]) -> StoreError | None:
+        """Write *batch* and tell each of its callers; the error that all of them were told, if so."""
         try:
             report = await self._store.publish([draft for draft, _, _ in batch])
         except StoreError as error:
-            for _, done, _ in batch:
-                done(error)
-            return
+            return _told(batch, error)
         except Exception as error:
             # It was not foreseen, but a publish that is never answered is worse: its caller repeats it.
             log.exception("a commit of %d publishes failed; each is told that its outcome is unknown", len(batch))
-            for _, done, _ in batch:
-                done(StoreError(f"the publish failed: {type(error).__name__}"))
-            return
+            return _told(batch, StoreError(f"the publish failed: {type(error).__name__}"))
         finally:
             self._count_out(batch)
         self._tell([draft for draft, _, _ in batch], report)
@@ -144,6 +164,7 @@ class Publisher:
             else:
                 self._count_in(draft)
                 self._aside.add((draft, done, tries + 1))
+        return None
 
     def _tell(self, drafts: Sequence[Draft], report: PublishReport) -> None:
         if self._feed is not None and report.grown:
@@ -155,6 +176,12 @@ class Publisher:
                     tenant = draft.event.tenant
                     counts[tenant] = counts.get(tenant, 0) + 1
             self._observe(counts)
+
+
+def _told(batch: Sequence[_Waiting], error: StoreError) -> StoreError:
+    for _, done, _ in batch:
+        done(error)
+    return error
 
 
 def _tenant(waiting: _Waiting) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from hooklane.core.job import JobRun, Pace, counts_of
-from hooklane.errors import StoreBusy, StoreError
+from hooklane.errors import StoreError
 from hooklane.model.audit import Act
 from hooklane.model.clock import Instant, boot_now, wall_now
 from hooklane.model.event import Event
@@ -16,15 +16,15 @@ from hooklane.model.ids import new_id
 from hooklane.model.jumps import Observed, is_too_long
 from hooklane.model.lane import DeliveryState
 from hooklane.model.plan import Job, JobMember, JobState, Op, Progress
-from hooklane.sender.plans import PAGE, Store
+from hooklane.sender.plans import PAGE, RecoveredStore
 from hooklane.store.outbox import BUSY, Draft, Published, PublishReport, Refused
 from hooklane.store.recovery import Mark
 
 RELEASE_MAX = 500
+ANEW_MAX = 20
+"""Skipped events that are released at once, to be published one by one: so few go on after a stop at most."""
 LEASE_MS = 15_000
 TICK_MS = 200
-BUSY_WAIT_MS = 50
-BUSY_TRIES_MAX = 100
 
 Feed = Callable[[PublishReport], None]
 
@@ -33,10 +33,13 @@ Feed = Callable[[PublishReport], None]
 class _Going:
     """A job that this runner carries out."""
 
+    job: Job
     run: JobRun
     pace: Pace
-    members: dict[int, JobMember]
+    anew: dict[int, JobMember]
     """Those to be published again; of the others the numbers are enough."""
+    owed: list[int]
+    """Those of them that were released and are not published yet, in order."""
 
 
 class Jobs:
@@ -44,7 +47,7 @@ class Jobs:
 
     def __init__(
         self,
-        store: Store,
+        store: RecoveredStore,
         name: str,
         *,
         nudge: Callable[[], None] | None = None,
@@ -90,12 +93,33 @@ class Jobs:
 
     async def step(self) -> bool:
         """Bring each of our jobs one step further; whether there are any."""
-        jobs = [ours for job in await self._store.open_jobs() if (ours := await self._claim(job)) is not None]
-        for id in set(self._going) - {job.id for job in jobs}:
+        opened = await self._store.open_jobs()
+        for id in set(self._going) - {job.id for job in opened}:
+            await self._guarded(id, self._let_go(id))
+        return any([await self._guarded(job.id, self._carry_on(job)) for job in opened])
+
+    async def _guarded(self, id: str, work: Awaitable[bool]) -> bool:
+        """Do the *work* for one job; one that the store fails holds up no other."""
+        try:
+            return await work
+        except StoreError:
+            self._going.pop(id, None)  # the rows say where it stands: it is taken up again
+            return False
+
+    async def _carry_on(self, job: Job) -> bool:
+        """One step further, if the job is ours; whether it is."""
+        ours = await self._claim(job)
+        if ours is None:
+            self._going.pop(job.id, None)
+            return False
+        await self._advance(ours)
+        return True
+
+    async def _let_go(self, id: str) -> bool:
+        """A job that is not open any more: what was released before it was stopped is still published."""
+        if is_done := await self._publish_owed(self._going[id]):
             del self._going[id]
-        for job in jobs:
-            await self._advance(job)
-        return bool(jobs)
+        return not is_done
 
     async def _claim(self, job: Job) -> Job | None:
         """The job as ours, if it is, or if no living runner has it."""
@@ -121,7 +145,8 @@ class Jobs:
         run = JobRun(job.op, members)
         await self._store.mark(job.id, [Mark(n, Progress.HELD) for n in run.begin()])
         anew = {one.n: one for one in members if one.member.state is DeliveryState.SKIPPED}
-        return _Going(run, Pace(job.rate, boot_now()), anew)
+        owed = [n for n, one in anew.items() if one.progress is Progress.RELEASED]
+        return _Going(job, run, Pace(job.rate, boot_now()), anew, owed)
 
     async def _advance(self, job: Job) -> None:
         going = self._going[job.id]
@@ -134,65 +159,74 @@ class Jobs:
         await self._store.mark(job.id, [Mark(n, Progress.HELD) for n in held])
         if job.stop_at_first_failure and going.run.counts[Progress.FAILED]:
             await self._store.mark(job.id, [Mark(n, Progress.CANCELLED) for n in going.run.stop()])
-        taken = going.run.take(going.pace.room(boot_now()))
+        if not await self._publish_owed(going):
+            await self._report(job, going.run)
+            return
+        most = min(going.pace.room(boot_now()), ANEW_MAX) if going.anew else going.pace.room(boot_now())
+        taken = going.run.take(most)
         going.pace.used(len(taken))
         for first in range(0, len(taken), RELEASE_MAX):
-            await self._release(job, going, taken[first : first + RELEASE_MAX])
+            if not await self._release(job, going, taken[first : first + RELEASE_MAX]):
+                return
+        if len(taken) == ANEW_MAX and going.anew:
+            self.wake()  # there may be more: the next slice follows at once
         await self._report(job, going.run)
 
-    async def _release(self, job: Job, going: _Going, numbers: list[int]) -> None:
-        act = self._act(job, "job.released")
-        anew = [going.members[n] for n in numbers if n in going.members]
-        others = [n for n in numbers if n not in going.members]
-        if others:
-            done = await self._store.carry_out(job.id, job.op, others, act=act)
-            refused = dict(done.refused)
-            for n in others:
-                if n in refused:
-                    going.run.settled(n, Progress.REFUSED)
-                elif job.op is Op.SKIP:
-                    going.run.settled(n, Progress.SKIPPED)
-            if done.lanes and self._nudge is not None:
-                self._nudge()
-        if anew:
-            marks = await self._publish_anew(job, anew)
-            await self._store.mark(job.id, marks)
-            for mark in marks:
-                going.run.settled(mark.n, mark.progress)
+    async def _release(self, job: Job, going: _Going, numbers: list[int]) -> bool:
+        """Release members; False where some are not planned any more: the job was stopped, or taken over."""
+        done = await self._store.carry_out(job.id, job.op, numbers, act=self._act(job, "job.released"))
+        going.owed += [n for n in done.done if n in going.anew]
+        for n, _ in done.refused:
+            going.run.settled(n, Progress.REFUSED)
+        if job.op is Op.SKIP:
+            for n in done.done:
+                going.run.settled(n, Progress.SKIPPED)
+        if done.lanes and self._nudge is not None:
+            self._nudge()
+        await self._publish_owed(going)
+        if len(done.done) + len(done.refused) == len(numbers):
+            return True
+        if not going.owed:
+            del self._going[job.id]  # the rows say where it stands, should it still be ours
+        return False
 
-    async def _publish_anew(self, job: Job, members: Sequence[JobMember]) -> list[Mark]:
-        """Skipped events as new ones at the tail. Named after the job, so that a repeat publishes nothing twice."""
-        now = self._now()
-        marks: list[Mark] = []
-        drafts: list[tuple[int, Draft]] = []
-        for one in members:
-            old = await self._store.event(job.tenant, one.member.event_id)
-            if old is None:
-                marks.append(Mark(one.n, Progress.REFUSED, "it is not kept any more"))
-                continue
-            event = Event(new_id("evt", now), old.type, old.key, old.data, now, job.tenant, old.id)
-            name = f"replay:{job.job_id}:{one.n}"
-            digest = hashlib.sha256(f"{old.id}\n{one.member.endpoint_id}".encode()).digest()
-            drafts.append((one.n, Draft(event, (one.member.endpoint_id,), (name,), digest)))
+    async def _publish_owed(self, going: _Going) -> bool:
+        """Publish what was released of the skipped events, as new ones at the tail; False where the next is held up.
+
+        Each is published first and then, in one commit, its letter is closed and its member marked. A crash between
+        the two leaves a released member of an open letter: whoever goes on publishes it under the same name, which is
+        the letter's and not the job's, and is told of the event that is there. So is another job for the same letter,
+        and as one of them alone closes the letter, the other's member is refused. Closing first could lose it: a job
+        that is stopped while its runner is dead would leave a closed letter and no event.
+        """
         # What follows a busy one of its key must not overtake it, so each goes by itself: such a job is small.
-        for n, draft in drafts:
-            result = await self._publish_one(draft)
-            if isinstance(result, Published):
-                marks.append(Mark(n, Progress.PUBLISHED, result.event_id))
-            else:
-                marks.append(Mark(n, Progress.REFUSED, result.detail))
-        return marks
+        while going.owed:
+            mark = await self._publish_anew(going.job, going.anew[going.owed[0]])
+            if mark is None:
+                return False
+            made = await self._store.mark(going.job.id, [mark])
+            del going.owed[0]
+            for one in made:
+                going.run.settled(one.n, one.progress)
+        return True
 
-    async def _publish_one(self, draft: Draft) -> Published | Refused:
-        for _ in range(BUSY_TRIES_MAX):
-            report = await self._store.publish([draft])
-            if self._feed is not None and report.grown:
-                self._feed(report)
-            (result,) = report.results
-            if not isinstance(result, Refused) or result.code != BUSY:
-                return result
-            await asyncio.sleep(BUSY_WAIT_MS / 1000)
-        raise StoreBusy("a transaction elsewhere holds the lane; the job goes on when it ends")
+    async def _publish_anew(self, job: Job, one: JobMember) -> Mark | None:
+        """What came of it; None where a transaction elsewhere holds the lane: it is tried again at the next step."""
+        now = self._now()
+        old = await self._store.event(job.tenant, one.member.event_id)
+        if old is None:
+            return Mark(one.n, Progress.REFUSED, "it is not kept any more")
+        event = Event(new_id("evt", now), old.type, old.key, old.data, now, job.tenant, old.id)
+        digest = hashlib.sha256(f"{old.id}\n{one.member.endpoint_id}".encode()).digest()
+        draft = Draft(event, (one.member.endpoint_id,), (f"replay:{one.member.name}",), digest)
+        report = await self._store.publish([draft])
+        if self._feed is not None and report.grown:
+            self._feed(report)
+        match report.results[0]:
+            case Published(event_id=id):
+                return Mark(one.n, Progress.PUBLISHED, id)
+            case Refused(code=code, detail=detail):
+                return None if code == BUSY else Mark(one.n, Progress.REFUSED, detail)
 
     async def _report(self, job: Job, run: JobRun) -> None:
         """Write the counts down, which also says that this runner lives; and the end of the job, on record."""

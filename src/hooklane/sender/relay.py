@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from hooklane.core.engine import Engine, Input, Settled
-from hooklane.core.worker import Call, ClockSet, Effects, LeaseLost, MarkLost, Missed, Note, Worker
+from hooklane.core.worker import Call, ClockSet, Effects, LeaseLost, Lost, MarkLost, Missed, Note, Worker
 from hooklane.core.worker.sweeping import Rounds
 from hooklane.core.worker.worker import LEASE_MS
 from hooklane.errors import Broken, StoreBusy, StoreError
@@ -21,6 +21,7 @@ from hooklane.model.health import Health
 from hooklane.model.lane import LaneId
 from hooklane.sender.courier import Courier
 from hooklane.sender.failpoints import Failpoints
+from hooklane.sender.lost import report_lost
 from hooklane.sender.process_identity import is_gone_for, names_of_this_process
 from hooklane.sender.signed_request import SignedRequests
 from hooklane.store.outbox import CommitReport, OutboxStore, PublishReport
@@ -332,5 +333,7 @@ class Relay:
                 log.warning("a sweep found %d lanes or endpoints with news that no poll had told: they go on now", many)
                 if self._listener is not None:
                     self._listener(deliveries.Missed(many))
+            case Lost(lanes=lanes):
+                report_lost(lanes, self._listener)
             case LeaseLost():
                 log.warning("the lease was lost: this worker forgets what it knew and joins anew")

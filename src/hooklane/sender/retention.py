@@ -15,7 +15,9 @@ from hooklane.store.recovery import Cutoffs, RecoveryStore
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
-STEP_ROWS = 500
+STEP_ROWS, STEP_ROWS_MIN = 500, 50
+STEP_MS = 5
+"""A publish that comes meanwhile waits for the step that is under way: steps become as small as this takes."""
 TIDY_MS = 2_000
 ROUND_MS = 30_000
 FULL_ROUND_MS = HOUR_MS
@@ -45,7 +47,7 @@ class Retention:
         )
 
 
-class Store(OutboxStore, RecoveryStore, Protocol):
+class TidiedStore(OutboxStore, RecoveryStore, Protocol):
     """What is tidied."""
 
 
@@ -54,7 +56,7 @@ class Housekeeping:
 
     def __init__(
         self,
-        store: Store,
+        store: TidiedStore,
         retention: Retention | None = None,
         *,
         now: Callable[[], Instant] = wall_now,
@@ -68,6 +70,7 @@ class Housekeeping:
         self._round_ms = round_ms
         self._stopping = asyncio.Event()
         self._reached: str | None = None
+        self._rows = STEP_ROWS_MIN
         self.pruned: Counter[str] = Counter()
         """What was removed since the start, by table."""
 
@@ -103,7 +106,8 @@ class Housekeeping:
         cursor = None if full else self._reached
         while not self._stopping.is_set():
             began = loop.time()
-            step = await self._store.prune(cutoffs, cursor, STEP_ROWS)
+            step = await self._store.prune(cutoffs, cursor, self._rows)
+            self._rows = rows_of_next_step(self._rows, 1000 * (loop.time() - began))
             removed.update(step.rows)
             cursor = step.next
             if cursor is None:
@@ -120,3 +124,10 @@ class Housekeeping:
                 await self._stopping.wait()
         except TimeoutError:
             pass  # rested
+
+
+def rows_of_next_step(rows: int, took_ms: float) -> int:
+    """How many to look at after a step of *rows* that *took_ms*: about as many as take `STEP_MS`, found by doubling."""
+    if took_ms > STEP_MS:
+        return max(STEP_ROWS_MIN, min(rows // 2, int(rows * STEP_MS / took_ms)))
+    return min(STEP_ROWS, 2 * rows) if took_ms < STEP_MS / 2 else rows

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 
 from hooklane.core.admission.rate import Bucket
+from hooklane.core.tenant import RATE_MIN
 from hooklane.model.clock import Instant
 from hooklane.model.size import size_text
 from hooklane.model.tenant import Tenant, TenantState
@@ -42,7 +43,7 @@ class _Limit:
 
 
 class TenantLimits:
-    """The tenants that are suspended, or going, or have a quota; all others are in nobody's way."""
+    """The tenants that are suspended, or going, or have a quota; the others have no limit."""
 
     def __init__(
         self,
@@ -110,13 +111,13 @@ class TenantLimits:
         rate = tenant.quota.events_per_s
         if rate is None:
             return None
-        mine = rate / self._servers
+        mine = max(rate, RATE_MIN) / self._servers  # a row may be older than the bound
         return Bucket(mine, max(1.0, mine * BURST_S))
 
-    def refusal(self, draft: Draft) -> Refused | None:
-        """Why *draft* may not come in; None when it may, and then it counts."""
+    def refusal(self, *drafts: Draft) -> Refused | None:
+        """Why *drafts*, of one tenant, may not come in together; None when they may, and only then they count."""
         self._follow()
-        limit = self._limits.get(draft.event.tenant)
+        limit = self._limits.get(drafts[0].event.tenant)
         if limit is None:
             return None
         tenant, quota = limit.tenant, limit.tenant.quota
@@ -124,12 +125,12 @@ class TenantLimits:
             return Refused("tenant_suspended", "this tenant is suspended: nothing is taken for it, and nothing is sent")
         if not tenant.is_there:
             return Refused("wrong_state", "this tenant is being deleted: nothing is taken for it any more")
-        size = len(draft.event.data)
+        size = sum(len(draft.event.data) for draft in drafts)
         if quota.bytes is not None and limit.stored + limit.since + size > quota.bytes:
             detail = f"the events that are kept would be larger than {size_text(quota.bytes)}, which is the quota"
             return self._refused(tenant, "bytes", detail, BYTES_RETRY_S)
         if limit.bucket is not None:
-            after_s = limit.bucket.take(Instant(int(self._clock() * 1000)))
+            after_s = limit.bucket.take(Instant(int(self._clock() * 1000)), len(drafts))
             if after_s is not None:
                 return self._refused(
                     tenant, "events_per_s", f"{quota.events_per_s:g} events a second are the quota", after_s

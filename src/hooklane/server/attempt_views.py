@@ -26,7 +26,9 @@ def settled_attempt(settlement: Settlement) -> dict[str, Any]:
     lane_id, seq, key = send.lane_id, send.seq, send.key
     if isinstance(send.event, Redelivery):  # it is logged beside the first attempts of its event
         lane_id, seq, key = send.event.lane_id, send.event.seq or 1, send.event.lane_key
-    failure = WORKER_DIED if result is None else str(result.failure) if isinstance(result, NoAnswer) else None
+    failure = str(result.failure) if isinstance(result, NoAnswer) else None
+    if result is None:
+        failure = outcome.reason if isinstance(outcome, Dead) else WORKER_DIED
     return {
         "id": attempt_id(lane_id, seq, send.attempt, send.at),
         "event": send.event.id,

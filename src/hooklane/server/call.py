@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -13,7 +13,7 @@ import msgspec
 
 from hooklane.core.fanout import STARS_MAX
 from hooklane.model.api_key import Scope
-from hooklane.model.clock import Instant
+from hooklane.model.clock import FIRST_TOLD, LAST_TOLD, Instant
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.server import json_body
 from hooklane.server.caller import ADMIN, Caller
@@ -31,6 +31,8 @@ JSON = "application/json"
 NDJSON = "application/x-ndjson"
 
 S = TypeVar("S", bound=msgspec.Struct)
+D = TypeVar("D", bound=str | None)
+W = TypeVar("W", bound=str)
 
 
 @dataclass(slots=True)
@@ -95,15 +97,33 @@ class Call:
         """Where the page of *listing* starts, as the store said; None for the first."""
         return self.services.cursors.open(self.of_tenant(listing), self.query)
 
+    def word(self, name: str, known: Iterable[str], default: D) -> str | D:
+        """The one of the *known* words that the parameter *name* says; *default* where it is left out."""
+        word = self.query.get(name)
+        if word is None:
+            return default
+        if word not in tuple(known):
+            raise Problem("invalid_parameter", f"{name} must be one of {', '.join(known)}, got {word[:40]!r}")
+        return word
+
+    def words(self, name: str, known: Iterable[W]) -> list[W] | None:
+        """Those of the *known* words that the parameter *name* says, with commas; None where it is left out."""
+        text = self.query.get(name)
+        if text is None:
+            return None
+        by_name = {str(word): word for word in known}
+        said = list(dict.fromkeys(text.split(",")))
+        if unknown := [word for word in said if word not in by_name]:
+            listed = ", ".join(by_name)
+            raise Problem("invalid_parameter", f"{name} must be one or more of {listed}, got {unknown[0][:40]!r}")
+        return [by_name[word] for word in said]
+
     def switch(self, name: str) -> bool:
         """Whether the parameter *name* is `true`; left out, it is `false`."""
-        text = self.query.get(name, "false")
-        if text not in ("true", "false"):
-            raise Problem("invalid_parameter", f"{name} must be true or false, got {text[:40]!r}")
-        return text == "true"
+        return self.word(name, ("true", "false"), "false") == "true"
 
     def wants_lines(self) -> bool:
-        return NDJSON in self.headers.get("accept", "")
+        return NDJSON in self.headers.get("accept", "").lower()
 
 
 def pattern_of(text: str | None, name: str, code: str = "invalid_parameter") -> str | None:
@@ -114,12 +134,14 @@ def pattern_of(text: str | None, name: str, code: str = "invalid_parameter") -> 
 
 
 def instant_of(text: str) -> Instant | None:
-    """The time that *text* says, with its zone; None where it says none."""
+    """The time that *text* says, with its zone; None where it says none, or one that is not in the years 1 to 9999."""
     try:
-        at = msgspec.convert(text, datetime)
-        return None if at.tzinfo is None else Instant(int(at.timestamp() * 1000))
+        said = msgspec.convert(text, datetime)
+        at = Instant(int(said.timestamp() * 1000))
     except (msgspec.ValidationError, ValueError, OverflowError):
         return None
+    # At the edge of these years a zone leads out of them, and what is stored must be told again.
+    return at if said.tzinfo is not None and FIRST_TOLD <= at <= LAST_TOLD else None
 
 
 @dataclass(slots=True)
@@ -204,6 +226,35 @@ class Route:
     def is_question(self) -> bool:
         """Whether its work may end when the client leaves: nothing is changed that would be left half done."""
         return self.method == "GET" or self.searches
+
+
+class Routes:
+    """The calls of one resource, which have a tag and the beginning of their paths in common.
+
+    A handler becomes one by the line before it: `@routes.get("/{id}", "An event with its deliveries.")`.
+    """
+
+    def __init__(self, tag: str, path: str, *, of_server: bool = False) -> None:
+        self._tag, self._path, self._of_server = tag, path, of_server
+        self._made: list[Route] = []
+        self.get, self.post, self.put = self._of("GET"), self._of("POST"), self._of("PUT")
+        self.patch, self.delete = self._of("PATCH"), self._of("DELETE")
+
+    def __iter__(self) -> Iterator[Route]:
+        return iter(self._made)
+
+    def _of(self, method: str) -> Callable[..., Callable[[Handler], Handler]]:
+        def described(path: str, summary: str, **about: Any) -> Callable[[Handler], Handler]:
+            """*about*: the other fields of `Route`."""
+
+            def made(run: Handler) -> Handler:
+                shared = {"tag": self._tag, "of_server": self._of_server}
+                self._made.append(Route(method, self._path + path, run, summary, **{**shared, **about}))
+                return run
+
+            return made
+
+        return described
 
 
 def answer(value: Any, status: int = 200, headers: Sequence[tuple[str, str]] = ()) -> Response:

@@ -37,7 +37,7 @@ NOBODY = Caller("nobody")
 
 
 def customer_of(tenant: str) -> Caller:
-    """Somebody of *tenant*, who may do what the portal allows."""
+    """A customer of *tenant*, who may do what the portal allows."""
     return Caller(f"portal of {tenant}", frozenset((Scope.READ, Scope.OPERATE)), tenant)
 
 

@@ -140,7 +140,7 @@ def receiver(where: str, secret: str, emit: Emit) -> Inbox:
     inbox = Inbox(where, mode="inline", emit=emit)
     for name in (SHOP, BILLING):
         source = inbox.source(name, secrets=[secret], profile="hooklane")
-        source.on("*")(_apply)
+        source.on("*", name="apply")(_apply)
     return inbox
 
 

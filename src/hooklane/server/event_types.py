@@ -9,11 +9,12 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 
+from hooklane.core.event_type import InvalidSchema
 from hooklane.model.event import Event
 from hooklane.server.places import Places
 from hooklane.server.problem import Problem
 from hooklane.server.repeating import repeat
-from hooklane.server.schema_check import Violation, violations, weight_of_schema
+from hooklane.server.schema_check import Violation, keeps, violations, weight_of_schema
 from hooklane.store.types import TypeStore
 
 LOOK_S = 1.0
@@ -23,6 +24,8 @@ INLINE_MAX = 400_000
 
 What is more is checked in a process of its own: the checker holds the interpreter, so a thread would stop the server.
 """
+TOLD_INLINE_MAX = 4_000
+"""The same for telling what is wrong: of alternatives the checker notes everything that each of them lacks."""
 ASIDE_S_MAX = 2.0
 ASIDE_MAX = 16
 """So many wait for that process at most, of one tenant half of them: the others wait for 16 s at the very worst."""
@@ -53,9 +56,7 @@ class TypeRules:
             return
         self._rev, found = await self._store.enforced_types()
         self.enforced = {
-            (one.tenant, one.type): Rule(one.schema, weight_of_schema(one.schema))
-            for one in found
-            if one.schema is not None
+            (one.tenant, one.type): Rule(one.schema, _weight(one.schema)) for one in found if one.schema is not None
         }
 
     async def run(self) -> None:
@@ -70,8 +71,13 @@ class TypeRules:
         rule = self.enforced.get((event.tenant, event.type))
         if rule is None:
             return None
-        if len(event.data) * rule.weight > INLINE_MAX:
+        work = len(event.data) * rule.weight
+        if work > INLINE_MAX:
             return self._judge_aside(event, rule)
+        if keeps(rule.schema, event.data):
+            return None
+        if work > TOLD_INLINE_MAX:
+            return self._tell_aside(event, rule)
         return _problem(event.type, violations(rule.schema, event.data))
 
     async def check(self, event: Event) -> None:
@@ -90,6 +96,15 @@ class TypeRules:
             return Problem("schema_violation", text)
         except BrokenProcessPool:
             return Problem("unavailable", "the check of the schema was interrupted; nothing was stored, send it again")
+
+    async def _tell_aside(self, event: Event, rule: Rule) -> Problem | None:
+        """The Problem of an event that is known to break its schema, without the details where those take too long."""
+        try:
+            with self._places.taken(event.tenant):
+                found = await self._aside.violations(rule.schema, event.data)
+        except (TimeoutError, BrokenProcessPool, Problem):
+            found = [("", "it does not keep the schema; where, takes too long to tell")]
+        return _problem(event.type, found)
 
 
 class Aside:
@@ -121,6 +136,14 @@ class Aside:
             for process in list((pool._processes or {}).values()):
                 process.kill()  # a check cannot be interrupted in any other way
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _weight(schema: bytes) -> int:
+    """What a check weighs. A schema that was kept before a rule became stricter is always checked aside."""
+    try:
+        return weight_of_schema(schema)
+    except InvalidSchema:
+        return INLINE_MAX + 1
 
 
 def _problem(type: str, found: list[Violation]) -> Problem | None:

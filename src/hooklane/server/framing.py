@@ -54,6 +54,11 @@ class Parser:
         return _lines(line, [field for field in self._protocol.headers if field[0] != b"upgrade"])
 
 
+def is_coded(headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Whether the body was sent in a coding besides chunked, which nobody here undoes (RFC 9112, section 6.1)."""
+    return any(name == b"transfer-encoding" and value.strip().lower() != b"chunked" for name, value in headers)
+
+
 def asks_first(headers: Sequence[tuple[bytes, bytes]]) -> bool:
     """Whether the client waits for leave to send its body. Other expectations are not ours to meet."""
     return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)

@@ -9,7 +9,7 @@ from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Row, Search
 from hooklane.model.message import Status
-from hooklane.receiver.flows.maintain import give_up, owe_again
+from hooklane.receiver.flows.maintain import give_up, give_up_row, owe_again
 from hooklane.server.inbox_views import dead_of
 from hooklane.store.colocated_inbox import Changed
 from hooklane.store.inbox import Flow, InboxVerbs
@@ -69,7 +69,7 @@ def replay_letter(verbs: InboxVerbs, search: Search, now: Instant, record: Recor
 def skip_letter(
     verbs: InboxVerbs, search: Search, note: str, now: Instant, record: Record
 ) -> Flow[Changed[ActionOutcome]]:
-    """Give up what died of a row; a key that waited behind it moves on."""
+    """Give up what died of a row, or the row itself if it could not be read; a key that waited behind moves on."""
     row = yield from _find(verbs, search)
     if row is None:
         return Changed(None)
@@ -78,12 +78,10 @@ def skip_letter(
     number = 0
     for handling in dead_of(row):
         number += yield from give_up(verbs, row, handling, note, now)
-    if number == 0 and row.handlings:
-        return Changed(_overtaken(row))
+    if not row.handlings:
+        number += yield from give_up_row(verbs, row, note, now)
     if number == 0:
-        return Changed(
-            ActionRefused("wrong_state", f"row {row.id} was never given to a handler, so there is nothing to skip")
-        )
+        return Changed(_overtaken(row))
     return Changed(HandlingsChanged(row, number), record(row))
 
 

@@ -110,10 +110,7 @@ class _Undone(Exception):
 
 
 def is_dry_run(call: Call) -> bool:
-    text = call.query.get("dry_run", "0")
-    if text not in ("0", "1"):
-        raise Problem("invalid_parameter", f"dry_run must be 1 or 0, got {text[:40]!r}")
-    return text == "1"
+    return call.word("dry_run", ("0", "1"), "0") == "1"
 
 
 async def dry_run(call: Call, change: Change[ActionOutcome]) -> ActionOutcome:

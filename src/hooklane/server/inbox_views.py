@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hooklane.model.clock import Instant, rfc3339
+from hooklane.model.clock import Instant
 from hooklane.model.inbox import OPEN, Count, Handling, Row
 from hooklane.model.message import Status
 from hooklane.receiver.maintenance import Stats
-from hooklane.server.views import View, when
+from hooklane.server.shapes_of_inbox import HandlingShape, RowCount, RowShape, WholeHandling
+from hooklane.server.shapes_of_recovery import DeadLetterShape
+from hooklane.server.views import View, filled, when
 
 ERROR_CHARS_MAX = 200
 
@@ -22,23 +24,18 @@ _CREDENTIALS = ("authorization", "cookie", "token", "api-key", "apikey", "secret
 
 def row(one: Row) -> View:
     """What a list shows of *one*."""
-    message = one.message
-    return {
-        "id": str(one.id),
-        "source": message.source,
-        "account": message.account,
-        "event_id": message.event_id,
-        "type": message.type,
-        "key": message.key,
-        "seq": message.seq,
-        "status": str(one.overall),
-        "attempts": max((each.attempts for each in one.handlings), default=0),
-        "copies": one.copies,
-        "received_at": rfc3339(one.received_at),
-        "next_at": when(min((each.due_at for each in one.handlings if each.status in _DUE), default=None)),
-        "error": _error(one),
-        "handlers": [_handling(each) for each in one.handlings],
-    }
+    return filled(
+        RowShape,
+        one.message,
+        id=str(one.id),
+        status=str(one.overall),
+        attempts=max((each.attempts for each in one.handlings), default=0),
+        copies=one.copies,
+        received_at=one.received_at,
+        next_at=min((each.due_at for each in one.handlings if each.status in _DUE), default=None),
+        error=_error(one),
+        handlers=[_handling(each) for each in one.handlings],
+    )
 
 
 def whole(one: Row) -> View:
@@ -60,24 +57,20 @@ def whole(one: Row) -> View:
 
 def letter(one: Row) -> View:
     """A row that died, in the shape of a sender's dead letter; what only a sender has is null."""
-    message, dead = one.message, dead_of(one)
-    return {
-        "id": str(one.id),
-        "side": "inbox",
-        "event": message.event_id,
-        "type": message.type,
-        "source": message.source,
-        "account": message.account,
-        "endpoint": None,
-        "handlers": [_handling(each) for each in one.handlings],
-        "key": message.key,
-        "seq": message.seq,
-        "attempts": max((each.attempts for each in dead), default=0),
-        "reason": _error(one) or "",
-        "died_at": rfc3339(max((each.settled_at for each in dead if each.settled_at), default=one.received_at)),
-        "waiting": None,
-        "note": "",
-    }
+    dead = dead_of(one)
+    return filled(
+        DeadLetterShape,
+        one.message,
+        id=str(one.id),
+        side="inbox",
+        endpoint=None,
+        handlers=[_handling(each) for each in one.handlings],
+        attempts=max((each.attempts for each in dead), default=0),
+        reason=_error(one) or "",
+        died_at=max((each.settled_at for each in dead if each.settled_at), default=one.received_at),
+        waiting=None,
+        note="",
+    )
 
 
 def stats(counts: Sequence[Count], store: str | None, now: Instant) -> View:
@@ -95,16 +88,7 @@ def stats(counts: Sequence[Count], store: str | None, now: Instant) -> View:
         "owed": sum(told.total(status) for status in OPEN),
         "oldest_owed_at": when(min((count.oldest_at for count in counts if count.status in OPEN), default=None)),
         "lag_ms": told.lag_ms,
-        "counts": [
-            {
-                "source": count.source,
-                "handler": count.handler,
-                "status": str(count.status),
-                "rows": count.rows,
-                "oldest_at": rfc3339(count.oldest_at),
-            }
-            for count in counts
-        ],
+        "counts": [filled(RowCount, count) for count in counts],
     }
 
 
@@ -119,27 +103,14 @@ def _error(one: Row) -> str | None:
     return _short(loud or one.reason)
 
 
-def _handling(one: Handling) -> View:
-    return {
-        "handler": one.handler,
-        "status": str(one.status),
-        "attempts": one.attempts,
-        "next_at": when(one.due_at) if one.status in _DUE else None,
-        "error": _short(one.error),
-    }
+def _handling(one: Handling, shape: type[HandlingShape] = HandlingShape, **more: object) -> View:
+    next_at = one.due_at if one.status in _DUE else None
+    return filled(shape, one, next_at=next_at, error=_short(one.error), **more)
 
 
 def _whole_handling(one: Handling) -> View:
-    return {
-        **_handling(one),
-        "leased_until": when(one.due_at) if one.status is Status.IN_PROGRESS else None,
-        "settled_at": when(one.settled_at),
-        "key": one.key,
-        "seq": one.seq,
-        "prev_seq": one.prev_seq,
-        "error": one.error,
-        "traceback": one.traceback,
-    }
+    leased_until = one.due_at if one.status is Status.IN_PROGRESS else None
+    return {**_handling(one, WholeHandling, leased_until=leased_until), "error": one.error}
 
 
 def _payload(one: Row) -> View:

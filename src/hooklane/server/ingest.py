@@ -18,10 +18,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from hooklane.errors import StoreError
 from hooklane.model.size import size_text
-from hooklane.server.api.events import draft_from
 from hooklane.server.arriving import ArrivingBody, no_room
 from hooklane.server.auth import Authenticator
-from hooklane.server.framing import Parser, asks_first
+from hooklane.server.event_draft import draft_from
+from hooklane.server.framing import Parser, asks_first, is_coded
 from hooklane.server.json_body import EVENT_BODY_BYTES_MAX, read_event
 from hooklane.server.problem import Problem, problem_of, refused
 from hooklane.server.publish_request import (
@@ -134,7 +134,7 @@ class IngestProtocol(HttpToolsProtocol):
         if before is not None and not before.response_complete and not is_publish_request(before):
             return False
         key = known.key_of(data)
-        if not is_plain_key(key):
+        if key and not is_plain_key(key):
             return False
         request = PublishRequest(keep_alive=True, caller=caller, tenant=known.tenant)
         if key:
@@ -186,6 +186,8 @@ class IngestProtocol(HttpToolsProtocol):
         headers = self.headers
         if len(headers) > HEADERS_MAX or (self._chunk_bytes > HEADER_BYTES_MAX and _size(headers) > HEADER_BYTES_MAX):
             self._refuse(Problem("headers_too_large", TOO_MANY_HEADERS))
+        elif is_coded(headers):
+            self._refuse(Problem("bad_request", "the only Transfer-Encoding that this server reads is chunked"))
         elif (
             self.url == PATH
             and self.parser.get_method() == b"POST"
@@ -313,16 +315,18 @@ class IngestProtocol(HttpToolsProtocol):
         try:
             body = read_event(chunks[0] if len(chunks) == 1 else b"".join(chunks))
             draft = draft_from(body, request.tenant, services.now(), request.idempotency_key)
+            request.chunks = []
+            if not services.types.enforced or self._keeps_schema(request, draft):
+                services.publisher.submit(draft, partial(self._done, request))
         except Exception as error:
-            request.reply = self._problem(request, problem_of(error))
-            if request.reply.startswith(b"HTTP/1.1 500"):
-                log.error("a publish failed unexpectedly", exc_info=error)
-            self._flush()
-            return
-        request.chunks = []
-        if services.types.enforced and not self._keeps_schema(request, draft):
-            return
-        services.publisher.submit(draft, partial(self._done, request))
+            self._fail(request, error)
+
+    def _fail(self, request: PublishRequest, error: Exception) -> None:
+        """Answer a publish that did not get as far as the store, so that no client waits for ever."""
+        problem = problem_of(error)
+        if problem.status == 500:
+            log.error("a publish failed unexpectedly", exc_info=error)
+        self._refuse_event(request, problem)
 
     def _keeps_schema(self, request: PublishRequest, draft: Draft) -> bool:
         """Whether the event may go on at once; where not, it is answered here, or by a task that checks it aside."""
@@ -340,12 +344,12 @@ class IngestProtocol(HttpToolsProtocol):
     async def _submit_checked(self, request: PublishRequest, draft: Draft, verdict: Awaitable[Problem | None]) -> None:
         try:
             problem = await verdict
+            if problem is None:
+                self.services.publisher.submit(draft, partial(self._done, request))
+            else:
+                self._refuse_event(request, problem)
         except Exception as error:
-            problem = problem_of(error)
-        if problem is None:
-            self.services.publisher.submit(draft, partial(self._done, request))
-        else:
-            self._refuse_event(request, problem)
+            self._fail(request, error)
 
     def _refuse_event(self, request: PublishRequest, problem: Problem) -> None:
         request.reply = self._problem(request, problem)
@@ -387,7 +391,8 @@ class IngestProtocol(HttpToolsProtocol):
         self._idle_at = self.clock()
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
@@ -400,7 +405,7 @@ class IngestProtocol(HttpToolsProtocol):
 
     def _common(self, request: PublishRequest) -> bytes:
         """The header lines that do not depend on the answer; the date changes once a second."""
-        lines = common_lines(tuple(self.server_state.default_headers))
+        lines = common_lines(self.server_state.default_headers)
         return lines if request.keep_alive else lines + b"connection: close\r\n"
 
     # --- ending ---

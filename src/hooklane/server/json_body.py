@@ -97,7 +97,7 @@ def read_event(text: bytes) -> EventBody:
     # Fields of ours that stand there once, spelled plainly, cannot be there twice; anything else is looked at closely.
     # (Spelled out rather than looped: this runs for every event.)
     if (
-        b"\\" in text
+        text.find(b"\\") >= 0  # `in` would first ask whether it is a number
         or text.count(b'"type"') > 1
         or text.count(b'"data"') > 1
         or text.count(b'"key"') > 1
@@ -131,7 +131,9 @@ def read_batch(text: bytes, *, lines: bool) -> list[EventBody]:
 def at(problem: Problem, position: int) -> Problem:
     """The same problem, told of one event of a batch."""
     error = {"index": position, "code": problem.code, "detail": problem.detail}
-    return Problem(problem.code, f"event {position}: {problem.detail}", errors=[error])
+    made = Problem(problem.code, f"event {position}: {problem.detail}", errors=[error])
+    made.headers = problem.headers  # when to come back is the same
+    return made
 
 
 def _lines_of(text: bytes) -> list[bytes]:

@@ -1,7 +1,7 @@
 """Answers that cost much are kept for a moment and given to all who ask: up to five seconds old, and it is told.
 
 While an answer is fresh enough it is given at once, and a new one is made beside it. No caller waits for counting but
-the first, and one who comes after nobody has asked for a while.
+the first, and a caller that comes after a while without calls.
 """
 
 from __future__ import annotations

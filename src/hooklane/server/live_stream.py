@@ -23,7 +23,7 @@ from hooklane.server.stream_client import StreamClient, frame
 from hooklane.server.totals import Totals
 from hooklane.store.dashboard import Cells
 from hooklane.store.open import Outbox
-from hooklane.store.reads import LaneView
+from hooklane.store.reads import LaneFilter, LaneView
 from hooklane.telemetry.deliveries import Happening, Queued, Recorded, Sent
 
 FLUSH_S = 0.1
@@ -86,16 +86,18 @@ class LiveStream:
 
     def listen(self, happening: Happening) -> None:
         """The relay's listener: cheap, since it runs for every batch of deliveries."""
+        if not self._watched.is_set():
+            self._missed = True
+            return
         tenant = self._tenant
         match happening:
             case Queued(grown=grown):
-                if self._watched.is_set():
-                    for one in grown:
-                        if one.event is None or one.event.tenant == tenant:
-                            self.touch(one.endpoint_id, one.key)
+                for one in grown:
+                    if one.event is None or one.event.tenant == tenant:
+                        self.touch(one.endpoint_id, one.key)
             case Sent(sends=sends):
                 for send in sends:
-                    if send.key is not None and send.endpoint.tenant == tenant:
+                    if send.endpoint.tenant == tenant:
                         self.touch(send.endpoint.id, send.key)
             case Recorded(settlements=settlements):
                 for settlement in settlements:
@@ -104,7 +106,6 @@ class LiveStream:
                         self.touch(send.endpoint.id, send.key)
             case _:
                 pass  # what was fenced or missed is found by a look
-        self._missed = self._missed or not self._watched.is_set()
 
     def touch(self, endpoint_id: str, key: str | None) -> None:
         """A lane is no longer as it was told last."""
@@ -163,6 +164,7 @@ class LiveStream:
                     await self._look()
                     # A store with very many lanes is asked less often: looking may cost a twentieth of the time.
                     self._look_at = clock() + max(LOOK_S, 20 * (clock() - began))
+                    began = clock()  # what a look took is paid for by the next look: it does not hold up what is told
                 await self._flush()
             except StoreError:
                 pass  # the store is in trouble: /readyz says so, and the next round asks again
@@ -195,9 +197,7 @@ class LiveStream:
 
     async def _find_unsettled(self) -> tuple[dict[Lane, LaneView], bool]:
         """The lanes that are not at rest, the most pressing first, and whether these are all of them."""
-        page = await self._store.lanes(
-            self._tenant, states=_UNSETTLED, endpoint_id=None, text=None, cursor=None, limit=UNSETTLED_MAX
-        )
+        page = await self._store.lanes(self._tenant, LaneFilter(states=_UNSETTLED), None, UNSETTLED_MAX)
         return {(lane.endpoint_id, lane.key): lane for lane in page.items}, page.next is None
 
     async def _flush(self) -> None:

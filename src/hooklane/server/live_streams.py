@@ -12,6 +12,7 @@ from hooklane.model.health import BreakerState
 from hooklane.server import views
 from hooklane.server.live_stream import Lane, LiveStream
 from hooklane.server.recent_attempts import Told
+from hooklane.server.shapes import LaneShape
 from hooklane.server.stream_client import StreamClient
 from hooklane.server.totals import Totals
 from hooklane.store.dashboard import Cells
@@ -91,13 +92,16 @@ class LiveStreams:
     def shown(self, lane: LaneView, endpoints: Mapping[str, Endpoint], cells: Cells) -> dict[str, Any]:
         """A lane as the page draws it: with its endpoint's name and whether its head is in flight now."""
         endpoint = endpoints.get(lane.endpoint_id)
-        view = views.lane(lane, {lane.endpoint_id: endpoint.name if endpoint else ""})
-        view["attempts_max"] = endpoint.attempts_max if endpoint else None
-        view["breaker"] = self.breakers().get(lane.endpoint_id)
-        view["in_flight"] = self._in_flight.get((lane.endpoint_id, lane.key)) == lane.head
-        view["settled"] = cells.settled
-        view["head_said"] = cells.head_said
-        return view
+        return views.filled(
+            LaneShape,
+            lane,
+            endpoint_name=endpoint.name if endpoint else "",
+            attempts_max=endpoint.attempts_max if endpoint else None,
+            breaker=self.breakers().get(lane.endpoint_id),
+            in_flight=self._in_flight.get((lane.endpoint_id, lane.key)) == lane.head,
+            settled=cells.settled,
+            head_said=cells.head_said,
+        )
 
     # telling
 

@@ -46,6 +46,11 @@ class _Attempts(Collector):
             "Lanes or endpoints with news that a sweep found and no poll had told: anything but 0 is a defect.",
             value=tally.missed,
         )
+        yield CounterMetricFamily(
+            "hooklane_lost",
+            "Deliveries that the database has lost though they were sent or published, as a failover may lose them.",
+            value=tally.lost,
+        )
 
 
 def _histogram(name: str, what: str, spread: Spread) -> HistogramMetricFamily:
@@ -95,9 +100,18 @@ class Meter:
         """Add what a worker process has counted."""
         self.tally.absorb(other)
 
-    def take(self) -> Tally:
-        """What was counted since the last call: for the series, or for the process that this one counts for."""
-        taken, self.tally = self.tally, Tally()
+    def busy(self) -> list[str]:
+        """The endpoints of which something was counted since it was taken last."""
+        return list(self.tally.endpoints)
+
+    def take(self, endpoints: Sequence[str] | None = None) -> Tally:
+        """What was counted since the last call: for the series, or for the process that this one counts for.
+
+        Of *endpoints*, or of all: with very many that takes its time.
+        """
+        taken = self.tally.part(endpoints) if endpoints is not None else self.tally
+        if endpoints is None:
+            self.tally = Tally()
         self._past.absorb(taken)
         return taken
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import resources
 from urllib.parse import urlsplit
 
@@ -16,6 +16,7 @@ from starlette.types import Scope
 from hooklane import __version__
 from hooklane.server.compress import file_as, zipped
 from hooklane.server.look import DEFAULT_LOOK, PageLook
+from hooklane.server.page_modules import modules_of
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
@@ -87,10 +88,10 @@ def page_routes(look: PageLook = DEFAULT_LOOK) -> list[BaseRoute]:
     for content in _files().values():  # once, before the first page is asked for
         zipped(content)
     return [
-        *(_Exact(path, _page("index.html", "../" * (path.count("/") - 1), headers)) for path in SCREENS),
-        _Exact("/api/docs", _page("docs.html", "../")),
+        _Exact("/static/{version}/{name:path}", _static),  # first: a screen asks for thirty of them
+        *(_Exact(path, _page("index.html", path, headers)) for path in SCREENS),
+        _Exact("/api/docs", _page("docs.html", "/api/docs")),
         _Exact("/favicon.ico", _icon),
-        _Exact("/static/{version}/{name:path}", _static),
     ]
 
 
@@ -117,16 +118,25 @@ def _media(name: str) -> str | None:
     return _TYPES.get(name[name.rfind(".") :])
 
 
-def _page(name: str, root: str, headers: Mapping[str, str] = HEADERS) -> Callable[[Request], Awaitable[Response]]:
-    """Relative addresses, so that the page works under any prefix: *root* leads from it to where it is mounted."""
+def _page(name: str, path: str, headers: Mapping[str, str] = HEADERS) -> Callable[[Request], Awaitable[Response]]:
+    """The page at *path*. Relative addresses, so that it works under any prefix."""
 
     async def show(request: Request) -> Response:
         if "vendor/preact.js" not in _files():
             return Response(MISSING, 503, media_type="text/plain", headers=headers)
-        text = (_UI / name).read_bytes().replace(b"{version}", version().encode()).replace(b"{root}", root.encode())
-        return _reply(request, text, "text/html", "no-cache", headers)
+        return _reply(request, _text(name, path), "text/html", "no-cache", headers)
 
     return show
+
+
+@cache
+def _text(name: str, path: str) -> bytes:
+    root = "../" * (path.count("/") - 1)  # leads from the page to where it is mounted
+    links = (
+        f'<link rel="modulepreload" href="{{root}}static/{{version}}/{one}">' for one in modules_of(_files(), path)
+    )
+    text = (_UI / name).read_text("utf-8").replace("{modules}", "\n".join(links))
+    return text.replace("{version}", version()).replace("{root}", root).encode()
 
 
 async def _icon(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""A pass says that whoever knows the server's own key lets somebody in as a customer of one tenant.
+"""A pass says that a holder of the server's own key lets a person in as a customer of one tenant.
 
 A dashboard that is mounted in portal mode makes one for each request. It lives within the process: who could make one
 holds the server's key, and may do everything anyway.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, TypeGuard
+from dataclasses import dataclass
+from typing import TypeGuard
 
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.server.arriving import ArrivingBody
@@ -57,7 +58,8 @@ def is_publish_request(cycle: object) -> TypeGuard[PublishRequest]:
     return type(cycle) is PublishRequest
 
 
-class KnownHead(NamedTuple):
+@dataclass(slots=True)
+class KnownHead:
     """A publish as it came on this connection, whole and alone: the same head with as many bytes means the same again.
 
     A client says the same thing all day; what the parser made of such a head depends on nothing else. Only its

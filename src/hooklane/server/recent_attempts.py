@@ -1,11 +1,12 @@
 """The attempts of late, in memory: what a page shows first, and the live stream after that.
 
-Failures are kept; of deliveries that succeed only some of each batch, or a busy process would spend more on telling
-than on sending.
+Failures are kept; of deliveries that succeed only as many as a page can show, or a busy process would spend more on
+telling than on sending.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -15,8 +16,9 @@ from hooklane.server.attempt_views import settled_attempt
 from hooklane.telemetry.deliveries import Happening, Recorded
 
 KEPT = 500
-DELIVERED_OF_BATCH = 20
-FAILED_OF_BATCH = 100
+KEPT_OF_BATCH = 100
+DELIVERED_MAX, EVERY_S = 50, 0.1
+"""So many successes in so much time: the live stream tells no more of them either."""
 
 Told = tuple[str, dict[str, Any]]
 """A tenant, and an attempt in the shape of the API."""
@@ -25,9 +27,12 @@ Told = tuple[str, dict[str, Any]]
 class RecentAttempts:
     """A ring of attempts, the newest last. *tell* gets each batch as it comes."""
 
-    def __init__(self, tell: Callable[[Sequence[Told]], None]) -> None:
+    def __init__(self, tell: Callable[[Sequence[Told]], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._room, self._room_until = 0, 0.0
+        """So many successes may still be kept until then."""
         self._ring: deque[Told] = deque(maxlen=KEPT)
-        self._untold: deque[Told] = deque(maxlen=FAILED_OF_BATCH)
+        self._untold: deque[Told] = deque(maxlen=KEPT_OF_BATCH)
         self._tell = tell
 
     def listen(self, happening: Happening) -> None:
@@ -35,11 +40,16 @@ class RecentAttempts:
         if not isinstance(happening, Recorded):
             return
         settled = happening.settlements
-        if len(settled) > DELIVERED_OF_BATCH:
-            failed = [one for one in settled if not isinstance(one.outcome, Delivered)][-FAILED_OF_BATCH:]
-            settled = [*failed, *settled[-DELIVERED_OF_BATCH:]] if failed else settled[-DELIVERED_OF_BATCH:]
-            settled = list({id(one): one for one in settled}.values())
-        self.add([(one.send.endpoint.tenant, settled_attempt(one)) for one in settled])
+        now = self._clock()
+        if now >= self._room_until:
+            self._room, self._room_until = DELIVERED_MAX, now + EVERY_S
+        # The newest, as far as there is room, and failures before them.
+        first = len(settled) - self._room
+        kept = [one for at, one in enumerate(settled) if at >= first or not isinstance(one.outcome, Delivered)]
+        kept = kept[-KEPT_OF_BATCH:]
+        self._room -= sum(isinstance(one.outcome, Delivered) for one in kept)
+        if kept:
+            self.add([(one.send.endpoint.tenant, settled_attempt(one)) for one in kept])
 
     def add(self, told: Sequence[Told]) -> None:
         """Attempts that this process or one of its workers has made."""

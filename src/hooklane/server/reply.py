@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from http import HTTPStatus
 
@@ -50,16 +51,15 @@ def problem_reply(problem: Problem, common: bytes) -> bytes:
     return _PROBLEM % (problem.status, phrase, MEDIA.encode(), len(body), own, common, body)
 
 
-_common_cache: dict[tuple[tuple[bytes, bytes], ...], bytes] = {}
+_common: tuple[object, bytes] = (None, b"")
 
 
-def common_lines(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
-    """*headers* as lines; they are the same for every answer of a second."""
-    lines = _common_cache.get(headers)
-    if lines is None:
-        _common_cache.clear()
-        lines = _common_cache[headers] = b"".join(b"%b: %b\r\n" % header for header in headers)
-    return lines
+def common_lines(headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """*headers* as lines. uvicorn makes a new list of them every second, and until then they are the same."""
+    global _common
+    if _common[0] is not headers:
+        _common = headers, b"".join([b"%b: %b\r\n" % header for header in headers])
+    return _common[1]
 
 
 def _when(at: Instant) -> bytes:

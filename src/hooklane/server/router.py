@@ -50,10 +50,13 @@ def _fits(shape: Sequence[str], segments: Sequence[str]) -> bool:
 
 def _params(shape: Sequence[str], segments: Sequence[str]) -> dict[str, str]:
     try:
-        return {
+        params = {
             part[1:-1]: unquote_to_bytes(segment).decode()
             for part, segment in zip(shape, segments, strict=True)
             if part.startswith("{")
         }
     except UnicodeDecodeError:
         raise Problem("not_found", NO_PATH) from None
+    if any("\0" in value for value in params.values()):
+        raise Problem("not_found", NO_PATH)  # nothing has such a name, and PostgreSQL could not even be asked
+    return params

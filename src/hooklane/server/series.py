@@ -21,7 +21,7 @@ from hooklane.model.clock import Instant, wall_now
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.lane import DeliveryState, LaneState
 from hooklane.server.metrics import Meter
-from hooklane.server.tally import EndpointTally
+from hooklane.server.tally import EndpointTally, Tally
 from hooklane.server.totals import Totals
 from hooklane.store.dashboard import SeriesRow
 from hooklane.store.open import Outbox
@@ -38,6 +38,9 @@ PLACES_MAX = 1_000
 """Tenants and endpoints of a slot together."""
 BUSIEST = 20
 UNWRITTEN_MAX = 5_000
+PART = 20
+"""Endpoints that are counted, and rows that are written, in one go: a thousand of them at once would hold up every
+delivery for 30 ms."""
 TENANTS_MAX = 20
 """Tenants whose backlog is measured in one round: those that were busy."""
 
@@ -70,6 +73,7 @@ class Series:
         """Of slots that are over."""
         self._gauges: dict[_Place, tuple[int | None, ...]] = {}
         """What was measured last."""
+        self._collecting = asyncio.Lock()
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -92,7 +96,7 @@ class Series:
     async def write(self, *, whole: bool = False) -> None:
         """Bring the store up to date; *whole*: also the slots that still last."""
         await self._measure()
-        self.collect()
+        await self.collect()
         ended = len(self._unwritten)
         rows = list(self._unwritten)
         is_minute = self._collected_at - slot_of(self._collected_at, 60) < 10_000
@@ -105,7 +109,8 @@ class Series:
         if not rows and not before:
             return
         try:
-            await self._store.keep_series(rows, before=before)
+            for start in range(0, max(1, len(rows)), PART):  # a row twice is the same row
+                await self._store.keep_series(rows[start : start + PART], before=before if start == 0 else {})
         except StoreError:
             for slot in self._slots.values():
                 slot.written.clear()  # whether it was is not known
@@ -113,21 +118,17 @@ class Series:
             raise
         del self._unwritten[:ended]  # slots that ended meanwhile are for the next time
 
-    def collect(self) -> None:
-        """Take what was counted since the last time into the slots that last."""
-        now = self.now()
-        taken, published = self._meter.take(), self._meter.take_published()
-        counted: dict[_Place, Figures] = {}
-        for endpoint_id, one in taken.endpoints.items():
-            counted[one.tenant, endpoint_id] = _figures_of(endpoint_id, one)
-            total = counted.setdefault((one.tenant, ""), Figures())
-            total.add(counted[one.tenant, endpoint_id])
-        for tenant, many in published.items():
-            counted.setdefault((tenant, ""), Figures()).published += many
-        # It was counted since the last time, so it belongs to the slot that lasted then.
-        self._add(counted)
-        self._collected_at = max(now, self._collected_at)
-        self._turn()
+    async def collect(self) -> None:
+        """Take what was counted since the last time into the slots that last; deliveries go on in between."""
+        async with self._collecting:
+            now, busy = self.now(), self._meter.busy()
+            # It was counted since the last time, so it belongs to the slot that lasted then.
+            self._add({(tenant, ""): Figures(published=n) for tenant, n in self._meter.take_published().items()})
+            for start in range(0, len(busy), PART):
+                self._add(_counted(self._meter.take(busy[start : start + PART])))
+                await asyncio.sleep(0)
+            self._collected_at = max(now, self._collected_at)
+            self._turn()
 
     async def _measure(self) -> None:
         """How much is owed, of the tenants that were busy."""
@@ -186,7 +187,7 @@ class Series:
         self, tenant: str, by: Sequence[str], step_s: int, since: Instant
     ) -> dict[str, dict[Instant, Figures]]:
         """The figures of each of *by* by slot, of all processes together, up to now."""
-        self.collect()
+        await self.collect()
         mine = self._slots[step_s]
         rows = [row for row in await self._store.series(tenant, by, step_s, since) if not self._is_mine(row, mine.at)]
         found: dict[str, dict[Instant, Figures]] = {one: {} for one in by}
@@ -221,6 +222,15 @@ def since_for(now: Instant, range_s: int, step_s: int) -> Instant:
 def _newest(rows: Iterable[SeriesRow]) -> Iterable[SeriesRow]:
     """Each row once: one that is not written yet replaces what was written of its slot."""
     return {(row.by, row.at, row.process): row for row in rows}.values()
+
+
+def _counted(taken: Tally) -> dict[_Place, Figures]:
+    """By endpoint, and by tenant together."""
+    counted: dict[_Place, Figures] = {}
+    for endpoint_id, one in taken.endpoints.items():
+        counted[one.tenant, endpoint_id] = _figures_of(endpoint_id, one)
+        counted.setdefault((one.tenant, ""), Figures()).add(counted[one.tenant, endpoint_id])
+    return counted
 
 
 def _figures_of(endpoint_id: str, one: EndpointTally) -> Figures:

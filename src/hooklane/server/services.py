@@ -15,6 +15,7 @@ from hooklane.model.clock import Instant, wall_now
 from hooklane.model.health import BreakerState
 from hooklane.model.lane import LaneId
 from hooklane.sender.egress import EgressGuard
+from hooklane.sender.lost import PublishedPlaces
 from hooklane.sender.operational import OperationalEvents
 from hooklane.sender.publish_limits import PublishLimits
 from hooklane.sender.publisher import Publisher
@@ -79,6 +80,8 @@ class Services:
     publish_limits: PublishLimits
     tenants: TenantDirectory
     operational: OperationalEvents
+    published: PublishedPlaces | None
+    """What this process published, where it has no worker that remembers it."""
     keys: KeyRing
     sessions: Sessions
     types: TypeRules

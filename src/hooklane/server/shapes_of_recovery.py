@@ -1,31 +1,14 @@
-"""The shapes of answers: dead letters, the inbox, plans, jobs, the audit log and health."""
+"""The shapes of answers: dead letters, plans, jobs, the audit log and the ledger."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec import UNSET, UnsetType
 
-from hooklane.model.endpoint import EndpointState, Order
+from hooklane.model.endpoint import Order
 from hooklane.server.shapes import Shape, Time
-
-
-class HandlingShape(Shape, kw_only=True):
-    handler: str
-    status: str
-    attempts: int
-    next_at: Time | None
-    error: str | None
-
-
-class WholeHandling(HandlingShape, kw_only=True):
-    leased_until: Time | None
-    settled_at: Time | None
-    key: str | None
-    seq: int | None
-    prev_seq: int | None
-    traceback: str | None
+from hooklane.server.shapes_of_inbox import HandlingShape, NamedValue, WholeHandling
 
 
 class DeadLetterShape(Shape, kw_only=True):
@@ -70,83 +53,6 @@ class Causes(Shape, kw_only=True):
     as_of: Time
 
 
-class NamedValue(Shape, kw_only=True):
-    name: str
-    value: str
-
-
-class RowShape(Shape, kw_only=True):
-    id: str
-    source: str
-    account: str
-    event_id: str
-    type: str
-    key: str | None
-    seq: int | None
-    status: str
-    attempts: int
-    copies: int
-    received_at: Time
-    next_at: Time | None
-    error: str | None
-    handlers: list[HandlingShape]
-
-
-class HandlerBreaker(Shape, kw_only=True):
-    handler: str
-    state: str
-
-
-class SourceShape(Shape, kw_only=True):
-    """A source. What only the process of the inbox knows is null where that is another one (`live` false)."""
-
-    source: str
-    live: bool
-    received_per_s: float
-    received: int
-    applied: int
-    duplicate: int
-    stale: int
-    failed: int
-    dead: int
-    owed: int
-    rejected: dict[str, int] | None
-    handler_p95_ms: float | None
-    breakers: list[HandlerBreaker] | None
-    retention_s: int | None
-    sender_retries_s: int | None
-    warning: str | None
-    oldest_at: Time | None
-
-
-class Sources(Shape, kw_only=True):
-    items: list[SourceShape]
-    next: None
-    as_of: Time
-
-
-class Receipt(Shape, kw_only=True):
-    id: str
-    received_at: Time
-    status: str
-
-
-class WholeRow(RowShape, kw_only=True):
-    handlers: list[WholeHandling]  # type: ignore[assignment]
-    variant: str
-    reason: str | None
-    prev_seq: int | None
-    event_time: Time | None
-    delivery_id: str | None
-    headers: list[NamedValue]
-    purged: bool
-    payload: Any
-    payload_encoding: str | None
-    first_receipt: Receipt | None
-    stored_seq: int | None
-    incoming_seq: int | None
-
-
 class WholeDeadLetter(DeadLetterShape, kw_only=True):
     """With the payload; of an inbox also with all that is kept of the row."""
 
@@ -183,25 +89,6 @@ class RecoveryShape(Shape, kw_only=True):
     replayed: int | UnsetType = UNSET
     dry_run: bool | UnsetType = UNSET
     skipped: int | UnsetType = UNSET
-
-
-class RowCount(Shape, kw_only=True):
-    source: str
-    handler: str | None
-    status: str
-    rows: int
-    oldest_at: Time
-
-
-class InboxStats(Shape, kw_only=True):
-    store: str | None
-    statuses: dict[str, int]
-    sources: dict[str, dict[str, int]]
-    dead: int
-    owed: int
-    oldest_owed_at: Time | None
-    lag_ms: int
-    counts: list[RowCount]
 
 
 class PlanCounts(Shape, kw_only=True):
@@ -335,109 +222,3 @@ class LedgerLine(Shape, kw_only=True):
 class Books(Shape, kw_only=True):
     balanced: bool
     items: list[LedgerLine]
-
-
-class EndpointName(Shape, kw_only=True):
-    id: str
-    name: str
-    state: EndpointState
-
-
-class Rates(Shape, kw_only=True):
-    """Events a second over the last minute."""
-
-    in_: float = msgspec.field(name="in")
-    delivered: float
-
-
-class Quantiles(Shape, kw_only=True):
-    """Milliseconds; null where nothing was counted."""
-
-    p50: float | None
-    p95: float | None
-    p99: float | None
-
-
-class TopReason(Shape, kw_only=True):
-    endpoint: str
-    endpoint_name: str
-    reason: str
-    count: int
-
-
-class OldestLane(Shape, kw_only=True):
-    """The lane that is blocked, or else retrying, for the longest time."""
-
-    endpoint: str
-    endpoint_name: str
-    key: str
-    state: str
-    head: int
-    since: Time | None
-    reason: str | None
-    said: str | None
-    """What the endpoint answered to the last attempt of its head."""
-    waiting: int
-
-
-class WorkerShape(Shape, kw_only=True):
-    id: str
-    partitions: int
-
-
-class Mark(Shape, kw_only=True):
-    """Something that was done at a time, for the axis of a chart."""
-
-    at: Time
-    kind: str
-    subject: str
-    text: str
-
-
-class OneSeries(Shape, kw_only=True):
-    m: str
-    by: str
-    values: list[float | None]
-
-
-class SeriesShape(Shape, kw_only=True):
-    """Each series has a value for each slot, from `from` on; null where nothing was measured."""
-
-    from_: Time = msgspec.field(name="from")
-    step_s: int
-    as_of: Time
-    series: list[OneSeries]
-    marks: list[Mark]
-
-
-class Overview(Shape, kw_only=True):
-    ledger: dict[str, int]
-    lanes: dict[str, int]
-    oldest_pending_at: Time | None
-    store_bytes: int
-    endpoints: list[EndpointName]
-    verdict: str
-    features: list[str]
-    waiting_behind_blocked: int
-    as_of: Time
-    range: str
-    rates: Rates
-    published: int
-    delivered: int
-    first_try: float | None
-    eventual: float | None
-    attempt_ms: Quantiles
-    delivery_ms: Quantiles
-    duplicates: int
-    stale: int
-    top_reasons: list[TopReason]
-    oldest: OldestLane | None
-    workers: list[WorkerShape]
-
-
-class Health(Shape, kw_only=True):
-    """`ok`, `ready` or `unavailable`; where it is unavailable, what of it."""
-
-    status: str
-    store: str | UnsetType = UNSET
-    relay: str | UnsetType = UNSET

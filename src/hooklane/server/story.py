@@ -17,8 +17,9 @@ from hooklane.server.inbox_rows import ask_inbox
 from hooklane.server.inbox_views import ERROR_CHARS_MAX
 from hooklane.server.problem import Problem
 from hooklane.server.views import View
-from hooklane.store.dashboard import AuditFilter, PlaceHistory
+from hooklane.store.dashboard import PlaceHistory
 from hooklane.store.reads import AttemptRow, Delivery
+from hooklane.store.recovery import AuditFilter
 
 ACTS_MAX = 200
 OWN_SOURCE = "hooklane"
@@ -125,7 +126,7 @@ async def _acts(call: Call, event: Event, letters: dict[str, str], names: dict[s
     if not letters:
         return []
     wanted = AuditFilter(subjects=list(letters), after=event.created_at)
-    page = await call.services.store.search_audit(call.tenant, wanted, None, ACTS_MAX)
+    page = await call.services.store.audit(call.tenant, wanted, None, ACTS_MAX)
     lines: list[tuple[Instant, View]] = []
     for one in page.items:
         act = one.act

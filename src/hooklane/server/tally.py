@@ -12,7 +12,7 @@ from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.exchange import Answer
 from hooklane.model.message import Verdict
 from hooklane.model.redelivery import is_redelivery
-from hooklane.telemetry.deliveries import Fenced, Happening, Missed, Recorded
+from hooklane.telemetry.deliveries import Fenced, Happening, Lost, Missed, Recorded
 
 REASONS_MAX = 50
 """Reasons told apart of one endpoint; what fails for yet another one is counted as `other`."""
@@ -92,12 +92,13 @@ class EndpointTally:
 class Tally:
     """The counts of a relay since this tally was begun, endpoint by endpoint."""
 
-    __slots__ = ("endpoints", "fenced", "missed")
+    __slots__ = ("endpoints", "fenced", "lost", "missed")
 
     def __init__(self) -> None:
         self.endpoints: dict[str, EndpointTally] = {}
         self.fenced = 0
         self.missed = 0
+        self.lost = 0
 
     @property
     def attempts(self) -> dict[str, dict[str, int]]:
@@ -129,8 +130,16 @@ class Tally:
                 self.fenced += len(pids)
             case Missed(many=many):
                 self.missed += many
+            case Lost(many=many):
+                self.lost += many
             case _:
                 pass  # queued and sent events are counted when they end
+
+    def part(self, endpoints: Iterable[str]) -> Tally:
+        """What was counted of *endpoints*, which is not here any more then."""
+        part = Tally()
+        part.endpoints = {one: self.endpoints.pop(one) for one in endpoints if one in self.endpoints}
+        return part
 
     def absorb(self, other: Tally) -> None:
         """Add what was counted elsewhere."""
@@ -138,6 +147,7 @@ class Tally:
             self.endpoints.setdefault(endpoint_id, EndpointTally(counted.tenant)).absorb(counted)
         self.fenced += other.fenced
         self.missed += other.missed
+        self.lost += other.lost
 
     def as_value(self) -> dict[str, Any]:
         """For JSON; `tally_of` reads it."""
@@ -156,6 +166,7 @@ class Tally:
             },
             "fenced": self.fenced,
             "missed": self.missed,
+            "lost": self.lost,
         }
 
 
@@ -173,5 +184,5 @@ def tally_of(value: Mapping[str, Any]) -> Tally:
         one = tally.endpoints[endpoint_id] = EndpointTally(told["tenant"])
         one.outcomes, one.reasons, one.said, one.first = told["outcomes"], told["reasons"], told["said"], told["first"]
         one.attempt, one.delivery = Spread(*told["attempt"]), Spread(*told["delivery"])
-    tally.fenced, tally.missed = value["fenced"], value["missed"]
+    tally.fenced, tally.missed, tally.lost = value["fenced"], value["missed"], value["lost"]
     return tally

@@ -1,9 +1,10 @@
-"""How do the nouns look in JSON? One function each; times as RFC 3339, secrets never."""
+"""How do the nouns look in JSON? Filled into their shapes; times as RFC 3339, secrets never."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 
 import msgspec
 
@@ -14,8 +15,10 @@ from hooklane.model.event import Event
 from hooklane.model.exchange import NoAnswer, Result
 from hooklane.model.health import BreakerState, Health
 from hooklane.server.problem import Problem
+from hooklane.server.shapes import DeliveryShape, EndpointShape, EndpointStats, EventShape, KeyShape, Shape, Time
+from hooklane.server.shapes_of_recovery import DeadLetterShape
 from hooklane.store.outbox import Published, Recovery
-from hooklane.store.reads import DeadLetter, Delivery, LaneView
+from hooklane.store.reads import DeadLetter, Delivery
 
 if TYPE_CHECKING:  # it needs the metrics' package, and `hooklane inbox` shows rows without that
     from hooklane.server.endpoint_facts import EndpointFacts
@@ -28,6 +31,37 @@ HIDDEN = "***"
 
 def when(at: Instant | None) -> str | None:
     return None if at is None else rfc3339(at)
+
+
+def filled(shape: type[Shape], one: Any, **given: object) -> View:
+    """The fields of *shape*: as *given*, else as *one* has them under the same name, or with `_id` behind it.
+
+    Times are told as RFC 3339. A field that may be left out is, where neither says it.
+    """
+    view: View = {}
+    for name, attribute, is_time in _fields_of(shape, one.__class__):
+        if name in given:
+            value = given[name]
+        elif attribute is None:
+            continue
+        else:
+            value = getattr(one, attribute)
+        view[name] = when(cast(Instant | None, value)) if is_time else value
+    return view
+
+
+@cache
+def _fields_of(shape: type[Shape], kind: type[Any]) -> list[tuple[str, str | None, bool]]:
+    """Of each field its name, how *kind* calls it (None: it does not, and the field may be left out), is it a time."""
+    kinds = get_type_hints(shape, include_extras=True)
+    has = {*dir(kind), *getattr(kind, "__dataclass_fields__", ())}
+    found: list[tuple[str, str | None, bool]] = []
+    for field in msgspec.structs.fields(shape):
+        attribute = next((one for one in (field.name, f"{field.name}_id") if one in has), None)
+        if attribute is None and field.required:
+            attribute = field.name  # to be given; where it is not, this fails loudly
+        found.append((field.name, attribute, Time in (kinds[field.name], *get_args(kinds[field.name]))))
+    return found
 
 
 def published(result: Published) -> View:
@@ -43,40 +77,18 @@ def published(result: Published) -> View:
 def endpoint(one: Endpoint, health: Health | None, facts: EndpointFacts, now: Instant) -> View:
     """An endpoint without its secrets; of its headers only the names, since a value may be a credential."""
     newest = one.keys[0].since if one.keys and one.keys[0].since is not None else one.created_at
-    return {
-        "id": one.id,
-        "url": masked_url(one.url),
-        "name": one.name,
-        "state": one.state,
-        "suspended": one.suspended,
-        "types": list(one.types),
-        "order": one.order,
-        "on_dead": one.on_dead,
-        "payload": one.payload,
-        "operational": one.operational,
-        "headers": {name: HIDDEN for name, _ in one.headers},
-        "rate_limit": one.rate_limit,
-        "in_flight_max": one.in_flight_max,
-        "timeout_ms": one.timeout_ms,
-        "attempts_max": one.attempts_max,
-        "backoff_ms": one.backoff_ms,
-        "backoff_cap_ms": one.backoff_cap_ms,
-        "ca_pem": one.ca_pem,
-        "secrets": [{"expires_at": when(key.expires_at), "public_key": half_to_show(key.secret)} for key in one.keys],
-        "breaker": breaker(health),
-        "created_at": rfc3339(one.created_at),
-        "secret_age_s": max(0, (now - newest) // 1000),
-        "paused_by": one.paused_by or None,
-        "paused_at": when(one.paused_at),
-        "tls_expires_at": when(facts.tls_expires_at),
-        "stats": {
-            "success": facts.success,
-            "p95_ms": facts.p95_ms,
-            "backlog": facts.backlog,
-            "blocked": facts.blocked,
-            "rate": facts.rate,
-        },
-    }
+    return filled(
+        EndpointShape,
+        one,
+        url=masked_url(one.url),
+        headers={name: HIDDEN for name, _ in one.headers},
+        secrets=[filled(KeyShape, key, public_key=half_to_show(key.secret)) for key in one.keys],
+        breaker=breaker(health),
+        secret_age_s=max(0, (now - newest) // 1000),
+        paused_by=one.paused_by or None,
+        tls_expires_at=facts.tls_expires_at,
+        stats=filled(EndpointStats, facts),
+    )
 
 
 def masked_url(url: str) -> str:
@@ -99,72 +111,13 @@ def breaker(health: Health | None) -> View:
 
 
 def event(one: Event, deliveries: Sequence[Delivery], *, with_data: bool) -> View:
-    view: View = {
-        "id": one.id,
-        "type": one.type,
-        "key": one.key,
-        "created_at": rfc3339(one.created_at),
-        "replay_of": one.replay_of,
-        "deliveries": [delivery(each) for each in deliveries],
-    }
-    if with_data:
-        view["data"] = msgspec.Raw(one.data)
-    return view
-
-
-def delivery(one: Delivery) -> View:
-    return {
-        "event": one.event_id,
-        "endpoint": one.endpoint_id,
-        "key": one.key,
-        "seq": one.seq,
-        "state": one.state,
-        "attempts": one.attempts,
-        "next_at": when(one.next_at),
-        "reason": one.reason,
-        "dead_letter": one.dead_letter_id,
-    }
-
-
-def lane(one: LaneView, names: Mapping[str, str]) -> View:
-    """A lane; *names* gives the name of its endpoint."""
-    return {
-        "endpoint": one.endpoint_id,
-        "endpoint_name": names.get(one.endpoint_id, ""),
-        "key": one.key,
-        "state": one.state,
-        "head": one.head,
-        "tail": one.tail,
-        "waiting": one.waiting,
-        "attempts": one.attempts,
-        "next_at": when(one.next_at),
-        "since": when(one.since),
-        "reason": one.reason,
-        "dead_letter": one.dead_letter_id,
-        "head_event": one.head_event_id,
-        "head_type": one.head_type,
-    }
+    view = filled(EventShape, one, deliveries=[filled(DeliveryShape, each) for each in deliveries])
+    return {**view, "data": msgspec.Raw(one.data)} if with_data else view
 
 
 def dead_letter(one: DeadLetter, names: Mapping[str, str], said: str | None) -> View:
     """A dead letter; *names* gives the name of its endpoint, *said* what that answered last."""
-    return {
-        "id": one.id,
-        "side": "sender",
-        "event": one.event_id,
-        "type": one.type,
-        "endpoint": one.endpoint_id,
-        "key": one.key,
-        "seq": one.seq,
-        "attempts": one.attempts,
-        "reason": one.reason,
-        "died_at": rfc3339(one.died_at),
-        "waiting": one.waiting,
-        "note": one.note,
-        "assignee": one.assignee,
-        "endpoint_name": names.get(one.endpoint_id, ""),
-        "said": said,
-    }
+    return filled(DeadLetterShape, one, side="sender", endpoint_name=names.get(one.endpoint_id, ""), said=said)
 
 
 def recovery(one: Recovery, dead_letter_id: str) -> View:

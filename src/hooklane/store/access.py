@@ -18,15 +18,12 @@ class AccessStore(Protocol):
 
     async def key_revision(self) -> int:
         """Changes with every key that is added or removed; never the same number twice."""
-        ...
 
     async def api_keys(self) -> tuple[int, Sequence[ApiKey]]:
         """The revision and all keys, oldest first, on one snapshot. Expired ones are among them."""
-        ...
 
     async def remove_key(self, id: str, *, act: Act) -> bool:
         """Forget a key and all sessions that it opened; False when there is none."""
-        ...
 
     async def note_keys_used(self, ids: Sequence[str], at: Instant) -> None:
         """These keys were used at *at*; the revision stays."""
@@ -36,11 +33,9 @@ class AccessStore(Protocol):
 
     async def session(self, digest: bytes) -> Session | None:
         """The session that a cookie or a link names by its digest."""
-        ...
 
     async def extend_session(self, id: str, until: Instant) -> None:
         """A session is in use: it lasts until *until*, or longer where it would have. One that is gone stays gone."""
 
     async def remove_session(self, id: str) -> bool:
         """Forget a session; False when there is none."""
-        ...

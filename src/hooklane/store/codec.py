@@ -91,7 +91,9 @@ def attempt_fields(settlement: Settlement) -> AttemptFields:
                 outcome, timings.total_ms, None, str(failure), None, _detail(settlement, timings, text=text)
             )
         case None:
-            return AttemptFields(outcome, 0.0, None, "worker_died", None, None)
+            # There was no attempt, or its worker died of it: the outcome says which.
+            reason = settlement.outcome.reason if isinstance(settlement.outcome, Dead) else "worker_died"
+            return AttemptFields(outcome, 0.0, None, reason, None, None)
 
 
 def decode_detail(detail: bytes | str | None, said: str | None) -> Mapping[str, Any]:

@@ -32,7 +32,6 @@ class ColocatedVerbs(InboxVerbs, Protocol):
 
     def newest_rows(self, search: Search) -> Flow[list[Row]]:
         """Rows that match, newest first; `after` is the cursor of a page: rows with a smaller id only."""
-        ...
 
 
 Question = Callable[[ColocatedVerbs], Flow[T]]
@@ -46,15 +45,12 @@ class ColocatedInbox(Protocol):
     @property
     def inbox_kind(self) -> str:
         """The name of the database, as an inbox's `Capabilities` has it."""
-        ...
 
     async def ask_inbox(self, question: Question[T]) -> T | None:
         """What *question* finds, all of it on one snapshot; None where no inbox is."""
-        ...
 
     async def change_inbox(self, change: Change[T]) -> T | None:
         """Make *change* and put its act on record in the same commit; None where no inbox is."""
-        ...
 
 
 def is_there(version: int, newest: int) -> bool:

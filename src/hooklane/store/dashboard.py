@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from hooklane.model.audit import Act, AuditLine
+from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
-from hooklane.model.event import Event
 from hooklane.model.health import BreakerState
 from hooklane.model.lane import DeliveryState, LaneId, LaneState
 from hooklane.model.plan import Job, JobState
-from hooklane.store.reads import AttemptRow, DeadLetter, EventFilter, LaneView, Page
+from hooklane.store.reads import AttemptRow, DeadLetter, EventFilter, LaneFilter, LaneView, Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,27 +108,17 @@ class EventSearch(EventFilter):
     """A status or a failure, with `*` and `?`."""
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it asks for nothing but what any `EventFilter` can."""
+        return not self.by_attempt and (self.text, self.id, self.seq) == (None, None, None)
+
+    @property
     def by_attempt(self) -> bool:
         return (self.attempts_min, self.http, self.reason) != (None, None, None)
 
     @property
     def by_delivery(self) -> bool:
         return self.by_attempt or (self.endpoint_id, self.state, self.seq) != (None, None, None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LetterFilter:
-    """Which open dead letters: all that fit."""
-
-    endpoint_id: str | None = None
-    key: str | None = None
-    type: str | None = None
-    """With `*` for any run of characters."""
-    reason: str | None = None
-    """With `*` for any run and `?` for any one character."""
-    after: Instant | None = None
-    before: Instant | None = None
-    """When it died: from *after* on, and before *before*."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,18 +132,6 @@ class Cause:
     holds_back: int
     first_at: Instant
     last_at: Instant
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditFilter:
-    """Which lines of the audit log: all that fit."""
-
-    actor: str | None = None
-    action: str | None = None
-    """With `*` for any run of characters."""
-    subjects: Sequence[str] = ()
-    after: Instant | None = None
-    before: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,19 +154,10 @@ class DashboardReads(Protocol):
     async def workers(self) -> Mapping[str, int]:
         """The workers that are alive, and how many partitions each owns."""
 
-    async def attention(
-        self,
-        tenant: str,
-        *,
-        states: Sequence[LaneState] | None,
-        endpoint_id: str | None,
-        text: str | None,
-        cursor: str | None,
-        limit: int,
-    ) -> Page[LaneView]:
+    async def attention(self, tenant: str, wanted: LaneFilter, cursor: str | None, limit: int) -> Page[LaneView]:
         """Lanes as a board shows them: blocked ones, the longest first, then retrying, paused and active ones.
 
-        Idle lanes only where *states* names them.
+        Idle lanes only where *wanted* names that state.
         """
 
     async def lanes_named(self, tenant: str, lanes: Sequence[tuple[str, str]]) -> Sequence[LaneView]:
@@ -207,16 +175,8 @@ class DashboardReads(Protocol):
     async def history(self, places: Sequence[tuple[LaneId, int]]) -> Mapping[LaneId, PlaceHistory]:
         """What is on record of each place (lane, seq)."""
 
-    async def search_events(self, tenant: str, wanted: EventSearch, cursor: str | None, limit: int) -> Page[Event]:
-        """Events that fit, the newest first."""
-
     async def inbox_of_late(self, since: Instant) -> Mapping[str, tuple[int, int]]:
         """By source: rows of the inbox in the same database that came since then, and copies of them besides."""
-
-    async def search_letters(
-        self, tenant: str, wanted: LetterFilter, cursor: str | None, limit: int
-    ) -> Page[DeadLetter]:
-        """Open dead letters that fit, the oldest first."""
 
     async def newest_letters(self, tenant: str, after: tuple[int, str], limit: int) -> Sequence[DeadLetter]:
         """Open dead letters that died after (when, id), the newest first."""
@@ -234,9 +194,6 @@ class DashboardReads(Protocol):
         self, tenant: str, *, run: bool, states: Sequence[JobState] | None, cursor: str | None, limit: int
     ) -> Page[Job]:
         """Plans, or with *run* those that became jobs, the newest first."""
-
-    async def search_audit(self, tenant: str, wanted: AuditFilter, cursor: str | None, limit: int) -> Page[AuditLine]:
-        """The lines that fit, the newest first."""
 
     async def breaker_turns(
         self, tenant: str, endpoint_id: str | None, since: Instant, limit: int

@@ -16,6 +16,7 @@ from hooklane.model.inbox import (
     Claimed,
     Count,
     Gap,
+    HandlingFailure,
     Heartbeat,
     Identity,
     Known,
@@ -104,19 +105,15 @@ class Shared(Session, Protocol):
     @property
     def is_whole(self) -> bool:
         """Whether what was written so far is still there: some errors undo all of a transaction."""
-        ...
 
     def save(self) -> None:
         """What comes now is a part of its own, until `keep` or `undo`."""
-        ...
 
     def keep(self) -> None:
         """The part is done: it shares the fate of the whole."""
-        ...
 
     def undo(self) -> None:
         """The part never was, and the rest stays as it is."""
-        ...
 
 
 class AsyncShared(AsyncSession, Protocol):
@@ -138,12 +135,10 @@ class SingleWriter(Protocol):
     @property
     def busy_wait_ms(self) -> int:
         """How long `begin` waits unless it is told."""
-        ...
 
     def look(self, identities: Sequence[Identity]) -> list[Known | None]: ...
     def begin_look(self) -> Session:
         """A transaction that only reads, and waits for no writer."""
-        ...
 
     def begin(self, *, wait_ms: int | None = None) -> Shared: ...
     async def abegin(self, *, wait_ms: int | None = None) -> AsyncShared: ...
@@ -155,27 +150,21 @@ class InboxVerbs(Protocol):
     # Receiving
     def insert(self, rows: Sequence[NewRow]) -> Flow[list[RowId | None]]:
         """Write rows with their handlings; None for each whose identity was there already. This is the dedup."""
-        ...
 
     def known(self, identities: Sequence[Identity]) -> Flow[list[Known | None]]:
         """What is known about each identity."""
-        ...
 
     def try_lock(self, identity: Identity) -> Flow[bool]:
         """Whether this transaction is now the only one at work on *identity* (always, where `locks` is false)."""
-        ...
 
     def remember(self, source: str, account: str, digest: bytes, event_id: str, now: Instant) -> Flow[str | None]:
         """Leave a tombstone for *digest*; the event id of an earlier one, if there is one, and then nothing changes."""
-        ...
 
     def turn(self, track: Track, token: str) -> Flow[tuple[int, bool]]:
         """Make *token* the current state of the entity: its generation, and whether it was another one before."""
-        ...
 
     def count_copies(self, copies: Iterable[tuple[RowId, int]]) -> Flow[None]:
         """Add to the number of copies that arrived."""
-        ...
 
     # Handling
     def claim(
@@ -185,134 +174,97 @@ class InboxVerbs(Protocol):
 
         With *expired* those in progress whose lease ran out, else those that are pending or to be retried.
         """
-        ...
 
     def claim_one(self, id: RowId, handler: str, *, owner: str, now: Instant, lease_ms: int) -> Flow[Claimed | None]:
         """Take this one handling now if it is owed and no lease on it lives, due or not."""
-        ...
 
     def renew(self, id: RowId, handler: str, fence: int, *, now: Instant, lease_ms: int) -> Flow[bool]:
         """Extend the lease while *fence* is current."""
-        ...
 
     def complete(self, id: RowId, handler: str, fence: int, status: Status, now: Instant) -> Flow[bool]:
         """Settle a handling while *fence* is current; False: another holds it, so roll everything back."""
-        ...
 
-    def fail(
-        self,
-        id: RowId,
-        handler: str,
-        fence: int,
-        *,
-        status: Status,
-        due_at: Instant,
-        error: str,
-        traceback: str,
-        now: Instant,
-        attempts: int | None = None,
-    ) -> Flow[bool]:
-        """Record a failure (failed, dead, held, pending again) while *fence* is current; *attempts* overrides."""
-        ...
+    def fail(self, id: RowId, handler: str, fence: int, failure: HandlingFailure) -> Flow[bool]:
+        """Record a failure while *fence* is current."""
 
     # Order
     def cursor(self, track: Track, baseline: int) -> Flow[int]:
         """The last applied seq of *track*, locked against change for this transaction; begun at *baseline* if new."""
-        ...
 
     def cursors(self, tracks: Mapping[Track, int]) -> Flow[dict[Track, int]]:
         """The same for many, each with its baseline, locked in one order that all use."""
-        ...
 
     def applied(self, track: Track) -> Flow[int | None]:
         """The last applied seq of *track*, without a lock; None for one that was never seen."""
-        ...
 
     def advance(self, track: Track, *, prev_seq: int, seq: int) -> Flow[bool]:
         """Move the cursor to *seq* if it stands in [*prev_seq*, *seq*)."""
-        ...
 
     def release(self, track: Track, seq: int, now: Instant) -> Flow[int]:
         """Held handlings of *track* whose predecessor is applied become pending; how many."""
-        ...
 
     def arrived(self, places: Sequence[tuple[Track, int]]) -> Flow[list[bool]]:
         """Whether a handling with this seq of this track is in the store and still owed, for each."""
-        ...
 
     def newer(self, track: Track, at: int, tie: str) -> Flow[bool]:
         """Make (*at*, *tie*) the newest of *track*, and lock it, if it is newer than what is there."""
-        ...
 
     def mark(self, track: Track) -> Flow[tuple[int, str] | None]:
         """The newest (at, tie) of *track*, locked for this transaction."""
-        ...
 
     def touch(self, track: Track) -> Flow[None]:
         """Lock *track* for this transaction, so that one handler at a time is at work on its key."""
-        ...
 
     def coalesce(self, track: Track, until: RowId, now: Instant) -> Flow[int]:
         """Complete what is owed to *track* by rows up to *until*: the state just fetched covers them."""
-        ...
 
     def latest_row(self) -> Flow[RowId]:
         """The largest row id given out so far."""
-        ...
 
     def gaps(self, before: Instant, limit: int) -> Flow[list[Gap]]:
         """Tracks whose first held message has waited since before *before* for one that is not in the store."""
-        ...
 
     # Keeping
     def reopen(self, id: RowId, handler: str, *, now: Instant, was: Status | None = None) -> Flow[bool]:
         """Owe a settled or dead handling again, attempts from zero, with a higher fence; with *was*, only while that
         is its status: what a person saw may be another one's to decide by now."""
-        ...
 
     def attach(self, id: RowId, handling: NewHandling) -> Flow[None]:
-        """Owe a row that is there to one more handler."""
-        ...
+        """Owe a row that is there to one more handler. Its own status, such as dead, is over: its handlings speak."""
+
+    def restate(self, id: RowId, status: Status, reason: str, now: Instant, *, was: Status) -> Flow[bool]:
+        """Change a row's own status, and its reason, while it is *was*: a person gives up what cannot be read."""
 
     def settle(
         self, id: RowId, handler: str, status: Status, note: str, now: Instant, *, was: Status | None = None
     ) -> Flow[bool]:
-        """Give a handling up by hand: what was dead, held or failed ends in *status*; *was* as above."""
-        ...
+        """Give a handling up by hand: what was dead, held, failed or pending ends in *status*; *was* as above."""
 
     def heartbeat(self) -> Flow[Heartbeat | None]:
         """The stored heartbeat."""
-        ...
 
     def beat(self, heartbeat: Heartbeat) -> Flow[None]:
         """Store the heartbeat."""
-        ...
 
     def keep_clock(self, now: Instant) -> Flow[int]:
         """Note what time it is. A clock that was set back since the last look moves leases and all that waits with it,
         or a retry would wait for the clock to catch up, and so would a dead worker's claim; by how much it was set."""
-        ...
 
     def prune(self, *, before: Instant, source: str | None, limit: int) -> Flow[int]:
         """Remove up to *limit* rows received before *before* that owe nothing and are not dead; how many."""
-        ...
 
     def purge(self, *, before: Instant, source: str | None, limit: int) -> Flow[int]:
         """Forget the payloads, not the ids, of up to *limit* such rows."""
-        ...
 
     def forget(self, *, before: Instant, source: str | None, limit: int) -> Flow[int]:
         """Remove up to *limit* digest tombstones older than *before*."""
-        ...
 
     # Reading
     def rows(self, search: Search) -> Flow[list[Row]]:
         """Rows that match, oldest first."""
-        ...
 
     def counts(self) -> Flow[list[Count]]:
         """How many handlings there are by source, handler and status."""
-        ...
 
 
 class InboxStore(InboxVerbs, Protocol):
@@ -324,11 +276,9 @@ class InboxStore(InboxVerbs, Protocol):
 
     def begin(self, *, wait_ms: int | None = None) -> Session:
         """A transaction for sync code; `StoreUnavailable` when it cannot begin within *wait_ms*."""
-        ...
 
     async def abegin(self, *, wait_ms: int | None = None) -> AsyncSession:
         """A transaction for async code."""
-        ...
 
     def close(self) -> None: ...
     async def aclose(self) -> None: ...

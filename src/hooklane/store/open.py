@@ -43,4 +43,4 @@ def outbox_store(url: str, options: StoreOptions) -> Outbox:
         with needing("postgres"):
             from hooklane.store.postgres.outbox import PostgresOutbox
         return PostgresOutbox(url, options)
-    raise UsageError(f"no sender's store for {shown(url)!r}: expected sqlite:///path or postgresql://…")
+    raise UsageError(f"events cannot be kept at {shown(url)!r}: give sqlite:///path/to/file.db or postgresql://…")

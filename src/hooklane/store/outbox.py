@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from hooklane.model.attempt import Write
 from hooklane.model.audit import Act
@@ -16,7 +16,8 @@ from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.health import Health
-from hooklane.model.lane import Grown, LaneId, LaneRow, Place
+from hooklane.model.lane import LaneId, LaneRow, Place
+from hooklane.model.lost import Decide, KnownPlace, LostLane
 from hooklane.model.owning import ALWAYS as ALWAYS
 from hooklane.model.owning import CommitReport as CommitReport
 from hooklane.model.owning import Lease as Lease
@@ -25,70 +26,22 @@ from hooklane.model.owning import News as News
 from hooklane.model.owning import Roster as Roster
 from hooklane.model.owning import Span as Span
 from hooklane.model.owning import Taken as Taken
+from hooklane.model.publishing import BUSY as BUSY
+from hooklane.model.publishing import FORGOTTEN as FORGOTTEN
+from hooklane.model.publishing import OTHER_CONTENT as OTHER_CONTENT
+from hooklane.model.publishing import UNKNOWN_ENDPOINT as UNKNOWN_ENDPOINT
+from hooklane.model.publishing import Draft as Draft
+from hooklane.model.publishing import Holder as Holder
+from hooklane.model.publishing import Published as Published
+from hooklane.model.publishing import PublishReport as PublishReport
+from hooklane.model.publishing import Refused as Refused
+from hooklane.model.publishing import Stamp as Stamp
 
 Placer = Callable[[Event, Sequence[str] | None, Sequence[Endpoint]], list[Place]]
 """Decides the fan-out (`core.fanout.places`); the store calls it inside the publishing transaction."""
 
 
 # --- publishing ---
-
-
-# The three below are made for every event, and a frozen dataclass takes three times as long to make.
-
-
-@dataclass(slots=True)
-class Draft:
-    """An admitted event on its way in. *names* are what may not be used twice: an idempotency key, an own id."""
-
-    event: Event
-    asked: tuple[str, ...] | None = None
-    """Explicit endpoints, instead of those whose filter matches."""
-    names: tuple[str, ...] = ()
-    digest: bytes = b""
-    """A hash of type, key, endpoints and data: the same name with another digest is a conflict."""
-
-
-class Stamp(NamedTuple):
-    """The place that a published event got at one endpoint; a loose delivery has no seq."""
-
-    endpoint_id: str
-    seq: int | None
-
-
-@dataclass(slots=True)
-class Published:
-    """The event is durable. When *repeated*, an earlier publish under the same name made it."""
-
-    event_id: str
-    type: str
-    key: str | None
-    created_at: Instant
-    stamps: tuple[Stamp, ...]
-    repeated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """This one draft was not stored; *code* is stable (`idempotency_conflict`, `unknown_endpoint`, …)."""
-
-    code: str
-    detail: str
-    retry_after_s: int | None = None
-    """When it may be worth another try, where that is known."""
-
-
-BUSY = "busy"
-"""The code of a refusal that only time can lift: a transaction elsewhere holds the lane; publish it again shortly."""
-
-
-@dataclass(frozen=True, slots=True)
-class PublishReport:
-    """One result per draft, in order, and the news for the lanes of this process."""
-
-    results: Sequence[Published | Refused]
-    grown: Sequence[Grown] = ()
-    span: Span | None = None
-    """Where a back-end numbers what is published: the numbers of this one, so that no poll need read them again."""
 
 
 class NotAll(Exception):
@@ -126,19 +79,14 @@ class Recovery:
     released: int
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What a back-end can do, so that no caller asks for its name."""
-
-    durable: bool = True
-    many_workers: bool = False
-    foreign_publish: bool = True
-
-
 class OutboxStore(Protocol):
     """The truth about what is owed to whom."""
 
-    capabilities: Capabilities
+    @property
+    def run(self) -> int:
+        """Another number for each life of the server that answers, as far as is known: what it has shown in one life it
+        may have forgotten in the next. Always 0 where there is but one."""
+        ...
 
     async def open(self) -> None:
         """Connect and bring the schema up to date, or raise StoreRefused / StoreUnavailable with one clear line."""
@@ -159,12 +107,11 @@ class OutboxStore(Protocol):
     async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None, act: Act | None = None) -> bool:
         """Create (*expect* None) or replace an endpoint that is still as *expect* says; False when it is not.
 
-        *act* goes on record in the same commit.
+        False also where it was `cancelling` and would not be: that is final. *act* goes on record in the same commit.
         """
 
     async def save_endpoints(self, changes: Sequence[tuple[Endpoint, Endpoint]], *, act: Act) -> int:
         """Replace endpoints of one tenant, each (old, new) that is still as it was, in one commit; how many."""
-        ...
 
     async def scrub(self) -> None:
         """Leave nothing behind of what was overwritten or deleted, as far as the back-end can: a file is rewritten."""
@@ -217,6 +164,12 @@ class OutboxStore(Protocol):
         """Write each turn of a breaker whose predecessor is the last one written; else another process was first.
 
         Answers how each of these breakers stands now; one whose endpoint is gone is left out.
+        """
+
+    async def account_for(self, places: Sequence[KnownPlace], decide: Decide, now: Instant) -> Sequence[LostLane]:
+        """Compare what a process has sent or published with what stands there now, and put on record what is lost.
+
+        Lanes jump behind it, as *decide* says; owners of their partitions are fenced, since they know them otherwise.
         """
 
     async def tidy(self) -> None:

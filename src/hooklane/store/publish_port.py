@@ -40,7 +40,7 @@ def publish_port(url: str, options: StoreOptions) -> PublishPort:
         with needing("postgres"):
             from hooklane.store.postgres.outbox.publish_port import PostgresPublishPort
         return PostgresPublishPort(url, options)
-    raise UsageError(f"no sender's store for {shown(url)!r}: expected sqlite:///path or postgresql://…")
+    raise UsageError(f"events cannot be kept at {shown(url)!r}: give sqlite:///path/to/file.db or postgresql://…")
 
 
 class SqlitePublishPort:

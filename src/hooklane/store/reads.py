@@ -109,6 +109,31 @@ class EventFilter:
     before: Instant | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterFilter:
+    """Which open dead letters: all that fit."""
+
+    endpoint_id: str | None = None
+    key: str | None = None
+    type: str | None = None
+    """With `*` for any run of characters."""
+    reason: str | None = None
+    """With `*` for any run and `?` for any one character."""
+    after: Instant | None = None
+    before: Instant | None = None
+    """When it died: from *after* on, and before *before*."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneFilter:
+    """Which lanes: all that fit."""
+
+    states: Sequence[LaneState] | None = None
+    endpoint_id: str | None = None
+    text: str | None = None
+    """In the key."""
+
+
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
     """Up to a page of items, and where the next one starts; None when this was the last.
@@ -130,7 +155,8 @@ class OutboxReads(Protocol):
 
     async def event(self, tenant: str, event_id: str) -> Event | None: ...
 
-    async def events(self, tenant: str, wanted: EventFilter, cursor: str | None, limit: int) -> Page[Event]: ...
+    async def events(self, tenant: str, wanted: EventFilter, cursor: str | None, limit: int) -> Page[Event]:
+        """Events that fit, the newest first; a store with a dashboard takes its `EventSearch` as well."""
 
     async def deliveries(self, tenant: str, event_ids: Sequence[str]) -> Mapping[str, Sequence[Delivery]]: ...
 
@@ -140,20 +166,10 @@ class OutboxReads(Protocol):
 
     async def lane_deliveries(self, lane_id: LaneId, from_seq: int, limit: int) -> Sequence[Delivery]: ...
 
-    async def lanes(
-        self,
-        tenant: str,
-        *,
-        states: Sequence[LaneState] | None,
-        endpoint_id: str | None,
-        text: str | None,
-        cursor: str | None,
-        limit: int,
-    ) -> Page[LaneView]: ...
+    async def lanes(self, tenant: str, wanted: LaneFilter, cursor: str | None, limit: int) -> Page[LaneView]: ...
 
-    async def dead_letters(
-        self, tenant: str, *, endpoint_id: str | None, cursor: str | None, limit: int
-    ) -> Page[DeadLetter]: ...
+    async def dead_letters(self, tenant: str, wanted: LetterFilter, cursor: str | None, limit: int) -> Page[DeadLetter]:
+        """Open dead letters that fit, the oldest first."""
 
     async def dead_letter(self, tenant: str, dead_letter_id: str) -> DeadLetter | None: ...
 
@@ -169,4 +185,3 @@ class OutboxReads(Protocol):
 
     async def size_bytes(self) -> int:
         """How much room the store takes: what an operator watches grow, or not."""
-        ...

@@ -31,20 +31,30 @@ class Wanted:
     type: str | None = None
     """A type, with `*` for any run of characters."""
     reason: str | None = None
-    """Why it failed last (`422`, `timeout`), with `*` for any run and `?` for any one character."""
+    """Why it failed last (`422`, `timeout`), with `*` for any run and `?` for any one character; not of `delivered`."""
     after: Instant | None = None
     before: Instant | None = None
     """From *after* on and before *before*: when a dead letter died, when any other event was published."""
     ids: Sequence[str] = ()
     """Of dead letters (`dlv_…`) or of events; at most a page of them."""
 
+    def __post_init__(self) -> None:
+        if self.reason is not None and self.state is DeliveryState.DELIVERED:
+            raise ValueError(
+                f"reason says why an event failed; those that were delivered have none, got {self.reason!r}"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class CarriedOut:
-    """What carrying out did: members that could not be, each with the reason; *lanes* are awake again."""
+    """What carrying out did: members that could not be, each with the reason; *lanes* are awake again.
+
+    A member that is neither refused nor *done* was not planned any more, or the job had been stopped.
+    """
 
     refused: Sequence[tuple[int, str]] = ()
     lanes: Sequence[LaneId] = ()
+    done: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,18 @@ class Mark:
 
 
 # --- audit ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """Which lines of the audit log: all that fit."""
+
+    actor: str | None = None
+    action: str | None = None
+    """With `*` for any run of characters."""
+    subjects: Sequence[str] = ()
+    after: Instant | None = None
+    before: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,22 +168,31 @@ class RecoveryStore(Protocol):
     async def carry_out(self, plan_id: str, op: Op, numbers: Sequence[int], *, act: Act) -> CarriedOut:
         """Do it, in one commit: replay or skip dead letters; let delivered events be sent again, in the order given.
 
-        A skip puts one line with *act*'s actor and note on record for each letter.
+        Only what is planned still, and nothing once the job was stopped. Skipped events are released, to be published
+        by the caller; their letters stay as they are until `mark` says so. A skip puts one line with *act*'s actor and
+        note on record for each letter.
         """
 
     async def sweep(self, plan_id: str) -> Sequence[Mark]:
         """Look what became of the released members, note it, and tell what is new."""
 
-    async def mark(self, plan_id: str, marks: Sequence[Mark]) -> None:
-        """Note what became of members. `published` also closes the letter of the skipped event."""
+    async def mark(self, plan_id: str, marks: Sequence[Mark]) -> Sequence[Mark]:
+        """Note what became of members that are not done yet; the marks as they were made.
+
+        `held` and `cancelled` are for those that were not released. `published` also closes the letter of the skipped
+        event, and is `refused` where another job has closed it.
+        """
+
+    async def count_members(self, plan_id: str) -> Mapping[Progress, int]:
+        """How many members have come how far, counted from the rows; every word."""
 
     # audit
 
     async def record(self, act: Act) -> Link:
         """Put an act on record that changed nothing here: a secret was shown, a file exported."""
 
-    async def audit(self, tenant: str, cursor: str | None, limit: int) -> Page[AuditLine]:
-        """The newest first."""
+    async def audit(self, tenant: str, wanted: AuditFilter, cursor: str | None, limit: int) -> Page[AuditLine]:
+        """The lines of a tenant that fit, the newest first."""
 
     async def audit_chain(self, after: int, limit: int) -> AuditChain:
         """Lines of all tenants with a number above *after*, for the check."""

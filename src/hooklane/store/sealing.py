@@ -19,7 +19,6 @@ from hooklane.errors import SecretsSealed
 
 MARK = "\x01sealed:1:"
 """No secret, header value or URL may hold a control character: what begins so is sealed."""
-KEY_BYTES = 32
 _NONCE_BYTES = 12
 _KNOWN_MAX = 50_000
 

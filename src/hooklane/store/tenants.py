@@ -40,8 +40,9 @@ class TenantStore(Protocol):
     ) -> bool:
         """Create (*expect* None) or replace a tenant that is still as *expect* says; False when it is not.
 
-        In the same commit all its endpoints are held, or not, as its state says, and get the state *endpoints* where
-        one is given; and *act* goes on record.
+        False also where it was `cancelling` and would not be: that is final. In the same commit all its endpoints are
+        held, or not, as its state says, and get the state *endpoints* where one is given, unless they are `cancelling`;
+        and *act* goes on record.
         """
 
     async def stored_bytes(self, tenant_id: str) -> int:

@@ -17,18 +17,14 @@ class TypeStore(Protocol):
 
     async def remove_type(self, tenant: str, type: str, *, act: Act) -> bool:
         """False when there is none."""
-        ...
 
     async def event_types(self, tenant: str) -> Sequence[EventType]:
         """Those of a tenant, by name."""
-        ...
 
     async def event_type(self, tenant: str, type: str) -> EventType | None: ...
 
     async def type_revision(self) -> int:
         """Changes with every type that is saved or removed; never the same number twice."""
-        ...
 
     async def enforced_types(self) -> tuple[int, Sequence[EventType]]:
         """The revision, and what is enforced, of all tenants, on one snapshot."""
-        ...

@@ -47,11 +47,18 @@ class Missed:
 
 
 @dataclass(frozen=True, slots=True)
+class Lost:
+    """The database has lost *many* deliveries that were sent or published: they are on record, and lanes jumped."""
+
+    many: int
+
+
+@dataclass(frozen=True, slots=True)
 class Turned:
     """Breakers have turned, and this worker was the first to write it."""
 
     turns: Sequence[tuple[Endpoint, Health]]
 
 
-Happening = Queued | Sent | Recorded | Fenced | Missed | Turned
+Happening = Queued | Sent | Recorded | Fenced | Missed | Lost | Turned
 Listener = Callable[[Happening], None]

@@ -105,8 +105,20 @@ class GapClosed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GapStopped:
+    """A predecessor has not come within `gap_timeout`, and its key waits for a person: *seq* was applied last, and
+    *prev_seq* is missing. Told once for each gap by each process."""
+
+    source: str
+    handler: str
+    key: str
+    seq: int
+    prev_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitHookFailed:
-    """A function given to `event.on_commit` raised; the event itself is committed and not run again."""
+    """A function given to `event.on_commit`, or to Django's, raised; the event is committed and not run again."""
 
     source: str
     event_id: str
@@ -116,18 +128,23 @@ class CommitHookFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """Old rows, payloads and tombstones went."""
+    """Old rows, payloads and tombstones went; *more* is left than one call takes."""
 
     rows: int
     payloads: int
     tombstones: int
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerTroubled:
-    """The worker met an error outside any handler (as a rule: the store is away) and goes on after a pause."""
+    """The worker met an error outside any handler (as a rule: the store is away) and goes on after a pause. With a
+    *key*: the resync of that key raised; it is tried again, and told again when it raises another error."""
 
     error: str
+    source: str | None = None
+    handler: str | None = None
+    key: str | None = None
 
 
 InboxEvent = (
@@ -139,6 +156,7 @@ InboxEvent = (
     | Conflicted
     | BreakerTurned
     | GapClosed
+    | GapStopped
     | CommitHookFailed
     | Pruned
     | WorkerTroubled

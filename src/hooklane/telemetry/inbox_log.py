@@ -14,6 +14,7 @@ from hooklane.telemetry.events import (
     CommitHookFailed,
     Conflicted,
     FenceRejected,
+    GapStopped,
     Handled,
     InboxEvent,
     LeaseTakenOver,
@@ -22,7 +23,7 @@ from hooklane.telemetry.events import (
     WorkerTroubled,
 )
 
-_LOUD = (Conflicted, FenceRejected, LeaseTakenOver, CommitHookFailed, WorkerTroubled, BreakerTurned)
+_LOUD = (Conflicted, FenceRejected, LeaseTakenOver, CommitHookFailed, WorkerTroubled, BreakerTurned, GapStopped)
 _PLAIN = re.compile(r"[\w.:@/+*-]+", re.ASCII)
 _NAME = re.compile(r"(?<!^)(?=[A-Z])")
 _ERROR = re.compile(r"[A-Za-z_][\w.]*", re.ASCII)

@@ -21,19 +21,15 @@ class Tracing(Protocol):
 
     def publishing(self, events: Sequence[Event], parent: str | None) -> AbstractContextManager[None]:
         """A span round a publish; its context goes with *events*. *parent* is the caller's `traceparent`, if any."""
-        ...
 
     def sending(self, send: Send) -> bytes:
         """An attempt begins: the header line that carries its span to the receiver."""
-        ...
 
     def listen(self, happening: Happening) -> None:
         """The relay's listener: attempts end here."""
-        ...
 
     def handling(self, fn: Callable[..., Any], about: Handling) -> Callable[..., Any]:
         """*fn* in a span that goes on from the attempt that brought its event."""
-        ...
 
 
 class Handling(Protocol):

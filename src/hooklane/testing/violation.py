@@ -28,6 +28,9 @@ NAMES = {
     21: "takeover",
     22: "recovery",
     23: "innocence",
+    24: "what is lost is told",
+    25: "no seq is used twice in silence",
+    26: "delivered means taken",
 }
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +93,9 @@ class Server:
             writer.close()
 
     async def kill(self) -> None:
-        """kill -9, and until it is gone with all its sockets and locks."""
-        os.kill(self.pid, signal.SIGKILL)
+        """kill -9, and until it is gone with all its sockets and locks; one that found no database has ended before."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
         await self.ended()
 
     async def stop(self) -> None:

@@ -27,6 +27,7 @@ PLUGINS_OFF = [word for name in ("schemathesis", "playwright") for word in ("-p"
 TEST_S_MAX = 60
 """A test that hangs under a bug has noticed it as well; it need not hang for long."""
 SUITE_S_MAX = 240
+HANGS = " (hangs)"
 _RED = re.compile(r"^(?:FAILED|ERROR) (tests/\S+?::\S+)", re.MULTILINE)
 
 
@@ -56,7 +57,7 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.source = folder / "src"
-        shutil.copytree(SOURCE, self.source, ignore=shutil.ignore_patterns("*.so", "vendor"))
+        shutil.copytree(SOURCE, self.source, ignore=shutil.ignore_patterns("*.so"))
 
     @contextmanager
     def planted(self, bug: Bug) -> Iterator[None]:
@@ -70,30 +71,37 @@ class Copy:
             shutil.copy2(SOURCE / file, self.source / file)  # with its old time: what was compiled of it is stale
 
     def noticed(self, bug: Bug) -> Found:
-        """Run the suite of *bug* with it, up to the first test that fails."""
+        """Run the suite of *bug* with it, up to the first test that fails; without it that test must pass."""
+        began = time.monotonic()
+        with self.planted(bug):
+            red = self._first_red(bug.suite.split(" "))
+        took_s = time.monotonic() - began
+        if red and not red.endswith(HANGS):
+            assert not self._first_red([red.partition("[")[0]]), f"{red} is red without any bug as well"
+        return Found(red, took_s)
+
+    def _first_red(self, words: list[str]) -> str:
+        """The first test of *words* that fails on the copy as it is now, or ""."""
         command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-x", "-m", "not soak", "--tb=no", "-rfE"]
         command += ["-o", f"pythonpath={self.source} .", "-o", f"timeout={int(scaled_s(TEST_S_MAX))}"]
         environment = {**os.environ, "PYTHONPATH": f"{self.source}{os.pathsep}{ROOT}"}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # most of the copy stays as it is from bug to bug
-        began = time.monotonic()
-        with self.planted(bug):
-            done = subprocess.run(
-                [*command, *PLUGINS_OFF, *bug.suite.split(" ")],
-                cwd=ROOT,
-                env=environment | {"PYTHONPYCACHEPREFIX": str(self.source.parent / "compiled")},
-                capture_output=True,
-                text=True,
-                timeout=scaled_s(SUITE_S_MAX),
-                check=False,
-            )
-        took_s = time.monotonic() - began
+        done = subprocess.run(
+            [*command, *PLUGINS_OFF, *words],
+            cwd=ROOT,
+            env=environment | {"PYTHONPYCACHEPREFIX": str(self.source.parent / "compiled")},
+            capture_output=True,
+            text=True,
+            timeout=scaled_s(SUITE_S_MAX),
+            check=False,
+        )
         if done.returncode == 0:
-            return Found("", took_s)
+            return ""
         if red := _RED.search(done.stdout):
-            return Found(red[1], took_s)
+            return red[1]
         if "Timeout" in done.stdout + done.stderr:
-            return Found(f"{bug.suite.split(' ')[0]} (hangs)", took_s)
-        raise AssertionError(f"{bug.name}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+            return words[0] + HANGS
+        raise AssertionError(f"{' '.join(words)}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.health import Health
 from hooklane.model.lane import Grown, LaneId, LaneRow
+from hooklane.model.lost import Decide, KnownPlace, LostLane
 from hooklane.store.memory.outbox import owning, reading
 from hooklane.store.outbox import CommitReport, Draft, Lease, Load, News, PublishReport, Recovery, Roster, Taken
 from hooklane.store.reads import AttemptRow
@@ -86,6 +87,19 @@ class SideBySide(SimStore):
 
     def _tails(self, grown: Sequence[Grown]) -> dict[LaneId, int]:
         return {self._here.get(lane_id, 0): seq for lane_id, seq in tails(grown).items()}
+
+    # --- failing ---
+
+    def crash(self) -> None:
+        """Its sessions end, and replies are lost with them. A real store loses no numbers by itself."""
+        self.crashes += 1
+        self.down_until = max(self.down_until, self.world.now + 50.0 * self.world.roll())
+        self.world.counts["store crashed"] += 1
+
+    def account_for(self, places: Sequence[KnownPlace], decide: Decide, now: Instant) -> Sequence[LostLane]:
+        ours = list(super().account_for(places, decide, now))
+        self._agree("account_for", ours, list(self._ask(self.real.account_for(places, decide, now))))
+        return ours
 
     # --- publishing ---
 

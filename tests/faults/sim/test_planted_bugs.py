@@ -40,14 +40,11 @@ NOTICED_BY: dict[str, set[int]] = {
 }
 """Where one promise in particular must be the one that is broken."""
 NOTICED_AT = {
-    "lanes_read_before_acks": 34,
-    "load_before_acquire": 19,
-    "fold_lowers_the_head": 5,
-    "growth_unblocks": 18,
-    "reads_overlap": 10,
-    "lost_acquire_is_forgotten": 4,
-    "busy_is_parked_for_ever": 7,
-    "writes_outlive_their_epoch": 30,
+    "load_before_acquire": 15,
+    "mark_after_load": 6,
+    "fold_lowers_the_head": 4,
+    "stale_head_on_reload": 5,
+    "writes_outlive_their_epoch": 7,
 }
 """Which seed ended the last hunt, where it was not among the first three: it is tried first."""
 

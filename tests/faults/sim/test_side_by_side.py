@@ -25,8 +25,8 @@ from hooklane.testing.sim.faults import ROUGH, SLOW, Faults
 from hooklane.testing.sim.mutants.mutant import Mutant
 from hooklane.testing.sim.run import Simulation
 
-# A real store does not lose numbers by itself, and what a clock that is set back does to it has tests of its own.
-ALIKE = {"store_crash_every_ms": 0, "store_clock_jump_every_ms": 0}
+# What a clock that is set back does to a real store, which moves what waits, has tests of its own.
+ALIKE = {"store_crash_every_ms": 900, "store_clock_jump_every_ms": 0}
 WEATHER = {"usual": replace(Faults(), **ALIKE), "rough": replace(ROUGH, **ALIKE), "slow": replace(SLOW, **ALIKE)}
 JULIAN_1970 = 2440587.5
 
@@ -38,6 +38,7 @@ def replay(seed: int, events: int, weather: str, mutant: Mutant) -> Simulation:
     simulation.store.compare_all()
     assert not simulation.checker.violations, simulation.checker.violations[:5]
     assert simulation.store.calls > events
+    assert simulation.world.counts["store crashed"] >= 1
     return simulation
 
 

@@ -9,8 +9,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from bench import soak
-from bench.soak import FIRST_SEED
+from tests.faults.sim import at_size
 from tests.support.pace import scaled_s
 
 from hooklane.testing.sim import NONE, POISONED, ROUGH, SLOW, Faults, Report, simulate
@@ -35,9 +34,9 @@ EVENTS, CRASHES = 300_000 // PARTS, 3_000 // PARTS
 @pytest.mark.parametrize("part", range(PARTS))
 def test_nothing_is_lost_or_reordered_at_size(part: int) -> None:
     counts: Counter[str] = Counter()
-    seed = FIRST_SEED - 1_000 * (part + 1)  # none that a soak has
+    seed = at_size.FIRST_SEED - 1_000 * (part + 1)  # none that a soak has
     while counts["published"] < EVENTS or counts["crash"] < CRASHES:
-        _, seen, broken = soak.run(seed, 1_000)
+        _, seen, broken = at_size.run(seed, at_size.EVENTS_OF_WORLD)
         assert not broken, broken
         counts += seen
         seed += 1
@@ -76,7 +75,7 @@ def test_events_that_kill_their_workers_are_given_up_and_no_other_event_is_blame
 
 @pytest.mark.parametrize("weather", [CRASHING, ROUGH, SLOW], ids=["crashing", "rough", "slow"])
 def test_killers_among_all_other_faults_break_no_promise(weather: Faults) -> None:
-    counts = run(range(6_000, 6_002), 500, replace(weather, killers=0.002))
+    counts = run(range(6_002, 6_004), 500, replace(weather, killers=0.002))
 
     assert counts["killed"] >= 2
 

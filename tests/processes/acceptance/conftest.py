@@ -24,9 +24,12 @@ class Client:
     def __init__(self, url: str) -> None:
         self.url = url
 
-    def call(self, method: str, path: str, body: Any = None, timeout_s: float = 10) -> Any:
+    def call(
+        self, method: str, path: str, body: Any = None, timeout_s: float = 10, headers: dict[str, str] | None = None
+    ) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, {"content-type": "application/json"}, method=method)
+        headers = {"content-type": "application/json", **(headers or {})}
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
         with urllib.request.urlopen(request, timeout=timeout_s) as answer:
             return json.loads(answer.read() or b"null")
 

@@ -1,11 +1,13 @@
 """`hooklane migrate copy`: a sender moves from SQLite to PostgreSQL, and every key goes on with its next seq."""
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from tests.processes.acceptance.conftest import Client
 from tests.processes.cli.conftest import Ended
@@ -15,6 +17,9 @@ from tests.support.receiver import Request as Arrived
 
 from hooklane import Inbox, Request
 from hooklane.cli import move
+from hooklane.cli.process import open_store
+from hooklane.config import Settings
+from hooklane.sender.retention import DAY_MS, Housekeeping, Retention
 from hooklane.store.sql.queries import queries_of
 
 Process = Callable[..., Ended]
@@ -77,6 +82,87 @@ def test_every_key_goes_on_with_its_next_seq_and_what_was_owed_is_delivered(
         until(lambda: 2 in in_order(sink, "b"), what="b to go on")
         assert process("audit", "verify", "--db", postgres_url).code == 0
         assert child.stop() == 0
+
+
+def test_a_repeated_publish_is_answered_with_its_own_event_though_that_was_pruned_before_the_copy(
+    serve: Serve, process: Process, tmp_path: Path, postgres_url: str
+):
+    file = f"sqlite:///{tmp_path}/sender.db"
+    child, client = serve(file)
+    client.call("POST", "/api/v1/tenants", {"id": "bob"})
+    before = client.publish("order.paid", "a", id="mine")
+    assert child.stop() == 0
+    assert asyncio.run(prune_events(file)) == 1
+
+    assert process("migrate", "copy", "--from", file, "--to", postgres_url).code == 0
+
+    child, client = serve(postgres_url)
+    client.call("POST", "/api/v1/events", {"type": "of.bob", "data": 1}, headers={"Hooklane-Tenant": "bob"})
+    assert client.publish("order.paid", "a", id="mine") == before
+    assert child.stop() == 0
+
+
+async def prune_events(file: str) -> int:
+    """As a server does when their retention is over."""
+    store = open_store(Settings(db=file))
+    await store.open()
+    removed = await Housekeeping(store, Retention(events_ms=-DAY_MS)).prune()
+    await store.close()
+    return removed["events"]
+
+
+def test_deliveries_without_a_key_are_counted_after_the_copy_as_before(
+    serve: Serve, process: Process, tmp_path: Path, postgres_url: str
+):
+    file = f"sqlite:///{tmp_path}/sender.db"
+    with Sink(refuse_poison) as sink:
+        child, client = serve(file)
+        client.call("POST", "/api/v1/endpoints", {"url": sink.url(), "attempts_max": 1})
+        for data in ({"n": 1}, {"n": 2}, {"poison": 1}):
+            client.call("POST", "/api/v1/events", {"type": "a.b", "data": data})
+        until(lambda: client.get("/api/v1/overview")["ledger"]["delivered"] == 2, what="two deliveries")
+        until(lambda: client.get("/api/v1/dead-letters")["items"], what="the dead letter")
+        before = client.get("/api/v1/overview")["ledger"]
+        assert child.stop() == 0
+
+        ended = process("migrate", "copy", "--from", file, "--to", postgres_url, "--json")
+
+        assert ended.code == 0, ended.err
+        assert json.loads(ended.out)["rows"]["loose"] == 3
+        child, client = serve(postgres_url)
+        assert client.get("/api/v1/overview")["ledger"] == before
+        assert child.stop() == 0
+
+
+def test_numbers_and_turns_go_on_behind_those_that_the_file_ever_gave(
+    process: Process, tmp_path: Path, empty_postgres_url: str
+):
+    path = tmp_path / "both.db"
+    assert process("migrate", "up", "--db", f"sqlite:///{path}").code == 0
+    Inbox(f"sqlite:///{path}").close()
+    with sqlite3.connect(path) as conn:
+        conn.execute("DELETE FROM sqlite_sequence")
+        for n, table in enumerate(("event", "loose", "lane_tail", "redelivery"), start=1):
+            conn.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (f"hooklane_{table}", 100 * n))
+        conn.execute("UPDATE hooklane_inbox_last SET row_id = 500")
+        conn.execute("INSERT INTO hooklane_endpoint VALUES ('ep', 'default', x'7b7d', 1)")
+        conn.execute("INSERT INTO hooklane_breaker_turn VALUES ('ep', 7, 'default', 'open', 0, 0, 'w')")
+
+    ended = process("migrate", "copy", "--from", f"sqlite:///{path}", "--to", empty_postgres_url)
+
+    assert ended.code == 0, ended.err
+    with psycopg.connect(empty_postgres_url) as there:
+        names = {
+            "event": "'hooklane.event_n'",
+            "loose": "'hooklane.loose_n'",
+            "lane": "pg_get_serial_sequence('hooklane.lane_name', 'lane_id')",
+            "redelivery": "pg_get_serial_sequence('hooklane.redelivery', 'n')",
+            "inbox": "pg_get_serial_sequence('hooklane.inbox_row', 'id')",
+        }
+        given = {name: there.execute(f"SELECT nextval({sequence})").fetchone()[0] for name, sequence in names.items()}
+        turns = there.execute("SELECT turn FROM hooklane.breaker_turn").fetchall()
+    assert given == {"event": 101, "loose": 201, "lane": 301, "redelivery": 401, "inbox": 501}
+    assert turns == [(0,)], "a breaker begins with turn 1"
 
 
 def test_an_inbox_in_the_same_file_moves_along(process: Process, tmp_path: Path, empty_postgres_url: str):

@@ -11,7 +11,7 @@ from tests.promises.receiving.kit import SECRET
 from tests.support.inline_shop import Shop
 from tests.support.receiver import Answer, Sink
 
-from hooklane.testing.play import Play, play
+from hooklane.testing.play import Faults, Play, play
 
 Cli = Callable[..., Ended]
 
@@ -36,6 +36,25 @@ def test_programs_get_the_whole_trace(cli: Cli) -> None:
     assert value["steps"][0]["kind"] == "published"
 
 
+def test_rate_and_crash_points_are_those_of_the_page_and_the_exported_line_asks_for_the_same(
+    cli: Cli, tmp_path: Path
+) -> None:
+    faults = ["crash=0.1", "crash-at=before-commit", "worker-crash=0.2", "worker-crash-at=after-commit"]
+    asked = ["--events", "20", "--rate", "50", *(word for one in faults for word in ("--fault", one))]
+    value = cli("simulate", "lost-ack", "--seed", "4", *asked, "--json").json
+
+    chances = Faults(crash=0.1, crash_at="before_commit", worker_crash=0.2, worker_crash_at="after_commit")
+    wanted = Play(scenario="lost-ack", seed=4, events=20, rate=50, faults=chances)
+    assert value["trace_hash"] == play(wanted).trace_hash
+    for arguments in (["--events", "0"], asked):
+        target = tmp_path / "test_it.py"
+        cli("simulate", "lost-ack", "--seed", "4", *arguments, "--export-test", str(target))
+        line = target.read_text().partition("`hooklane ")[2].partition("`")[0]
+        assert (
+            cli(*line.split(), "--json").json == cli("simulate", "lost-ack", "--seed", "4", *arguments, "--json").json
+        )
+
+
 def test_a_scenario_can_come_from_stdin(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     given = io.TextIOWrapper(io.BytesIO(b'{"scenario": "poison", "receivers": ["ours"]}'))
     monkeypatch.setattr(sys, "stdin", given)
@@ -58,6 +77,8 @@ def test_an_assertion_ends_with_the_code_of_what_is_unhealthy(cli: Cli) -> None:
     [
         (["nope"], 3, "two-workers"),
         (["lost-ack", "--fault", "drop-ack"], 2, "drop-ack=0.1"),
+        (["lost-ack", "--fault", "crash-at=lunch"], 2, "crash_at"),
+        (["lost-ack", "--rate", "0"], 2, "rate"),
         (["lost-ack", "--fault", "drop-ack=7"], 2, "drop_ack"),
         (["lost-ack", "--events", "201"], 2, "events"),
         (["lost-ack", "--receiver", "theirs"], 2, "receivers"),
@@ -80,7 +101,7 @@ def test_a_scenario_is_written_as_a_test(cli: Cli, tmp_path: Path) -> None:
     ended = cli("simulate", "double-delivery", "--events", "0", "--export-test", "test_mine.py", "--fault", "crash=0.5")
 
     assert ended.code == 0
-    assert "simulate double-delivery --seed 1 --fault crash=0.5" in (tmp_path / "test_mine.py").read_text()
+    assert "simulate double-delivery --seed 1 --events 0 --fault crash=0.5" in (tmp_path / "test_mine.py").read_text()
     assert cli("simulate", "double-delivery", "--events", "0", "--export-test", "-").out.startswith(
         '"""Double delivery'
     )

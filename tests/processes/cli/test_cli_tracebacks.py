@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from tests.processes.cli.conftest import Ended
 from tests.support.pace import scaled_s
+from tests.support.postgres import Postgres
+from tests.support.processes import Child, free_port
+from tests.support.proxy import Clear, FaultProxy, Refuse
 
 Process = Callable[..., Ended]
 Cli = Callable[..., Ended]
@@ -159,3 +162,21 @@ def test_the_environment_may_name_a_wrong_server_too(cli: Cli, other_server: str
 
     assert (ended.code, ended.out) == (5, "")
     assert json.dumps(ended.talk)
+
+
+def test_a_database_that_goes_away_under_a_server_is_told_in_single_lines(
+    start_hooklane: Callable[..., Child], postgres_server: Postgres, postgres_url: str
+):
+    with FaultProxy(postgres_server.port) as proxy:
+        url = postgres_url.replace(f":{postgres_server.port}/", f":{proxy.port}/")
+        port = free_port()
+        child = start_hooklane("serve", "--no-auth", "--db", url, "--port", str(port))
+        child.wait_for_http(f"http://127.0.0.1:{port}/readyz", status=200)
+        proxy.fault = Refuse()
+        proxy.reset_all()
+        child.wait_for_line(r"asyncpg\.pool: .+: .+")  # tells why, and is the one that came with a traceback
+        proxy.fault = Clear()
+        child.wait_for_http(f"http://127.0.0.1:{port}/readyz", status=200)
+
+        assert child.stop() == 0
+    assert "Traceback" not in child.output()

@@ -55,5 +55,5 @@ def test_an_unknown_profile_is_one_line(cli: Callable[..., Ended]):
     Path("request.http").write_bytes(request(BODY))
     ended = cli("verify", "--request", "request.http", "--secret", SECRET, "--profile", "strpe")
 
-    assert (ended.code, len(ended.talk)) == (1, 1)
+    assert (ended.code, len(ended.talk)) == (2, 1)
     assert "stripe" in ended.err

@@ -122,11 +122,13 @@ def test_a_page_of_the_reference_says_what_the_code_says(name: str):
     assert (FOLDER / name).read_text("utf-8") == pages()[name], "run: python -m tools.reference_pages"
 
 
-ASKING = [page for page in sorted((ROOT / "docs" / "explain").glob("*.md")) if page.stem != "seeds"]  # a table
+FOLDED = ("explain", "reference")
+ASKING = [page for folder in FOLDED for page in sorted((ROOT / "docs" / folder).glob("*.md"))]
+ASKING = [*ASKING, ROOT / "docs" / "glossary.md"]
 
 
 @pytest.mark.parametrize("page", ASKING, ids=lambda page: page.stem)
-def test_an_explanation_asks_at_its_end_and_has_the_answers_folded(page: Path):
+def test_a_page_to_understand_or_to_look_up_asks_at_its_end_and_has_the_answers_folded(page: Path):
     _, _, end = page.read_text("utf-8").partition("## Check yourself")
     asked = re.findall(r'<details markdown="1"><summary>(.+?\?)</summary>\n\n(.+?)\n\n</details>', end, re.DOTALL)
     assert len(asked) in (2, 3)

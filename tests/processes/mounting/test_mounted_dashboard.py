@@ -177,7 +177,7 @@ def test_a_customer_has_the_portal_of_its_own_tenant_and_nothing_else(running: M
     assert stranger.call("GET", f"{api}/endpoints")[0] == 404
 
 
-@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.asyncio(loop_scope="session")
 async def test_a_person_works_with_it_behind_a_proxy_that_adds_a_prefix(app: Mounted, visit: Visit) -> None:
     async with prefix_proxy(app.port) as port:
         site = f"http://127.0.0.1:{port}{PREFIX}/hooklane"

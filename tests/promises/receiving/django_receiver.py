@@ -19,6 +19,7 @@ from tests.promises.receiving.kit import outcome, own_source, signed  # noqa: E4
 
 from hooklane.errors import UsageError  # noqa: E402
 from hooklane.receiver import Event, Inbox  # noqa: E402
+from hooklane.telemetry.events import CommitHookFailed, FenceRejected  # noqa: E402
 
 
 class Payment(models.Model):
@@ -55,6 +56,31 @@ for mode in ("durable", "inline"):
     paid = list(Payment.objects.filter(event_id__endswith=mode).values_list("event_id", flat=True))
     promise(paid == [f"good_{mode}"] and committed[-1:] == paid, f"one commit with the ORM, {mode}: {paid} {committed}")
     promise(outcome(inbox.receive(signed(f"good_{mode}"))) == "duplicate", f"dedup, {mode}")
+
+for mode in ("durable", "inline"):
+    told: list[Any] = []
+    inbox = Inbox("default", mode, emit=told.append)  # type: ignore[arg-type]
+
+    @own_source(inbox, order="none").on("*", name="pay")
+    def pay_and_fail_later(event: Event, tx: Any) -> None:
+        Payment.objects.create(event_id=event.id)
+        transaction.on_commit(lambda: 1 // 0)
+        transaction.on_commit(lambda: committed.append(event.id))
+
+    reply = inbox.receive(signed(f"hook_{mode}"))
+    inbox.run_once()
+    (row,) = inbox.rows(event_id=f"hook_{mode}")
+    promise((reply.status, str(row.overall)) == (200, "completed"), f"a hook's error is none of the commit, {mode}")
+    promise(committed[-1] == f"hook_{mode}", f"the hooks behind one that failed are called, {mode}")
+    failed = [(each.handler, each.error) for each in told if isinstance(each, CommitHookFailed)]
+    promise([(name, error.partition("(")[0]) for name, error in failed] == [("pay", "ZeroDivisionError")], f"{told}")
+    promise(not any(isinstance(each, FenceRejected) for each in told), f"no claim was lost, {mode}")
+
+told = []
+inbox = Inbox("default", emit=told.append)
+with inbox.claim("bank", "hook_claim") as claim:
+    transaction.on_commit(lambda: 1 // 0)
+promise((claim.verdict, len(told)) == ("applied", 1), f"a claim's hook is told of too: {told}")
 
 if ENGINE == "sqlite3":
     # A handler that reads before it writes must have been the writer from the start: SQLite would refuse it at once.

@@ -21,8 +21,10 @@ from tests.support.tree import SOURCE
 from hooklane.core.admission.failures import RetryPolicy
 from hooklane.errors import Reject, StoreUnavailable
 from hooklane.model.clock import wall_now
-from hooklane.receiver import Inbox
+from hooklane.model.message import Request
+from hooklane.receiver import Inbox, refetch, sequence
 from hooklane.telemetry import InboxLog, both
+from hooklane.telemetry.events import GapStopped
 
 CANARY = "4242-4242-4242-4242"
 SHOP = """
@@ -240,6 +242,61 @@ def test_what_waits_for_a_person_from_the_start_is_told(world: World, mode: Any,
     assert told == [("evt_0", "rejected"), ("evt_1", "conflict")]
 
 
+def with_a_gap(inbox: Inbox, world: World, order: Any, rounds: int = 5) -> None:
+    """A key that waits for an event that never comes, for some rounds of a worker after its patience is over."""
+    own_source(inbox, order=order).on("*", name="book")(world.effect)
+    for seq in (1, 3):
+        inbox.receive(signed(f"evt_{seq}", key="order:7", seq=seq))
+    for _ in range(rounds):
+        inbox.run_once()
+        world.clock.pass_ms(20_000)
+
+
+def test_a_key_that_waits_for_a_person_is_told_once_for_each_gap(world: World, caplog: Any) -> None:
+    inbox = world.inbox()
+    with_a_gap(inbox, world, sequence(gap_timeout=10))
+    (record,) = failed_lines(caplog)
+    fields = {"source": "hooklane", "handler": "book", "key": "order:7", "seq": 1, "prev_seq": 2}
+
+    assert (record.levelname, record.hooklane) == ("WARNING", {"event": "gap_stopped", **fields})
+    assert world.told_of(GapStopped) == [GapStopped(**fields)]
+    inbox.skip(event_id="evt_3", note="2 is lost")
+    inbox.receive(signed("evt_5", key="order:7", seq=5, at=world.clock.now))
+    for _ in range(3):
+        inbox.run_once()
+        world.clock.pass_ms(20_000)
+    assert [each.prev_seq for each in world.told_of(GapStopped)] == [2, 4]
+
+
+def test_a_resync_that_raises_is_told_once_for_each_kind_of_error(world: World, caplog: Any) -> None:
+    errors: list[Exception] = [KeyError(CANARY)] * 2 + [ConnectionError()] * 2
+
+    def fetch(key: str, tx: Any) -> None:
+        raise errors.pop(0) if errors else KeyError(CANARY)
+
+    inbox = world.inbox()
+    with_a_gap(inbox, world, sequence(gap_timeout=10, on_gap="resync", resync=fetch), rounds=8)
+    told = [record.hooklane for record in failed_lines(caplog)]
+
+    assert [each["error"] for each in told] == ["KeyError", "ConnectionError", "KeyError"]
+    assert {(each["event"], each["source"], each["handler"], each["key"]) for each in told} == {
+        ("worker_troubled", "hooklane", "book", "order:7")
+    }
+    assert CANARY not in caplog.text
+    assert errors == []
+
+
+@pytest.mark.parametrize("mode", ["durable", "inline"])
+def test_an_event_that_a_function_of_the_application_cannot_read_is_told(world: World, mode: Any, caplog: Any) -> None:
+    inbox = world.inbox(mode)
+    order = refetch(key=lambda data: data["data"]["card"][CANARY])
+    own_source(inbox, order=order).on("*")(world.effect)
+    inbox.receive(signed(data={"card": {}}))
+    (record,) = failed_lines(caplog)
+
+    assert (record.hooklane["event_id"], CANARY in caplog.text) == ("evt_1", False)
+
+
 @pytest.mark.parametrize("mode", ["durable", "inline"])
 def test_a_request_that_the_store_could_not_take_is_told(sql_world: World, mode: Any, caplog: Any) -> None:
     def failpoint(point: str) -> None:
@@ -329,3 +386,16 @@ def test_a_newcomer_who_has_set_up_no_logging_sees_why_nothing_happens(
     assert f"newcomer.py:{raised}" in line
     assert all(word in line for word in ("source=hooklane", "type=order.paid", "attempt=1", "retry_in_ms="))
     assert CANARY not in log.read_text()
+
+
+def test_a_wrong_secret_is_told_once_and_not_for_each_request(caplog: pytest.LogCaptureFixture) -> None:
+    inbox = Inbox("memory://")
+    inbox.source("hooklane", [SECRET]).on()(lambda event, tx: None)
+    other = Request.of("POST", "http://x/hooklane", [("webhook-id", "evt_1")], b"{}")
+
+    replies = [inbox.receive(other), inbox.receive(other)]
+
+    assert [reply.status for reply in replies] == [401, 401]
+    assert [record.getMessage() for record in caplog.records if "refused" in record.getMessage()] == [
+        "refused source=hooklane reason=missing_header status=401"
+    ]

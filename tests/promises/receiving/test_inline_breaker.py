@@ -202,6 +202,38 @@ def test_a_duplicate_is_no_probe(world: World) -> None:
     assert fresh == ["applied"] * 3
 
 
+def test_a_duplicate_of_what_is_done_is_told_so_while_the_breaker_is_open(world: World) -> None:
+    inbox, dependency = world.inbox("inline"), Dependency(world)
+    Clock(inbox)
+    own_source(inbox, order="none", breaker=POLICY).on("*")(dependency.call)
+    dependency.is_down = False
+    inbox.receive(signed("known"))
+    dependency.is_down = True
+    failed = [outcome(inbox.receive(signed(f"down_{number}"))) for number in range(3)]
+    copy, other, fresh, again = (
+        inbox.receive(each)
+        for each in (signed("known"), signed("known", data={"n": 2}), signed("fresh"), signed("down_0"))
+    )
+
+    assert (failed, states(world)) == (["busy"] * 3, ["open"])
+    assert (copy.status, outcome(copy)) == (200, "duplicate")
+    assert [each.status for each in (other, fresh, again)] == [503] * 3, "what is not done waits; a conflict too"
+    assert world.effects() == ["known"]
+
+
+async def test_a_duplicate_of_what_is_done_is_told_so_from_an_event_loop_too(world: World) -> None:
+    inbox, dependency = world.inbox("inline"), Dependency(world)
+    Clock(inbox)
+    own_source(inbox, order="none", breaker=POLICY).on("*")(dependency.call)
+    dependency.is_down = False
+    await inbox.areceive(signed("known"))
+    dependency.is_down = True
+    for number in range(3):
+        await inbox.areceive(signed(f"down_{number}"))
+
+    assert outcome(await inbox.areceive(signed("known"))) == "duplicate"
+
+
 def test_what_began_before_the_breaker_turned_is_no_probe() -> None:
     breaker = Breaker(BreakerPolicy(calls_min=2, open_ms=100, probes=1))
     early = breaker.turn

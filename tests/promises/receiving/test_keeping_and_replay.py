@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.promises.receiving.conftest import World
 from tests.promises.receiving.kit import (
+    SECRET,
     beat_through,
     outcome,
     own_source,
@@ -15,6 +16,8 @@ from tests.promises.receiving.kit import (
 )
 
 from hooklane.errors import Reject, UsageError
+from hooklane.receiver import maintenance
+from hooklane.telemetry.events import Pruned
 
 DAY_MS = 86_400_000
 
@@ -110,6 +113,53 @@ def test_what_was_claimed_by_hand_grows_old_too(world: World) -> None:
     beat_through(inbox, world.clock, days=31)
     assert inbox.prune().rows == 1
     assert inbox.rows(source="jobs") == []
+
+
+def test_what_a_removed_source_left_grows_old_too(world: World) -> None:
+    before = world.inbox()
+    own_source(before, order="none").on("*")(world.effect)
+    before.receive(signed(at=world.clock.now))
+    before.run_once()
+    inbox = world.inbox()
+    inbox.source("renamed", [SECRET], profile="hooklane", order="none").on("*")(world.effect)
+    beat_through(inbox, world.clock, days=31)
+
+    assert inbox.prune().rows == 1
+    assert inbox.rows(source="hooklane") == []
+
+
+def test_a_source_of_another_process_is_left_to_it(world: World) -> None:
+    other = world.inbox()
+    own_source(other, order="none", retention_ms=90 * DAY_MS).on("*")(world.effect)
+    inbox = world.inbox()
+    inbox.source("mine", [SECRET], profile="hooklane", order="none").on("*")(world.effect)
+    for event_id in ("evt_1", "evt_2"):
+        other.receive(signed(event_id, at=world.clock.now))
+        other.run_once()
+        beat_through(inbox, world.clock, days=20)
+    beat_through(inbox, world.clock, days=5)
+
+    assert inbox.prune().rows == 0
+    assert outcome(other.receive(signed("evt_1", at=world.clock.now))) == "duplicate"
+
+
+def test_a_worker_prunes_until_all_that_is_old_went(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "PRUNE_ROWS", 2)
+    monkeypatch.setattr(maintenance, "PRUNE_BATCHES_MAX", 2)
+    inbox = world.inbox()
+    own_source(inbox, order="none").on("*")(world.effect)
+    for number in range(11):
+        inbox.receive(signed(f"evt_{number}", at=world.clock.now))
+    inbox.run_once()
+    inbox.run_once()
+    beat_through(inbox, world.clock, days=31)
+
+    left = []
+    for _ in range(4):
+        inbox.run_once()
+        left.append(len(inbox.rows(source="hooklane")))
+    assert left == [7, 3, 0, 0]
+    assert [(each.rows, each.more) for each in world.told_of(Pruned)] == [(4, True), (4, True), (3, False)]
 
 
 def test_a_replay_by_filter_passes_over_what_was_purged(world: World) -> None:

@@ -262,6 +262,149 @@ def test_a_type_that_a_handler_does_not_want_still_counts_in_its_key(world: Worl
     assert statuses(inbox) == ["completed", "ignored", "completed"]
 
 
+def test_a_type_that_nobody_wants_moves_its_key_on_in_inline_mode_without_a_worker(world: World) -> None:
+    inbox = world.inbox("inline", clock=wall_now)
+    own_source(inbox).on("order.paid")(world.effect)
+    paid, seen = {"type": "order.paid"}, {"type": "order.seen"}
+    outcomes = [outcome(inbox.receive(in_lane(seq, **kind))) for seq, kind in ((1, paid), (2, seen), (3, paid))]
+    early = inbox.receive(in_lane(5, **seen))
+    again = inbox.receive(in_lane(2, **seen))
+    late = inbox.receive(signed("another", key="order:7", seq=2, **seen))
+
+    assert (outcomes, world.effects()) == (["applied", "ignored", "applied"], ["order_7_1", "order_7_3"])
+    assert (early.status, header(early, "webhook-expected-seq")) == (409, "4")
+    assert (outcome(again), outcome(late)) == ("duplicate", "stale")
+    assert statuses(inbox) == ["completed", "ignored", "completed", "stale"]
+
+
+BOTH = pytest.mark.parametrize("mode", ["durable", "inline"])
+
+
+def of_order(data: Any) -> Any:
+    """Where the orders of a shop are; what is no order has none, and this raises."""
+    return data["data"]["order"]
+
+
+BY_ORDER = sequence(key=lambda data: of_order(data)["id"], seq=lambda data: of_order(data)["version"])
+
+
+@BOTH
+def test_a_function_that_cannot_read_other_types_keeps_them_from_no_handler(world: World, mode: Any) -> None:
+    inbox = world.inbox(mode)
+    source = own_source(inbox, order="none")
+    source.on("order.*", order=BY_ORDER, name="orders")(world.effect)
+    source.on("order.*", order=refetch(key=lambda data: of_order(data)["id"]), name="hints")(lambda event, tx: None)
+    source.on("customer.*", name="customers")(world.effect)
+    replies = [
+        inbox.receive(signed("evt_1", type="order.created", data={"order": {"id": "o", "version": 1}})),
+        inbox.receive(signed("evt_2", type="customer.created", data={"customer": 7})),
+        inbox.receive(signed("evt_3", type="order.paid", data={"order": {"id": "o", "version": 2}})),
+    ]
+    drain(inbox, world)
+
+    assert [outcome(reply) for reply in replies] == ["stored" if mode == "durable" else "applied"] * 3
+    assert (world.effects(), set(statuses(inbox))) == (["evt_1", "evt_2", "evt_3"], {"completed"})
+
+
+@BOTH
+@pytest.mark.parametrize("order", [BY_ORDER, refetch(key=lambda data: of_order(data)["id"])], ids=["place", "hint"])
+def test_an_event_that_one_handlers_function_cannot_read_is_a_dead_letter_of_that_one_only(
+    world: World, mode: Any, order: Any
+) -> None:
+    inbox = world.inbox(mode)
+    source = own_source(inbox, order="none")
+    source.on("order.*", order=order, name="broken")(world.effect)
+    source.on("order.*", name="plain")(world.effect)
+    reply = inbox.receive(signed(type="order.created"))
+    again = inbox.receive(signed(type="order.created"))
+    drain(inbox, world)
+    (row,) = inbox.rows()
+    handled = {each.handler: each for each in row.handlings}
+
+    assert (reply.status, outcome(reply), outcome(again)) == (200, "rejected", "duplicate")
+    assert (handled["broken"].status, handled["plain"].status, world.effects()) == ("dead", "completed", ["evt_1"])
+    assert "KeyError: 'order'" in (handled["broken"].error or "")
+    assert "of_order" in (handled["broken"].traceback or "")
+    assert inbox.replay(status="dead", handler="broken") == 1
+    drain(inbox, world)
+    assert (statuses(inbox), world.effects()) == (["dead"], ["evt_1"]), "it still cannot be read"
+
+
+def test_an_event_that_is_replayed_to_functions_that_cannot_read_it_is_given_to_the_others(world: World) -> None:
+    inbox = world.inbox()
+    source = own_source(inbox, order="none")
+    for number, word in ((1, "order.created"), (2, "customer.created")):
+        assert outcome(inbox.receive(signed(f"evt_{number}", type=word))) == "ignored"
+    source.on("order.*", order=BY_ORDER, name="orders")(world.effect)
+    source.on("*", name="all")(world.effect)
+
+    assert inbox.replay(source="hooklane") == 2
+    drain(inbox, world)
+    assert (world.effects(), statuses(inbox)) == (["evt_1", "evt_2"], ["dead", "completed"])
+
+
+def test_what_a_mended_function_can_read_takes_its_place_in_the_sequence_when_it_is_replayed(world: World) -> None:
+    inbox = world.inbox()
+    field = ["wrong"]
+    order = sequence(key="key", seq=lambda data: data["data"][field[0]])
+    own_source(inbox, order=order).on("*")(world.effect)
+
+    def come(*numbers: int) -> None:
+        for number in numbers:
+            inbox.receive(in_lane(number, data={"right": number}))
+        drain(inbox, world)
+
+    come(2)
+    field[0] = "right"
+    come(1, 3)
+    assert (world.effects(), statuses(inbox)) == (["order_7_1"], ["dead", "completed", "held"])
+    inbox.replay(status="dead")
+    drain(inbox, world)
+    assert world.effects() == ["order_7_1", "order_7_2", "order_7_3"]
+
+
+def test_what_is_replayed_and_early_waits_for_its_predecessor(world: World) -> None:
+    inbox = world.inbox()
+    field = ["wrong"]
+    order = sequence(key="key", seq=lambda data: data["data"][field[0]], baseline=1)
+    own_source(inbox, order=order).on("*")(world.effect)
+    inbox.receive(in_lane(2, data={"right": 2}))
+    field[0] = "right"
+    inbox.replay(status="dead")
+    drain(inbox, world)
+    assert world.effects() == []
+    inbox.receive(in_lane(1, data={"right": 1}))
+    drain(inbox, world)
+    world.clock.pass_ms(3_600_000)
+    drain(inbox, world)
+
+    assert world.effects() == ["order_7_1", "order_7_2"]
+
+
+@BOTH
+def test_a_seq_that_is_no_whole_number_is_a_dead_letter_and_not_applied_out_of_order(world: World, mode: Any) -> None:
+    inbox = world.inbox(mode)
+    own_source(inbox, order=sequence(key="data.k", seq="data.n")).on("*")(world.effect)
+    wrong = (2**63, -1, 2.5, float(2**60), "two", True, [2], "9" * 19)
+    for number, seq in enumerate((1, *wrong)):
+        inbox.receive(signed(f"evt_{number}", data={"k": "k", "n": seq}))
+    drain(inbox, world)
+    dead = inbox.rows(status=Status.DEAD)
+
+    assert (world.effects(), len(dead)) == (["evt_0"], len(wrong))
+    assert all("a seq must be a whole number" in (row.handlings[0].error or "") for row in dead)
+
+
+def test_a_seq_is_the_same_number_as_text_or_with_a_point(world: World) -> None:
+    inbox = world.inbox()
+    own_source(inbox, order=sequence(key="data.k", seq="data.n")).on("*")(world.effect)
+    for number, seq in enumerate((1, 3.0, "4", 2)):
+        inbox.receive(signed(f"evt_{number}", data={"k": "k", "n": seq}))
+    drain(inbox, world)
+
+    assert world.effects() == ["evt_0", "evt_3", "evt_1", "evt_2"]
+
+
 def test_an_event_without_a_key_stands_in_no_line(world: World) -> None:
     inbox = world.inbox()
     own_source(inbox).on("*")(world.effect)
@@ -338,6 +481,19 @@ def test_ties_go_by_version_then_rank_of_the_type_then_id(world: World) -> None:
         inbox.receive(stamped(number, 100, type=type, v=version))
         drain(inbox, world)
     assert world.effects() == ["e1", "e3", "e4", "e5"]
+
+
+def test_types_of_one_second_that_follow_the_creation_are_applied_after_it(world: World) -> None:
+    inbox = world.inbox()
+    shop(inbox, world.effect)
+    for number, word in enumerate(["created", "finalized", "paid", "deleted", "paid"]):
+        inbox.receive(stamped(number, 100, type=f"invoice.{word}"))
+        drain(inbox, world)
+    inbox.receive(stamped(9, 100, type="invoice.created"))
+    drain(inbox, world)
+
+    assert world.effects() == ["e0", "e1", "e2", "e3"]
+    assert [each.message.event_id for each in inbox.rows(status=Status.STALE)] == ["e4", "e9"]
 
 
 def test_a_late_update_cannot_raise_the_dead(world: World) -> None:

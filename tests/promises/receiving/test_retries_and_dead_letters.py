@@ -134,6 +134,7 @@ def test_a_rejected_event_is_a_dead_letter_at_once_and_the_sender_stops(world: W
 
     assert (200, "stored" if mode == "durable" else "rejected") == (reply.status, outcome(reply))
     assert statuses(inbox) == ["dead"]
+    assert [one.error for row in inbox.rows() for one in row.handlings] == ["Reject: not ours"]
     assert ((again := inbox.receive(signed())).status, outcome(again)) == (200, "duplicate")
 
 

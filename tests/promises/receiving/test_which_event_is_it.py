@@ -19,9 +19,13 @@ from tests.promises.receiving.kit import (
     statuses,
 )
 
+from hooklane.core.profiles import find_profile
 from hooklane.errors import ConfigError
 from hooklane.model.message import Request
 from hooklane.telemetry.events import Conflicted
+from hooklane.testing.build_request import Draft
+from hooklane.testing.credentials import credentials
+from hooklane.testing.provider import provider_for
 
 DAY_MS = 86_400_000
 
@@ -128,6 +132,47 @@ def test_without_an_id_the_same_content_is_the_same_event(world: World) -> None:
         inbox.receive(Request.of("POST", "http://x/feed", {}, body))
     inbox.run_once()
     assert len(world.effects()) == 2
+
+
+def test_an_id_of_ones_own_tells_events_apart_where_the_profile_knows_none(world: World) -> None:
+    inbox = world.inbox()
+    found = inbox.source("clickup", unsafe=True, event_id=["history_items.0.id", "task_id"])
+    found.on()(world.effect)
+    for task, note in (("t1", "a"), ("t1", "b"), ("t2", "a")):
+        body = json.dumps({"event": "taskUpdated", "task_id": task, "note": note}).encode()
+        inbox.receive(Request.of("POST", "http://x/clickup", [], body))
+
+    assert {row.message.event_id for row in inbox.rows()} == {"t1", "t2"}
+    assert statuses(inbox).count("conflict") == 1
+
+
+def test_an_id_in_a_header_that_is_signed_is_a_signed_id(world: World) -> None:
+    inbox = world.inbox()
+    found = inbox.source("hooklane", [SECRET], event_id="header:webhook-id")
+    found.on("order.*")(world.effect)
+
+    assert found.grade == inbox.source("other", [SECRET], profile="hooklane").grade == "signed"
+
+
+def test_a_certificate_that_cannot_be_fetched_now_is_no_refusal(world: World) -> None:
+    inbox = world.inbox()
+    known = credentials(find_profile("sns"))
+    is_away = True
+
+    def fetch(url: str) -> bytes | None:
+        if is_away:
+            raise OSError("the network is away")
+        return known.options["certificates"](url)  # type: ignore[no-any-return]
+
+    found = inbox.source("sns", known.secret, **{**known.options, "certificates": fetch})
+    found.on()(world.effect)
+    provider = provider_for("sns", found.profile, known, inbox.clock)
+    sent = provider.send(Draft(type="Notification", data={"Message": "x"}, id="m1", event_time=inbox.clock()))
+    first = inbox.receive(sent.request, "sns")
+    is_away = False
+
+    assert (first.status, dict(first.headers)["retry-after"]) == (503, "5")
+    assert inbox.receive(sent.request, "sns").status == 200
 
 
 def test_a_window_in_which_an_old_copy_passes_as_new_is_refused(world: World) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.promises.receiving.kit import SECRET, outcome, signed
 
-from hooklane import Inbox, Outbox, Request, latest, sequence
+from hooklane import Inbox, Outbox, Request, latest, refetch, sequence
 from hooklane.errors import ConfigError, StoreRefused, UsageError
 
 
@@ -36,6 +36,19 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "a tie": (lambda: latest(on_tie="newest"), 'on_tie must be "id" or "refetch"'),  # type: ignore[arg-type]
     "a skew": (lambda: latest(skew_ms="5m"), "skew_ms must be a whole number"),  # type: ignore[arg-type]
     "a patience": (lambda: sequence(gap_timeout="5m"), "gap_timeout must be a positive number"),  # type: ignore[arg-type]
+    "text for a tolerance": (lambda: source(tolerance_ms="300000"), "tolerance_ms is a whole number .*'300000'"),
+    "no tolerance": (lambda: source(tolerance_ms=-1), "tolerance_ms is a whole number of milliseconds, at least 0"),
+    "a number for an account": (lambda: source(account=7), "account is a name or a function of the message, got 7"),
+    "a number for a place": (lambda: source(event_id=7), "a place is a path, header:name or a function .* got 7"),
+    "a number among places": (lambda: source(key=["a", 7]), "a place is a path, header:name or a function .* got 7"),
+    "an empty path": (lambda: source(event_type=""), "the path to a place is empty"),
+    "patience without end": (lambda: sequence(gap_timeout=float("inf")), "gap_timeout .* at most 366 days, got inf"),
+    "patience that is no number": (lambda: sequence(gap_timeout=float("nan")), "gap_timeout .* got nan"),
+    "patience for a year and more": (lambda: sequence(gap_timeout=1e18), "gap_timeout .* at most 366 days"),
+    "a number for a key": (lambda: sequence(key=7), "sequence: key is a path or a function .* got 7"),  # type: ignore[arg-type]
+    "a number for a time": (lambda: latest(at=7), "latest: at is a path or a function .* got 7"),  # type: ignore[arg-type]
+    "an empty key": (lambda: refetch(key=""), "refetch: key is a path or a function of the parsed event, got ''"),
+    "one rank as text": (lambda: latest(ranks="created"), "ranks are several patterns of types, got 'created'"),
     "a lease": (lambda: Inbox("memory://", lease_ms=-1), "lease_ms is a whole number of at least 0, got -1"),
     "a wait": (lambda: Inbox("memory://", inline_wait_ms=-1), "inline_wait_ms is a whole number of at least 0"),
 }

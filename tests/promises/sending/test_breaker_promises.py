@@ -13,6 +13,7 @@ from hooklane.core.breaker import BreakerRules
 from hooklane.core.engine import Engine
 from hooklane.model.health import BreakerState
 from hooklane.model.lane import DeliveryState
+from hooklane.store.reads import LetterFilter
 
 QUICK = BreakerRules(hold_ms=300, hold_ms_max=600)
 KEYS = 60
@@ -48,7 +49,7 @@ async def test_s10_an_outage_is_waited_out_without_loss_and_without_dead_letters
         states = await sender.states(*(one.event_id for one in events))
         sink.react = lambda _: Answer()
         await sender.delivered(*(one.event_id for one in events))
-        letters = await sender.store.dead_letters("default", endpoint_id=None, cursor=None, limit=10)
+        letters = await sender.store.dead_letters("default", LetterFilter(), None, 10)
 
         async def is_closed():
             return await state_of(sender, endpoint) is BreakerState.CLOSED

@@ -14,6 +14,7 @@ from hooklane.sender.outbox import Outbox
 from hooklane.server.metrics import Meter
 from hooklane.store.open import outbox_store
 from hooklane.store.outbox import StoreOptions
+from hooklane.store.reads import LetterFilter
 
 
 async def test_what_no_poll_tells_is_found_by_a_sweep_and_counted(store_url, sink) -> None:
@@ -68,7 +69,7 @@ async def test_a_replay_and_a_changed_endpoint_that_no_poll_tells_of_are_found_b
 
 
 async def dead_letters(sender):
-    return (await sender.store.dead_letters("default", endpoint_id=None, cursor=None, limit=10)).items
+    return (await sender.store.dead_letters("default", LetterFilter(), None, 10)).items
 
 
 async def test_a_sweep_finds_nothing_where_polls_tell_everything(store_url, sink) -> None:

@@ -91,7 +91,7 @@ def test_a_person_can_look_replay_skip_and_prune(inbox: Inbox, command: Command)
     inbox.run_once()
     assert command("skip", "--status", "dead", "--note", "known", "--yes")[1] == {"v": 1, "skipped": 1}
     assert command("stats")[1]["dead"] == 0
-    assert command("prune")[1] == {"v": 1, "rows": 0, "payloads": 0, "tombstones": 0}
+    assert command("prune")[1] == {"v": 1, "rows": 0, "payloads": 0, "tombstones": 0, "more": False}
 
 
 def test_a_row_is_shown_to_a_person_with_its_payload_as_it_came(
@@ -101,8 +101,13 @@ def test_a_row_is_shown_to_a_person_with_its_payload_as_it_came(
     capsys.readouterr()
     assert run(["inbox", "show", str(row.id), "--store", url]) == 0
 
-    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    fields, _, traceback = capsys.readouterr().out.partition("\n\n")
+    lines = dict(line.split(maxsplit=1) for line in fields.splitlines())
     assert (lines["status"], json.loads(lines["payload"])["type"]) == ("dead", "order.bad")
+    told = traceback.splitlines()
+    assert (told[0].endswith(", attempt 1:"), told[1]) == (True, "Traceback (most recent call last):")
+    assert told[-1].endswith("no such order")
+    assert [line for line in told if line.startswith('  File "') and "test_inbox_commands.py" in line]
 
 
 def test_wrong_words_are_answered_with_what_was_expected(inbox: Inbox, command: Command) -> None:
@@ -172,3 +177,31 @@ def test_a_table_is_created_from_the_command_line(dynamodb_inbox_url: str, capsy
 
     assert codes == [0, 0]
     assert [json.loads(line)["created"] for line in lines] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("show", "²"), 3),
+        (("show", "9" * 25), 3),
+        (("ls", "--since", "-999999d"), 2),
+        (("ls", "--since", "0001-01-01T00:00:00+14:00"), 2),
+        (("prune", "--days", "999999999999"), 2),
+    ],
+)
+def test_an_argument_that_cannot_be_is_told_in_a_line(
+    inbox: Inbox, command: Command, words: tuple[str, ...], code: int
+) -> None:
+    ended, _, said = command(*words)
+
+    assert (ended, "Traceback" in said) == (code, False)
+
+
+@pytest.mark.parametrize("text", ["²", "abc", "9" * 25])
+def test_a_page_goes_on_from_a_number_where_rows_have_numbers(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Inbox(f"sqlite:///{tmp_path / 'inbox.db'}").close()
+    monkeypatch.setenv("HOOKLANE_STORE", f"sqlite:///{tmp_path / 'inbox.db'}")
+
+    assert run(["inbox", "ls", "--after", text]) == 2

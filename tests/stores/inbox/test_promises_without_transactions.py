@@ -20,6 +20,11 @@ SQL_ONLY = {
     "test_a_handler_that_ends_the_transaction_itself_is_told_so",
     "test_a_block_that_commits_is_told_so",
     "test_a_savepoint_in_a_handler_is_fine",
+    "test_a_claim_whose_commit_is_refused_says_so_and_can_be_made_again",
+    "test_an_async_claim_whose_commit_is_refused_says_so_and_can_be_made_again",
+    "test_a_claim_that_loses_a_race_at_its_commit_says_so_and_can_be_made_again",
+    "test_a_shadow_replay_by_status_runs_only_the_handlers_that_are_in_it",  # Redis rolls nothing back
+    "test_a_worker_prunes_until_all_that_is_old_went",  # on DynamoDB a person does
     "test_without_its_store_the_receiver_processes_nothing_and_says_503",
     "test_connections_that_the_server_cut_are_replaced",
     "test_a_probe_that_did_not_come_to_an_end_is_not_waited_for",

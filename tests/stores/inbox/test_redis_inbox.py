@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import sys
@@ -22,13 +23,14 @@ from tests.support.proxy import Clear, FaultProxy, LoseReply
 from tests.support.tree import ROOT
 from tests.support.valkey import ValkeyServer, valkey_server
 
-from hooklane.errors import ConfigError, LeaseLost, StoreRefused, UsageError
+from hooklane.errors import ConfigError, LeaseLost, Reject, StoreRefused, UsageError
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.inbox import Search
-from hooklane.model.message import Status
-from hooklane.receiver import Inbox, latest
+from hooklane.model.message import Request, Status
+from hooklane.receiver import Event, Inbox, latest, sequence
 from hooklane.receiver.drivers import Driver
 from hooklane.receiver.steps import transaction
+from hooklane.store.redis import ordering
 from hooklane.store.redis.address import address_of
 from hooklane.store.redis.scripts import BUFFERED, script
 from hooklane.store.redis.store import RedisInbox, by_url
@@ -226,6 +228,37 @@ def test_a_commit_whose_claim_was_taken_over_writes_nothing(store: RedisInbox) -
         run(store, stalled())
     (kept,) = run(store, store.rows(Search()))
     assert (kept.handlings[0].status, kept.handlings[0].fence) == (Status.IN_PROGRESS, 2)
+
+
+def test_a_key_with_very_many_held_events_does_not_hide_the_gap_of_another(
+    redis_world: RedisWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ordering, "HELD_PAGE", 2)
+    inbox = redis_world.inbox("durable")
+    source = inbox.source("acme", unsafe=True, profile="standard_webhooks")
+    source.on(order=sequence(key="k", seq="n", gap_timeout=0.001, on_gap="skip"), name="handler")(_only_b)
+
+    def post(key: str, seq: int) -> None:
+        body = json.dumps({"type": "order.placed", "k": key, "n": seq}).encode()
+        inbox.receive(Request.of("POST", "http://x/acme", [("webhook-id", f"{key}{seq}")], body))
+
+    for seq in range(1, 8):
+        post("a", seq)
+    post("b", 1)
+    post("b", 3)
+
+    inbox.run_once()
+    redis_world.clock.pass_ms(DAY_MS)
+    inbox.run_once()
+    inbox.run_once()
+
+    [row] = inbox.rows(event_id="b3")
+    assert row.handlings[0].status is Status.COMPLETED
+
+
+def _only_b(event: Event, tx: Any) -> None:
+    if event.payload["k"] == "a":
+        raise Reject("a is dead, and holds what follows it")
 
 
 def test_settled_rows_expire_and_owed_ones_never(store: RedisInbox) -> None:

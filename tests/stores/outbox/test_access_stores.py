@@ -5,19 +5,12 @@ from __future__ import annotations
 import pytest
 
 from hooklane.core.fanout import places
-from hooklane.store.memory.outbox import MemoryOutbox
 from hooklane.store.outbox import StoreOptions
 from hooklane.store.postgres.outbox import PostgresOutbox
 from hooklane.store.sqlite.outbox import SqliteOutbox
 from hooklane.testing.conformance_access import AccessConformance
 
 OPTIONS = StoreOptions(placer=places)
-
-
-class TestMemoryAccess(AccessConformance):
-    @pytest.fixture
-    async def store(self):
-        return MemoryOutbox(OPTIONS)
 
 
 class TestSqliteAccess(AccessConformance):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -18,8 +21,10 @@ from hooklane.model.clock import wall_now
 from hooklane.model.lane import DeliveryState, LaneState
 from hooklane.store.open import Outbox, outbox_store
 from hooklane.store.outbox import StoreOptions
-from hooklane.store.reads import EventFilter, Page
+from hooklane.store.reads import EventFilter, LaneFilter, Page
 from hooklane.store.recovery import Wanted
+from hooklane.store.sqlite.outbox import SqliteOutbox
+from hooklane.store.sqlite.readers import NICENESS
 
 EVENTS = 60_000
 LANES = 500
@@ -97,12 +102,12 @@ async def test_the_pages_of_a_search_hold_all_that_fits_once(store: Outbox):
 
 
 async def test_lanes_that_need_attention_are_found_whatever_stands_behind_them(store: Outbox):
-    page = await store.lanes("default", states=None, endpoint_id=None, text=None, cursor=None, limit=50)
+    page = await store.lanes("default", LaneFilter(), None, 50)
     assert [lane.state for lane in page.items] == [LaneState.IDLE] * 50
 
     seen = {lane.key for lane in page.items}
     while page.next is not None:
-        page = await store.lanes("default", states=None, endpoint_id=None, text=None, cursor=page.next, limit=200)
+        page = await store.lanes("default", LaneFilter(), page.next, 200)
         seen |= {lane.key for lane in page.items}
     assert len(seen) == LANES
 
@@ -154,3 +159,16 @@ async def _endless(store: Any, s_max: float = 60.0) -> None:
         return (yield Statement("SELECT pg_sleep(60)"))
 
     await store.db.ask(flow, s_max=s_max)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread has no priority of its own")
+async def test_where_all_cores_are_busy_people_wait_and_not_deliveries(tmp_path: Path):
+    def niceness(_: object) -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    store = SqliteOutbox(str(tmp_path / "outbox.db"), StoreOptions(placer=places))
+    await store.open()
+
+    assert await store.readers.ask(niceness) == min(19, niceness(None) + NICENESS)
+    assert await store._read_on(niceness) == niceness(None)
+    await store.close()

@@ -13,6 +13,7 @@ from tests.support.tree import ROOT, SOURCE
 
 STORE = """
 import asyncio, pathlib, resource, sys
+from hooklane.store.reads import LaneFilter
 from hooklane.core.fanout import places
 from hooklane.errors import StoreError
 from hooklane.store.outbox import StoreOptions
@@ -29,7 +30,7 @@ async def main():
     await fail(store)
 
 async def left(store):
-    lane = (await store.lanes("default", states=None, endpoint_id=None, text=None, cursor=None, limit=9)).items[0]
+    lane = (await store.lanes("default", LaneFilter(), None, 9)).items[0]
     return [event.id for _, _, event in await store.fetch([(lane.lane_id, 1, 10_000)])]
 """
 MAY_NOT_GROW = """

@@ -19,8 +19,11 @@ from hooklane.cli.writer_process import COMMAND
 from hooklane.core.fanout import places
 from hooklane.errors import StoreError
 from hooklane.model.attempt import DELIVERED, Retry
+from hooklane.model.health import BreakerState, Health
+from hooklane.store.dashboard import SeriesRow
 from hooklane.store.outbox import Refused, StoreOptions
 from hooklane.store.reads import EventFilter
+from hooklane.store.recovery import Cutoffs
 from hooklane.store.sqlite.outbox import SqliteOutbox
 from hooklane.store.sqlite.write_turns import WriteTurns
 from hooklane.testing.conformance_outbox import OutboxConformance
@@ -61,6 +64,29 @@ class TestWhatTheWriterProcessWrites(WithWriterProcess, Settling, Fencing):
 @pytest.mark.soak
 class TestSqliteOutboxWithWriterProcess(WithWriterProcess, OutboxConformance):
     """All the rest is written by the store itself, beside the writer process."""
+
+
+async def test_what_a_server_writes_by_itself_is_written_by_the_writer_process(store, monkeypatch):
+    """In a thread of the server each of these took many times as long, and publishes and outcomes waited for it."""
+    await store.save_endpoint(endpoint(), expect=None)
+    await store.join("w", 60_000)
+
+    def refuse(work):
+        raise AssertionError("written by the server's own thread")
+
+    monkeypatch.setattr(store._writer, "run", refuse)
+    turn = Health("ep_a", 1, BreakerState.OPEN, T0, 0, "w")
+    assert await store.note_health([turn]) == [turn]
+    row = SeriesRow("default", 10, "", T0, "p", b"{}")
+    await store.keep_series([row], before={60: T0})
+    assert await store.series("default", [""], 10, T0) == [row]
+    assert (await store.renew("w", 60_000)) is not None
+    assert await store.greet("server", 60_000) == 1
+    await store.publish([draft(event("evt_1", "k"))])
+    cutoffs = Cutoffs(**dict.fromkeys(("events", "attempts", "idempotency", "audit", "jobs", "wakeups"), T0))
+    cursor = None
+    while (step := await store.prune(cutoffs, cursor, 10)).next is not None:
+        cursor = step.next
 
 
 async def test_publishes_outcomes_and_endpoints_are_written_side_by_side(store):

@@ -1,7 +1,7 @@
 """A failover loses an event that was sent already, and another gets its place: the late outcome is not the other's."""
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 from tests.support.failover import Pair, synchronous_pair
@@ -10,6 +10,7 @@ from hooklane.core.fanout import places
 from hooklane.errors import StoreError
 from hooklane.model.attempt import DELIVERED, Dead, Gone, Outcome, Retry
 from hooklane.model.clock import Instant
+from hooklane.model.lane import LaneId
 from hooklane.store.outbox import StoreOptions
 from hooklane.store.postgres.outbox import PostgresOutbox
 from hooklane.testing.conformance_outbox.kit import T0, Owner, endpoint, event, published
@@ -21,6 +22,9 @@ OUTCOMES: dict[str, Outcome] = {
     "skipped": Dead("422", skip=True),
     "gone": Gone("410"),
 }
+
+OTHERS = 20
+"""So many other events, each for every endpoint: enough that one of them is in a partition of its own."""
 
 
 @pytest.fixture
@@ -52,11 +56,20 @@ async def survived(store: PostgresOutbox) -> None:
     raise AssertionError("the store does not find the new primary")
 
 
+async def one_taken_since(elsewhere: PostgresOutbox, owner: Owner, pids: set[int]) -> LaneId:
+    """A lane in none of *pids* whose partition the owner took from the server as it is now."""
+    grown = (await published(elsewhere, *(event(f"other{n}", f"other{n}") for n in range(OTHERS)))).grown
+    (row, *_) = [row for row in await elsewhere.reload([one.lane_id for one in grown]) if row.pid not in pids]
+    await owner.store.release(owner.worker, [row.pid])
+    await owner.acquire()
+    return row.id
+
+
 @pytest.mark.parametrize("key", ["k", None], ids=["ordered", "loose"])
 async def test_the_outcome_of_an_event_that_a_failover_lost_is_not_that_of_the_event_in_its_place(
     pair: Pair, key: str | None
 ) -> None:
-    async with opened(pair) as store:
+    async with opened(pair) as store, AsyncExitStack() as others:
         for name in OUTCOMES:
             await store.save_endpoint(endpoint(f"ep_{name}"), expect=None)
         owner = await Owner.of(store)
@@ -67,13 +80,18 @@ async def test_the_outcome_of_an_event_that_a_failover_lost_is_not_that_of_the_e
         pair.fail_over()
         pair.commits_wait_for("")
         await survived(store)
-        new = {one.endpoint_id: one for one in (await published(store, event("new", key))).grown}
+        # The worker's own process tells and reads nothing of the new server until it has joined anew.
+        elsewhere = await others.enter_async_context(opened(pair))
+        new = {one.endpoint_id: one for one in (await published(elsewhere, event("new", key))).grown}
         assert {id: (one.lane_id, one.seq) for id, one in new.items()} == {
             id: (one.lane_id, one.seq) for id, one in lost.items()
         }, "the new event must be in the place of the lost one, or this test shows nothing"
 
+        fresh = await one_taken_since(elsewhere, owner, {one.send.pid for one in late})
+        beside = await owner.commit(late[0], await owner.settlement(fresh, DELIVERED))
         reports = [await owner.commit(one) for one in late]
 
+        assert {late[0].lane_id} == beside.stale, "what was taken from two runs of a server is trusted as little"
         assert [report.stale for report in reports] == [frozenset({one.lane_id}) for one in late]
         rows = await store.reload([one.lane_id for one in new.values()])
         assert {(row.head, row.tail, str(row.state), row.attempts) for row in rows} == {(1, 1, "active", 0)}
@@ -83,7 +101,7 @@ async def test_the_outcome_of_an_event_that_a_failover_lost_is_not_that_of_the_e
         for one in new.values():
             await owner.settle(one.lane_id, DELIVERED)
         ledger = await store.ledger("default")
-        assert (ledger["accepted"], ledger["delivered"]) == (len(OUTCOMES), len(OUTCOMES))
+        assert (ledger["accepted"], ledger["delivered"]) == (len(OUTCOMES) * (1 + OTHERS), len(OUTCOMES) + 1)
 
 
 async def test_an_ack_is_one_round_trip_while_the_server_runs_on(

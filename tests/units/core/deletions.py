@@ -80,12 +80,16 @@ DELETIONS = [
     Deletion("the share follows the partitions", OWN, "self._set_lease(boot)  # our share", "pass  # our share"),
     Deletion("the first time is no jump", OWN, "if by and self.is_ready:", "if by:"),
     Deletion("a lease follows the store's clock", OWN, "state.lease_until = Instant(state.lease_until + by)", "pass"),
-    Deletion("the engine hears of a jump", OWN, "            state.inputs.append(Jumped(by))\n"),
-    Deletion("a jump forward is kept in mind", OWN, "self._forward_ms = max(0, by)", "pass"),
     Deletion(
-        "until the next renewal", OWN, "        self._forward_ms = 0\n        self._leased(", "        self._leased("
+        "the engine hears of a jump",
+        OWN,
+        "            state.inputs.insert(0 if by > 0 else len(state.inputs), Jumped(by))\n",
     ),
-    Deletion("what waited goes on waiting", OWN, "[kept_waiting(row, now, by) for row in", "[row for row in"),
+    Deletion("a jump forward is kept in mind", OWN, "if by > 0 else NO_JUMP", "if False else NO_JUMP"),
+    Deletion(
+        "until the next renewal", OWN, "        self._forward = NO_JUMP\n        self._leased(", "        self._leased("
+    ),
+    Deletion("what waited goes on waiting", OWN, "[kept_waiting(row, self._forward) for row in", "[row for row in"),
     Deletion("who was robbed starts anew", OWN, "if owned < ours:", "if False:"),
     Deletion("what we do not work on is given back", OWN, "elif owned > ours:", "elif False:"),
     Deletion("no more than the fair share", OWN, "elif ours > share:", "elif False:"),
@@ -176,8 +180,8 @@ DELETIONS = [
     Deletion("what may wait waits", WRITE, "(self._patient and boot >= self._linger_until)", "self._patient"),
     Deletion("but not for ever", WRITE, " or (self._patient and boot >= self._linger_until)"),
     Deletion("a few need not wait", WRITE, " or len(self._patient) >= FEW"),
-    Deletion("only a few join a commit", WRITE, "few = max(FEW, len(self._patient) // 4)", "few = len(self._patient)"),
-    Deletion("a long line goes in large parts", WRITE, "max(FEW, len(self._patient) // 4)", "FEW"),
+    Deletion("only a few join a commit", WRITE, "few = max(FEW, len(self._patient) // 16)", "few = len(self._patient)"),
+    Deletion("a long line goes in large parts", WRITE, "max(FEW, len(self._patient) // 16)", "FEW"),
     Deletion("a commit has a bound", WRITE, "room = COMMIT_MAX - len(patient)", "room = len(self._line)"),
     Deletion(
         "urgent writes are dropped",
@@ -308,7 +312,7 @@ DELETIONS = [
         "if lane.phase is not (Phase.STARTING if isinstance(write, Start) else Phase.SETTLING):",
         "if False:",
     ),
-    Deletion("a clock that was set back makes no wait longer", OUT, "late = max(0, settlement.at - now)", "late = 0"),
+    Deletion("a retry has its time while it is being written", OUT, "lane.next_at = settlement.outcome.at", "pass"),
     Deletion(
         "a failed attempt counts",
         OUT,
@@ -451,6 +455,14 @@ DELETIONS = [
         "if endpoint.state is EndpointState.CANCELLING:",
         "if False:",
     ),
+    Deletion("others may have known the new clock before", OWN, "Instant(store_now - (boot - told_at))", "store_now"),
+    Deletion(
+        "what the store has not moved yet is not loaded",
+        OWN,
+        "if self._kept_at == FOREVER:\n            self._ask",
+        "if False:\n            self._ask",
+    ),
+    Deletion("nor believed when it was read before", OWN, "return call.asked_at >= self._kept_at", "return True"),
 ]
 
 

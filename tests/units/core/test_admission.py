@@ -21,7 +21,8 @@ from hooklane.core.admission.failures import (
     judge_failure,
     weigh,
 )
-from hooklane.core.admission.freshness import microseconds, pick, rank, tie
+from hooklane.core.admission.freshness import RANKS, microseconds, pick, rank, tie
+from hooklane.core.admission.rate import WAIT_S_MAX, Bucket
 from hooklane.core.admission.retention import STILL_MS, beat, cutoff
 from hooklane.core.admission.turns import Turn, whose_turn
 from hooklane.model.clock import Instant
@@ -85,6 +86,7 @@ def test_what_cannot_get_better_dies_at_once_and_a_wish_is_kept() -> None:
     assert judge_failure(Transient(90_000), **options).due_at == NOW + 90_000  # type: ignore[arg-type]
 
 
+@example(64, 7, 0.0)
 @given(st.integers(0, 200), st.integers(1, 20), st.floats(0, 1, exclude_max=True))
 def test_an_interruption_is_retried_within_a_minute_and_costs_no_attempt_until_it_is_one_too_many(
     given_back: int, attempts: int, roll: float
@@ -93,8 +95,10 @@ def test_an_interruption_is_retried_within_a_minute_and_costs_no_attempt_until_i
     options = {"attempts": attempts, "received_at": NOW, "now": NOW, "policy": policy, "roll": roll}
     sentence = judge_failure(Interrupted(), given_back=given_back, **options)  # type: ignore[arg-type]
 
-    was_put_off = attempts == policy.attempts_max - 1  # where `Retry(after=…)` leaves it, however often
-    if was_put_off or given_back < policy.attempts_max * INTERRUPTIONS_PER_ATTEMPT:
+    interruptions_max = policy.attempts_max * INTERRUPTIONS_PER_ATTEMPT
+    # Where `Retry(after=…)` leaves the attempts, however often; interruptions alone never give back more.
+    was_put_off = attempts == policy.attempts_max - 1 and given_back > interruptions_max
+    if was_put_off or given_back < interruptions_max:
         assert (sentence.status, sentence.attempts) == (Status.FAILED, attempts - 1)
         assert NOW < sentence.due_at <= NOW + 60_000
     else:
@@ -164,6 +168,17 @@ def test_times_compare_as_times(pair: list[datetime]) -> None:
     assert (first < second) == (microseconds(first.isoformat()) < microseconds(second.isoformat()))
 
 
+@pytest.mark.parametrize("at", [1767225603123.5, -1767225603123.5, 1767225603.25, 1767225603123456.5, -0.5, 0.0])
+def test_a_time_with_a_fraction_is_the_same_as_a_number_and_as_text(at: float) -> None:
+    assert abs(microseconds(at) - microseconds(f"{at:.9f}")) <= (abs(at) > 1e14), (
+        "what is less than a microsecond is cut"
+    )
+
+
+def test_milliseconds_with_a_fraction_are_milliseconds_also_as_text() -> None:
+    assert 1_767_225_603_123_500 == microseconds("1767225603123.5") == microseconds(1767225603123.5)
+
+
 @pytest.mark.parametrize("wrong", [None, True, "", "yesterday", [], float("nan"), "9" * 30, datetime(2026, 1, 1)])  # noqa: DTZ001
 def test_what_is_no_time_is_refused(wrong: object) -> None:
     with pytest.raises(ValueError):
@@ -199,7 +214,19 @@ def test_a_version_that_is_no_number_is_compared_as_text(word: Any) -> None:
 
 def test_types_rank_in_the_order_of_a_life() -> None:
     ranks = ("*created*", "*updated*", "*deleted*")
-    assert [rank(f"order.{word}", ranks) for word in ("created", "updated", "deleted", "seen")] == [1, 2, 3, 0]
+    assert [rank(f"order.{word}", ranks) for word in ("created", "updated", "deleted")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("ranks", [("*created*", "*updated*", "*deleted*"), ("*created*", "*deleted*"), tuple("abcd")])
+def test_a_type_in_no_rank_comes_after_the_first_and_before_the_last(ranks: tuple[str, ...]) -> None:
+    first, other, last = (rank(word, ranks) for word in (ranks[0], "invoice.paid", ranks[-1]))
+
+    assert first < other < last
+
+
+def test_a_type_in_no_rank_is_as_an_update_and_comes_before_a_single_rank() -> None:
+    assert rank("order.updated", RANKS) == rank("order.paid", RANKS)
+    assert rank("order.paid", ("*deleted*",)) < rank("order.deleted", ("*deleted*",))
 
 
 def test_values_are_picked_by_path_and_missing_ones_are_none() -> None:
@@ -290,3 +317,35 @@ def test_nothing_may_go_until_an_inbox_that_was_down_has_settled() -> None:
     ]
 
     assert found == [None, None, Instant(NOW - 31 * DAY_MS), Instant(NOW - 31 * DAY_MS)]
+
+
+@pytest.mark.parametrize("every_ms", [1_000, 60_000, STILL_MS])
+def test_an_inbox_that_beats_all_the_while_was_never_down_and_forgets_what_is_old(every_ms: int) -> None:
+    heart = Heartbeat(NOW)
+    for n in range(1, 200):
+        heart = beat(heart, Instant(NOW + n * every_ms), retention_ms=7 * DAY_MS)
+
+        assert (heart.down_ms, heart.down_until) == (0, Heartbeat(NOW).down_until)
+        limit = cutoff(heart, heart.seen_at, retention_ms=7 * DAY_MS, settle_ms=3_600_000)
+        assert limit == heart.seen_at - 7 * DAY_MS
+
+
+@pytest.mark.parametrize(("later_ms", "down_ms"), [(0, 2 * DAY_MS), (1, 0)])
+def test_a_downtime_counts_until_the_retention_has_passed_since(later_ms: int, down_ms: int) -> None:
+    now = Instant(NOW + 7 * DAY_MS + 2 * DAY_MS + later_ms)
+    heart = Heartbeat(Instant(now - 1_000), down_ms=2 * DAY_MS, down_until=NOW)
+
+    assert beat(heart, now, retention_ms=7 * DAY_MS).down_ms == down_ms
+
+
+@given(st.floats(1e-323, 1e6), st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 1_000)), max_size=20))
+def test_however_many_come_together_they_come_in_after_the_wait_that_they_were_told(
+    rate: float, asked: list[tuple[int, int]]
+) -> None:
+    bucket, now = Bucket(rate, max(1.0, rate)), NOW
+    for after_ms, many in asked:
+        now = Instant(now + after_ms)
+        after_s = bucket.take(now, many)
+        if after_s is not None and after_s < WAIT_S_MAX:
+            now = Instant(now + 1000 * after_s + 1)  # a millisecond for what floats round away
+            assert bucket.take(now, many) is None

@@ -16,6 +16,9 @@ from hooklane.model.health import BreakerState, Health
 
 T0 = Instant(1_750_000_000_000)
 RULES = BreakerRules()
+EASY = BreakerRules(volume_min=2, volume_floor=2, relapse_min=2)
+"""So few faults are enough that chance finds the way through all states."""
+ROOM = 4
 TIMINGS = Timings(1.0)
 TIMEOUT_MS = 20_000
 
@@ -36,13 +39,13 @@ class Shared:
 class Endpoint:
     """One worker's view of an endpoint, which talks to what all workers share."""
 
-    def __init__(self, shared: Shared, worker: str = "w1") -> None:
-        self.shared, self.worker = shared, worker
-        self.breaker = Breaker("ep", RULES)
+    def __init__(self, shared: Shared, worker: str = "w1", rules: BreakerRules = RULES, room: int = 64) -> None:
+        self.shared, self.worker, self.room_max = shared, worker, room
+        self.breaker = Breaker("ep", rules)
 
     def record(self, fault: bool, now: Instant, *, roll: float = 0.0, sent_at: Instant | None = None) -> None:
         sent_at = now if sent_at is None else sent_at
-        self.shared.ask(self.breaker, self.breaker.record(fault, now, roll, 64, sent_at), self.worker, now)
+        self.shared.ask(self.breaker, self.breaker.record(fault, now, roll, self.room_max, sent_at), self.worker, now)
 
     def probe(self, now: Instant) -> bool:
         """Whether it is time to probe, and the probe became ours."""
@@ -237,7 +240,7 @@ def test_there_is_never_more_than_one_prober_nor_more_room_than_the_limit(
     steps: list[tuple[str, str, int, float]],
 ) -> None:
     shared, now = Shared(), T0
-    workers = {name: Endpoint(shared, name) for name in ("w1", "w2", "w3")}
+    workers = {name: Endpoint(shared, name, EASY, ROOM) for name in ("w1", "w2", "w3")}
     for name, what, ms, roll in steps:
         now = Instant(now + ms)
         worker = workers[name]
@@ -246,10 +249,10 @@ def test_there_is_never_more_than_one_prober_nor_more_room_than_the_limit(
                 worker.probe(now)
             case "look":
                 worker.look(now)
-            case _ if worker.breaker.room(now, 64):
+            case _ if worker.breaker.room(now, ROOM):
                 worker.record(what == "fault", now, roll=roll)
-        rooms = {one.worker: one.breaker.room(now, 64) for one in workers.values()}
-        assert all(0 <= room <= 64 for room in rooms.values())
+        rooms = {one.worker: one.breaker.room(now, ROOM) for one in workers.values()}
+        assert all(0 <= room <= ROOM for room in rooms.values())
         probers = [one for one in workers.values() if one.state is BreakerState.PROBING and rooms[one.worker]]
         assert len(probers) <= 1
 
@@ -257,17 +260,17 @@ def test_there_is_never_more_than_one_prober_nor_more_room_than_the_limit(
 @given(steps)
 def test_time_alone_lets_somebody_try_again(steps: list[tuple[str, str, int, float]]) -> None:
     shared, now = Shared(), T0
-    workers = {name: Endpoint(shared, name) for name in ("w1", "w2", "w3")}
+    workers = {name: Endpoint(shared, name, EASY, ROOM) for name in ("w1", "w2", "w3")}
     for name, what, ms, roll in steps:
         now = Instant(now + ms)
-        if workers[name].breaker.room(now, 64):
+        if workers[name].breaker.room(now, ROOM):
             workers[name].record(what == "fault", now, roll=roll)
     now = Instant(now + 10**6)
     for worker in workers.values():
         worker.look(now)
         worker.probe(now)
 
-    assert any(worker.breaker.room(now, 64) for worker in workers.values())
+    assert any(worker.breaker.room(now, ROOM) for worker in workers.values())
 
 
 def test_only_faults_of_the_whole_endpoint_count() -> None:
@@ -292,3 +295,176 @@ def test_one_that_was_well_again_is_held_as_shortly_as_at_first() -> None:
         endpoint.record(True, now)
 
     assert endpoint.breaker.until - now == RULES.hold_ms
+
+
+@pytest.mark.parametrize(("share", "faults"), [(1.0, 20), (0.9, 18), (0.5, 10), (0.3, 10), (0.0, 10)])
+def test_a_worker_with_a_part_of_the_traffic_needs_as_many_faults_less_but_never_very_few(
+    share: float, faults: int
+) -> None:
+    endpoint = Endpoint(Shared())
+    endpoint.breaker.share(share)
+    for _ in range(faults - 1):
+        endpoint.record(True, T0)
+
+    assert endpoint.state is BreakerState.CLOSED
+    endpoint.record(True, T0)
+    assert endpoint.state is BreakerState.OPEN
+
+
+@pytest.mark.parametrize(("later_ms", "state"), [(9_999, BreakerState.OPEN), (10_000, BreakerState.CLOSED)])
+def test_faults_count_together_within_ten_seconds(later_ms: int, state: BreakerState) -> None:
+    endpoint = Endpoint(Shared())
+    endpoint.record(True, T0)
+    for _ in range(RULES.volume_min - 1):
+        endpoint.record(True, Instant(T0 + later_ms))
+
+    assert endpoint.state is state
+
+
+@given(st.lists(st.booleans(), max_size=60))
+def test_each_success_makes_up_for_one_fault_and_none_for_those_to_come(results: list[bool]) -> None:
+    endpoint, evidence = Endpoint(Shared()), 0
+    for fault in [*results, *[True] * RULES.volume_min]:
+        if endpoint.state is BreakerState.CLOSED:
+            endpoint.record(fault, T0)
+            evidence = max(0, evidence + (1 if fault else -1))
+
+        assert (endpoint.state is BreakerState.OPEN) == (evidence >= RULES.volume_min)
+
+
+def test_a_probe_that_is_never_answered_is_over_when_its_time_is() -> None:
+    endpoint = opened()
+    now = endpoint.breaker.until
+    assert endpoint.probe(now)
+    ends_at = Instant(now + TIMEOUT_MS + RULES.probe_ms)
+
+    assert (endpoint.breaker.room(Instant(ends_at - 1), 64), endpoint.breaker.room(ends_at, 64)) == (1, 0)
+    assert not endpoint.breaker.wants_probe(Instant(ends_at - 1))
+    assert endpoint.probe(ends_at)
+
+
+@given(steps, st.integers(-(10**9), 10**9), st.integers(0, 200))
+def test_a_clock_that_is_set_and_told_changes_nothing(
+    steps: list[tuple[str, str, int, float]], by: int, at: int
+) -> None:
+    """The same history twice, once with a jump in its midst: states and rooms are the same, times are later by it."""
+    seen: list[list[object]] = []
+    for jump in (0, by):
+        shared, now, passed, story = Shared(), T0, 0, []
+        workers = {name: Endpoint(shared, name, EASY, ROOM) for name in ("w1", "w2", "w3")}
+        for number, (name, what, ms, roll) in enumerate(steps):
+            if number == at:
+                now, passed = Instant(now + jump), jump
+                for one in workers.values():
+                    one.breaker.jump(jump)
+                if shared.last is not None:
+                    shared.last = replace(shared.last, until=Instant(shared.last.until + jump))
+            now = Instant(now + ms)
+            worker = workers[name]
+            if what == "probe":
+                worker.probe(now)
+            elif what == "look":
+                worker.look(now)
+            elif worker.breaker.room(now, ROOM):
+                worker.record(what == "fault", now, roll=roll, sent_at=Instant(now - 2 * ms))
+            story += [
+                (one.state, one.breaker.room(now, ROOM), one.breaker.until - passed)
+                for one in workers.values()
+                if one.state is not BreakerState.CLOSED
+            ]
+        seen.append(story)
+
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize(("ahead_ms", "waits_ms"), [(300_000, 300_000), (300_001, 30_000), (10**9, 30_000)])
+def test_a_clock_that_was_set_back_untold_delays_a_probe_by_a_hold_at_most(ahead_ms: int, waits_ms: int) -> None:
+    endpoint = opened()
+    now = Instant(endpoint.breaker.until - ahead_ms)
+
+    assert endpoint.breaker.room(now, 64) == 0
+    assert endpoint.breaker.until - now == waits_ms
+
+
+def test_only_an_answer_of_500_and_more_is_a_fault_whatever_the_number() -> None:
+    assert [status for status in range(100, 600) if is_fault(Answer(status, TIMINGS))] == list(range(500, 600))
+
+
+def test_what_turned_while_the_store_was_asked_is_told_with_its_answer() -> None:
+    shared = Shared()
+    endpoint = Endpoint(shared)
+    for _ in range(RULES.volume_min - 1):
+        endpoint.record(True, T0)
+    breaker = endpoint.breaker
+    opening = breaker.record(True, T0, 0.0, 64, T0)
+    assert opening is not None
+    well = Health("ep", 1, BreakerState.RAMPING, T0, 0, by="w2")
+    breaker.see(replace(well, turn=2), T0)
+    for _ in range(RULES.relapse_min):
+        assert breaker.record(True, Instant(T0 + 1), 0.0, 64, Instant(T0 + 1)) is None, "one question at a time"
+    assert breaker.state is BreakerState.OPEN
+
+    following = breaker.answered(replace(opening, by="w1"), "w1", Instant(T0 + 1))
+
+    assert following is not None
+    assert (following.turn, following.state) == (opening.turn + 1, BreakerState.OPEN)
+    assert breaker.answered(None, "w1", T0) is None
+    assert breaker.answered(None, "w1", T0) is None, "nothing was asked"
+
+
+def test_news_of_a_turn_that_is_known_already_change_nothing() -> None:
+    endpoint = opened()
+    until = endpoint.breaker.until
+    assert endpoint.shared.last is not None
+    for turn in (0, endpoint.shared.last.turn):
+        endpoint.breaker.see(Health("ep", turn, BreakerState.CLOSED, T0, 0, by="w2"), T0)
+
+        assert (endpoint.state, endpoint.breaker.until) == (BreakerState.OPEN, until)
+
+
+def test_a_worker_that_knew_nothing_of_an_outage_does_not_come_back_from_it() -> None:
+    endpoint = Endpoint(Shared())
+
+    endpoint.breaker.see(Health("ep", 4, BreakerState.CLOSED, T0, 0, by="w2"), T0)
+
+    assert (endpoint.state, endpoint.breaker.room(T0, 64)) == (BreakerState.CLOSED, 64)
+
+
+def test_one_that_comes_back_already_is_not_thrown_back_by_the_news_that_all_is_well() -> None:
+    endpoint = opened()
+    now = endpoint.breaker.until
+    assert endpoint.probe(now)
+    for _ in range(10):
+        endpoint.record(False, now)
+    room = endpoint.breaker.room(now, 64)
+
+    endpoint.breaker.see(Health("ep", 99, BreakerState.CLOSED, T0, 0, by="w2"), now)
+
+    assert (endpoint.state, endpoint.breaker.room(now, 64)) == (BreakerState.RAMPING, room)
+
+
+def test_a_worker_that_hears_that_all_is_well_comes_back_slowly_and_tells_nobody() -> None:
+    late = Endpoint(Shared())
+    late.breaker.see(Health("ep", 1, BreakerState.OPEN, Instant(T0 + 5_000), 1, by="w2"), T0)
+
+    late.breaker.see(Health("ep", 4, BreakerState.CLOSED, T0, 0, by="w2"), T0)
+
+    rooms = []
+    for _ in range(RULES.ramp_start, 8):
+        rooms.append(late.breaker.room(T0, 8))
+        assert late.breaker.record(False, T0, 0.0, 8, T0) is None, "the store knows it already"
+    assert rooms == list(range(RULES.ramp_start, 8))
+    assert late.state is BreakerState.CLOSED
+
+
+@pytest.mark.parametrize("by", [-(10**6), 10**6])
+def test_what_was_sent_before_a_turn_is_known_by_that_also_when_the_clock_is_set(by: int) -> None:
+    endpoint = opened()
+    assert endpoint.probe(endpoint.breaker.until)
+    now = Instant(T0 + RULES.hold_ms + by)
+    endpoint.breaker.jump(by)
+
+    endpoint.record(False, now, sent_at=Instant(now - 1))
+    assert endpoint.state is BreakerState.PROBING
+    endpoint.record(False, now, sent_at=now)
+    assert endpoint.state is BreakerState.RAMPING

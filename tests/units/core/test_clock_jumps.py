@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.units.core.kit import Bench, answer, row
 
-from hooklane.core.engine import Jumped, Settled
+from hooklane.core.engine import Committed, Jumped, Settled
 from hooklane.model.clock import FOREVER, Instant
-from hooklane.model.jumps import JUMP_MS, Observed, jump, kept_waiting, set_back
+from hooklane.model.jumps import JUMP_MS, Forward, Observed, jump, kept_waiting, set_back
 from hooklane.model.lane import LaneState
 
 DAY_MS = 86_400_000
@@ -37,14 +37,22 @@ def test_a_clock_is_set_back_by_at_least_what_it_has_said_before(last, now):
     assert now + by >= last - JUMP_MS  # moved by so much, nothing waits longer than it did
 
 
-@given(instants, st.integers(0, 3_650 * DAY_MS), st.integers(-DAY_MS, DAY_MS))
-def test_what_waited_when_the_clock_was_set_forward_waits_as_long_as_before(before, by, wait_ms):
+@given(instants, st.integers(0, 3_650 * DAY_MS), st.integers(-DAY_MS, DAY_MS), st.integers(0, 5_000))
+def test_what_waited_when_the_clock_was_set_forward_waits_as_long_as_before(before, by, wait_ms, unnoticed_ms):
     now = Instant(before + by)
 
-    kept = kept_waiting(row(next_at=Instant(before + wait_ms)), now, by)
+    kept = kept_waiting(row(next_at=Instant(before + wait_ms)), Forward(by, before, Instant(now - unnoticed_ms)))
 
     left_before, left_after = max(0, wait_ms), max(0, kept.next_at - now)
-    assert left_after == (left_before if by >= wait_ms else max(0, wait_ms - by))
+    assert left_after == (left_before if by - unnoticed_ms > wait_ms else max(0, wait_ms - by))
+
+
+@given(instants, st.integers(0, 3_650 * DAY_MS), st.integers(0, 5_000), st.integers(0, DAY_MS))
+def test_what_failed_after_the_clock_was_set_forward_waits_no_longer_than_it_says(before, by, unnoticed_ms, wait_ms):
+    after = Instant(before + by - unnoticed_ms)
+    failed_since = row(next_at=Instant(max(after, before) + wait_ms))
+
+    assert kept_waiting(failed_since, Forward(by, before, after)) == failed_since
 
 
 def waiting_bench() -> Bench:
@@ -83,6 +91,38 @@ def test_a_retry_that_becomes_durable_after_the_clock_was_set_back_waits_no_long
     set_clock(bench, -back_ms)
     bench.commit(*writes)
     bench.later(1_000)
+
+    assert len(bench.effects.sends) + len(bench.effects.fetches) == 1
+
+
+@given(jumps)
+def test_a_retry_waits_as_long_where_the_clock_is_found_set_in_the_step_in_which_it_becomes_durable(by):
+    bench = Bench(row(1, head=1, tail=1))
+    [send] = bench.fetch().sends
+    writes = bench.answer(send, 503)
+
+    bench.now = Instant(bench.now + by)
+    found = [Committed(writes)]
+    found.insert(0 if by > 0 else 1, Jumped(by))  # as a worker tells them
+    bench.step(*found)
+    assert bench.effects.sends + bench.effects.fetches == []
+    assert bench.later(999).sends + bench.effects.fetches == []
+    bench.later(1)
+
+    assert len(bench.effects.sends) + len(bench.effects.fetches) == 1
+
+
+@given(jumps)
+def test_a_retry_waits_as_long_where_it_is_judged_in_the_step_in_which_the_clock_is_found_set(by):
+    bench = Bench(row(1, head=1, tail=1))
+    [send] = bench.fetch().sends
+
+    bench.now = Instant(bench.now + by)
+    found = [Settled(send, answer(503), 0.0)]
+    found.insert(0 if by > 0 else 1, Jumped(by))  # as a worker tells them
+    bench.commit(*bench.step(*found).writes)
+    assert bench.later(999).sends + bench.effects.fetches == []
+    bench.later(1)
 
     assert len(bench.effects.sends) + len(bench.effects.fetches) == 1
 

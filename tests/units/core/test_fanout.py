@@ -90,6 +90,38 @@ def test_a_fan_out_that_remembers_says_what_one_that_does_not_would(
         assert fanout(one, None, endpoints) == places(one, None, endpoints)
 
 
+@given(crowds, types)
+def test_who_gets_an_event_is_whose_filter_it_passes_in_their_order(crowd: list[Endpoint], type_: str) -> None:
+    takers = [one.id for one in crowd if one.state not in (EndpointState.DRAINING, EndpointState.CANCELLING)]
+    passing = [one.id for one in crowd if matches(one.types, type_)]
+
+    found = [place.endpoint_id for place in places(replace(event(1), type=type_), None, crowd)]
+
+    assert found == [one for one in takers if one in passing]
+
+
+class Looked(str):
+    """A pattern that counts how often it was compared with a type."""
+
+    times = 0
+
+    def split(self, *args: object) -> list[str]:  # type: ignore[override]
+        Looked.times += 1
+        return str(self).split(*args)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("pattern", ["mine.{}", "mine.{}.*", "mine.{}*.made"])
+def test_a_new_type_is_not_compared_with_the_filter_of_every_endpoint(pattern: str) -> None:
+    crowd = [endpoint(f"ep_{n}", types=(Looked(pattern.format(n)),)) for n in range(1_000)]
+    fanout, Looked.times = Fanout(), 0
+
+    for n in range(100, 200):
+        found = fanout(replace(event(n), type=pattern.format(n).replace("*", "x")), None, crowd)
+        assert [place.endpoint_id for place in found if place.endpoint_id == f"ep_{n}"]
+
+    assert Looked.times <= 1_000, "comparing each with all would be 100,000"
+
+
 @given(crowds, st.lists(st.integers(0, 6), max_size=4))
 def test_endpoints_asked_for_by_id_come_in_their_own_order_and_once(crowd: list[Endpoint], asked: list[int]) -> None:
     fanout, ids = Fanout(), [f"ep_{n}" for n in asked]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from email.utils import formatdate
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime, formatdate
 
 import pytest
 from hypothesis import given
@@ -131,6 +132,8 @@ def test_the_longer_of_schedule_and_hint_counts() -> None:
 def test_a_hint_may_be_a_date() -> None:
     assert hint_ms(formatdate((NOW + 90_000) / 1000, usegmt=True), NOW) == 90_000
     assert hint_ms(formatdate((NOW - 90_000) / 1000, usegmt=True), NOW) == 0
+    in_rome = datetime.fromtimestamp((NOW + 90_000) / 1000, timezone(timedelta(hours=2)))
+    assert hint_ms(format_datetime(in_rome), NOW) == 90_000
 
 
 @given(st.text())

@@ -18,6 +18,7 @@ from hooklane.model.clock import Instant
 from hooklane.model.lane import LaneState
 from hooklane.store.memory.outbox import MemoryOutbox
 from hooklane.store.outbox import StoreOptions
+from hooklane.store.reads import LetterFilter
 from hooklane.testing.conformance_outbox.kit import T0, Owner, endpoint, event, published
 
 T = TypeVar("T")
@@ -78,7 +79,7 @@ class StoreWalk(RuleBasedStateMachine):
 
     @property
     def letter(self) -> str:
-        (letter,) = self.now(self.store.dead_letters("default", endpoint_id=None, cursor=None, limit=9)).items
+        (letter,) = self.now(self.store.dead_letters("default", LetterFilter(), None, 9)).items
         return letter.id
 
     def done_with(self) -> bool:

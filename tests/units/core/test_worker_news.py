@@ -365,6 +365,11 @@ def test_a_look_is_believed_when_three_polls_have_ended_since() -> None:
     bench.tell(bench.call("poll"), bench.carry_out(bench.call("poll")))
 
     assert [one.pid for one in swept(bench)] == [0]
+    bench.turn()
+    bench.settle("endpoints", "owed")
+    bench.later(POLL_MS)
+    bench.tell(bench.call("poll"), bench.carry_out(bench.call("poll")))
+    assert 0 not in [one.pid for one in swept(bench)], "each look is believed once"
 
 
 def test_endpoints_are_read_once_in_a_round_and_before_the_lanes() -> None:

@@ -7,10 +7,22 @@ from dataclasses import replace
 from tests.units.core.kit import T0, row
 from tests.units.core.worker_kit import LEASE_MS, WorkerBench
 
-from hooklane.core.engine import Committed, Dropped, EndpointChanged, Jumped, LeaseSet, Leaving, Loaded, StartedAnew
+from hooklane.core.engine import (
+    Committed,
+    Dropped,
+    EndpointChanged,
+    Jumped,
+    LeaseSet,
+    Leaving,
+    Loaded,
+    Reloaded,
+    StartedAnew,
+)
 from hooklane.core.worker import ClockSet, LeaseLost, MarkLost
 from hooklane.core.worker.ownership import AGAIN_MS, FORMER_MAX, LET_GO_POLL_MS, LOADED_FIRST, RENEWALS, SAFE_PART
+from hooklane.core.worker.reading import REST_MS
 from hooklane.model.endpoint import EndpointState
+from hooklane.model.jumps import NO_JUMP
 from hooklane.model.lane import PARTITIONS
 from hooklane.model.owning import CommitReport
 from hooklane.model.session import Session
@@ -325,6 +337,12 @@ def test_what_is_busy_is_given_back_when_it_is_quiet() -> None:
     one.later(LET_GO_POLL_MS)
 
     assert len(one.call("release").args[1]) == PARTITIONS // 2
+    one.tell(one.call("release"), None)
+    assert [lease.share for lease in told(one, LeaseSet)] == [0.5]
+    one.later(PART - 1)
+    assert not one.is_open("renew"), "all is well until the next renewal"
+    one.later(1)
+    assert one.is_open("renew")
 
 
 def test_what_stays_busy_for_too_long_stays_ours_and_goes_on() -> None:
@@ -529,6 +547,24 @@ def test_what_waited_when_the_clock_was_set_forward_waits_as_long_after_a_lost_l
     assert waiting_after_a_jump(WorkerBench(), 3_600_000) == 60_000
 
 
+def waiting_for(bench: WorkerBench, *, failed_ms_ago: int, jump_ms: int) -> int:
+    """How long a head waits that failed so long ago and was to be tried after 20 ms, when a worker joins anew."""
+    bench.later(100)
+    bench.store.skew = jump_ms
+    bench.later(PART)
+    bench.settle("poll", "renew", "leave", "join", "roster", "acquire")
+    call = bench.call("load")
+    load = bench.carry_out(call)
+    failed = row(1, pid=7, next_at=T0 + bench.boot + jump_ms - failed_ms_ago + 20)
+    bench.tell(call, replace(load, lanes={**load.lanes, 7: [failed]}))
+    [lane] = [lane for one in told(bench, Loaded) for lane in one.lanes]
+    return lane.next_at - bench.worker.state.now(bench.boot)
+
+
+def test_what_failed_after_the_clock_was_set_forward_is_due_by_the_new_clock() -> None:
+    assert waiting_for(WorkerBench(), failed_ms_ago=300, jump_ms=3_600_000) == -280
+
+
 def test_a_clock_that_was_set_forward_is_made_up_for_until_the_next_renewal_and_not_after_it() -> None:
     bench = WorkerBench()
     bench.later(100)
@@ -541,7 +577,51 @@ def test_a_clock_that_was_set_forward_is_made_up_for_until_the_next_renewal_and_
     renew(bench)
     renew(bench)
 
-    assert bench.worker.ownership._forward_ms == 0
+    assert bench.worker.ownership._forward is NO_JUMP
+
+
+def is_loaded_after(bench: WorkerBench, *verbs: str) -> bool:
+    """Whether partitions are loaded when *verbs* are answered in that order, by a store whose clock was set back."""
+    bench.store.release("a1", [7])
+    del bench.worker.epochs[7]
+    bench.later(PART)
+    bench.settle("renew", "roster")
+    bench.turn()
+    bench.store.skew = -3_600_000
+    for verb in verbs:
+        bench.tell(bench.call(verb), bench.carry_out(bench.call(verb)))
+    bench.turn()
+    return bench.is_open("load")
+
+
+def test_what_a_store_whose_clock_was_set_back_has_not_moved_yet_is_not_loaded() -> None:
+    bench = WorkerBench()
+    assert not is_loaded_after(bench, "poll", "acquire")
+
+    bench.answer("renew")
+
+    assert bench.is_open("load")
+
+
+def test_nor_where_the_clock_was_found_set_back_when_there_was_something_to_load_already() -> None:
+    assert not is_loaded_after(WorkerBench(), "acquire", "poll")
+
+
+def test_a_lane_that_was_read_before_the_times_in_the_store_were_moved_is_read_again() -> None:
+    bench = WorkerBench(lanes=1)
+    bench.worker.wake([1])
+    bench.turn()
+    early = bench.call("reload")
+    bench.later(100)
+    bench.store.skew = -3_600_000
+    bench.answer("poll")
+    bench.settle("renew")
+    bench.tell(early, bench.carry_out(early))
+
+    assert told(bench, Reloaded) == []
+    bench.later(REST_MS)
+    bench.tell(bench.call("reload"), bench.carry_out(bench.call("reload")))
+    assert len(told(bench, Reloaded)) == 1
 
 
 def test_committed_is_told_with_what_was_ours_when_it_was_written() -> None:

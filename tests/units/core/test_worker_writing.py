@@ -6,7 +6,7 @@ from tests.units.core.kit import T0, endpoint, event
 from tests.units.core.test_worker_ownership import ALL, PART, told
 from tests.units.core.worker_kit import GRACE_MS, LEASE_MS, WorkerBench
 
-from hooklane.core.engine import Committed, Settled
+from hooklane.core.engine import Committed, LeaseSet, Settled
 from hooklane.core.worker.sending import SENDS_AT_ONCE
 from hooklane.core.worker.writing import AGAIN_MS, AGAIN_MS_MAX, COMMIT_MAX, FEW, LINGER_MS, PATIENT_MS, can_wait
 from hooklane.model.attempt import DELIVERED, Cancel, Dead, Retry, Send, Settlement
@@ -133,9 +133,9 @@ def test_only_a_few_that_can_wait_lengthen_a_commit_and_all_get_their_turn() -> 
 
 def test_a_long_line_of_what_can_wait_is_worked_off_in_large_parts() -> None:
     bench = WorkerBench()
-    add(bench, *patient(*range(40 * FEW)))
+    add(bench, *patient(*range(64 * FEW)))
 
-    assert len(lanes_of(bench)) == 10 * FEW
+    assert len(lanes_of(bench)) == 4 * FEW
 
 
 def test_what_was_decided_for_a_lost_partition_is_not_written_under_a_later_epoch() -> None:
@@ -221,6 +221,24 @@ def test_nothing_more_is_sent_while_what_is_known_is_offered() -> None:
     bench.settle("poll", "reload", "fetch")
 
     assert (len(bench.sends), bench.worker.name) == (sent, "a1")
+
+
+def test_the_engine_hears_at_once_that_a_lost_lease_is_over_and_the_wait_has_one_end() -> None:
+    bench = WorkerBench()
+    bench.later(PART)
+    add(bench, *urgent(1))
+    lost_at = bench.boot
+
+    bench.tell(bench.call("renew"), None)
+    [*_, lease] = told(bench, LeaseSet)
+    assert lease.until <= bench.worker.ownership._state.now(bench.boot)
+    assert bench.worker.ownership.wake_at() == lost_at + PART
+    bench.later(PART - 1)
+    bench.worker.ownership.mark_lost(bench.boot)  # another reason does not make it wait for longer
+    assert bench.worker.name == "a1"
+    bench.later(1)
+
+    assert bench.worker.name == "a2"
 
 
 def test_a_commit_that_is_under_way_is_waited_for_also_when_the_lease_is_lost() -> None:
@@ -327,6 +345,7 @@ def test_what_waits_in_other_partitions_is_sent_all_the_same() -> None:
     bench = sending()
     lost = frozenset(pid for pid in ALL if pid % 2)
     bench.worker.ownership._drop(lost)
+    assert {one.send.pid for one in told(bench, Settled)} <= lost, "only what is lost was never sent"
     bench.sends_all = True
     before = len(bench.sends)
     bench.turn()

@@ -67,6 +67,58 @@ def test_no_list_opens_a_metadata_address_without_the_second_flag(address: IPv4A
     assert address not in AllowList([])
 
 
+METADATA = [
+    *("100.100.100.200", "168.63.129.16", "169.254.0.0", "169.254.169.254", "169.254.255.255", "192.0.0.192"),
+    *("fd00:ec2::254", "fd00:ec2:ffff::1", "fd20:ce::254", "fe80::1", "febf:ffff::1"),
+]
+NO_HOSTS = [
+    *("0.0.0.0", "0.255.255.255", "224.0.0.0", "239.255.255.255", "240.0.0.0", "255.255.255.255", "ff00::", "ff02::1"),
+    *("::ffff:127.0.0.1", "::ffff:0:127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::7f00:1", "64:ff9b:1:ffff::1"),
+    *("2001::1", "2001:0:ffff::1", "2002:7f00:1::", "2002:ffff::1", "::", "::2", "::7f00:1", "::ffff:ffff"),
+    *("fd00::5efe:7f00:1", "fd00::200:5efe:7f00:1", "2606:4700::5efe:a9fe:a9fe", "fd00::1%1"),
+]
+OPENED = [
+    *("10.0.0.1", "127.0.0.1", "127.255.255.255", "192.168.0.1", "172.16.0.1", "100.64.0.1", "100.100.100.199"),
+    *(
+        "100.100.100.201",
+        "192.0.0.191",
+        "192.0.0.193",
+        "168.63.129.15",
+        "169.253.255.255",
+        "8.8.8.8",
+        "223.255.255.255",
+    ),
+    *("::1", "fd00::1", "fd00:ec1::1", "fd00:ec3::1", "fd20:cd::1", "fd20:cf::1", "fec0::1"),
+    *("2001:1::1", "2003::1", "::1:0:0", "fd00::5eff:7f00:1", "fd00::100:5efe:7f00:1", "fd00::1200:5efe:7f00:1"),
+]
+
+
+@pytest.mark.parametrize("text", METADATA)
+def test_metadata_and_link_local_addresses_are_behind_a_second_flag(text: str) -> None:
+    address = ip_address(text)
+
+    assert address not in AllowList(["0.0.0.0/0", "::/0"])
+    assert address in AllowList(["0.0.0.0/0", "::/0"], metadata=True)
+
+
+@pytest.mark.parametrize("text", NO_HOSTS)
+def test_what_is_no_host_or_hides_an_ipv4_address_is_opened_by_no_list_and_no_flag(text: str) -> None:
+    assert ip_address(text) not in AllowList(["0.0.0.0/0", "::/0"], metadata=True)
+
+
+@pytest.mark.parametrize("text", OPENED)
+def test_a_list_opens_what_it_covers_and_nothing_else(text: str) -> None:
+    address = ip_address(text)
+    every = AllowList(["0.0.0.0/0", "::/0"])
+    elsewhere = AllowList(["203.0.113.0/24", "2606:4700::/32"])
+
+    assert address in every
+    assert address not in elsewhere
+    assert address in AllowList(["203.0.113.0/24", f"{text}/{address.max_prefixlen}"])
+    assert bool(every)
+    assert not AllowList([])
+
+
 @pytest.mark.parametrize("cidrs", [["10.0.0.1/8"], ["ten"], ["10.0.0.0/8", ""], ["::1/129"], ["127.0.0.1:80"]])
 def test_a_wrong_network_is_refused_with_what_was_expected(cidrs: list[str]) -> None:
     with pytest.raises(ConfigError, match=r"expected a network such as 10\.0\.0\.0/8"):

@@ -6,9 +6,11 @@ The canary listens on 127.0.0.1 at the very port of the good peer; the guard all
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.support.pace import scaled_ms, scaled_s
@@ -30,7 +32,7 @@ from hooklane.model.exchange import Answer, Failure, NoAnswer, Result
 from hooklane.sender import egress
 from hooklane.sender.egress import EgressGuard
 from hooklane.sender.resolver import DnsError
-from hooklane.sender.transport import Transport
+from hooklane.sender.transport import Transport, dialer
 
 
 @pytest.fixture
@@ -332,3 +334,38 @@ async def test_an_address_that_refuses_leaves_the_turn_to_the_next_one() -> None
 
     assert [isinstance(result, Answer) for result in results] == [True, True]
     assert failure_of(nobody) == (Failure.CONNECT, False)
+
+
+async def test_the_address_that_answered_is_the_first_to_be_tried_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    class Noting(socket.socket):
+        def connect(self, address: tuple[str, int]) -> None:
+            tried.append(address[0])
+            super().connect(address)
+
+    monkeypatch.setattr(dialer, "socket", SimpleNamespace(**vars(socket) | {"socket": Noting}))
+    async with serving(answering(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")) as peer:
+        script = Script(two_test=[["127.0.0.3", HERE]])
+        async with transporting(allow=["127.0.0.2/31"], resolver=script) as transport:
+            for _ in range(3):
+                assert isinstance(await post(transport, peer.url(host="two.test")), Answer)
+
+    assert tried == ["127.0.0.3", HERE, HERE, HERE]
+    assert script.queries == ["two.test"] * 3, "each new connection asks, whatever is known"
+
+
+async def test_a_connection_to_itself_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the loopback a socket may get the very port that it is to reach, and would be answered by its own request."""
+    port = closed_port()
+
+    class ToItself(socket.socket):
+        def setblocking(self, flag: bool) -> None:
+            super().setblocking(flag)
+            self.bind((HERE, port))
+
+    monkeypatch.setattr(dialer, "socket", SimpleNamespace(**vars(socket) | {"socket": ToItself}))
+    async with transporting() as transport:
+        result = await post(transport, f"http://{HERE}:{port}/")
+
+    assert failure_of(result) == (Failure.CONNECT, False)

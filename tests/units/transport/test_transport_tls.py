@@ -58,6 +58,17 @@ async def test_a_good_certificate_of_the_endpoints_own_authority_is_trusted() ->
     assert f"Host: {HOST}:{peer.port}".encode() in peer.requests[0]
 
 
+async def test_when_the_certificate_of_an_endpoint_ends_is_known_from_its_last_handshake() -> None:
+    async with transporting(resolver=resolver()) as transport:
+        for days in (20, 12):
+            async with serving(answering(OK), tls=AUTHORITY.server(HOST, days=days)) as peer:
+                await post(transport, peer.url(scheme="https", host=HOST), ca_pem=AUTHORITY.pem)
+            (ends_at,) = transport.certificates.values()
+
+            assert days - 1 < (ends_at / 1000 - time.time()) / 86_400 < days + 1
+        assert list(transport.certificates) == ["ep_1"]
+
+
 async def test_the_name_in_the_handshake_is_the_original_host_though_we_connect_to_an_address() -> None:
     names: list[str | None] = []
     context = AUTHORITY.server(HOST)

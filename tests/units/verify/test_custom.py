@@ -111,6 +111,8 @@ def test_the_method_and_the_url_can_be_signed():
         (lambda: signature_scheme("X", encoding="base32"), "base32"),
         (lambda: signature_scheme("X", algorithm="md5"), "md5"),
         (lambda: profile_of("Bad Name", scheme=token_scheme("X")), "Bad Name"),
+        (lambda: token_scheme("x token"), "no header can be called 'x token'"),
+        (lambda: token_scheme("authorization", prefix="Bearer\n"), "cannot be in a header"),
         (lambda: profile_of("acme", scheme=[]), "no scheme"),
         (lambda: profile_of("acme", scheme=token_scheme("X"), order="sideways"), "sideways"),
     ],

@@ -7,11 +7,12 @@ from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from hooklane.core.profiles import find_profile, profile_names
 from hooklane.core.verify import Handshake, Messages, fingerprint, keyring, open_request, unsigned
+from hooklane.core.verify.document import Unreadable, read_json
 from hooklane.core.verify.explain import explain, headers_of
 from hooklane.core.verify.httptext import parse_http
 from hooklane.errors import UsageError, VerificationError
@@ -173,5 +174,9 @@ def test_any_text_is_a_request_or_a_usage_error(text):
 def test_a_fingerprint_does_not_depend_on_spacing_or_key_order(value):
     profile = find_profile("stripe")
     spaced, compact = json.dumps(value, indent=2), json.dumps(value, separators=(",", ":"), sort_keys=True)
+    try:
+        read_json(compact.encode())
+    except Unreadable:
+        reject()  # for instance a number of more than 64 characters: such a body is taken byte for byte
 
     assert fingerprint(profile, spaced.encode()) == fingerprint(profile, compact.encode())

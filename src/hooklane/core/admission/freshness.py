@@ -62,26 +62,29 @@ def microseconds(value: Any) -> int:
     if isinstance(value, float):
         if value != value or abs(value) > 1e18:
             raise ValueError(f"a time was expected, got {value!r}")
-        return round(value * 1_000_000) if abs(value) < 1e11 else _by_size(round(value))
+        unit = _unit(round(value))
+        return round(value * unit) if unit > 1 else _by_size(round(value))
     if isinstance(value, str):
         text = value.strip()
         if _NUMBER.fullmatch(text):
             whole, _, fraction = text.partition(".")
-            if not fraction:
-                return _by_size(int(whole))
-            sign = -1 if whole.startswith("-") else 1
-            return int(whole) * 1_000_000 + sign * int(fraction.ljust(6, "0")[:6])
+            number = int(whole)
+            part = int(fraction.ljust(9, "0")) * _unit(number) // 10**9  # of a second or a millisecond, in microseconds
+            return _by_size(number) + (-part if whole.startswith("-") else part)
         return _iso(text)
     raise ValueError(f"a time was expected, got a {type(value).__name__}")
 
 
 def _by_size(number: int) -> int:
+    return number * _unit(number) if abs(number) < 10**17 else number // 1_000
+
+
+def _unit(number: int) -> int:
+    """The microseconds in a unit of *number*: a second or a millisecond; 1 where the unit is not longer than one."""
     size = abs(number)
     if size < 10**11:
-        return number * 1_000_000
-    if size < 10**14:
-        return number * 1_000
-    return number if size < 10**17 else number // 1_000
+        return 1_000_000
+    return 1_000 if size < 10**14 else 1
 
 
 def _iso(text: str) -> int:
@@ -115,8 +118,15 @@ def tie(*, version: Any, type: str, ranks: Sequence[str], event_id: str) -> str:
 
 
 def rank(type: str, ranks: Sequence[str]) -> int:
-    """The place of *type* in *ranks*, patterns in the order of a life: created before updated before deleted."""
-    return next((place + 1 for place, pattern in enumerate(ranks) if fnmatchcase(type, pattern)), 0)
+    """The place of *type* in *ranks*, patterns in the order of a life: created before updated before deleted.
+
+    A type that matches none (`invoice.paid`) changed what was there: it ranks with the second of three or more, between
+    two, and before a single one.
+    """
+    found = next((place for place, pattern in enumerate(ranks, 1) if fnmatchcase(type, pattern)), None)
+    if found is None:
+        return 2 if len(ranks) > 1 else 0
+    return 3 if found == len(ranks) == 2 else found  # 2 is between them
 
 
 def _sortable(version: Any) -> str:

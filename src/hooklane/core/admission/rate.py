@@ -1,4 +1,4 @@
-"""May one more request come in? A token bucket; the caller brings the time."""
+"""May more requests come in? A token bucket; the caller brings the time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from hooklane.model.clock import START, Instant
 
+WAIT_S_MAX = 86_400
+
 
 @dataclass(slots=True)
 class Bucket:
@@ -14,17 +16,22 @@ class Bucket:
 
     rate: float
     burst: float
-    _tokens: float = -1.0
+    _tokens: float | None = None
+    """What may come in now; below 0 after more than a burst came in together. None: nothing was asked for yet."""
     _at: Instant = START
 
-    def take(self, now: Instant) -> int | None:
-        """None when the request may come in, else after how many seconds there is room."""
-        if self._tokens < 0:
-            self._tokens, self._at = self.burst, now
-        elapsed_ms = max(0, now - self._at)
-        self._tokens = min(self.burst, self._tokens + elapsed_ms * self.rate / 1000)
-        self._at = now
-        if self._tokens >= 1:
-            self._tokens -= 1
+    def take(self, now: Instant, many: int = 1) -> int | None:
+        """None when *many* requests may come in together, else after how many seconds they may; then none is taken.
+
+        More than a burst come in where the bucket is full, and those behind them wait for as long as that takes: else
+        they never could.
+        """
+        tokens = self.burst
+        if self._tokens is not None:
+            tokens = min(self.burst, self._tokens + max(0, now - self._at) * self.rate / 1000)
+        wanted = min(float(many), self.burst)
+        self._tokens, self._at = tokens, now
+        if tokens >= wanted:
+            self._tokens = tokens - many
             return None
-        return max(1, math.ceil((1 - self._tokens) / self.rate))
+        return max(1, math.ceil(min(WAIT_S_MAX, (wanted - tokens) / self.rate)))

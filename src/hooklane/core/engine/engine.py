@@ -31,6 +31,7 @@ from hooklane.core.engine.inputs import (
 )
 from hooklane.core.engine.outcomes import Outcomes
 from hooklane.core.engine.owned_lane import OwnedLane, Phase
+from hooklane.model.attempt import Settlement
 from hooklane.model.clock import START, Instant
 from hooklane.model.endpoint import Endpoint, EndpointState
 from hooklane.model.lane import Grown, LaneId, LaneRow
@@ -169,8 +170,10 @@ class Engine:
     def _jumped(self, now: Instant, jumped: Jumped) -> None:
         """What waits goes on waiting for as long as it would have: a clock that is set makes nothing due, or late."""
         by = jumped.by
+        # What this very step has judged was judged by the new clock.
+        judged = {one.send.lane_id for one in self._heads.effects.writes if isinstance(one, Settlement)}
         for lane in self._heads.lanes.values():
-            if lane.next_at > START:
+            if lane.next_at > START and lane.id not in judged:
                 lane.next_at = Instant(lane.next_at + by)
         for queue in self._heads.queues.values():
             queue.jump(by)

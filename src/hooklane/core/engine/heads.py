@@ -18,6 +18,7 @@ from hooklane.model.clock import FOREVER, START, Instant
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.event import Event
 from hooklane.model.lane import LaneId, LaneState
+from hooklane.model.lost import REASON, is_lost
 from hooklane.model.redelivery import is_redelivery
 
 FETCH_MAX = 16
@@ -224,6 +225,9 @@ class Heads:
             lane.phase = Phase.PARKED
             return True
         event = lane.bodies.get(lane.head) if lane.bodies is not None else None
+        if event is not None and is_lost(event):
+            self.settle(lane, Settlement(self._send_of(now, queue, lane, event), Dead(REASON, skip=True), now, None))
+            return True
         if lane.unsure or lane.starts:
             return self._start_doubted(now, queue, lane, event)
         if event is None:

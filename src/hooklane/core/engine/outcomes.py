@@ -61,6 +61,8 @@ class Outcomes:
 
     def settle(self, lane: OwnedLane, settlement: Settlement) -> None:
         """What came of the attempt is to be written; nothing follows from it before that is durable."""
+        if isinstance(settlement.outcome, Retry):
+            lane.next_at = settlement.outcome.at  # the wait is as long, however the clock is set until then
         self._heads.settle(lane, settlement)
 
     def _put_off(self, now: Instant, queue: EndpointQueue, lane: OwnedLane, roll: float) -> None:
@@ -120,11 +122,9 @@ class Outcomes:
                 lane.state = after(lane.state, Move.ACK if more else Move.ACK_LAST)
                 self._heads.window.drop_head(lane)
                 lane.advance(lane.head)
-            case Retry(at=at):
+            case Retry():
                 lane.state = after(lane.state, Move.FAIL)
-                # Judged before the clock was set back, and durable after it: the wait is as long all the same.
-                late = max(0, settlement.at - now)
-                lane.attempts, lane.next_at = settlement.send.attempt, Instant(at - late)
+                lane.attempts = settlement.send.attempt
                 lane.clear()
             case Gone():
                 lane.state = after(lane.state, Move.FAIL)

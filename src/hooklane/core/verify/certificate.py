@@ -14,7 +14,7 @@ from cryptography.x509 import verification
 from hooklane.core.verify.keys import Key, rsa_key
 from hooklane.core.verify.parts import one_header
 from hooklane.core.verify.ring import Keyring
-from hooklane.errors import VerificationError
+from hooklane.errors import ProofUnavailable, VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request
 
@@ -54,8 +54,8 @@ def trusted_key(url: str, pin: Pin, keys: Keyring, now: Instant) -> rsa.RSAPubli
         raise VerificationError("misconfigured", "the source has no certificates to look in")
     try:
         pem = keys.certificates(url)
-    except Exception as problem:  # it is the user's own fetch: whatever it raises, there is no certificate
-        raise VerificationError("misconfigured", f"no certificate: {type(problem).__name__} was raised") from None
+    except Exception as problem:  # it is the user's own fetch: whatever it raises, there is no certificate now
+        raise ProofUnavailable("misconfigured", f"no certificate: {type(problem).__name__} was raised") from problem
     if not pem:
         raise VerificationError("misconfigured", "the certificate is not known")
     return _trusted(pem, pin, keys.roots, now)

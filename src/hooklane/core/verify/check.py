@@ -32,7 +32,7 @@ from hooklane.core.verify.scheme import (
     TopicSigned,
 )
 from hooklane.core.verify.standard import check_standard
-from hooklane.errors import VerificationError
+from hooklane.errors import ProofUnavailable, VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request
 
@@ -72,6 +72,8 @@ def check(request: Request, profile: Profile, keys: Keyring, now: Instant) -> Pr
                     return check_token_items(scheme, request, held)
                 case TopicSigned():
                     return check_topic(scheme, request, held, keys, now)
+        except ProofUnavailable:
+            raise
         except VerificationError as failure:
             failures.append(failure)
     if not failures:
@@ -103,14 +105,15 @@ def _check_signed(scheme: Signed, request: Request, held: list[Held], keys: Keyr
         if tolerance_ms is not None:
             tolerance_ms = keys.tolerance_ms if keys.tolerance_ms is not None else tolerance_ms
             if abs(now - at) > tolerance_ms:
-                raise VerificationError("stale", f"the timestamp is {now - at} ms old, {tolerance_ms} are allowed")
+                age = f"{now - at} ms old" if now > at else f"{at - now} ms ahead of this clock"
+                raise VerificationError("stale", f"the timestamp is {age}; at most {tolerance_ms} ms are allowed")
     return Proof(scheme, secret, named, at)
 
 
 def _check_token(scheme: Token, request: Request, held: list[Held]) -> Proof:
     text = one_header(request, scheme.header)
     if not text.startswith(scheme.prefix):
-        raise VerificationError("malformed", f"{scheme.header} does not begin as expected")
+        raise VerificationError("malformed", f"{scheme.header} does not begin with {scheme.prefix!r}")
     given = text.removeprefix(scheme.prefix).encode("utf-8", "surrogatepass")
     if scheme.basic:
         try:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hooklane.core.verify.places import InBody, InHeader, Place, Proven
+from hooklane.core.verify.places import InBody, InEnvelope, InHeader, Joined, Place, Proven
 from hooklane.core.verify.profile import Budget, Dedup, Ordering, Profile, Split, When
 from hooklane.core.verify.reading import Encoding, Unit
 from hooklane.core.verify.scheme import (
@@ -124,6 +124,10 @@ def _text_problems(
 
 def token_scheme(header: str, *, prefix: str = "") -> Token:
     """The secret itself in *header*: it proves the sender, and protects nothing that is sent."""
+    if not _HEADER.fullmatch(header):
+        raise UsageError(f"token_scheme: no header can be called {header!r}")
+    if prefix and not _PREFIX.fullmatch(prefix):
+        raise UsageError(f"token_scheme: prefix {prefix!r} cannot be in a header")
     return Token(header=header, prefix=prefix)
 
 
@@ -155,10 +159,7 @@ def profile_of(
         raise UsageError(f"profile {name} has no scheme")
 
     def places(value: Somewhere) -> tuple[Place, ...]:
-        if value is None:
-            return ()
-        several = [value] if isinstance(value, str) or not isinstance(value, Sequence) else value
-        return tuple(_place(each, schemes) for each in several)
+        return places_in(value, schemes)
 
     when = event_time if event_time is None or isinstance(event_time, When) else When(_place(event_time, schemes))
     try:
@@ -185,9 +186,23 @@ def profile_of(
         raise UsageError(f"profile {name} is not valid: {problem}") from None
 
 
+def places_in(value: Somewhere, schemes: Sequence[Scheme]) -> tuple[Place, ...]:
+    """Where to look, in that order: paths into the body, `header:name`, functions of the parsed event, or places."""
+    if value is None:
+        return ()
+    several = [value] if isinstance(value, str) or not isinstance(value, Sequence) else value
+    return tuple(_place(each, schemes) for each in several)
+
+
 def _place(value: str | Place, schemes: Sequence[Scheme]) -> Place:
-    if not isinstance(value, str):
-        return value
+    given: object = value
+    if not isinstance(given, str):
+        if not isinstance(given, InBody | InEnvelope | InHeader | Proven | Joined) and not callable(given):
+            raise UsageError(f"a place is a path, header:name or a function of the parsed event, got {given!r}")
+        return value  # type: ignore[return-value]
+    if not given:
+        raise UsageError("the path to a place is empty")
+    value = given
     if not value.startswith("header:"):
         return InBody(value)
     header = value.removeprefix("header:").strip().lower()

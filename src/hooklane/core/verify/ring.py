@@ -91,6 +91,11 @@ def keyring(
         raise ConfigError(problems or [f"{profile.name}: a secret is needed, none was given"])
     if url is not None and not url.lower().startswith(("http://", "https://")):
         raise ConfigError([f"{profile.name}: url must be the public http(s) URL given to the provider, got {url!r}"])
+    given: object = tolerance_ms
+    if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 0):
+        raise ConfigError(
+            [f"{profile.name}: tolerance_ms is a whole number of milliseconds, at least 0, got {given!r}"]
+        )
     used = {each.kind for each in held}
     grades = [grade_of(profile, scheme) for scheme in profile.schemes if scheme.key in used] or [profile.grade]
     return Keyring(

@@ -8,6 +8,7 @@ from typing import Any
 
 from hooklane.model.attempt import Send, Write
 from hooklane.model.clock import FOREVER, Instant
+from hooklane.model.lost import LostLane
 from hooklane.model.owning import CommitReport
 
 
@@ -52,7 +53,14 @@ class Missed:
     many: int
 
 
-Note = MarkLost | LeaseLost | ClockSet | Missed
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The database does not hold what this process had sent or published: it is on record now, and lanes jumped."""
+
+    lanes: Sequence[LostLane]
+
+
+Note = MarkLost | LeaseLost | ClockSet | Missed | Lost
 
 
 @dataclass(slots=True)

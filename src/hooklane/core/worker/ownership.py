@@ -2,7 +2,8 @@
 
 One call to the store after the other, so that no two steps undo each other:
 
-    leave former names -> join -> roster -> take more, give some back, or neither -> renew -> roster -> ...
+    account for what was sent -> leave former names -> join
+        -> roster -> take more, give some back, or neither -> renew -> roster -> ...
 
 A worker that is certainly gone is expired before its partitions are counted: its lease need not be waited for.
 """
@@ -14,15 +15,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hooklane.core.engine import Dropped, EndpointChanged, HealthSeen, Jumped, LeaseSet, Leaving, Loaded, StartedAnew
+from hooklane.core.lost import mend
 from hooklane.core.share import fair_share
-from hooklane.core.worker.effects import Call, ClockSet, LeaseLost, MarkLost, Note
+from hooklane.core.worker.effects import Call, ClockSet, LeaseLost, Lost, MarkLost, Note
 from hooklane.core.worker.news import News
 from hooklane.core.worker.sending import Sending
 from hooklane.core.worker.state import WorkerState
+from hooklane.core.worker.witness import Witness
 from hooklane.core.worker.writing import Writing
 from hooklane.model.clock import FOREVER, START, Instant
-from hooklane.model.jumps import kept_waiting
+from hooklane.model.jumps import NO_JUMP, Forward, kept_waiting
 from hooklane.model.lane import PARTITIONS
+from hooklane.model.lost import LostLane
 from hooklane.model.owning import Lease, Load, Roster, Taken
 
 SAFE_PART = 0.95
@@ -46,6 +50,7 @@ class Ownership:
         news: News,
         writing: Writing,
         sending: Sending,
+        witness: Witness,
         lease_ms: int,
         is_gone: Callable[[str], bool],
     ) -> None:
@@ -54,6 +59,7 @@ class Ownership:
         self._news = news
         self._writing = writing
         self._sending = sending
+        self._witness = witness
         self._lease_ms = lease_ms
         self._part_ms = lease_ms // RENEWALS
         self._is_gone = is_gone
@@ -76,11 +82,21 @@ class Ownership:
         """Names of ours that may own something, though nothing is done under them any more. The last ones stay here: a
         backup may be restored in which one of them still has its lease."""
         self._to_leave: list[str] = []
-        self._forward_ms = 0
-        """By how much the store's clock was set forward since the last renewal."""
+        self._is_accounted = False
+        """Whether the store was asked for what we had sent, since everything was lost."""
+        self._is_checked = False
+        """Whether it was asked once more after the load from whose mark polls go on."""
+        self._unchecked: tuple[Call, Load] | None = None
+        """That load, meanwhile."""
+        self._forward = NO_JUMP
+        """How the store's clock was set forward since the last renewal."""
+        self._kept_at: Instant = START
+        """Since when the times of lanes in the store go by its clock. One that was set back moves them with the next
+        renewal, by whomever; what is read until then may seem to wait for a day. FOREVER until that is over."""
         self.is_ready = False
         """Whether it has joined once, and loaded something of what it took."""
         self._then: dict[str, Callable[[Call, Any, Instant], None]] = {
+            "account_for": self._accounted,
             "leave": self._left,
             "join": self._joined,
             "renew": self._renewed,
@@ -144,7 +160,7 @@ class Ownership:
             return
         self._taken = ()
         self._due = Instant(boot + AGAIN_MS + (0 if self._is_lost else self._part_ms))
-        if self._is_lost and call.verb != "leave":
+        if self._is_lost and not (call.verb == "leave" or (call.verb == "account_for" and self._unchecked is None)):
             self._former.append(self._state.name)  # it may have joined, and own something
             self._forget()
 
@@ -152,11 +168,33 @@ class Ownership:
 
     def _come_back(self, boot: Instant) -> None:
         """What our former names own is let go first: to wait for a lease that we have given up ourselves would be to
-        wait for no one."""
-        if self._to_leave:
+        wait for no one. Before that the store is asked for what we had sent: it may be another one, which lost some of
+        it, and as long as our lease lives no other worker sends what was published in those places since."""
+        if self._witness and not self._is_accounted:
+            self._account(boot)
+        elif self._to_leave:
             self._ask("leave", boot, (self._to_leave.pop(0),))
         else:
             self._ask("join", boot, (self._state.name, self._lease_ms))
+
+    def _account(self, boot: Instant) -> None:
+        now = self._state.now(boot)
+        self._ask("account_for", boot, (self._witness.places(now), mend, now))
+
+    def _accounted(self, call: Call, lost: Sequence[LostLane], boot: Instant) -> None:
+        if lost:
+            self._state.notes.append(Lost(lost))
+        if self._unchecked is None:
+            self._is_accounted = True
+            self._come_back(boot)
+            return
+        load, self._unchecked, self._is_checked = self._unchecked, None, True
+        if any(lane.next_seq for lane in lost):  # what was loaded is from before these lanes have jumped
+            self._former.append(self._state.name)
+            self._forget()
+            self._due = boot
+        else:
+            self._loaded(*load, boot)
 
     def _left(self, call: Call, result: None, boot: Instant) -> None:
         self._come_back(boot)
@@ -168,12 +206,14 @@ class Ownership:
         if lease is None:
             self._give_up(LeaseLost(), boot)  # an expired lease is never revived: others may own everything by now
             return
-        self._forward_ms = 0
+        self._forward = NO_JUMP
         self._leased(call, lease, boot)
 
     def _leased(self, call: Call, lease: Lease, boot: Instant) -> None:
         self._leased_at = call.asked_at
         self.set_time(lease.now, call.asked_at, boot)
+        if self._kept_at == FOREVER:
+            self._kept_at = boot
         self._set_lease(boot)
         self._due = Instant(boot + self._part_ms)
         if self._taken:
@@ -196,14 +236,21 @@ class Ownership:
     def set_time(self, store_now: Instant, asked_at: Instant, boot: Instant) -> None:
         """The store has said what time it is. What waits goes on waiting as before, also where its clock was set."""
         state = self._state
+        told_at = state.told_at
         by = state.follow(store_now, asked_at, boot)
+        if by < 0:
+            self._kept_at = FOREVER
+            self._due = boot
         if by and self.is_ready:
             state.notes.append(ClockSet(by))
             state.lease_until = Instant(state.lease_until + by)
-            state.inputs.append(Jumped(by))
+            # What was read before the jump came with later times if the clock was set back: it is moved with the rest.
+            state.inputs.insert(0 if by > 0 else len(state.inputs), Jumped(by))
             state.inputs.append(LeaseSet(state.lease_until, state.share))
-            # Where our lease is over by that, what is loaded anew goes on waiting.
-            self._forward_ms = max(0, by)
+            # Where our lease is over by that, what is loaded anew goes on waiting. Others may know the new clock since
+            # we asked for the time before.
+            after = Instant(store_now - (boot - told_at))
+            self._forward = Forward(by, Instant(store_now - by), after) if by > 0 else NO_JUMP
 
     # --- the fair share ---
 
@@ -240,11 +287,23 @@ class Ownership:
 
     def _load(self, boot: Instant) -> None:
         """The acquire has committed; only now may the lanes be read, or a late ack of the old owner would be missed."""
-        if self._news.may_load():
+        if self._kept_at == FOREVER:
+            self._ask("renew", boot, (self._state.name, self._lease_ms))
+        elif self._news.may_load():
             self._news.is_loading = True
             self._ask("load", boot, (self._state.name, {one.pid: one.epoch for one in self._taken[: self._load_most]}))
 
+    def is_right(self, call: Call) -> bool:
+        """Whether the times of the lanes that *call* has read can be believed."""
+        return call.asked_at >= self._kept_at
+
     def _loaded(self, call: Call, load: Load, boot: Instant) -> None:
+        if self._witness and self._is_lost and not self._is_checked:
+            # Whatever the first answer was worth (another failover since, a server that was cut off): what is lost
+            # now is found before anything is sent, and what is lost later makes polls lose their mark.
+            self._unchecked = call, load
+            self._account(boot)
+            return
         state, taken, self._taken = self._state, self._taken[: self._load_most], self._taken[self._load_most :]
         self._load_most *= 2
         state.epochs.update({one.pid: one.epoch for one in taken})
@@ -254,9 +313,8 @@ class Ownership:
         self._news.loaded(load.mark, load.session)
         state.inputs.extend(EndpointChanged(endpoint) for endpoint in load.endpoints if endpoint.id not in known)
         state.inputs.append(HealthSeen(load.health))
-        now, by = state.now(boot), self._forward_ms
         for one in taken:
-            rows = [kept_waiting(row, now, by) for row in load.lanes.get(one.pid, ())]
+            rows = [kept_waiting(row, self._forward) for row in load.lanes.get(one.pid, ())]
             state.inputs.append(Loaded(one.pid, one.epoch, rows, one.unclean))
         if self._taken:
             self._set_lease(boot)  # our share has grown: what is loaded is sent now
@@ -336,6 +394,8 @@ class Ownership:
         self._drop(frozenset(state.epochs))
         state.inputs.append(StartedAnew())
         state.name = state.new_name()
+        self._is_accounted = self._is_checked = False
+        self._unchecked = None
         self._news.forget()
         self._parting = None
         self._taken = self._leaving = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hooklane.core.engine import Settled
 from hooklane.core.worker.state import WorkerState
+from hooklane.core.worker.witness import Witness
 from hooklane.model.attempt import Send
 from hooklane.model.clock import Instant
 from hooklane.model.exchange import Failure, NoAnswer, Timings
@@ -14,8 +15,9 @@ SENDS_AT_ONCE = 8
 class Sending:
     """Deliveries that the engine has started, and that are not on the wire yet."""
 
-    def __init__(self, state: WorkerState) -> None:
+    def __init__(self, state: WorkerState, witness: Witness) -> None:
         self._state = state
+        self._witness = witness
         self._line: list[Send] = []
         self.has_more = False
         """The shell will ask for the next few."""
@@ -38,6 +40,7 @@ class Sending:
             return []
         some, self._line = self._line[:SENDS_AT_ONCE], self._line[SENDS_AT_ONCE:]
         self.has_more = bool(self._line)
+        self._witness.sent(some)
         return some
 
     def is_held_back(self, boot: Instant) -> bool:

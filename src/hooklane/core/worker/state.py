@@ -7,7 +7,7 @@ from typing import Any
 
 from hooklane.core.engine import Engine, Input
 from hooklane.core.worker.effects import Call, Note
-from hooklane.model.clock import FOREVER, Instant
+from hooklane.model.clock import FOREVER, START, Instant
 from hooklane.model.jumps import jump
 from hooklane.model.lane import PARTITIONS
 
@@ -32,6 +32,8 @@ class WorkerState:
         self.calls: list[Call] = []
         self.notes: list[Note] = []
         self._skew_ms = skew_ms
+        self.told_at: Instant = START
+        """When the store was asked for the time that it said last."""
 
     @property
     def share(self) -> float:
@@ -61,6 +63,7 @@ class WorkerState:
         By how much its clock was set since it last did, or 0.
         """
         asked, answered = self.now(asked_at), self.now(boot)
+        self.told_at = asked_at
         # Small differences mean nothing; followed, they would make waits a little shorter than the schedule.
         if not asked - SLACK_MS <= store_now <= answered + SLACK_MS:
             self._skew_ms = store_now - boot

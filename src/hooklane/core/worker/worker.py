@@ -18,6 +18,7 @@ from hooklane.core.worker.reading import BreakerTurns, Fetches, Reloads
 from hooklane.core.worker.sending import Sending
 from hooklane.core.worker.state import WorkerState
 from hooklane.core.worker.sweeping import Rounds, Sweeping
+from hooklane.core.worker.witness import Witness
 from hooklane.core.worker.writing import Writing
 from hooklane.model.attempt import Send, Write
 from hooklane.model.clock import FOREVER, Instant
@@ -38,6 +39,7 @@ class Parts:
     writing: type[Writing] = Writing
     sending: type[Sending] = Sending
     sweeping: type[Sweeping] = Sweeping
+    witness: type[Witness] = Witness
 
 
 class Worker:
@@ -64,8 +66,9 @@ class Worker:
         """What the engine will be told in the next turn; attempts that ended are put here as they are."""
         self.news = parts.news(state, poll_ms)
         self.writing = parts.writing(state)
-        self.sending = parts.sending(state)
-        self.ownership = parts.ownership(state, self.news, self.writing, self.sending, lease_ms, is_gone)
+        self.witness = parts.witness()
+        self.sending = parts.sending(state, self.witness)
+        self.ownership = parts.ownership(state, self.news, self.writing, self.sending, self.witness, lease_ms, is_gone)
         self.sweeping = parts.sweeping(state, rounds or Rounds())
         self.fetches = Fetches(state)
         self.reloads = Reloads(state)
@@ -107,7 +110,10 @@ class Worker:
             case "fetch":
                 self.fetches.answered(call, result)
             case "reload":
-                self.reloads.answered(call, result)
+                if self.ownership.is_right(call):
+                    self.reloads.answered(call, result)
+                else:
+                    self.reloads.failed(boot)
             case "note_health":
                 self.breaker_turns.answered(call, result)
             case "poll":
@@ -154,6 +160,7 @@ class Worker:
     def fed(self, grown: Sequence[Grown], span: Span | None) -> None:
         """News of this process's own publishes, straight after their commit."""
         self.state.inputs.extend(grown)
+        self.witness.published(grown)
         self.news.fed(span)
 
     def wake(self, lane_ids: Sequence[LaneId]) -> None:

@@ -74,7 +74,7 @@ class Writing:
 
     def _take(self) -> list[Write]:
         # A part of them where they are many: their line must not grow for ever because each commit has its price.
-        few = max(FEW, len(self._patient) // 4)
+        few = max(FEW, len(self._patient) // 16)
         patient, self._patient = self._patient[:few], self._patient[few:]
         room = COMMIT_MAX - len(patient)
         urgent, self._line = self._line[:room], self._line[room:]

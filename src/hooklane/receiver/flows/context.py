@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hooklane.model.clock import Instant
-from hooklane.model.inbox import Claimed
+from hooklane.model.inbox import Claimed, HandlingFailure
 from hooklane.model.message import Status
 from hooklane.store.inbox import Flow, InboxStore
 
@@ -31,14 +31,7 @@ class Context:
         traceback: str = "",
     ) -> Flow[bool]:
         """Let go of *claimed* as *status*, due again at *due_at*; *attempts*: the count from now on, None as it is."""
-        return self.store.fail(
-            claimed.id,
-            claimed.handler,
-            claimed.fence,
-            status=status,
-            due_at=due_at,
-            error=error,
-            traceback=traceback,
-            now=self.clock(),
-            attempts=attempts,
+        failure = HandlingFailure(
+            status=status, due_at=due_at, now=self.clock(), error=error, traceback=traceback, attempts=attempts
         )
+        return self.store.fail(claimed.id, claimed.handler, claimed.fence, failure)

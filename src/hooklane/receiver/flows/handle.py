@@ -13,12 +13,14 @@ from hooklane.model.message import Message, Status
 from hooklane.receiver.event import Event
 from hooklane.receiver.failure import failure_of, place_of, text_of, traceback_of
 from hooklane.receiver.flows.context import Context
-from hooklane.receiver.flows.order import OutOfTurn, after, before, resync, track_of
+from hooklane.receiver.flows.order import OutOfTurn, after, before, late_place, resync, track_of
 from hooklane.receiver.order import InSequence, Refetch
 from hooklane.receiver.source import Handler
 from hooklane.receiver.steps import AFTER_CLAIM, AfterCommit, Handle, HandlerFailed, Publish, transaction
 from hooklane.store.inbox import Flow
 from hooklane.telemetry.tracing import traced
+
+_WAITS = "waits for its predecessor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,26 +52,29 @@ def handle(context: Context, claimed: Claimed, handler: Handler, event: Event) -
     except LeaseLost as lost:
         return Settled(status=Status.IN_PROGRESS, error=str(lost), counts=False, fenced=True)
     except OutOfTurn:
-        return (yield from transaction(_reseat(context, claimed)))
+        return (yield from transaction(_reseat(context, claimed, handler)))
     except Exception as error:
         return (yield from fail(context, claimed, handler, error))
     errors = (yield AfterCommit(event)) if event.hooks else []
-    return Settled(status=status, hook_errors=tuple(errors), counts=status is Status.COMPLETED)
+    return Settled(status=status, hook_errors=(*event.hook_errors, *errors), counts=status is Status.COMPLETED)
 
 
 def _apply(context: Context, claimed: Claimed, handler: Handler, event: Event) -> Flow[Status]:
     store = context.store
     until: RowId | None = None
+    place: tuple[str | None, int | None, int | None] = (claimed.key, claimed.seq, claimed.prev_seq)
     if not handler.wants(claimed.message.type):
         status = Status.IGNORED  # it only counts in this key's sequence
     else:
+        if claimed.seq is None:
+            place = (yield from late_place(context, claimed.message, handler)) or place
         admitted = yield from before(context, claimed.message, handler, event)
         status = Status.COMPLETED if admitted else Status.STALE
         if admitted:
             until = yield from run(context, handler, claimed.message, claimed.key, event)
     if not (yield from store.complete(claimed.id, claimed.handler, claimed.fence, status, context.clock())):
         raise LeaseLost(f"{claimed.handler} lost its claim on {claimed.message.event_id}: its work was rolled back")
-    yield from after(context, claimed.message, handler, claimed.key, claimed.seq, claimed.prev_seq, status)
+    yield from after(context, claimed.message, handler, *place, status)
     if until is not None:
         assert claimed.key is not None
         yield from store.coalesce(track_of(claimed.message, handler, claimed.key), until, context.clock())
@@ -91,9 +96,13 @@ def run(context: Context, handler: Handler, message: Message, key: str | None, e
     return until
 
 
-def _reseat(context: Context, claimed: Claimed) -> Flow[Settled]:
+def _reseat(context: Context, claimed: Claimed, handler: Handler) -> Flow[Settled]:
     """Put a message that was out of turn where it belongs; no attempt is burned."""
     store, now = context.store, context.clock()
+    if claimed.seq is None:  # its predecessor cannot release what was stored without its place, so it asks again
+        due_at = Instant(now + backoff_ms(claimed.attempts + claimed.given_back, handler.retry, context.roll()))
+        yield from context.fail(claimed, Status.FAILED, due_at, attempts=claimed.attempts - 1, error=_WAITS)
+        return Settled(status=Status.FAILED, counts=False, retry_at=due_at)
     assert claimed.key is not None
     assert claimed.seq is not None
     assert claimed.prev_seq is not None
@@ -104,7 +113,7 @@ def _reseat(context: Context, claimed: Claimed) -> Flow[Settled]:
         yield from store.complete(claimed.id, claimed.handler, claimed.fence, Status.STALE, now)
         return Settled(status=Status.STALE, counts=False)
     status = Status.HELD if turn is Turn.EARLY else Status.PENDING
-    why = "waits for its predecessor" if turn is Turn.EARLY else ""
+    why = _WAITS if turn is Turn.EARLY else ""
     yield from context.fail(claimed, status, now, attempts=claimed.attempts - 1, error=why)
     return Settled(status=status, counts=False)
 
@@ -146,12 +155,12 @@ def _record(
     sentence: Sentence,
     error: BaseException,
 ) -> Flow[bool]:
-    reason = sentence.reason
+    reason, text = sentence.reason, text_of(error)
     recorded = yield from context.fail(
         claimed,
         sentence.status,
         sentence.due_at,
-        error=text_of(error) if reason is None else f"{reason}: {text_of(error)}"[:1000],
+        error=text if reason is None or reason in text else f"{reason}: {text}"[:1000],  # `Reject` tells its own
         traceback=traceback_of(error),
         attempts=sentence.attempts,
     )

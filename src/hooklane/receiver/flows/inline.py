@@ -6,7 +6,7 @@ A duplicate is never told that all is well while its owner has not committed: it
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hooklane.core.admission.copies import Copy
@@ -22,7 +22,7 @@ from hooklane.receiver.flows.context import Context
 from hooklane.receiver.flows.handle import Settled, fail, run
 from hooklane.receiver.flows.order import OutOfTurn, after, before, track_of
 from hooklane.receiver.flows.receive import FRESH, Arrival, baseline_of, guard, judge, judge_repeat
-from hooklane.receiver.order import Latest, Refetch, key_of
+from hooklane.receiver.order import Latest, Refetch
 from hooklane.receiver.receipt import Receipt
 from hooklane.receiver.source import Handler
 from hooklane.receiver.steps import AFTER_CLAIM, AFTER_COMMIT, COMMIT, ROLLBACK, AfterCommit, Begin, Wait, transaction
@@ -42,10 +42,11 @@ class Inline:
 
 @value(frozen=True, slots=True)
 class Outcome:
-    """The receipt of one handler's turn; *settled* when the handler ran."""
+    """The receipt of one handler's turn; *settled* when the handler ran, *error* when its work was rolled back."""
 
     receipt: Receipt
     settled: Settled | None = None
+    error: Exception | None = None
 
 
 class _Busy(Exception):
@@ -56,18 +57,38 @@ class _Busy(Exception):
         self.retry_after_s = retry_after_s
 
 
-def apply(context: Context, arrival: Arrival, handler: Handler, event: Event, rules: Inline) -> Flow[Outcome]:
-    """Take *arrival* through *handler*, or find that this was done; wait for another copy that is at it."""
+def _as_often_as_it_takes() -> bool:
+    return False
+
+
+def apply(
+    context: Context,
+    arrival: Arrival,
+    handler: Handler,
+    event: Event,
+    rules: Inline,
+    is_over: Callable[[], bool] = _as_often_as_it_takes,
+) -> Flow[Outcome]:
+    """Take *arrival* through *handler*, or find that this was done; wait for another copy that is at it.
+
+    *is_over*: whether a handler that cannot be called again, the block of a claim by hand, has had its turn. What was
+    in the way of its commit is raised then.
+    """
     deadline = boot_now() + rules.wait_ms
     while True:
         try:
             return (yield from _attempt(context, arrival, handler, event, rules))
         except _Busy as busy:
+            if is_over():
+                lost = f"{handler.name} lost its claim on {arrival.message.event_id}: its work was rolled back"
+                raise LeaseLost(lost) from None
             if boot_now() >= deadline:
                 return Outcome(_receipt(arrival, Verdict.BUSY, retry_after_s=busy.retry_after_s))
             yield Wait(POLL_MS)
         except StoreBusy:
             # A writer is busy with other handlers; nothing was stored.
+            if is_over():
+                raise
             if boot_now() >= deadline:
                 return Outcome(_receipt(arrival, Verdict.BUSY, retry_after_s=1))
             yield Wait(POLL_MS)
@@ -97,10 +118,10 @@ def _attempt(context: Context, arrival: Arrival, handler: Handler, event: Event,
         yield AFTER_COMMIT
     if receipt.verdict is not Verdict.APPLIED:
         return Outcome(receipt)
-    if not event.hooks:
+    if not event.hooks and not event.hook_errors:
         return Outcome(receipt, _COMPLETED)
     errors = yield AfterCommit(event)
-    return Outcome(receipt, Settled(status=Status.COMPLETED, hook_errors=tuple(errors)))
+    return Outcome(receipt, Settled(status=Status.COMPLETED, hook_errors=(*event.hook_errors, *errors)))
 
 
 def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, rules: Inline) -> Flow[Receipt]:
@@ -110,9 +131,10 @@ def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, 
     leased = not store.capabilities.transactional
     if not leased:
         yield AFTER_CLAIM
-    is_latest = isinstance(handler.order, Latest)
-    if is_latest or not arrival.message.id_signed:
-        # Look first: the mark of the newest, or a tombstone, would take a retried message for its own duplicate.
+    is_latest, misfit = isinstance(handler.order, Latest), arrival.misfit_of(handler)
+    if is_latest or misfit is not None or not arrival.message.id_signed:
+        # Look first: the mark of the newest, or a tombstone, would take a retried message for its own duplicate; and a
+        # copy of one that could not be placed is not told so again.
         (known,) = yield from store.known([arrival.identity])
         if known is not None:
             return (yield from _again(context, arrival, handler, event, known, rules))
@@ -125,11 +147,9 @@ def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, 
         return (yield from judge_repeat(store, arrival, guarded))
     event.variant = guarded.variant
     place = arrival.sequence_of(handler)
-    is_unordered = place is None and not is_latest  # applied when it comes, whatever came before
+    is_unordered = place is None and misfit is None and not is_latest  # applied when it comes, whatever came before
     admitted = is_unordered or (yield from _admit(context, arrival, handler, event))
-    status = Status.COMPLETED if admitted else Status.STALE
-    if not handler.wants(arrival.message.type):
-        status = Status.IGNORED
+    status = _status(arrival, handler, admitted)
     row = _row(arrival, guarded.variant, handler, status, now, rules)
     (id,) = yield from store.insert([_leased(row, now, rules) if leased else row])
     if id is None:
@@ -165,9 +185,7 @@ def _again(
     if not store.capabilities.transactional:
         yield AFTER_CLAIM
     admitted = yield from _admit(context, arrival, handler, event)
-    status = Status.COMPLETED if admitted else Status.STALE
-    if not handler.wants(arrival.message.type):
-        status = Status.IGNORED
+    status = _status(arrival, handler, admitted)
     if status is Status.COMPLETED:
         yield from _run(context, arrival, handler, event)
     if not (yield from store.complete(known.id, handler.name, claimed.fence, status, context.clock())):
@@ -185,7 +203,17 @@ _VERDICTS = {
 }
 
 
+def _status(arrival: Arrival, handler: Handler, admitted: bool) -> Status:
+    """How it ends if nothing goes wrong. What is past is stale also for one that only counts it: its key stays."""
+    if not admitted:
+        return Status.STALE
+    return Status.COMPLETED if handler.wants(arrival.message.type) else Status.IGNORED
+
+
 def _admit(context: Context, arrival: Arrival, handler: Handler, event: Event) -> Flow[bool]:
+    misfit = arrival.misfit_of(handler)
+    if misfit is not None:
+        raise misfit
     place = arrival.sequence_of(handler)
     if place is not None:
         key, _, prev_seq = place
@@ -196,11 +224,11 @@ def _admit(context: Context, arrival: Arrival, handler: Handler, event: Event) -
 def _run(context: Context, arrival: Arrival, handler: Handler, event: Event) -> Flow[RowId | None]:
     if not isinstance(handler.order, Refetch):
         return run(context, handler, arrival.message, None, event)
-    return _refetch(context, arrival, handler, event, handler.order)
+    return _refetch(context, arrival, handler, event)
 
 
-def _refetch(context: Context, arrival: Arrival, handler: Handler, event: Event, order: Refetch) -> Flow[RowId | None]:
-    key = key_of(order.key, arrival.message, lambda: arrival.document)
+def _refetch(context: Context, arrival: Arrival, handler: Handler, event: Event) -> Flow[RowId | None]:
+    key = arrival.hint_of(handler)
     until = yield from run(context, handler, arrival.message, key, event)
     if until is not None and key is not None:
         yield from context.store.coalesce(track_of(arrival.message, handler, key), until, context.clock())
@@ -230,14 +258,15 @@ def _fail(context: Context, arrival: Arrival, handler: Handler, error: Exception
     """T3: the work is rolled back, the message with its error is kept; what the sender is told depends on it."""
     claimed = yield from transaction(_claim_failed(context, arrival, handler, error, rules))
     if claimed is None:  # another copy got through, or is at it
-        return Outcome(_receipt(arrival, Verdict.BUSY, retry_after_s=1))
+        return Outcome(_receipt(arrival, Verdict.BUSY, retry_after_s=1), error=error)
     settled = yield from fail(context, claimed, handler, error)
     if settled.status is Status.DEAD:
-        return Outcome(_receipt(arrival, Verdict.REJECTED, id=claimed.id), settled)
+        return Outcome(_receipt(arrival, Verdict.REJECTED, id=claimed.id), settled, error)
     wait_ms = max(1, (settled.retry_at or context.clock()) - context.clock())
     asked = getattr(failure_of(error), "after_ms", None)
     seconds = math.ceil((wait_ms if asked is None else asked) / 1000)
-    return Outcome(_receipt(arrival, Verdict.BUSY, id=claimed.id, retry_after_s=max(1, seconds)), settled)
+    receipt = _receipt(arrival, Verdict.BUSY, id=claimed.id, retry_after_s=max(1, seconds))
+    return Outcome(receipt, settled, error)
 
 
 def _claim_failed(
@@ -292,7 +321,7 @@ def _leased(row: NewRow, now: Instant, rules: Inline) -> NewRow:
 def _handling(arrival: Arrival, handler: Handler, status: Status, due_at: Instant) -> NewHandling:
     key, seq, prev_seq = arrival.sequence_of(handler) or (None, None, None)
     if isinstance(handler.order, Refetch):
-        key = key_of(handler.order.key, arrival.message, lambda: arrival.document)
+        key = arrival.hint_of(handler)
     return NewHandling(
         handler=handler.name,
         status=status,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hooklane.core.admission.retention import beat
 from hooklane.core.admission.turns import OnGap, Turn, whose_turn
-from hooklane.errors import UsageError
+from hooklane.errors import Reject, UsageError
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Gap, Handling, Heartbeat, NewHandling, Row, RowId, Track
 from hooklane.model.message import Message, Status
@@ -15,8 +15,8 @@ from hooklane.receiver.event import Event
 from hooklane.receiver.failure import text_of
 from hooklane.receiver.flows.context import Context
 from hooklane.receiver.flows.order import document_of, resync, track_of
-from hooklane.receiver.flows.receive import baseline_of
-from hooklane.receiver.order import InSequence, Refetch, key_of
+from hooklane.receiver.flows.receive import baseline_of, dead_from_the_start
+from hooklane.receiver.order import InSequence, Refetch
 from hooklane.receiver.source import Handler
 from hooklane.receiver.steps import ROLLBACK, Begin, Handle, HandlerFailed, transactional
 from hooklane.store.inbox import Flow, InboxVerbs
@@ -36,42 +36,59 @@ class Shadow:
 
 
 @transactional
-def reopen(context: Context, row: Row, handlers: Sequence[Handler], only: str | None) -> Flow[int]:
-    """Owe *row* to its handlers again, and to those that it was never given to (a new handler, a quarantined row)."""
+def reopen(
+    context: Context, row: Row, handlers: Sequence[Handler], only: str | None, status: Status | None
+) -> Flow[int]:
+    """Owe *row* to its handlers again, and to those that it was never given to (a new handler, a quarantined row).
+
+    With *status* only where that is how it stands: what one handler gave up, another may have applied.
+    """
     if row.purged:
         raise UsageError(f"row {row.id} ({row.message.event_id}) cannot be replayed: its payload was purged")
-    return (yield from owe_again(context.store, row, handlers, only, context.clock()))
+    return (yield from owe_again(context.store, row, handlers, only, context.clock(), status))
 
 
-def owe_again(store: InboxVerbs, row: Row, handlers: Sequence[Handler], only: str | None, now: Instant) -> Flow[int]:
+def owe_again(
+    store: InboxVerbs,
+    row: Row,
+    handlers: Sequence[Handler],
+    only: str | None,
+    now: Instant,
+    status: Status | None = None,
+) -> Flow[int]:
     """What `reopen` does, in a transaction that is open; how many handlings are owed now."""
     reopened = 0
     there = {each.handler: each for each in row.handlings}
     for name, before in sorted(there.items()):
         # What was applied in its place of a sequence is past: later events of its key stand on it.
         is_past = before.status is Status.COMPLETED and before.seq is not None
-        if only in (None, name) and not is_past:
+        if only in (None, name) and status in (None, before.status) and not is_past:
             reopened += yield from store.reopen(row.id, name, now=now, was=before.status)
     for handler in handlers:
-        if handler.name not in there and only in (None, handler.name):
+        is_meant = only in (None, handler.name) and status in (None, row.status_for(handler.name))
+        if handler.name not in there and is_meant:
             handling = yield from _owed(store, row.message, handler, now)
             if handling is not None:
                 yield from store.attach(row.id, handling)
-                reopened += 1
+                reopened += handling.status is not Status.DEAD
     return reopened
 
 
 def _owed(store: InboxVerbs, message: Message, handler: Handler, now: Instant) -> Flow[NewHandling | None]:
     """What *handler* owes to a message that it was never given: in its place of the key's sequence, where it has one.
 
-    Without its place it would be applied as if alone, and the events behind it would wait for ever.
+    Without its place it would be applied as if alone, and the events behind it would wait for ever. If it wants the
+    message and cannot tell where that belongs, it has a dead letter.
     """
     place, key = None, None
-    match handler.order:
-        case InSequence() as order:
-            place = order.place(message, lambda: document_of(message))
-        case Refetch(key=where):
-            key = key_of(where, message, lambda: document_of(message))
+    try:
+        match handler.order:
+            case InSequence() as order:
+                place = order.place(message, lambda: document_of(message))
+            case Refetch() as order if handler.wants(message.type):
+                key = order.hint(message, lambda: document_of(message))
+    except Reject as misfit:
+        return dead_from_the_start(handler, misfit, now) if handler.wants(message.type) else None
     if place is None:
         return NewHandling(handler=handler.name, due_at=now, key=key) if handler.wants(message.type) else None
     key, seq, prev_seq = place
@@ -98,6 +115,17 @@ def shadow(context: Context, row: Row, handler: Handler, event: Event) -> Flow[S
 def skip(context: Context, row: Row, handling: Handling, note: str) -> Flow[bool]:
     """Give a handling up by hand; a key that waited behind it moves on."""
     return (yield from give_up(context.store, row, handling, note, context.clock()))
+
+
+@transactional
+def skip_row(context: Context, row: Row, note: str) -> Flow[bool]:
+    """Give up by hand a row that is dead itself: it could not be read, so no handler was given it."""
+    return (yield from give_up_row(context.store, row, note, context.clock()))
+
+
+def give_up_row(store: InboxVerbs, row: Row, note: str, now: Instant) -> Flow[bool]:
+    """What `skip_row` does, in a transaction that is open; False when it was replayed or given up meanwhile."""
+    return (yield from store.restate(row.id, Status.IGNORED, f"skipped: {note}", now, was=Status.DEAD))
 
 
 def give_up(store: InboxVerbs, row: Row, handling: Handling, note: str, now: Instant) -> Flow[bool]:

@@ -13,7 +13,8 @@ from hooklane.model.inbox import Track
 from hooklane.model.message import Message, Status
 from hooklane.receiver.event import Event
 from hooklane.receiver.flows.context import Context
-from hooklane.receiver.order import InSequence, Latest, NoOrder, Refetch
+from hooklane.receiver.flows.receive import baseline_of
+from hooklane.receiver.order import InSequence, Latest, NoOrder, Place, Refetch
 from hooklane.receiver.source import Handler
 from hooklane.receiver.steps import Handle
 from hooklane.store.inbox import Flow
@@ -30,7 +31,11 @@ def before(context: Context, message: Message, handler: Handler, event: Event) -
             return (yield from _its_turn(context, message, handler))
         case Latest():
             return (yield from _is_newest(context, message, handler, event))
-        case Refetch() | NoOrder():
+        case Refetch() as order:
+            if callable(order.key):
+                order.hint(message, lambda: document_of(message))  # rejects what was replayed and still cannot be read
+            return True
+        case NoOrder():
             return True
 
 
@@ -50,12 +55,24 @@ def _its_turn(context: Context, message: Message, handler: Handler) -> Flow[bool
             raise OutOfTurn(f"{message.event_id} is early: {prev_seq} of {key!r} was not applied yet")
 
 
+def late_place(context: Context, message: Message, handler: Handler) -> Flow[Place | None]:
+    """The place in its sequence of a message that was stored without one: what its order could not read then, it can
+    read now. The key's cursor is there afterwards."""
+    if not isinstance(handler.order, InSequence):
+        return None
+    place = handler.order.place(message, lambda: document_of(message))
+    if place is not None:
+        key, _, prev_seq = place
+        yield from context.store.cursor(track_of(message, handler, key), baseline_of(handler, prev_seq))
+    return place
+
+
 def _is_newest(context: Context, message: Message, handler: Handler, event: Event) -> Flow[bool]:
     order = handler.order
     assert isinstance(order, Latest)
     key, at, tie = order.mark(message, lambda: document_of(message))
     if is_future(at, context.clock(), order.skew_ms):
-        raise Reject(f"future_clock: the event's time is more than {order.skew_ms} ms ahead, and would win for ever")
+        raise Reject(f"future_clock: its time is more than {order.skew_ms} ms ahead: what follows would seem older")
     track = track_of(message, handler, key)
     if order.on_tie == "refetch":
         newest = yield from context.store.mark(track)

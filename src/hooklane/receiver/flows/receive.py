@@ -18,11 +18,13 @@ from hooklane.core.admission.copies import (
 from hooklane.core.admission.turns import Turn, whose_turn
 from hooklane.core.verify import DERIVED, Dedup, Poison
 from hooklane.core.verify.document import Unreadable, read_json
+from hooklane.errors import Reject
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Identity, Known, NewHandling, NewRow, Track
 from hooklane.model.message import Message, Status, Verdict
 from hooklane.model.value import value
-from hooklane.receiver.order import InSequence, Refetch, key_of
+from hooklane.receiver.failure import text_of, traceback_of
+from hooklane.receiver.order import InSequence, Place, Refetch
 from hooklane.receiver.receipt import Receipt
 from hooklane.receiver.source import Handler, Source
 from hooklane.receiver.steps import transaction
@@ -42,8 +44,10 @@ class Arrival:
     headers: tuple[tuple[str, str], ...]
     received_at: Instant
     poison: str | None = None
-    _places: dict[str, tuple[str, int, int] | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _places: dict[str, Place | None] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Where each handler that was asked about has it in its sequence."""
+    _misfits: dict[str, Reject] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Why handlers that want it cannot tell where it belongs."""
 
     @classmethod
     def of(cls, source: Source, item: Message | Poison, headers: tuple[tuple[str, str], ...], now: Instant) -> Arrival:
@@ -67,8 +71,7 @@ class Arrival:
     def look(self) -> None:
         """Ask now what the application's functions say of it: what they cannot read must be kept, not sent again."""
         for handler in self.handlers:
-            self.sequence_of(handler)
-            self.hint_of(handler)
+            self.misfit_of(handler)
 
     @cached_property
     def document(self) -> Any:
@@ -146,19 +149,37 @@ class Arrival:
             self.__dict__["_handlers"] = found  # as `cached_property` does, without its lock
         return found
 
-    def sequence_of(self, handler: Handler) -> tuple[str, int, int] | None:
+    def sequence_of(self, handler: Handler) -> Place | None:
         """(key, seq, prev_seq) where *handler* takes this message in sequence."""
         order = handler.order
         if not isinstance(order, InSequence):
             return None
         if handler.name not in self._places:
-            self._places[handler.name] = order.place(self.message, lambda: self.document)
+            self._places[handler.name] = None
+            try:
+                self._places[handler.name] = order.place(self.message, lambda: self.document)
+            except Reject as misfit:
+                # A function that was written for the types of its handler may raise on every other: no place there.
+                if handler.wants(self.message.type):
+                    self._misfits[handler.name] = misfit
         return self._places[handler.name]
 
     def hint_of(self, handler: Handler) -> str | None:
         """The key about which this message is a hint to *handler*, if that fetches."""
         order = handler.order
-        return key_of(order.key, self.message, lambda: self.document) if isinstance(order, Refetch) else None
+        if not isinstance(order, Refetch) or handler.name in self._misfits:
+            return None
+        try:
+            return order.hint(self.message, lambda: self.document)
+        except Reject as misfit:
+            self._misfits[handler.name] = misfit
+            return None
+
+    def misfit_of(self, handler: Handler) -> Reject | None:
+        """Why *handler*, which wants this message, cannot tell where it belongs: it is a dead letter of that one."""
+        self.sequence_of(handler)
+        self.hint_of(handler)
+        return self._misfits.get(handler.name)
 
 
 @value(frozen=True, slots=True)
@@ -339,9 +360,25 @@ def _plan(arrival: Arrival, lines: _Lines, now: Instant) -> list[_Standing]:
             wanted = handler.wants(arrival.message.type)
             planned.append(standing if wanted else replace(standing, verdict=Verdict.IGNORED))
             continue
+        misfit = arrival.misfit_of(handler)
+        if misfit is not None:
+            planned.append(_Standing(dead_from_the_start(handler, misfit, now), Verdict.REJECTED))
+            continue
         handling = NewHandling(handler=handler.name, due_at=now, key=arrival.hint_of(handler))
         planned.append(_Standing(handling, Verdict.STORED))
     return planned
+
+
+def dead_from_the_start(handler: Handler, misfit: Reject, now: Instant) -> NewHandling:
+    """What *handler* has of an event that it wants and cannot place: a dead letter, with the reason."""
+    return NewHandling(
+        handler=handler.name,
+        status=Status.DEAD,
+        due_at=now,
+        settled_at=now,
+        error=text_of(misfit),
+        traceback=traceback_of(misfit),
+    )
 
 
 def _in_sequence(track: Track, place: tuple[str, int, int], handler: str, lines: _Lines, now: Instant) -> _Standing:
@@ -370,7 +407,7 @@ def baseline_of(handler: Handler, prev_seq: int) -> int:
 
 def _verdict(planned: Sequence[_Standing]) -> Verdict:
     verdicts = {each.verdict for each in planned}
-    for verdict in (Verdict.HELD, Verdict.STORED, Verdict.STALE):
+    for verdict in (Verdict.REJECTED, Verdict.HELD, Verdict.STORED, Verdict.STALE):
         if verdict in verdicts:
             return verdict
     return Verdict.IGNORED

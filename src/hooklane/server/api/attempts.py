@@ -6,20 +6,32 @@ from typing import Any
 
 from hooklane.model.clock import rfc3339
 from hooklane.server.attempt_views import attempt_line
-from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
-from hooklane.server.problem import Problem
+from hooklane.server.call import PAGING, Call, Param, Response, Routes, answer
 from hooklane.server.schema_words import TIME, one_of
 from hooklane.server.shapes import AttemptLine, ListShape
 
 OUTCOMES = ("delivered", "retry", "dead")
 
 
+routes = Routes("events", "/api/v1/attempts")
+
+
+@routes.get(
+    "",
+    "Attempts of late, the newest first: those that this server knows of, and the failures that lanes wait for.",
+    query=(
+        Param("endpoint", "id of an endpoint"),
+        Param("outcome", f"one of {', '.join(OUTCOMES)}", one_of(OUTCOMES)),
+        Param("after", "started at or after this time", TIME),
+        PAGING[1],
+    ),
+    answers=ListShape[AttemptLine],
+)
 async def search(call: Call) -> Response:
     """From memory, and from the store the failures that still matter: those at the head of a lane."""
     services, query = call.services, call.query
-    outcome, endpoint_id, limit = query.get("outcome"), query.get("endpoint"), call.limit()
-    if outcome is not None and outcome not in OUTCOMES:
-        raise Problem("invalid_parameter", f"outcome must be one of {', '.join(OUTCOMES)}, got {outcome[:40]!r}")
+    endpoint_id, limit = query.get("endpoint"), call.limit()
+    outcome = call.word("outcome", OUTCOMES, None)
     after = call.instant("after")
     since = "" if after is None else rfc3339(after)
     found = {view["id"]: view for view in services.recent.of(call.tenant)}
@@ -42,21 +54,3 @@ async def _stored(call: Call, endpoint_id: str | None, limit: int) -> list[dict[
     bounds = {one.id: one.attempts_max for one in await store.endpoints(call.tenant)}
     failures = await store.failures(call.tenant, endpoint_id, limit)
     return [attempt_line(one.attempt, one.type, one.key, bounds.get(one.attempt.endpoint_id)) for one in failures]
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/api/v1/attempts",
-        search,
-        "Attempts of late, the newest first: those that this server knows of, and the failures that lanes wait for.",
-        query=(
-            Param("endpoint", "id of an endpoint"),
-            Param("outcome", f"one of {', '.join(OUTCOMES)}", one_of(OUTCOMES)),
-            Param("after", "started at or after this time", TIME),
-            PAGING[1],
-        ),
-        tag="events",
-        answers=ListShape[AttemptLine],
-    ),
-)

@@ -7,22 +7,37 @@ import re
 from hooklane.core.audit import ChainCheck
 from hooklane.model.api_key import Scope
 from hooklane.model.audit import AuditLine, Link
-from hooklane.model.clock import rfc3339
 from hooklane.server import views
 from hooklane.server.api.endpoints import find
 from hooklane.server.audit_acts import act_of
-from hooklane.server.call import PAGING, Call, Param, Response, Route, answer, pattern_of
+from hooklane.server.call import PAGING, Call, Param, Response, Routes, answer, pattern_of
 from hooklane.server.problem import Problem
 from hooklane.server.schema_words import TIME
 from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_recovery import AuditShape, Books, Chain, Revealed
-from hooklane.store.dashboard import AuditFilter
+from hooklane.store.recovery import AuditFilter
 
 CHAIN_PAGE = 2_000
 
 _LINK = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})\Z")
 
 
+routes = Routes("audit", "/api/v1")
+
+
+@routes.get(
+    "/audit",
+    "Who did what, newest first.",
+    query=(
+        Param("actor", "exact actor"),
+        Param("action", "such as dead_letter.skipped or endpoint.*, with `*` for anything"),
+        Param("subject", "exact subject: the id of a dead letter, an endpoint, a job"),
+        Param("after", "at or after this time", TIME),
+        Param("before", "before this time", TIME),
+        *PAGING,
+    ),
+    answers=ListShape[AuditShape],
+)
 async def search(call: Call) -> Response:
     services = call.services
     cursor = call.cursor("audit")
@@ -34,10 +49,23 @@ async def search(call: Call) -> Response:
         after=call.instant("after"),
         before=call.instant("before"),
     )
-    page = await services.store.search_audit(call.tenant, wanted, cursor, call.limit())
+    page = await services.store.audit(call.tenant, wanted, cursor, call.limit())
     return answer(services.sealed(call, "audit", page, [_line(line) for line in page.items]))
 
 
+@routes.get(
+    "/audit/verify",
+    "Whether the log is as it was written; the first broken line otherwise.",
+    query=(
+        Param(
+            "expect",
+            "`last` of an earlier check, kept elsewhere",
+            {"type": "string", "pattern": "^[0-9]{1,18}:[0-9a-f]{64}$"},
+        ),
+    ),
+    answers=Chain,
+    of_server=True,
+)
 async def verify(call: Call) -> Response:
     """Check the whole chain; the first line that does not fit is named."""
     store = call.services.store
@@ -58,6 +86,14 @@ async def verify(call: Call) -> Response:
     )
 
 
+@routes.post(
+    "/endpoints/{id}/reveal",
+    "Show the endpoint's secrets once more; this is on record.",
+    scope=Scope.ADMIN,
+    answers=Revealed,
+    tells_secret=True,
+    tag="endpoints",
+)
 async def reveal(call: Call) -> Response:
     """Show the secrets of an endpoint, its URL and headers whole; on record before it is answered."""
     endpoint = await find(call)
@@ -72,6 +108,7 @@ async def reveal(call: Call) -> Response:
     )
 
 
+@routes.get("/ledger", "Every endpoint's ledger, counted from the rows and compared with the counters.", answers=Books)
 async def books(call: Call) -> Response:
     """The ledger of every endpoint, counted from the rows: accepted = delivered + queued + … + cancelled."""
     lines = [line for line in await call.services.store.check_ledger() if line.tenant == call.tenant]
@@ -93,16 +130,7 @@ async def books(call: Call) -> Response:
 
 
 def _line(line: AuditLine) -> views.View:
-    act = line.act
-    return {
-        "n": line.n,
-        "at": rfc3339(act.at),
-        "actor": act.actor,
-        "action": act.action,
-        "subject": act.subject,
-        "note": act.note,
-        "seal": line.seal.hex(),
-    }
+    return views.filled(AuditShape, line.act, n=line.n, seal=line.seal.hex())
 
 
 def _link(text: str | None) -> Link | None:
@@ -115,57 +143,3 @@ def _link(text: str | None) -> Link | None:
             "expect must be what an earlier check gave as `last`: a line number, a colon and its hash",
         )
     return Link(int(found[1]), bytes.fromhex(found[2]))
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/api/v1/audit",
-        search,
-        "Who did what, newest first.",
-        query=(
-            Param("actor", "exact actor"),
-            Param("action", "such as dead_letter.skipped or endpoint.*, with `*` for anything"),
-            Param("subject", "exact subject: the id of a dead letter, an endpoint, a job"),
-            Param("after", "at or after this time", TIME),
-            Param("before", "before this time", TIME),
-            *PAGING,
-        ),
-        tag="audit",
-        answers=ListShape[AuditShape],
-    ),
-    Route(
-        "GET",
-        "/api/v1/audit/verify",
-        verify,
-        "Whether the log is as it was written; the first broken line otherwise.",
-        query=(
-            Param(
-                "expect",
-                "`last` of an earlier check, kept elsewhere",
-                {"type": "string", "pattern": "^[0-9]{1,18}:[0-9a-f]{64}$"},
-            ),
-        ),
-        tag="audit",
-        answers=Chain,
-        of_server=True,
-    ),
-    Route(
-        "POST",
-        "/api/v1/endpoints/{id}/reveal",
-        reveal,
-        "Show the endpoint's secrets once more; this is on record.",
-        scope=Scope.ADMIN,
-        tag="endpoints",
-        answers=Revealed,
-        tells_secret=True,
-    ),
-    Route(
-        "GET",
-        "/api/v1/ledger",
-        books,
-        "Every endpoint's ledger, counted from the rows and compared with the counters.",
-        tag="audit",
-        answers=Books,
-    ),
-)

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from hooklane.model.clock import START, rfc3339
+from hooklane.model.clock import START
 from hooklane.model.health import BreakerState, Health
 from hooklane.server import views
 from hooklane.server.api.endpoints import find
 from hooklane.server.audit_acts import act_of
-from hooklane.server.call import Call, Response, Route, answer
+from hooklane.server.call import Call, Response, Routes, answer
 from hooklane.server.problem import Problem
-from hooklane.server.shapes import BreakerShape
+from hooklane.server.shapes import BreakerChange, BreakerShape
 
 CHANGES_SHOWN = 200
 TRIES = 5
 _HELD = (BreakerState.OPEN, BreakerState.PROBING)
 
 
+routes = Routes("endpoints", "/api/v1/endpoints")
+
+
+@routes.get("/{id}/breaker", "The breaker and what it did lately, with times.", answers=BreakerShape)
 async def show(call: Call) -> Response:
     endpoint = await find(call)
     return answer(await _breaker(call, endpoint.id))
 
 
+@routes.post(
+    "/{id}/close",
+    "Close the breaker by hand: send again at once, a few at first; this is on record.",
+    answers=BreakerShape,
+)
 async def close(call: Call) -> Response:
     """Send again at once, step by step; what is still ill opens it again."""
     endpoint = await find(call)
@@ -45,32 +54,12 @@ async def _breaker(call: Call, endpoint_id: str) -> views.View:
     health = (await store.health(call.tenant)).get(endpoint_id)
     turns = await store.breaker_turns(call.tenant, endpoint_id, START, CHANGES_SHOWN)
     changes = [
-        {
-            "at": rfc3339(turn.at),
-            "state": turn.state,
-            "until": rfc3339(turn.until) if turn.state in _HELD else None,
-            "by": turn.by if call.caller.tenant is None else "",  # the name of a worker tells a host
-        }
+        views.filled(
+            BreakerChange,
+            turn,
+            until=turn.until if turn.state in _HELD else None,
+            by=turn.by if call.caller.tenant is None else "",  # the name of a worker tells a host
+        )
         for turn in reversed(turns)
     ]
     return {**views.breaker(health), "changes": changes}
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/api/v1/endpoints/{id}/breaker",
-        show,
-        "The breaker and what it did lately, with times.",
-        tag="endpoints",
-        answers=BreakerShape,
-    ),
-    Route(
-        "POST",
-        "/api/v1/endpoints/{id}/close",
-        close,
-        "Close the breaker by hand: send again at once, a few at first; this is on record.",
-        tag="endpoints",
-        answers=BreakerShape,
-    ),
-)

@@ -17,16 +17,15 @@ from hooklane.sender.egress import UrlNotAllowed
 from hooklane.server import views
 from hooklane.server.api import inbox_letters
 from hooklane.server.audit_acts import act_of
-from hooklane.server.call import NDJSON, PAGING, Call, Param, Response, Route, answer, pattern_of
+from hooklane.server.call import NDJSON, PAGING, Call, Param, Response, Routes, answer, pattern_of
 from hooklane.server.inbox_rows import is_row
 from hooklane.server.problem import Problem
 from hooklane.server.schema_words import STATUS, TIME, one_of, text_of, told
 from hooklane.server.services import Services
 from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_recovery import Causes, DeadLetterShape, RecoveryShape, WholeDeadLetter
-from hooklane.store.dashboard import LetterFilter
 from hooklane.store.outbox import Recovery
-from hooklane.store.reads import PAGE_MAX, DeadLetter
+from hooklane.store.reads import PAGE_MAX, DeadLetter, LetterFilter
 
 CAUSES_SHOWN = 500
 ASSIGNEE_CHARS_MAX = 200
@@ -47,11 +46,35 @@ class SkipBody(msgspec.Struct, forbid_unknown_fields=True):
     note: str | None = None
 
 
+_FILTER = (
+    Param(
+        "side",
+        "sender (unless given) or inbox: what the handlers of this database's inbox gave up",
+        one_of(("sender", "inbox")),
+    ),
+    Param("endpoint", "id of an endpoint; sender only"),
+    Param("key", "exact key; sender only"),
+    Param("type", "a type, with `*` for anything; sender only"),
+    Param("reason", "why it died, such as timeout, with `*` for anything; sender only"),
+    Param("http", "the last status, such as 422 or 5xx; sender only", STATUS),
+    Param("after", "died at or after this time; sender only", TIME),
+    Param("before", "died before this time; sender only", TIME),
+    Param("source", "exact name of a source; inbox only"),
+    Param("account", "as the application's source says; inbox only"),
+)
+routes = Routes("dead letters", "/api/v1/dead-letters")
+
+
+@routes.get(
+    "",
+    "What died; with `Accept: application/x-ndjson` all of it, one a line.",
+    query=(*_FILTER, *PAGING),
+    gives_lines=True,
+    answers=ListShape[DeadLetterShape],
+)
 async def search(call: Call) -> Response:
     services, query = call.services, call.query
-    side = query.get("side", "sender")
-    if side not in _OTHERS:
-        raise Problem("invalid_parameter", f"side must be sender or inbox, got {side[:40]!r}")
+    side = call.word("side", _OTHERS, "sender")
     if foreign := [name for name in _OTHERS[side] if name in query]:
         raise Problem(
             "invalid_parameter", f"{foreign[0]} is not a filter for side={side}; use it with side={_OTHER_SIDE[side]}"
@@ -62,7 +85,7 @@ async def search(call: Call) -> Response:
     if call.wants_lines():
         return Response(200, media=NDJSON, stream=_lines(call, wanted))
     cursor = call.cursor("dead-letters")
-    page = await services.store.search_letters(call.tenant, wanted, cursor, call.limit())
+    page = await services.store.dead_letters(call.tenant, wanted, cursor, call.limit())
     return answer(
         services.sealed(call, "dead-letters", page, await letter_views(call.services, call.tenant, page.items))
     )
@@ -98,7 +121,7 @@ async def _lines(call: Call, wanted: LetterFilter) -> AsyncIterator[bytes]:
     """All of them, page by page, so that an export of many never stands in memory."""
     cursor: str | None = None
     while True:
-        page = await call.services.store.search_letters(call.tenant, wanted, cursor, PAGE_MAX)
+        page = await call.services.store.dead_letters(call.tenant, wanted, cursor, PAGE_MAX)
         if page.items:
             yield b"".join(
                 msgspec.json.encode(view) + b"\n" for view in await letter_views(call.services, call.tenant, page.items)
@@ -108,6 +131,11 @@ async def _lines(call: Call, wanted: LetterFilter) -> AsyncIterator[bytes]:
             return
 
 
+@routes.get(
+    "/causes",
+    "Why letters died, by endpoint and reason, and how much each cause holds back; as of `as_of`.",
+    answers=Causes,
+)
 async def causes(call: Call) -> Response:
     """Why letters died, those with most letters first."""
     made = await call.services.causes.of(call.tenant)
@@ -128,6 +156,11 @@ async def causes(call: Call) -> Response:
     return answer({"items": items, "next": None, "as_of": rfc3339(made.as_of)})
 
 
+@routes.get(
+    "/{id}",
+    "A dead letter with its data (`dlv_…`), or a dead row of the inbox with its payload (a number).",
+    answers=WholeDeadLetter,
+)
 async def show(call: Call) -> Response:
     if is_row(call.params["id"]):
         return await inbox_letters.show(call)
@@ -138,6 +171,12 @@ async def show(call: Call) -> Response:
     return answer(view)
 
 
+@routes.patch(
+    "/{id}",
+    "Write a note on it, or say who looks after it; a row of the inbox has no place for either.",
+    takes=NoteBody,
+    answers=DeadLetterShape,
+)
 async def note(call: Call) -> Response:
     body = call.read(NoteBody)
     if body.note is UNSET and body.assignee is UNSET:
@@ -166,6 +205,11 @@ def _checked_assignee(text: str) -> None:
         raise Problem("invalid_body", f"assignee must have at most {ASSIGNEE_CHARS_MAX} printable characters")
 
 
+@routes.post(
+    "/{id}/replay",
+    "Send it again: same id, seq and bytes, attempts from zero; or run an inbox row's dead handlers again.",
+    answers=RecoveryShape,
+)
 async def replay(call: Call) -> Response:
     """Try it again under the same id, seq and bytes; its lane stays closed behind it until it lands."""
     if is_row(call.params["id"]):
@@ -182,6 +226,9 @@ async def replay(call: Call) -> Response:
     return _recovered(call, letter, recovery)
 
 
+@routes.post(
+    "/{id}/skip", "Give it up, with a note, and release what waits behind it.", takes=SkipBody, answers=RecoveryShape
+)
 async def skip(call: Call) -> Response:
     services = call.services
     text = (call.read(SkipBody).note or "").strip()
@@ -216,75 +263,3 @@ _OTHERS = {
     "inbox": ("endpoint", "key", "type", "reason", "http", "after", "before"),
 }
 """The sides, and the filters that only the other one has."""
-
-_FILTER = (
-    Param(
-        "side",
-        "sender (unless given) or inbox: what the handlers of this database's inbox gave up",
-        one_of(("sender", "inbox")),
-    ),
-    Param("endpoint", "id of an endpoint; sender only"),
-    Param("key", "exact key; sender only"),
-    Param("type", "a type, with `*` for anything; sender only"),
-    Param("reason", "why it died, such as timeout, with `*` for anything; sender only"),
-    Param("http", "the last status, such as 422 or 5xx; sender only", STATUS),
-    Param("after", "died at or after this time; sender only", TIME),
-    Param("before", "died before this time; sender only", TIME),
-    Param("source", "exact name of a source; inbox only"),
-    Param("account", "as the application's source says; inbox only"),
-)
-
-ROUTES = (
-    Route(
-        "GET",
-        "/api/v1/dead-letters",
-        search,
-        "What died; with `Accept: application/x-ndjson` all of it, one a line.",
-        query=(*_FILTER, *PAGING),
-        gives_lines=True,
-        tag="dead letters",
-        answers=ListShape[DeadLetterShape],
-    ),
-    Route(
-        "GET",
-        "/api/v1/dead-letters/causes",
-        causes,
-        "Why letters died, by endpoint and reason, and how much each cause holds back; as of `as_of`.",
-        tag="dead letters",
-        answers=Causes,
-    ),
-    Route(
-        "GET",
-        "/api/v1/dead-letters/{id}",
-        show,
-        "A dead letter with its data (`dlv_…`), or a dead row of the inbox with its payload (a number).",
-        tag="dead letters",
-        answers=WholeDeadLetter,
-    ),
-    Route(
-        "PATCH",
-        "/api/v1/dead-letters/{id}",
-        note,
-        "Write a note on it, or say who looks after it; a row of the inbox has no place for either.",
-        takes=NoteBody,
-        tag="dead letters",
-        answers=DeadLetterShape,
-    ),
-    Route(
-        "POST",
-        "/api/v1/dead-letters/{id}/replay",
-        replay,
-        "Send it again: same id, seq and bytes, attempts from zero; or run an inbox row's dead handlers again.",
-        tag="dead letters",
-        answers=RecoveryShape,
-    ),
-    Route(
-        "POST",
-        "/api/v1/dead-letters/{id}/skip",
-        skip,
-        "Give it up, with a note, and release what waits behind it.",
-        takes=SkipBody,
-        tag="dead letters",
-        answers=RecoveryShape,
-    ),
-)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hooklane import __version__
-from hooklane.server.call import JSON, NDJSON, Access, Call, Response, Route, answer
+from hooklane.server.call import JSON, NDJSON, Access, Call, Response, Route, Routes, answer
 from hooklane.server.problem import CODES, MEDIA
 from hooklane.server.schema_words import EVENT_ID, IDEMPOTENCY_KEY, KEY, TENANT, TYPE
 
@@ -19,6 +19,10 @@ HEADER = "Hooklane-Tenant"
 _OF_PATH = {"tenant": TENANT, "type": TYPE, "key": KEY, "endpoint": EVENT_ID, "id": {"minLength": 1}}
 
 
+routes = Routes("documents", "/api/openapi.json")
+
+
+@routes.get("", "This description.", needs=Access.NOTHING)
 async def openapi(call: Call) -> Response:
     return answer(described(call.routes, asks_key=call.asks_key))
 
@@ -104,6 +108,12 @@ def _done(route: Route, schema: Mapping[str, Any] | None) -> dict[str, Any]:
 _OTHERWISE = {JSON: {"type": "object"}, "text/plain": {"type": "string"}, "text/event-stream": {"type": "string"}}
 
 
+_REPEATABLE = {
+    "/api/v1/events": "the same key and content within seven days: the same answer, one event",
+    "/api/v1/events/batch": "the same key and the same events within seven days: the same answer, each event once",
+}
+
+
 def _operation(route: Route, schema: Mapping[str, Any] | None) -> dict[str, Any]:
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", **_OF_PATH.get(name, {})}}
@@ -113,8 +123,8 @@ def _operation(route: Route, schema: Mapping[str, Any] | None) -> dict[str, Any]
         {"name": param.name, "in": "query", "description": param.about, "schema": dict(param.words)}
         for param in route.query
     ]
-    if route.path == "/api/v1/events" and route.method == "POST":
-        about = "the same key and content within seven days: the same answer, one event"
+    if route.path in _REPEATABLE and route.method == "POST":
+        about = _REPEATABLE[route.path]
         parameters.append(
             {"name": "Idempotency-Key", "in": "header", "description": about, "schema": dict(IDEMPOTENCY_KEY)}
         )
@@ -144,6 +154,3 @@ def _operation(route: Route, schema: Mapping[str, Any] | None) -> dict[str, Any]
         if route.takes_lines:
             operation["requestBody"]["content"][NDJSON] = {"schema": {"type": "string"}}
     return operation
-
-
-ROUTES = (Route("GET", "/api/openapi.json", openapi, "This description.", tag="documents", needs=Access.NOTHING),)

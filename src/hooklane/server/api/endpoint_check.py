@@ -18,7 +18,7 @@ from hooklane.sender.egress import UrlNotAllowed
 from hooklane.sender.signed_request import SignedRequests
 from hooklane.server import views
 from hooklane.server.api.endpoints import find
-from hooklane.server.call import Call, Response, Route, answer
+from hooklane.server.call import Call, Response, Routes, answer
 from hooklane.server.problem import Problem
 from hooklane.server.schema_words import TYPE, told
 from hooklane.server.shapes import Probed, Tested
@@ -34,6 +34,15 @@ class TestBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     data: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b'{"test":true}'))
 
 
+routes = Routes("endpoints", "/api/v1/endpoints")
+
+
+@routes.post(
+    "/{id}/test",
+    "Send a test event at once, outside of all lanes, and answer what came of it.",
+    takes=TestBody,
+    answers=Tested,
+)
 async def test(call: Call) -> Response:
     body = call.read(TestBody)
     admit_type(body.type)
@@ -45,6 +54,7 @@ async def test(call: Call) -> Response:
     return answer({"event": event.id, "endpoint": endpoint.id, **views.exchange(result)})
 
 
+@routes.post("/{id}/probe", "Send a ping at once and answer whether the endpoint can be reached.", answers=Probed)
 async def probe(call: Call) -> Response:
     endpoint = await find(call)
     result = await _send(call, endpoint, _event(call, PING_TYPE, b"{}"))
@@ -80,24 +90,3 @@ async def _send(call: Call, endpoint: Endpoint, event: Event) -> Result:
     if isinstance(result, Answer):
         letters.hide(alone, result)
     return result
-
-
-ROUTES = (
-    Route(
-        "POST",
-        "/api/v1/endpoints/{id}/test",
-        test,
-        "Send a test event at once, outside of all lanes, and answer what came of it.",
-        takes=TestBody,
-        tag="endpoints",
-        answers=Tested,
-    ),
-    Route(
-        "POST",
-        "/api/v1/endpoints/{id}/probe",
-        probe,
-        "Send a ping at once and answer whether the endpoint can be reached.",
-        tag="endpoints",
-        answers=Probed,
-    ),
-)

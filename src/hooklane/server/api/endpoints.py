@@ -20,8 +20,9 @@ from hooklane.sender.egress import UrlNotAllowed
 from hooklane.sender.transport.tls import own_context
 from hooklane.server import views
 from hooklane.server.audit_acts import endpoint_act
-from hooklane.server.call import Call, Param, Response, Route, answer
+from hooklane.server.call import Call, Param, Response, Routes, answer
 from hooklane.server.endpoint_facts import EndpointFacts
+from hooklane.server.hidden_values import hidden_faults, must_stay, with_hidden, with_hidden_query
 from hooklane.server.problem import Problem
 from hooklane.server.schema_words import Words, one_of, text_of, told
 from hooklane.server.services import Services
@@ -29,6 +30,8 @@ from hooklane.server.shapes import EndpointShape, EndpointWithLedger, EndpointWi
 
 OVERLAP_S_DEFAULT = 24 * 3_600
 OVERLAP_S_MAX = 7 * 24 * 3_600
+KEYS_MAX = 10
+"""Each key that lives signs every delivery: a header must not grow with every rotation."""
 CA_CHARS_MAX = 65_536
 TRIES = 5
 QUOTA_RETRY_S = 60
@@ -87,6 +90,17 @@ class Resumption(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     rate: Annotated[float, told(_RATE)] | UnsetType | None = UNSET
 
 
+routes = Routes("endpoints", "/api/v1/endpoints")
+
+
+@routes.post(
+    "",
+    "Create an endpoint. Its secret is shown in this answer only.",
+    status=201,
+    takes=NewEndpoint,
+    answers=EndpointWithSecret,
+    tells_secret=True,
+)
 async def create(call: Call) -> Response:
     services = call.services
     body = call.read(NewEndpoint)
@@ -121,15 +135,17 @@ async def _check_quota(call: Call) -> None:
         call.services.publish_limits.tell_reached(tenant, "endpoints")
         raise Problem(
             "quota_exceeded",
-            f"{most} endpoints are the quota of this tenant: delete one, or ask for more",
+            f"the quota of this tenant is {most} endpoint{'' if most == 1 else 's'}: delete one, or ask for more",
             retry_after_s=QUOTA_RETRY_S,
         )
 
 
+@routes.get("", "All endpoints, oldest first.", answers=ListShape[EndpointShape])
 async def listing(call: Call) -> Response:
     return answer({"items": await endpoint_views(call.services, call.tenant), "next": None})
 
 
+@routes.get("/{id}", "An endpoint and its ledger.", answers=EndpointWithLedger)
 async def show(call: Call) -> Response:
     endpoint = await find(call)
     counted = await call.services.totals.of(call.tenant)
@@ -139,6 +155,12 @@ async def show(call: Call) -> Response:
     return answer({**await _view(call, endpoint), "ledger": ledger, "as_of": rfc3339(counted.as_of)})
 
 
+@routes.patch(
+    "/{id}",
+    "Change an endpoint from the next attempt on; `order` and `payload` never change.",
+    takes=EndpointChange,
+    answers=EndpointShape,
+)
 async def change(call: Call) -> Response:
     body = call.read(EndpointChange)
     present = await find(call)
@@ -156,12 +178,16 @@ async def change(call: Call) -> Response:
         fields["url"] = body.url
 
     def changed(old: Endpoint) -> Endpoint:
-        kept = {"headers": _with_hidden(fields["headers"], old)} if "headers" in fields else {}
-        return replace(old, **{**fields, **kept})
+        given = fields.get("headers", tuple((name, views.HIDDEN) for name, _ in old.headers))
+        url = with_hidden_query(fields.get("url", old.url), old)
+        if hidden := [name for name, value in given if value == views.HIDDEN]:
+            must_stay(call, url, old, hidden)
+        return replace(old, **{**fields, "url": url, "headers": with_hidden(given, old)})
 
     return answer(await _view(call, await _update(call, changed)))
 
 
+@routes.post("/{id}/pause", "Send nothing to it; all is kept.", answers=EndpointShape)
 async def pause(call: Call) -> Response:
     def paused(old: Endpoint) -> Endpoint:
         if old.state is EndpointState.PAUSED:
@@ -171,6 +197,12 @@ async def pause(call: Call) -> Response:
     return answer(await _view(call, await _update(call, paused)))
 
 
+@routes.post(
+    "/{id}/resume",
+    "Send to it again, also after it answered 410; with `rate` no faster than so many a second.",
+    takes=Resumption,
+    answers=EndpointShape,
+)
 async def resume(call: Call) -> Response:
     """Send to it again; with a rate, so that what has piled up does not come all at once."""
     body = call.read(Resumption) if call.body else Resumption()
@@ -182,6 +214,13 @@ async def resume(call: Call) -> Response:
     return answer(await _view(call, await _update(call, resumed)))
 
 
+@routes.post(
+    "/{id}/rotate",
+    "Sign with a new secret; the old one goes on beside it for the overlap. At most ten sign: the oldest gives way.",
+    takes=Rotation,
+    answers=EndpointWithSecret,
+    tells_secret=True,
+)
 async def rotate(call: Call) -> Response:
     """A new secret signs first; the old ones go on beside it until the overlap ends, so no delivery fails to verify."""
     services = call.services
@@ -199,19 +238,23 @@ async def rotate(call: Call) -> Response:
             if key.secret != secret
         ]
         alive = [key for key in ending if key.expires_at is not None and key.expires_at > now]
-        return replace(old, keys=(SigningKey(secret, since=now), *alive))
+        return replace(old, keys=(SigningKey(secret, since=now), *alive[: KEYS_MAX - 1]))
 
     endpoint = await _update(call, rotated)
     return answer({**await _view(call, endpoint), **_given_away(secret)})
 
 
+@routes.delete(
+    "/{id}",
+    "Delete an endpoint; what it is owed is delivered first, or cancelled.",
+    status=204,
+    query=(Param("backlog", "drain (default) or cancel", one_of(("drain", "cancel"))),),
+)
 async def delete(call: Call) -> Response:
     """A tombstone: what is owed is still delivered (`drain`) or cancelled (`cancel`), and nothing new is taken."""
-    backlog = call.query.get("backlog", "drain")
-    if backlog not in ("drain", "cancel"):
-        raise Problem("invalid_parameter", f"backlog must be drain or cancel, got {backlog[:40]!r}")
+    backlog = call.word("backlog", ("drain", "cancel"), "drain")
     state = EndpointState.CANCELLING if backlog == "cancel" else EndpointState.DRAINING
-    await _update(call, lambda old: replace(old, state=state), deleting=True)
+    await _update(call, lambda old: replace(old, state=old.state.to(state)), deleting=True)
     return Response(204)
 
 
@@ -280,7 +323,7 @@ def _check(call: Call, endpoint: Endpoint, old: Endpoint | None = None) -> None:
 
 
 def _all_faults(endpoint: Endpoint) -> list[tuple[str, str]]:
-    return [*faults_of(endpoint), *_hidden_faults(endpoint.headers), *_ca_faults(endpoint.ca_pem)]
+    return [*faults_of(endpoint), *hidden_faults(endpoint), *_ca_faults(endpoint.ca_pem)]
 
 
 def _ca_faults(ca_pem: str | None) -> list[tuple[str, str]]:
@@ -308,95 +351,3 @@ def _set_fields(body: EndpointChange) -> dict[str, Any]:
             value = tuple(value.items())
         fields[name] = value
     return fields
-
-
-def _with_hidden(headers: tuple[tuple[str, str], ...], old: Endpoint) -> tuple[tuple[str, str], ...]:
-    """A value that comes back as it was shown, hidden, is the one that the endpoint has: else it would be lost."""
-    present = {name.lower(): value for name, value in old.headers}
-    return tuple(
-        (name, present.get(name.lower(), value) if value == views.HIDDEN else value) for name, value in headers
-    )
-
-
-def _hidden_faults(headers: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
-    return [
-        ("headers", f"{name[:60]} is {views.HIDDEN}, which stands for a hidden value: give the value itself")
-        for name, value in headers
-        if value == views.HIDDEN
-    ]
-
-
-ROUTES = (
-    Route(
-        "POST",
-        "/api/v1/endpoints",
-        create,
-        "Create an endpoint. Its secret is shown in this answer only.",
-        status=201,
-        takes=NewEndpoint,
-        tag="endpoints",
-        answers=EndpointWithSecret,
-        tells_secret=True,
-    ),
-    Route(
-        "GET",
-        "/api/v1/endpoints",
-        listing,
-        "All endpoints, oldest first.",
-        tag="endpoints",
-        answers=ListShape[EndpointShape],
-    ),
-    Route(
-        "GET",
-        "/api/v1/endpoints/{id}",
-        show,
-        "An endpoint and its ledger.",
-        tag="endpoints",
-        answers=EndpointWithLedger,
-    ),
-    Route(
-        "PATCH",
-        "/api/v1/endpoints/{id}",
-        change,
-        "Change an endpoint from the next attempt on; `order` and `payload` never change.",
-        takes=EndpointChange,
-        tag="endpoints",
-        answers=EndpointShape,
-    ),
-    Route(
-        "DELETE",
-        "/api/v1/endpoints/{id}",
-        delete,
-        "Delete an endpoint; what it is owed is delivered first, or cancelled.",
-        status=204,
-        query=(Param("backlog", "drain (default) or cancel", one_of(("drain", "cancel"))),),
-        tag="endpoints",
-    ),
-    Route(
-        "POST",
-        "/api/v1/endpoints/{id}/pause",
-        pause,
-        "Send nothing to it; all is kept.",
-        tag="endpoints",
-        answers=EndpointShape,
-    ),
-    Route(
-        "POST",
-        "/api/v1/endpoints/{id}/resume",
-        resume,
-        "Send to it again, also after it answered 410; with `rate` no faster than so many a second.",
-        takes=Resumption,
-        tag="endpoints",
-        answers=EndpointShape,
-    ),
-    Route(
-        "POST",
-        "/api/v1/endpoints/{id}/rotate",
-        rotate,
-        "Sign with a new secret; the old one goes on beside it for the overlap.",
-        tag="endpoints",
-        takes=Rotation,
-        answers=EndpointWithSecret,
-        tells_secret=True,
-    ),
-)

@@ -13,11 +13,12 @@ from hooklane.model.api_key import Scope
 from hooklane.model.clock import Instant
 from hooklane.model.event import Event
 from hooklane.model.lane import DeliveryState
-from hooklane.sender.draft import draft_of
+from hooklane.sender.draft import admit_idempotency_key, names_in_batch
 from hooklane.server import views
 from hooklane.server.api.dead_letters import HTTP
 from hooklane.server.attempt_views import logged_attempt
-from hooklane.server.call import NDJSON, PAGING, Call, Param, Response, Route, answer, pattern_of
+from hooklane.server.call import NDJSON, PAGING, Call, Param, Response, Routes, answer, pattern_of
+from hooklane.server.event_draft import draft_from
 from hooklane.server.event_types import TypeRules
 from hooklane.server.json_body import (
     BATCH_BYTES_MAX,
@@ -47,21 +48,32 @@ from hooklane.store.outbox import Draft, Refused
 from hooklane.store.reads import Delivery
 from hooklane.telemetry.tracing import TRACEPARENT, publishing
 
+_FILTER = (
+    Param("q", "text in the key or the type, or the beginning of the id"),
+    Param("id", "exact id"),
+    Param("type", "a type, with `*` for anything"),
+    Param("key", "exact key"),
+    Param("endpoint", "id of an endpoint"),
+    Param("state", f"one of {', '.join(DeliveryState)}", one_of(DeliveryState)),
+    Param("seq", "its place in a lane", whole(1, 999_999_999)),
+    Param("attempts_min", "tried at least so often at one endpoint", whole(1, 999_999_999)),
+    Param("http", "answered so at least once, such as 422 or 5xx", STATUS),
+    Param("reason", "failed so at least once, such as timeout, with `*` for anything"),
+    Param("after", "published at or after this time", TIME),
+    Param("before", "published before this time", TIME),
+)
+routes = Routes("events", "/api/v1/events")
 
-def draft_from(body: EventBody, tenant: str, now: Instant, idempotency_key: str | None) -> Draft:
-    """The draft that a body of the wire asks for."""
-    return draft_of(
-        body.type,
-        bytes(body.data),
-        now=now,
-        key=body.key,
-        event_id=body.id,
-        endpoints=body.endpoints,
-        idempotency_key=idempotency_key,
-        tenant=tenant,
-    )
 
-
+@routes.post(
+    "",
+    "Publish an event; answered after the commit. `Idempotency-Key` makes repeating it safe.",
+    status=202,
+    takes=EventBody,
+    body_max=EVENT_BODY_BYTES_MAX,
+    scope=Scope.PUBLISH,
+    answers=PublishedEvent,
+)
 async def publish(call: Call) -> Response:
     """Publish one event, as ingest.py does on its faster way: for the command line and for pipelined requests."""
     services = call.services
@@ -81,17 +93,32 @@ _long_batches = ThreadPoolExecutor(1, "hooklane batch reader")
 
 def _drafts(text: bytes, headers: Mapping[str, str], tenant: str, now: Instant) -> list[Draft]:
     batch_key = headers.get("idempotency-key")
-    drafts = []
-    for position, body in enumerate(read_batch(text, lines=NDJSON in headers.get("content-type", ""))):
-        # Each event of the batch gets a name of its own, so that repeating the batch repeats every event.
-        name = None if batch_key is None else f"{batch_key}#{position}"
+    if batch_key is not None:
         try:
-            drafts.append(draft_from(body, tenant, now, name))
+            admit_idempotency_key(batch_key)
+        except InvalidEvent as error:
+            raise refused(Refused(error.code, str(error))) from None
+    drafts = []
+    bodies = read_batch(text, lines=NDJSON in headers.get("content-type", "").lower())
+    for position, body in enumerate(bodies):
+        names = () if batch_key is None else names_in_batch(batch_key, position, len(bodies))
+        try:
+            drafts.append(draft_from(body, tenant, now, None, names))
         except InvalidEvent as error:
             raise at(refused(Refused(error.code, str(error))), position) from None
     return drafts
 
 
+@routes.post(
+    "/batch",
+    "Publish up to 1,000 events, all or nothing, in order; JSON or NDJSON.",
+    status=202,
+    takes=BatchBody,
+    takes_lines=True,
+    body_max=BATCH_BYTES_MAX,
+    scope=Scope.PUBLISH,
+    answers=PublishedBatch,
+)
 async def publish_batch(call: Call) -> Response:
     services = call.services
     now = services.now()
@@ -107,7 +134,8 @@ async def publish_batch(call: Call) -> Response:
         # The others were refused only because this one was.
         if isinstance(result, Refused) and result.code != "batch_refused":
             raise at(refused(result), position)
-    return answer({"events": [views.published(result) for result in results if not isinstance(result, Refused)]}, 202)
+    published = [result for result in results if not isinstance(result, Refused)]
+    return answer({"events": [views.published(result) for result in published]}, 202)
 
 
 async def _check_types(rules: TypeRules, drafts: list[Draft]) -> None:
@@ -120,11 +148,15 @@ async def _check_types(rules: TypeRules, drafts: list[Draft]) -> None:
             await asyncio.sleep(0)  # others are served in between
 
 
+@routes.get(
+    "",
+    "Search events, newest first.",
+    query=(*_FILTER, Param("data", "true: each event with its data", SWITCH), *PAGING),
+    answers=ListShape[ListedEvent],
+)
 async def search(call: Call) -> Response:
     services, query = call.services, call.query
-    state = query.get("state")
-    if state is not None and state not in tuple(DeliveryState):
-        raise Problem("invalid_parameter", f"state must be one of {', '.join(DeliveryState)}, got {state[:40]!r}")
+    state = call.word("state", DeliveryState, None)
     http = query.get("http")
     if http is not None and not HTTP.match(http):
         raise Problem("invalid_parameter", f"http must be a status such as 422 or 5xx, got {http[:40]!r}")
@@ -143,18 +175,20 @@ async def search(call: Call) -> Response:
         before=call.instant("before"),
     )
     cursor = call.cursor("events")
-    page = await services.store.search_events(call.tenant, wanted, cursor, call.limit())
+    page = await services.store.events(call.tenant, wanted, cursor, call.limit())
     deliveries = await services.store.deliveries(call.tenant, [event.id for event in page.items])
     with_data = call.switch("data")
     items = [views.event(event, deliveries.get(event.id, ()), with_data=with_data) for event in page.items]
     return answer(services.sealed(call, "events", page, items))
 
 
+@routes.get("/{id}", "An event with its deliveries.", answers=WholeEvent)
 async def show(call: Call) -> Response:
     event, deliveries = await _find(call)
     return answer(views.event(event, deliveries, with_data=True))
 
 
+@routes.get("/{id}/attempts", "Every attempt, oldest first.", answers=ListShape[AttemptShape])
 async def attempts(call: Call) -> Response:
     event, deliveries = await _find(call)
     keys = {delivery.endpoint_id: delivery.key for delivery in deliveries}
@@ -175,11 +209,17 @@ async def attempts(call: Call) -> Response:
     return answer({"items": items, "next": None})
 
 
+@routes.get(
+    "/{id}/story",
+    "What happened to it, oldest first: published, waited for which seq, tries, and what people did.",
+    answers=Story,
+)
 async def story(call: Call) -> Response:
     event, deliveries = await _find(call)
     return answer({"event": event.id, "items": await story_of(call, event, deliveries)})
 
 
+@routes.get("/{id}/why", "One sentence: why it waits.", answers=WhyEvent)
 async def why(call: Call) -> Response:
     event, deliveries = await _find(call)
     if not deliveries:
@@ -198,75 +238,3 @@ async def _find(call: Call) -> tuple[Event, list[Delivery]]:
         raise Problem("not_found", "there is no event with this id")
     deliveries = await call.services.store.deliveries(call.tenant, [event.id])
     return event, list(deliveries.get(event.id, ()))
-
-
-_FILTER = (
-    Param("q", "text in the key or the type, or the beginning of the id"),
-    Param("id", "exact id"),
-    Param("type", "a type, with `*` for anything"),
-    Param("key", "exact key"),
-    Param("endpoint", "id of an endpoint"),
-    Param("state", f"one of {', '.join(DeliveryState)}", one_of(DeliveryState)),
-    Param("seq", "its place in a lane", whole(1, 999_999_999)),
-    Param("attempts_min", "tried at least so often at one endpoint", whole(1, 999_999_999)),
-    Param("http", "answered so at least once, such as 422 or 5xx", STATUS),
-    Param("reason", "failed so at least once, such as timeout, with `*` for anything"),
-    Param("after", "published at or after this time", TIME),
-    Param("before", "published before this time", TIME),
-)
-
-
-ROUTES = (
-    Route(
-        "POST",
-        "/api/v1/events",
-        publish,
-        "Publish an event; answered after the commit. `Idempotency-Key` makes repeating it safe.",
-        status=202,
-        takes=EventBody,
-        body_max=EVENT_BODY_BYTES_MAX,
-        scope=Scope.PUBLISH,
-        tag="events",
-        answers=PublishedEvent,
-    ),
-    Route(
-        "POST",
-        "/api/v1/events/batch",
-        publish_batch,
-        "Publish up to 1,000 events, all or nothing, in order; JSON or NDJSON.",
-        status=202,
-        takes=BatchBody,
-        takes_lines=True,
-        body_max=BATCH_BYTES_MAX,
-        scope=Scope.PUBLISH,
-        tag="events",
-        answers=PublishedBatch,
-    ),
-    Route(
-        "GET",
-        "/api/v1/events",
-        search,
-        "Search events, newest first.",
-        tag="events",
-        query=(*_FILTER, Param("data", "true: each event with its data", SWITCH), *PAGING),
-        answers=ListShape[ListedEvent],
-    ),
-    Route("GET", "/api/v1/events/{id}", show, "An event with its deliveries.", tag="events", answers=WholeEvent),
-    Route(
-        "GET",
-        "/api/v1/events/{id}/attempts",
-        attempts,
-        "Every attempt, oldest first.",
-        tag="events",
-        answers=ListShape[AttemptShape],
-    ),
-    Route(
-        "GET",
-        "/api/v1/events/{id}/story",
-        story,
-        "What happened to it, oldest first: published, waited for which seq, tries, and what people did.",
-        tag="events",
-        answers=Story,
-    ),
-    Route("GET", "/api/v1/events/{id}/why", why, "One sentence: why it waits.", tag="events", answers=WhyEvent),
-)

@@ -5,25 +5,35 @@ from __future__ import annotations
 import asyncio
 
 from hooklane.errors import StoreError
-from hooklane.server.call import Access, Call, Response, Route, answer
+from hooklane.server.call import Access, Call, Response, Routes, answer
 from hooklane.server.problem import problem_of
-from hooklane.server.shapes_of_recovery import Health
+from hooklane.server.shapes_of_figures import Health
 
 READY_S = 2.0
 
 
+routes = Routes("health", "")
+
+
+@routes.get("/healthz", "The process lives.", needs=Access.LOOPBACK, answers=Health)
 async def alive(call: Call) -> Response:
     return answer({"status": "ok"})
 
 
+@routes.get(
+    "/readyz",
+    "The store answers, what is published is kept, and deliveries flow.",
+    needs=Access.LOOPBACK,
+    answers=Health,
+)
 async def ready(call: Call) -> Response:
-    """Whether the store answers and deliveries flow; a load balancer sends nothing here while it does not."""
+    """Whether this server can do its work; a load balancer sends nothing here while it cannot."""
     try:
         async with asyncio.timeout(READY_S):
             await call.services.store.roster()  # as a relay asks it: the reads of the API wait in a line of their own
     except (StoreError, TimeoutError):
         return answer({"status": "unavailable", "store": "no answer"}, 503, headers=[("retry-after", "2")])
-    if (trouble := call.services.publish_limits.trouble) is not None:
+    if (trouble := call.services.publish_limits.trouble or call.services.publisher.trouble) is not None:
         return answer(
             {"status": "unavailable", "store": problem_of(trouble).detail}, 503, headers=[("retry-after", "2")]
         )
@@ -32,6 +42,13 @@ async def ready(call: Call) -> Response:
     return answer({"status": "ready"})
 
 
+@routes.get(
+    "/metrics",
+    "Metrics for Prometheus, of all tenants together.",
+    gives="text/plain",
+    needs=Access.LOOPBACK,
+    of_server=True,
+)
 async def metrics(call: Call) -> Response:
     store, totals = call.services.store, await call.services.totals.of_all()
     letters = await _inbox_dead(call)
@@ -46,19 +63,3 @@ async def _inbox_dead(call: Call) -> int | None:
     except StoreError:
         return None  # it has another version: `GET /inbox` says so
     return sum(source["dead"] for source in sources) if sources else None
-
-
-ROUTES = (
-    Route("GET", "/healthz", alive, "The process lives.", tag="health", needs=Access.LOOPBACK, answers=Health),
-    Route("GET", "/readyz", ready, "The store answers.", tag="health", needs=Access.LOOPBACK, answers=Health),
-    Route(
-        "GET",
-        "/metrics",
-        metrics,
-        "Metrics for Prometheus, of all tenants together.",
-        gives="text/plain",
-        tag="health",
-        needs=Access.LOOPBACK,
-        of_server=True,
-    ),
-)

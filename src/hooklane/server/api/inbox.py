@@ -11,7 +11,7 @@ from hooklane.model.inbox import Row, Search, Track
 from hooklane.model.message import Status
 from hooklane.server import inbox_views
 from hooklane.server.audit_acts import act_of
-from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
+from hooklane.server.call import PAGING, Call, Param, Response, Routes, answer
 from hooklane.server.inbox_actions import replay_row
 from hooklane.server.inbox_rows import (
     ACCOUNT,
@@ -27,10 +27,10 @@ from hooklane.server.inbox_rows import (
     page_of,
     told_if_refused,
 )
-from hooklane.server.problem import Problem
 from hooklane.server.schema_words import TIME, one_of
 from hooklane.server.shapes import ListShape
-from hooklane.server.shapes_of_recovery import InboxStats, RecoveryShape, RowShape, Sources, WholeRow
+from hooklane.server.shapes_of_inbox import InboxStats, RowShape, Sources, WholeRow
+from hooklane.server.shapes_of_recovery import RecoveryShape
 from hooklane.store.inbox import Flow, InboxVerbs
 
 LISTINGS = {"oldest": "inbox", "newest": "inbox newest"}
@@ -44,11 +44,29 @@ class ReplayBody(msgspec.Struct, forbid_unknown_fields=True):
     handler: str | None = None
 
 
+_FILTER = (
+    Param("source", "exact name of a source"),
+    Param("status", f"rows that are so at any of their handlers: one of {', '.join(Status)}", one_of(Status)),
+    Param("handler", "exact name of a handler; with status: rows that are so at this one"),
+    Param("type", "exact type"),
+    Param("key", "exact key"),
+    Param("event_id", "exact event id, as the provider gave it"),
+    ACCOUNT,
+    Param("after", "received at or after this time", TIME),
+    Param("before", "received before this time", TIME),
+)
+routes = Routes("inbox", "/api/v1/inbox")
+
+
+@routes.get(
+    "",
+    "What was received, by the order of arrival; nothing where no inbox is in the server's database.",
+    query=(*_FILTER, Param("order", "oldest or newest first; oldest unless given"), *PAGING),
+    answers=ListShape[RowShape],
+)
 async def search(call: Call) -> Response:
     query = call.query
-    status = query.get("status")
-    if status is not None and status not in tuple(Status):
-        raise Problem("invalid_parameter", f"status must be one of {', '.join(Status)}, got {status[:40]!r}")
+    status = call.word("status", Status, None)
     wanted = Search(
         source=query.get("source"),
         account=query.get("account"),
@@ -60,12 +78,16 @@ async def search(call: Call) -> Response:
         received_from=call.instant("after"),
         received_until=call.instant("before"),
     )
-    order = query.get("order", "oldest")
-    if order not in ORDERS:
-        raise Problem("invalid_parameter", f"order must be one of {', '.join(ORDERS)}, got {order[:40]!r}")
+    order = call.word("order", ORDERS, "oldest")
     return await page_of(call, LISTINGS[order], wanted, inbox_views.row, newest=order == "newest")
 
 
+@routes.get(
+    "/{id}",
+    "A row with its payload (`payload_encoding`: json or base64), headers, and each handler's errors.",
+    query=(ACCOUNT,),
+    answers=WholeRow,
+)
 async def show(call: Call) -> Response:
     """A row, with the proof of what became of it: the first receipt of its id, and the seq that was applied last."""
     row = await find(call)
@@ -89,6 +111,7 @@ async def show(call: Call) -> Response:
     return answer({**inbox_views.whole(row), **proven})
 
 
+@routes.get("/sources", "Each source: what came, what became of it, and what is kept; as of `as_of`.", answers=Sources)
 async def sources(call: Call) -> Response:
     """By source, from the store and from an inbox of this process; counts may be a few seconds old."""
     if call.tenant != DEFAULT_TENANT:
@@ -97,6 +120,9 @@ async def sources(call: Call) -> Response:
     return answer({"items": made.value, "next": None, "as_of": rfc3339(made.as_of)})
 
 
+@routes.get(
+    "/stats", "How much is in which status, by source and handler, and how old the oldest owed is.", answers=InboxStats
+)
 async def stats(call: Call) -> Response:
     services = call.services
     counts = await ask_inbox(call, lambda verbs: verbs.counts())
@@ -104,6 +130,13 @@ async def stats(call: Call) -> Response:
     return answer(inbox_views.stats(counts or (), store, services.now()))
 
 
+@routes.post(
+    "/{id}/replay",
+    "Owe it to its handlers again, attempts from zero; a worker of the application runs them.",
+    takes=ReplayBody,
+    query=(ACCOUNT, DRY_RUN),
+    answers=RecoveryShape,
+)
 async def replay(call: Call) -> Response:
     """Owe it to its handlers again, as `hooklane inbox replay` does; a worker of the application runs them."""
     handler = call.read(ReplayBody).handler if call.body else None
@@ -119,63 +152,3 @@ async def replay(call: Call) -> Response:
         )
     outcome = await change_inbox(call, lambda verbs: replay_row(verbs, wanted, handler, now, record))
     return action_answer(outcome, "replayed")
-
-
-_FILTER = (
-    Param("source", "exact name of a source"),
-    Param("status", f"rows that are so at any of their handlers: one of {', '.join(Status)}", one_of(Status)),
-    Param("handler", "exact name of a handler; with status: rows that are so at this one"),
-    Param("type", "exact type"),
-    Param("key", "exact key"),
-    Param("event_id", "exact event id, as the provider gave it"),
-    ACCOUNT,
-    Param("after", "received at or after this time", TIME),
-    Param("before", "received before this time", TIME),
-)
-
-ROUTES = (
-    Route(
-        "GET",
-        "/api/v1/inbox",
-        search,
-        "What was received, by the order of arrival; nothing where no inbox is in the server's database.",
-        query=(*_FILTER, Param("order", "oldest or newest first; oldest unless given"), *PAGING),
-        tag="inbox",
-        answers=ListShape[RowShape],
-    ),
-    Route(
-        "GET",
-        "/api/v1/inbox/sources",
-        sources,
-        "Each source: what came, what became of it, and what is kept; as of `as_of`.",
-        tag="inbox",
-        answers=Sources,
-    ),
-    Route(
-        "GET",
-        "/api/v1/inbox/stats",
-        stats,
-        "How much is in which status, by source and handler, and how old the oldest owed is.",
-        tag="inbox",
-        answers=InboxStats,
-    ),
-    Route(
-        "GET",
-        "/api/v1/inbox/{id}",
-        show,
-        "A row with its payload (`payload_encoding`: json or base64), headers, and each handler's errors.",
-        query=(ACCOUNT,),
-        tag="inbox",
-        answers=WholeRow,
-    ),
-    Route(
-        "POST",
-        "/api/v1/inbox/{id}/replay",
-        replay,
-        "Owe it to its handlers again, attempts from zero; a worker of the application runs them.",
-        takes=ReplayBody,
-        query=(ACCOUNT, DRY_RUN),
-        tag="inbox",
-        answers=RecoveryShape,
-    ),
-)

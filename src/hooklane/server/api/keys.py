@@ -11,15 +11,15 @@ from hooklane.model.api_key import ApiKey, Scope
 from hooklane.model.ids import new_id
 from hooklane.server import views
 from hooklane.server.audit_acts import act_of
-from hooklane.server.call import Call, Response, Route, answer, instant_of
+from hooklane.server.call import Call, Response, Routes, answer, instant_of
 from hooklane.server.problem import Problem
 from hooklane.server.schema_words import TENANT, TIME, text_of, told
 from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_access import ApiKeyShape, NewApiKeyShape
 from hooklane.server.tenant_of_call import tenant_of_call
 
-KEYS_MAX = 10_000
-"""Every process that answers calls keeps all keys in memory."""
+KEYS_MAX, KEYS_OF_TENANT_MAX = 10_000, 100
+"""Every process that answers calls keeps all keys in memory; one tenant cannot use up the room of all."""
 NO_KEY = "there is no key with this id"
 
 
@@ -32,6 +32,12 @@ class NewKey(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     expires_at: Annotated[str, told(TIME)] | None = None
 
 
+routes = Routes("keys", "/api/v1/keys")
+
+
+@routes.post(
+    "", "Make an API key; it is shown this once.", status=201, takes=NewKey, tells_secret=True, answers=NewApiKeyShape
+)
 async def create(call: Call) -> Response:
     services, body = call.services, call.read(NewKey)
     now = services.now()
@@ -52,8 +58,11 @@ async def create(call: Call) -> Response:
     if tenant is not None:
         await services.tenants.look_for(tenant)
         tenant_of_call(call.caller.tenant, tenant, services.tenants)
-    if len((await services.store.api_keys())[1]) >= KEYS_MAX:
+    keys = (await services.store.api_keys())[1]
+    if len(keys) >= KEYS_MAX:
         raise Problem("wrong_state", f"there are {KEYS_MAX:,} keys already: revoke some")
+    if tenant is not None and sum(one.tenant == tenant for one in keys) >= KEYS_OF_TENANT_MAX:
+        raise Problem("wrong_state", f"the tenant has {KEYS_OF_TENANT_MAX} keys already: revoke some")
     text = key_of(services.chance(CHANCE_BYTES))
     key = ApiKey(
         id=new_id("key", now),
@@ -70,10 +79,12 @@ async def create(call: Call) -> Response:
     return answer({**_view(key), "key": text}, 201, headers=[("location", f"/api/v1/keys/{key.id}")])
 
 
+@routes.get("", "All API keys.", answers=ListShape[ApiKeyShape])
 async def listing(call: Call) -> Response:
     return answer({"items": [_view(key) for key in await _keys(call)], "next": None})
 
 
+@routes.delete("/{id}", "Revoke an API key, at once.", status=204)
 async def revoke(call: Call) -> Response:
     """At once in this process, and within a moment in every other one. Sessions that it opened end with it."""
     services, id = call.services, call.params["id"]
@@ -94,29 +105,4 @@ async def _keys(call: Call) -> list[ApiKey]:
 
 
 def _view(key: ApiKey) -> views.View:
-    return {
-        "id": key.id,
-        "name": key.name,
-        "scopes": list(key.scopes),
-        "tenant": key.tenant,
-        "created_at": views.when(key.created_at),
-        "expires_at": views.when(key.expires_at),
-        "last_used_at": views.when(key.last_used_at),
-    }
-
-
-ROUTES = (
-    Route(
-        "POST",
-        "/api/v1/keys",
-        create,
-        "Make an API key; it is shown this once.",
-        status=201,
-        takes=NewKey,
-        tells_secret=True,
-        tag="keys",
-        answers=NewApiKeyShape,
-    ),
-    Route("GET", "/api/v1/keys", listing, "All API keys.", tag="keys", answers=ListShape[ApiKeyShape]),
-    Route("DELETE", "/api/v1/keys/{id}", revoke, "Revoke an API key, at once.", status=204, tag="keys"),
-)
+    return views.filled(ApiKeyShape, key)

@@ -10,13 +10,13 @@ from hooklane.model.clock import rfc3339
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.lane import LaneState
 from hooklane.server import views
-from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
+from hooklane.server.call import PAGING, Call, Param, Response, Routes, answer
 from hooklane.server.live_stream import SETTLED
 from hooklane.server.problem import Problem
 from hooklane.server.schema_words import one_of, some_of, whole
-from hooklane.server.shapes import Board, WholeLane, Why
+from hooklane.server.shapes import Board, LineDelivery, WholeLane, Why
 from hooklane.server.why import lane_sentence
-from hooklane.store.reads import LaneView
+from hooklane.store.reads import LaneFilter, LaneView
 
 SHOWN_BEFORE_HEAD = 20
 SHOWN = 100
@@ -24,20 +24,37 @@ CELLS_MAX = 40
 ORDERS = ("number", "attention")
 
 
+routes = Routes("lanes", "/api/v1/lanes")
+
+
+@routes.get(
+    "",
+    "Lanes, those that need attention first; how many there are in each state, as of `as_of`.",
+    query=(
+        Param("state", f"some of {', '.join(LaneState)}, with commas", some_of(LaneState)),
+        Param("endpoint", "id of an endpoint"),
+        Param("q", "text in the key"),
+        Param(
+            "order",
+            "attention: blocked lanes, the longest first, then retrying, paused and active ones (idle ones only"
+            " where `state` names them); number: by state too, in each the newest lane first, idle ones last",
+            one_of(("attention", "number")),
+        ),
+        Param(
+            "cells",
+            f"so many events before the head in `settled`, and `deliveries` round the head, 0-{CELLS_MAX}",
+            whole(0, CELLS_MAX),
+        ),
+        *PAGING,
+    ),
+    answers=Board,
+)
 async def search(call: Call) -> Response:
     services, query = call.services, call.query
-    order = query.get("order", "number")
-    if order not in ORDERS:
-        raise Problem("invalid_parameter", f"order must be one of {', '.join(ORDERS)}, got {order[:40]!r}")
+    order = call.word("order", ORDERS, "number")
     ask = services.store.attention if order == "attention" else services.store.lanes
-    page = await ask(
-        call.tenant,
-        states=_states(query.get("state")),
-        endpoint_id=query.get("endpoint"),
-        text=query.get("q"),
-        cursor=call.cursor("lanes"),
-        limit=call.limit(),
-    )
+    wanted = LaneFilter(states=call.words("state", LaneState), endpoint_id=query.get("endpoint"), text=query.get("q"))
+    page = await ask(call.tenant, wanted, call.cursor("lanes"), call.limit())
     endpoints = await _endpoints(call)
     drawn = _cells(query.get("cells"))
     cells = await services.store.cells(page.items, drawn or SETTLED)
@@ -61,6 +78,7 @@ async def _counts(call: Call) -> views.View:
     }
 
 
+@routes.get("/{endpoint}/{key}", "A lane with what stands in line; percent-encode the key, `/` too.", answers=WholeLane)
 async def show(call: Call) -> Response:
     lane = await _find(call)
     store = call.services.store
@@ -97,6 +115,7 @@ def _consumer(said: Sequence[tuple[int, str]]) -> views.View:
     }
 
 
+@routes.get("/{endpoint}/{key}/why", "One sentence: what the lane waits for.", answers=Why)
 async def why(call: Call) -> Response:
     return answer({"why": await lane_sentence(call, await _find(call))})
 
@@ -108,7 +127,7 @@ async def _endpoints(call: Call) -> dict[str, Endpoint]:
 async def _deliveries(call: Call, lane: LaneView, before: int, most: int) -> list[views.View]:
     first = max(1, lane.head - before)
     found = await call.services.store.lane_deliveries(lane.lane_id, first, most)
-    return [{**views.delivery(one), "type": one.type} for one in found]
+    return [views.filled(LineDelivery, one) for one in found]
 
 
 async def _find(call: Call) -> LaneView:
@@ -118,65 +137,9 @@ async def _find(call: Call) -> LaneView:
     return lane
 
 
-def _states(text: str | None) -> list[LaneState] | None:
-    if text is None:
-        return None
-    words = text.split(",")
-    if unknown := [word for word in words if word not in tuple(LaneState)]:
-        raise Problem(
-            "invalid_parameter", f"state must be one or more of {', '.join(LaneState)}, got {unknown[0][:40]!r}"
-        )
-    return [LaneState(word) for word in words]
-
-
 def _cells(text: str | None) -> int:
     if text is None:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) <= 2 and int(text) <= CELLS_MAX):
         raise Problem("invalid_parameter", f"cells must be a number from 0 to {CELLS_MAX}, got {text[:40]!r}")
     return int(text)
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/api/v1/lanes",
-        search,
-        "Lanes, those that need attention first; how many there are in each state, as of `as_of`.",
-        query=(
-            Param("state", f"some of {', '.join(LaneState)}, with commas", some_of(LaneState)),
-            Param("endpoint", "id of an endpoint"),
-            Param("q", "text in the key"),
-            Param(
-                "order",
-                "attention: blocked lanes, the longest first, then retrying, paused and active ones (idle ones only"
-                " where `state` names them); number: by state too, in each the newest lane first, idle ones last",
-                one_of(("attention", "number")),
-            ),
-            Param(
-                "cells",
-                f"so many events before the head in `settled`, and `deliveries` round the head, 0-{CELLS_MAX}",
-                whole(0, CELLS_MAX),
-            ),
-            *PAGING,
-        ),
-        tag="lanes",
-        answers=Board,
-    ),
-    Route(
-        "GET",
-        "/api/v1/lanes/{endpoint}/{key}",
-        show,
-        "A lane with what stands in line; percent-encode the key, `/` too.",
-        tag="lanes",
-        answers=WholeLane,
-    ),
-    Route(
-        "GET",
-        "/api/v1/lanes/{endpoint}/{key}/why",
-        why,
-        "One sentence: what the lane waits for.",
-        tag="lanes",
-        answers=Why,
-    ),
-)

@@ -8,16 +8,25 @@ from hooklane.model.clock import rfc3339
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.lane import LaneState
 from hooklane.server import views
-from hooklane.server.call import Call, Param, Response, Route, answer
+from hooklane.server.call import Call, Param, Response, Routes, answer
 from hooklane.server.overview import figures_view, overview_of
-from hooklane.server.problem import Problem
 from hooklane.server.schema_words import one_of
-from hooklane.server.shapes_of_recovery import Overview
+from hooklane.server.shapes_of_figures import OldestLane, Overview
+from hooklane.store.reads import LaneFilter
 
 RANGES = {"15m": 900, "1h": 3_600, "24h": 24 * 3_600, "7d": 7 * 24 * 3_600}
 RANGE = Param("range", f"how far back figures go: {', '.join(RANGES)}; 1h unless given", one_of(RANGES))
 
 
+routes = Routes("overview", "/api/v1/overview")
+
+
+@routes.get(
+    "",
+    "Totals, whether anything is stuck, and the figures of a range; counts are as of `as_of`.",
+    query=(RANGE,),
+    answers=Overview,
+)
 async def overview(call: Call) -> Response:
     services = call.services
     word, range_s = range_of(call)
@@ -42,43 +51,16 @@ async def overview(call: Call) -> Response:
 
 
 def range_of(call: Call) -> tuple[str, int]:
-    word = call.query.get("range", "1h")
-    if word not in RANGES:
-        raise Problem("invalid_parameter", f"range must be one of {', '.join(RANGES)}, got {word[:40]!r}")
+    word = call.word("range", RANGES, "1h")
     return word, RANGES[word]
 
 
 async def _oldest(call: Call, endpoints: dict[str, Endpoint]) -> dict[str, Any] | None:
     """The lane that a person should look at first."""
-    states = (LaneState.BLOCKED, LaneState.RETRYING)
-    page = await call.services.store.attention(
-        call.tenant, states=states, endpoint_id=None, text=None, cursor=None, limit=1
-    )
+    wanted = LaneFilter(states=(LaneState.BLOCKED, LaneState.RETRYING))
+    page = await call.services.store.attention(call.tenant, wanted, None, 1)
     for lane in page.items:
         name = endpoints[lane.endpoint_id].name if lane.endpoint_id in endpoints else ""
         cells = await call.services.store.cells([lane], 0)
-        return {
-            "endpoint": lane.endpoint_id,
-            "endpoint_name": name,
-            "key": lane.key,
-            "state": lane.state,
-            "head": lane.head,
-            "since": views.when(lane.since),
-            "reason": lane.reason,
-            "said": cells[lane.lane_id].head_said,
-            "waiting": lane.waiting,
-        }
+        return views.filled(OldestLane, lane, endpoint_name=name, said=cells[lane.lane_id].head_said)
     return None
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/api/v1/overview",
-        overview,
-        "Totals, whether anything is stuck, and the figures of a range; counts are as of `as_of`.",
-        query=(RANGE,),
-        tag="overview",
-        answers=Overview,
-    ),
-)

@@ -7,18 +7,19 @@ from typing import Annotated
 
 import msgspec
 
-from hooklane.model.clock import Instant, rfc3339
+from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint
-from hooklane.model.plan import Job, Op, PlacedEvent
+from hooklane.model.lane import DeliveryState
+from hooklane.model.plan import Job, JobState, Op, PlacedEvent
 from hooklane.sender.plans import GRACE_S_MAX, Changed, NotRun, Plan, TooMany, make_plan, run_plan, wanted_state
 from hooklane.server import views
 from hooklane.server.api.dead_letters import HTTP
-from hooklane.server.api.jobs import STATE, job_states, job_view
-from hooklane.server.call import PAGING, Call, Response, Route, answer, instant_of, pattern_of
+from hooklane.server.api.jobs import STATE, job_view
+from hooklane.server.call import PAGING, Call, Response, Routes, answer, instant_of, pattern_of
 from hooklane.server.problem import Problem
 from hooklane.server.schema_words import STATUS, TIME, one_of, told
 from hooklane.server.shapes import ListShape
-from hooklane.server.shapes_of_recovery import JobShape, KeptPlan, NewPlan
+from hooklane.server.shapes_of_recovery import JobShape, KeptPlan, NewPlan, Release, ReleasedEvent
 from hooklane.store.recovery import Wanted
 
 IDS_MAX = 1_000
@@ -62,10 +63,22 @@ class RunBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     stop_at_first_failure: bool = False
 
 
+routes = Routes("plans", "/api/v1/plans")
+
+
+@routes.post(
+    "",
+    "What a bulk replay or skip would do; nothing is changed. Valid for five minutes.",
+    searches=True,
+    status=201,
+    takes=PlanBody,
+    answers=NewPlan,
+)
 async def create(call: Call) -> Response:
     body = call.read(PlanBody)
     if (body.ids is None) == (body.filter is None):
         raise Problem("invalid_body", "give either `ids` or `filter`, and not both")
+    _check_texts(body)
     now = call.services.now()
     wanted = Wanted(ids=_ids(body.ids)) if body.ids is not None else _wanted(body.filter or PlanFilter(), now)
     asked = {"ids": str(len(wanted.ids))} if wanted.ids else _asked(body.filter or PlanFilter())
@@ -78,6 +91,7 @@ async def create(call: Call) -> Response:
     return answer(plan_view(plan), 201, headers=[("location", f"/api/v1/plans/{plan.job.id}")])
 
 
+@routes.get("/{id}", "A plan as it was kept.", answers=KeptPlan)
 async def show(call: Call) -> Response:
     """The plan as it was kept; what it would release is worked out when it is made."""
     job = await call.services.store.job(call.tenant, call.params["id"])
@@ -86,6 +100,13 @@ async def show(call: Call) -> Response:
     return answer(_kept(job))
 
 
+@routes.post(
+    "/{id}/run",
+    "Do exactly that, as a job; 409 when a member changed since. Running it twice runs it once.",
+    status=202,
+    takes=RunBody,
+    answers=JobShape,
+)
 async def run(call: Call) -> Response:
     body = call.read(RunBody) if call.body else RunBody()
     services = call.services
@@ -128,16 +149,14 @@ def plan_view(plan: Plan) -> views.View:
         **_kept(plan.job),
         "by_key": [{"endpoint": at, "key": key, "members": many} for at, key, many in plan.by_key],
         "releases": [
-            {
-                "endpoint": one.endpoint_id,
-                "key": one.key,
-                "skips": one.skipped,
-                "sees": one.sees,
-                "skipped": None if one.gives_up is None else _placed(one.gives_up),
-                "released": [_placed(event) for event in one.released],
-                "more": one.more,
+            views.filled(
+                Release,
+                one,
+                skips=one.skipped,
+                skipped=None if one.gives_up is None else _placed(one.gives_up),
+                released=[_placed(event) for event in one.released],
                 **_receiver(plan.endpoints.get(one.endpoint_id)),
-            }
+            )
             for one in plan.releases
         ],
         "warnings": list(plan.warnings),
@@ -145,7 +164,7 @@ def plan_view(plan: Plan) -> views.View:
 
 
 def _placed(event: PlacedEvent) -> views.View:
-    return {"seq": event.seq, "event": event.event_id, "type": event.type, "data_excerpt": event.data_excerpt}
+    return views.filled(ReleasedEvent, event)
 
 
 def _receiver(endpoint: Endpoint | None) -> views.View:
@@ -155,27 +174,33 @@ def _receiver(endpoint: Endpoint | None) -> views.View:
     return {"endpoint_name": endpoint.name, "url": endpoint.url.partition("?")[0], "order": endpoint.order}
 
 
+@routes.get(
+    "", "Plans, the newest first, also those that were run.", query=(STATE, *PAGING), answers=ListShape[KeptPlan]
+)
 async def listing(call: Call) -> Response:
     services = call.services
-    cursor = services.cursors.open("plans", call.query)
-    states = job_states(call.query.get("state"))
+    cursor = call.cursor("plans")
+    states = call.words("state", JobState)
     page = await services.store.jobs(call.tenant, run=False, states=states, cursor=cursor, limit=call.limit())
     return answer(services.sealed(call, "plans", page, [_kept(job) for job in page.items]))
 
 
 def _kept(job: Job) -> views.View:
-    return {
-        "id": job.id,
-        "op": job.op,
-        "state": job.state,
-        "job": job.job_id,
-        "digest": job.digest,
-        "created_at": rfc3339(job.created_at),
-        "expires_at": rfc3339(job.expires_at),
-        "filter": dict(job.asked),
-        "counts": {"members": job.members, "keys": job.keys, "refused": job.refused_count},
-        "refused": [{"id": id, "why": why} for id, why in job.refused],
-    }
+    return views.filled(
+        KeptPlan,
+        job,
+        job=job.job_id,
+        filter=dict(job.asked),
+        counts={"members": job.members, "keys": job.keys, "refused": job.refused_count},
+        refused=[{"id": id, "why": why} for id, why in job.refused],
+    )
+
+
+def _check_texts(body: PlanBody) -> None:
+    """Nothing that is stored holds a NUL, and PostgreSQL cannot be asked for one."""
+    texts = [*(("ids", one) for one in body.ids or ()), *_asked(body.filter or PlanFilter()).items()]
+    if named := next((name for name, text in texts if "\0" in text), None):
+        raise Problem("invalid_body", f"{named} must not hold a NUL character")
 
 
 def _ids(ids: list[str]) -> list[str]:
@@ -190,6 +215,12 @@ def _wanted(asked: PlanFilter, now: Instant) -> Wanted:
     state = wanted_state(asked.state)
     if state is None:
         raise Problem("invalid_body", f"state must be dead, delivered or skipped, got {str(asked.state)[:40]!r}")
+    if state is DeliveryState.DELIVERED and (asked.reason is not None or asked.http is not None):
+        word = "http" if asked.reason is None else "reason"
+        raise Problem(
+            "invalid_body",
+            f"{word} says why an event failed, so it cannot be combined with state delivered: leave it out",
+        )
     reason = asked.reason
     if asked.http is not None:
         if reason is not None or not HTTP.match(asked.http):
@@ -221,38 +252,3 @@ def _instant(text: str | None, name: str, now: Instant) -> Instant | None:
     if at is None:
         raise Problem("invalid_body", f"{name} must be a time such as 2026-03-01T12:00:00Z or -2h")
     return at
-
-
-ROUTES = (
-    Route(
-        "POST",
-        "/api/v1/plans",
-        create,
-        "What a bulk replay or skip would do; nothing is changed. Valid for five minutes.",
-        searches=True,
-        status=201,
-        takes=PlanBody,
-        tag="plans",
-        answers=NewPlan,
-    ),
-    Route(
-        "GET",
-        "/api/v1/plans",
-        listing,
-        "Plans, the newest first, also those that were run.",
-        query=(STATE, *PAGING),
-        tag="plans",
-        answers=ListShape[KeptPlan],
-    ),
-    Route("GET", "/api/v1/plans/{id}", show, "A plan as it was kept.", tag="plans", answers=KeptPlan),
-    Route(
-        "POST",
-        "/api/v1/plans/{id}/run",
-        run,
-        "Do exactly that, as a job; 409 when a member changed since. Running it twice runs it once.",
-        status=202,
-        takes=RunBody,
-        tag="plans",
-        answers=JobShape,
-    ),
-)

@@ -10,7 +10,7 @@ from hooklane.config import is_loopback
 from hooklane.model.api_key import SessionKind
 from hooklane.model.clock import rfc3339
 from hooklane.server.audit_acts import act_of
-from hooklane.server.call import Call, Response, Route, answer
+from hooklane.server.call import Call, Response, Routes, answer
 from hooklane.server.caller import customer_of
 from hooklane.server.problem import Problem
 from hooklane.server.schema_words import told
@@ -28,6 +28,17 @@ class NewPortalLink(msgspec.Struct, forbid_unknown_fields=True):
     ttl_s: Annotated[int, told({"minimum": TTL_S_MIN, "maximum": TTL_S_MAX})] = TTL_S_DEFAULT
 
 
+routes = Routes("tenants", "/api/v1/tenants/{tenant}/portal")
+
+
+@routes.post(
+    "",
+    "A link that opens the page for this one tenant: its endpoints, events, attempts and replay.",
+    status=201,
+    takes=NewPortalLink,
+    tells_secret=True,
+    answers=PortalLink,
+)
 async def create(call: Call) -> Response:
     """What is secret in the link stands behind `#`: no server, proxy or log of ours ever sees it there."""
     services, tenant = call.services, call.params["tenant"]
@@ -58,18 +69,3 @@ def _root(call: Call) -> str:
         # A Host header is what the caller says it is: a link that is sent to a customer must not rest on it.
         raise Problem("wrong_state", "set HOOKLANE_PUBLIC_URL to the address at which browsers find this server")
     return f"http://{host}"
-
-
-ROUTES = (
-    Route(
-        "POST",
-        "/api/v1/tenants/{tenant}/portal",
-        create,
-        "A link that opens the page for this one tenant: its endpoints, events, attempts and replay.",
-        status=201,
-        takes=NewPortalLink,
-        tells_secret=True,
-        tag="tenants",
-        answers=PortalLink,
-    ),
-)

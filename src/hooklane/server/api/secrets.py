@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hooklane.model.api_key import Scope
 from hooklane.server.audit_acts import act_of
-from hooklane.server.call import Call, Response, Route, answer
+from hooklane.server.call import Call, Response, Routes, answer
 from hooklane.server.problem import Problem
 from hooklane.server.shapes_of_access import Resealed, Seals
 from hooklane.store.sealed_outbox import PLAIN, SealedOutbox
@@ -12,6 +12,10 @@ from hooklane.store.sealed_outbox import PLAIN, SealedOutbox
 BATCH = 100
 
 
+routes = Routes("secrets", "/api/v1/secrets")
+
+
+@routes.get("", "Which keys seal the secrets of endpoints.", scope=Scope.READ, answers=Seals)
 async def show(call: Call) -> Response:
     store = _sealed(call)
     counts = await store.seals()
@@ -19,6 +23,7 @@ async def show(call: Call) -> Response:
     return answer({"key": store.seal_key, "endpoints": sealed, "plain": counts[PLAIN]})
 
 
+@routes.post("/rotate", "Seal up to 100 endpoints with the newest key; again until `left` is 0.", answers=Resealed)
 async def rotate(call: Call) -> Response:
     """One batch; call it again while `left` is not 0. What is done is done, however the next call ends."""
     store = _sealed(call)
@@ -36,24 +41,3 @@ def _sealed(call: Call) -> SealedOutbox:
     store = call.services.store
     assert isinstance(store, SealedOutbox), "every store of a process is opened with its seal keys"
     return store
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/api/v1/secrets",
-        show,
-        "Which keys seal the secrets of endpoints.",
-        scope=Scope.READ,
-        tag="secrets",
-        answers=Seals,
-    ),
-    Route(
-        "POST",
-        "/api/v1/secrets/rotate",
-        rotate,
-        "Seal up to 100 endpoints with the newest key; again until `left` is 0.",
-        tag="secrets",
-        answers=Resealed,
-    ),
-)

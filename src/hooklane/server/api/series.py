@@ -8,12 +8,12 @@ from hooklane.core.figures import QUANTILES, Figures, quantile_ms
 from hooklane.model.clock import Instant, rfc3339
 from hooklane.server import views
 from hooklane.server.api.overview import RANGE, range_of
-from hooklane.server.call import Call, Param, Response, Route, answer
+from hooklane.server.call import Call, Param, Response, Routes, answer
 from hooklane.server.problem import Problem
 from hooklane.server.schema_words import one_of, some_of
 from hooklane.server.series import STEPS, since_for, step_for
-from hooklane.server.shapes_of_recovery import SeriesShape
-from hooklane.store.dashboard import AuditFilter
+from hooklane.server.shapes_of_figures import SeriesShape
+from hooklane.store.recovery import AuditFilter
 
 OUTCOMES = ("delivered", "retry", "dead")
 ENDPOINTS_SHOWN = 20
@@ -46,13 +46,34 @@ _TIMES: Mapping[str, Callable[[Figures], Sequence[int]]] = {
 MEASURES = ("published", "attempts", "delivery_ms", "attempt_ms", *_GAUGES, "duplicates", "stale")
 
 
+routes = Routes("overview", "/api/v1/series")
+
+
+@routes.get(
+    "",
+    "Figures over time, of all processes together, with marks for what was done meanwhile.",
+    query=(
+        Param("m", f"some of {', '.join(MEASURES)}, with commas; all unless given", some_of(MEASURES)),
+        Param(
+            "by",
+            "how `attempts` are told apart: outcome (unless given) or endpoint",
+            one_of(("outcome", "endpoint")),
+        ),
+        Param("endpoint", "only what was counted at this endpoint, in slots of a minute or longer"),
+        RANGE,
+        Param(
+            "step",
+            "seconds of a slot: 10, 60 or 600, as far back as the ring of each goes (1 h, 24 h, 7 d)",
+            one_of(("10", "60", "600")),
+        ),
+    ),
+    answers=SeriesShape,
+)
 async def series(call: Call) -> Response:
     services, query = call.services, call.query
     _, range_s = range_of(call)
-    measures = _measures(query.get("m"))
-    by = query.get("by", "outcome")
-    if by not in ("outcome", "endpoint"):
-        raise Problem("invalid_parameter", f"by must be outcome or endpoint, got {by[:40]!r}")
+    measures = call.words("m", MEASURES) or list(MEASURES)
+    by = call.word("by", ("outcome", "endpoint"), "outcome")
     endpoint_id = query.get("endpoint", "")
     step_s = _step(query.get("step"), range_s, least_s=60 if endpoint_id else 10)
     now = services.now()
@@ -108,7 +129,7 @@ async def _marks(call: Call, endpoint_id: str | None, since: Instant) -> list[vi
     """What was done to endpoints, and the turns of their breakers, oldest first."""
     store = call.services.store
     wanted = AuditFilter(subjects=() if endpoint_id is None else (endpoint_id,), after=since)
-    page = await store.search_audit(call.tenant, wanted, None, MARKS_MAX)
+    page = await store.audit(call.tenant, wanted, None, MARKS_MAX)
     marks = [
         (line.act.at, line.act.action, line.act.subject, line.act.note)
         for line in page.items
@@ -120,13 +141,6 @@ async def _marks(call: Call, endpoint_id: str | None, since: Instant) -> list[vi
     return [{"at": rfc3339(at), "kind": kind, "subject": subject, "text": text} for at, kind, subject, text in newest]
 
 
-def _measures(text: str | None) -> list[str]:
-    words = list(MEASURES) if text is None else list(dict.fromkeys(text.split(",")))
-    if unknown := [word for word in words if word not in MEASURES]:
-        raise Problem("invalid_parameter", f"m must be one or more of {', '.join(MEASURES)}, got {unknown[0][:40]!r}")
-    return words
-
-
 def _step(text: str | None, range_s: int, least_s: int) -> int:
     finest = step_for(range_s, least_s)
     if text is None:
@@ -136,30 +150,3 @@ def _step(text: str | None, range_s: int, least_s: int) -> int:
         listed = ", ".join(map(str, steps))
         raise Problem("invalid_parameter", f"step for this range must be one of {listed} (seconds), got {text[:40]!r}")
     return int(text)
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/api/v1/series",
-        series,
-        "Figures over time, of all processes together, with marks for what was done meanwhile.",
-        query=(
-            Param("m", f"some of {', '.join(MEASURES)}, with commas; all unless given", some_of(MEASURES)),
-            Param(
-                "by",
-                "how `attempts` are told apart: outcome (unless given) or endpoint",
-                one_of(("outcome", "endpoint")),
-            ),
-            Param("endpoint", "only what was counted at this endpoint, in slots of a minute or longer"),
-            RANGE,
-            Param(
-                "step",
-                "seconds of a slot: 10, 60 or 600, as far back as the ring of each goes (1 h, 24 h, 7 d)",
-                one_of(("10", "60", "600")),
-            ),
-        ),
-        tag="overview",
-        answers=SeriesShape,
-    ),
-)

@@ -8,7 +8,7 @@ from hooklane.core.api_key import role_of
 from hooklane.model.api_key import Scope, SessionKind
 from hooklane.server import views
 from hooklane.server.audit_acts import act_of
-from hooklane.server.call import Access, Call, Response, Route, answer
+from hooklane.server.call import Access, Call, Response, Routes, answer
 from hooklane.server.caller import Caller, of_session
 from hooklane.server.problem import Problem
 from hooklane.server.sessions import AGE_MS_MAX, IDLE_MS_MAX, cookie
@@ -21,13 +21,23 @@ class LogIn(msgspec.Struct, forbid_unknown_fields=True):
     key: str
 
 
+routes = Routes("session", "/api/v1/session")
+
+
+@routes.post(
+    "",
+    "Log in: a key, or a portal link's token, for a session cookie.",
+    takes=LogIn,
+    needs=Access.NOTHING,
+    answers=SessionShape,
+)
 async def open_session(call: Call) -> Response:
     """Exchange a key for a cookie that no script can read."""
     text, auth = call.read(LogIn).key, call.auth
     if auth is None:
         raise Problem("wrong_state", "a session needs a server; this call was made on the database itself")
     if auth.is_open or auth.sessions is None:
-        return answer(_view(call, call.caller))  # nobody is asked for a key here
+        return answer(_view(call, call.caller))  # this server asks no caller for a key
     link = await auth.session_of(text, SessionKind.LINK)
     caller = of_session(link) if link is not None else await auth.holder_of(text)
     if caller is None:
@@ -52,10 +62,12 @@ async def open_session(call: Call) -> Response:
     return answer(_view(call, of_session(session)), headers=[header])
 
 
+@routes.get("", "Who the caller is, and what it may do.", answers=SessionShape)
 async def who_am_i(call: Call) -> Response:
     return answer(_view(call, call.caller))
 
 
+@routes.delete("", "Log out.", status=204, needs=Access.NOTHING)
 async def close_session(call: Call) -> Response:
     """Log out: the session is over everywhere, not only in this browser."""
     if call.auth is None:
@@ -75,20 +87,3 @@ def _view(call: Call, caller: Caller) -> views.View:
         "asks_key": call.asks_key,
         "look": {"accent": call.services.look.accent, "logo": call.services.look.logo},
     }
-
-
-PATH = "/api/v1/session"
-ROUTES = (
-    Route(
-        "POST",
-        PATH,
-        open_session,
-        "Log in: a key, or a portal link's token, for a session cookie.",
-        takes=LogIn,
-        needs=Access.NOTHING,
-        tag="session",
-        answers=SessionShape,
-    ),
-    Route("GET", PATH, who_am_i, "Who the caller is, and what it may do.", tag="session", answers=SessionShape),
-    Route("DELETE", PATH, close_session, "Log out.", status=204, needs=Access.NOTHING, tag="session"),
-)

@@ -7,7 +7,7 @@ from time import monotonic
 
 from hooklane.errors import StoreError
 from hooklane.sender.transport.open_files import open_files_now
-from hooklane.server.call import Call, Param, Response, Route
+from hooklane.server.call import Call, Param, Response, Routes
 from hooklane.server.live_stream import TOPICS
 from hooklane.server.permission import may_read
 from hooklane.server.problem import Problem
@@ -21,6 +21,15 @@ LISTS = {topic: f"/api/v1/{topic.replace('_', '-')}" for topic in TOPICS}
 """Of each topic the call that answers its list."""
 
 
+routes = Routes("overview", "/api/v1/stream")
+
+
+@routes.get(
+    "",
+    "Server-sent events, one kind a topic; after `reset` fetch everything again.",
+    gives=MEDIA,
+    query=(Param("topics", f"some of {', '.join(TOPICS)}, with commas; all by default", some_of(TOPICS)),),
+)
 async def stream(call: Call) -> Response:
     live, topics = call.services.live_stream, _topics(call)
     # A stream keeps its connection for as long as it likes, and idle ones are never ended to let others in.
@@ -62,26 +71,9 @@ async def _is_still_let_in(call: Call) -> bool:
 def _topics(call: Call) -> frozenset[str]:
     """What is told: what the caller asks for, or all of which it may read the list as well."""
     allowed = frozenset(topic for topic, path in LISTS.items() if may_read(call.caller, path))
-    if (text := call.query.get("topics")) is None:
+    if (asked := call.words("topics", TOPICS)) is None:
         return allowed
-    topics = frozenset(text.split(","))
-    if unknown := sorted(topics - set(TOPICS)):
-        raise Problem(
-            "invalid_parameter", f"topics must be one or more of {', '.join(TOPICS)}, got {unknown[0][:40]!r}"
-        )
+    topics = frozenset(asked)
     if closed := sorted(topics - allowed):
         raise Problem("forbidden", f"the topic {closed[0]} is not for this caller: it may not read that list either")
     return topics
-
-
-ROUTES = (
-    Route(
-        "GET",
-        "/api/v1/stream",
-        stream,
-        "Server-sent events, one kind a topic; after `reset` fetch everything again.",
-        gives=MEDIA,
-        query=(Param("topics", f"some of {', '.join(TOPICS)}, with commas; all by default", some_of(TOPICS)),),
-        tag="overview",
-    ),
-)

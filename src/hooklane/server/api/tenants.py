@@ -9,17 +9,16 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from hooklane.core.tenant import COUNT_MAX, ID_RULE, NAME_CHARS_MAX, RATE_MAX, faults_of
-from hooklane.model.clock import rfc3339
+from hooklane.core.tenant import COUNT_MAX, ID_RULE, NAME_CHARS_MAX, RATE_MAX, RATE_MIN, faults_of
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.tenant import Quota, Tenant, TenantState
 from hooklane.server import views
 from hooklane.server.audit_acts import act_of
-from hooklane.server.call import PAGING, Call, Param, Response, Route, answer
+from hooklane.server.call import PAGING, Call, Param, Response, Routes, answer
 from hooklane.server.problem import Problem
 from hooklane.server.schema_words import TENANT, one_of, text_of, told
-from hooklane.server.shapes import ListShape, TenantShape, TenantWithLedger
+from hooklane.server.shapes import ListShape, QuotaShape, TenantShape, TenantWithLedger
 from hooklane.server.tenant_of_call import unknown_tenant
 
 TRIES = 5
@@ -29,7 +28,7 @@ _COUNT = {"minimum": 0, "maximum": COUNT_MAX}
 class QuotaBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What a tenant may use; null is without a bound, and what is left out stays as it is."""
 
-    events_per_s: Annotated[float, told({"exclusiveMinimum": 0, "maximum": RATE_MAX})] | UnsetType | None = UNSET
+    events_per_s: Annotated[float, told({"minimum": RATE_MIN, "maximum": RATE_MAX})] | UnsetType | None = UNSET
     endpoints: Annotated[int, told(_COUNT)] | UnsetType | None = UNSET
     bytes: Annotated[int, told(_COUNT)] | UnsetType | None = UNSET
 
@@ -47,6 +46,16 @@ class NewTenant(TenantChange, kw_only=True, forbid_unknown_fields=True):
     id: Annotated[str, told(TENANT)]
 
 
+routes = Routes("tenants", "/api/v1/tenants", of_server=True)
+
+
+@routes.post(
+    "",
+    f"Create a tenant. Its id: {ID_RULE}; it is never given twice.",
+    status=201,
+    takes=NewTenant,
+    answers=TenantShape,
+)
 async def create(call: Call) -> Response:
     services = call.services
     body = call.read(NewTenant)
@@ -58,11 +67,13 @@ async def create(call: Call) -> Response:
     return answer(_view(tenant), 201, headers=[("location", f"/api/v1/tenants/{tenant.id}")])
 
 
+@routes.get("", "All tenants, by id.", query=PAGING, answers=ListShape[TenantShape])
 async def listing(call: Call) -> Response:
     page = await call.services.store.tenants(call.cursor("tenants"), call.limit())
     return answer(call.services.sealed(call, "tenants", page, [_view(one) for one in page.items]))
 
 
+@routes.get("/{tenant}", "A tenant, its ledger, and how much it uses.", answers=TenantWithLedger)
 async def show(call: Call) -> Response:
     store, tenant = call.services.store, await _find(call)
     ledger = await store.ledger(tenant.id)
@@ -76,24 +87,31 @@ async def show(call: Call) -> Response:
     )
 
 
+@routes.patch("/{tenant}", "Change a tenant's name or quotas.", takes=TenantChange, answers=TenantShape)
 async def change(call: Call) -> Response:
     body = call.read(TenantChange)
     return answer(_view(await _update(call, "tenant.changed", lambda old: _changed(old, body))))
 
 
+@routes.post("/{tenant}/suspend", "Take nothing over HTTP and send nothing; all is kept.", answers=TenantShape)
 async def suspend(call: Call) -> Response:
     return answer(_view(await _update(call, "tenant.suspended", _to(TenantState.SUSPENDED))))
 
 
+@routes.post("/{tenant}/resume", "Go on where it was suspended.", answers=TenantShape)
 async def resume(call: Call) -> Response:
     return answer(_view(await _update(call, "tenant.resumed", _to(TenantState.ACTIVE))))
 
 
+@routes.delete(
+    "/{tenant}",
+    "Delete a tenant with its endpoints; what is owed is delivered first, or cancelled.",
+    status=204,
+    query=(Param("backlog", "drain (default) or cancel", one_of(("drain", "cancel"))),),
+)
 async def delete(call: Call) -> Response:
     """Nothing new is taken; what is owed is still delivered (`drain`) or cancelled (`cancel`)."""
-    backlog = call.query.get("backlog", "drain")
-    if backlog not in ("drain", "cancel"):
-        raise Problem("invalid_parameter", f"backlog must be drain or cancel, got {backlog[:40]!r}")
+    backlog = call.word("backlog", ("drain", "cancel"), "drain")
     if call.params["tenant"] == DEFAULT_TENANT:
         raise Problem("wrong_state", "the tenant `default` is always there and cannot be deleted")
     cancels = backlog == "cancel"
@@ -104,7 +122,7 @@ async def delete(call: Call) -> Response:
 
 
 def _to(state: TenantState) -> Callable[[Tenant], Tenant]:
-    return lambda old: replace(old, state=state)
+    return lambda old: replace(old, state=old.state.to(state))
 
 
 async def _find(call: Call) -> Tenant:
@@ -160,85 +178,4 @@ def _check(tenant: Tenant, old: Tenant | None = None) -> None:
 
 
 def _view(tenant: Tenant) -> views.View:
-    quota = tenant.quota
-    return {
-        "id": tenant.id,
-        "name": tenant.name,
-        "state": tenant.state,
-        "quota": {"events_per_s": quota.events_per_s, "endpoints": quota.endpoints, "bytes": quota.bytes},
-        "created_at": rfc3339(tenant.created_at),
-    }
-
-
-_TAG = "tenants"
-
-ROUTES = (
-    Route(
-        "POST",
-        "/api/v1/tenants",
-        create,
-        f"Create a tenant. Its id: {ID_RULE}; it is never given twice.",
-        status=201,
-        takes=NewTenant,
-        tag=_TAG,
-        answers=TenantShape,
-        of_server=True,
-    ),
-    Route(
-        "GET",
-        "/api/v1/tenants",
-        listing,
-        "All tenants, by id.",
-        query=PAGING,
-        tag=_TAG,
-        answers=ListShape[TenantShape],
-        of_server=True,
-    ),
-    Route(
-        "GET",
-        "/api/v1/tenants/{tenant}",
-        show,
-        "A tenant, its ledger, and how much it uses.",
-        tag=_TAG,
-        answers=TenantWithLedger,
-        of_server=True,
-    ),
-    Route(
-        "PATCH",
-        "/api/v1/tenants/{tenant}",
-        change,
-        "Change a tenant's name or quotas.",
-        takes=TenantChange,
-        tag=_TAG,
-        answers=TenantShape,
-        of_server=True,
-    ),
-    Route(
-        "DELETE",
-        "/api/v1/tenants/{tenant}",
-        delete,
-        "Delete a tenant with its endpoints; what is owed is delivered first, or cancelled.",
-        status=204,
-        query=(Param("backlog", "drain (default) or cancel", one_of(("drain", "cancel"))),),
-        tag=_TAG,
-        of_server=True,
-    ),
-    Route(
-        "POST",
-        "/api/v1/tenants/{tenant}/suspend",
-        suspend,
-        "Take nothing over HTTP and send nothing; all is kept.",
-        tag=_TAG,
-        answers=TenantShape,
-        of_server=True,
-    ),
-    Route(
-        "POST",
-        "/api/v1/tenants/{tenant}/resume",
-        resume,
-        "Go on where it was suspended.",
-        tag=_TAG,
-        answers=TenantShape,
-        of_server=True,
-    ),
-)
+    return views.filled(TenantShape, tenant, quota=views.filled(QuotaShape, tenant.quota))

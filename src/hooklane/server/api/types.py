@@ -11,7 +11,7 @@ from hooklane.core.event_type import InvalidSchema
 from hooklane.model.event_type import EventType
 from hooklane.server import views
 from hooklane.server.audit_acts import act_of
-from hooklane.server.call import Call, Response, Route, answer
+from hooklane.server.call import Call, Response, Routes, answer
 from hooklane.server.problem import Problem
 from hooklane.server.schema_check import weight_of_schema
 from hooklane.server.schema_words import text_of, told
@@ -31,6 +31,15 @@ class TypeBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     enforce: bool = False
 
 
+routes = Routes("types", "/api/v1/types")
+
+
+@routes.put(
+    "/{type}",
+    "Describe a type of events; with `enforce`, a publish that breaks its schema is refused.",
+    takes=TypeBody,
+    answers=EventTypeShape,
+)
 async def put(call: Call) -> Response:
     services, type_, body = call.services, call.params["type"], call.read(TypeBody)
     admit_type(type_)
@@ -63,10 +72,12 @@ async def put(call: Call) -> Response:
     return answer(_view(one))
 
 
+@routes.get("", "All types of events.", answers=ListShape[EventTypeShape])
 async def listing(call: Call) -> Response:
     return answer({"items": [_view(one) for one in await call.services.store.event_types(call.tenant)], "next": None})
 
 
+@routes.get("/{type}", "One type of events.", answers=EventTypeShape)
 async def show(call: Call) -> Response:
     found = await call.services.store.event_type(call.tenant, call.params["type"])
     if found is None:
@@ -74,6 +85,7 @@ async def show(call: Call) -> Response:
     return answer(_view(found))
 
 
+@routes.delete("/{type}", "Forget a type of events; events stay.", status=204)
 async def remove(call: Call) -> Response:
     """Events of the type stay, and more may be published; nothing is checked any more."""
     type_ = call.params["type"]
@@ -84,28 +96,5 @@ async def remove(call: Call) -> Response:
 
 
 def _view(one: EventType) -> views.View:
-    return {
-        "type": one.type,
-        "description": one.description,
-        "schema": None if one.schema is None else msgspec.Raw(one.schema),
-        "enforce": one.enforce,
-        "created_at": views.when(one.created_at),
-        "changed_at": views.when(one.changed_at),
-    }
-
-
-PATH = "/api/v1/types/{type}"
-ROUTES = (
-    Route(
-        "PUT",
-        PATH,
-        put,
-        "Describe a type of events; with `enforce`, a publish that breaks its schema is refused.",
-        takes=TypeBody,
-        tag="types",
-        answers=EventTypeShape,
-    ),
-    Route("GET", PATH, show, "One type of events.", tag="types", answers=EventTypeShape),
-    Route("DELETE", PATH, remove, "Forget a type of events; events stay.", status=204, tag="types"),
-    Route("GET", "/api/v1/types", listing, "All types of events.", tag="types", answers=ListShape[EventTypeShape]),
-)
+    schema = None if one.schema is None else msgspec.Raw(one.schema)
+    return views.filled(EventTypeShape, one, schema=schema)

@@ -84,6 +84,7 @@ export function Chart({ title, times, lines, marks = [], stacked, say = number, 
         {
           width: box.current.clientWidth,
           height: HEIGHT,
+          padding: [null, 20, null, null], // room for half of the last label
           legend: { show: false },
           cursor: { sync: { key: sync }, points: { size: 6 }, y: false },
           scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.15, 1)] } },

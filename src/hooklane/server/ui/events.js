@@ -58,5 +58,5 @@ function EventRow({ event }) {
     <td class="c-main"><a class="ell" data-row href=${href(`/events/${event.id}`)}>${event.type}</a></td>
     <td class="key c-main">${event.key === null ? html`<span class="faint">no key</span>` : html`<span class="mono ell" dir="auto">${event.key}</span>${loud?.seq ? html`<span class="mono faint"> #${loud.seq}</span>` : ""}`}</td>
     <td class="ell c-main">${event.deliveries.length === 1 ? endpointName(loud.endpoint) : event.deliveries.length ? counted(event.deliveries.length, "endpoint") : "–"}</td>
-    <td class="r" data-k="tries">${tries || loud?.state !== "delivered" ? number(tries) : html`<span class="faint">–</span>`}</td><td class="ell" data-k=${loud?.reason ? "last" : undefined}>${loud?.reason ?? ""}</td><td class="r c-side"><${Ago} time=${event.created_at} /></td></tr>`;
+    <td class="r" data-k="tries">${tries || loud?.state !== "delivered" ? number(tries) : html`<span class="faint">–</span>`}</td><td class="ell" data-k=${loud?.reason ? "last" : undefined}>${loud?.reason ?? html`<span class="faint hide-s">–</span>`}</td><td class="r c-side"><${Ago} time=${event.created_at} /></td></tr>`;
 }

@@ -11,6 +11,9 @@ const REST_MS = 2000;
 /** A lane that has come to rest stands among the moving ones for a while: most of them move again. */
 const LATELY_MS = 10_000;
 
+/** One for all comparisons: to make one takes longer than to sort with it. */
+const { compare } = new Intl.Collator(undefined, { numeric: true });
+
 export const nameOf = (lane) => `${lane.endpoint}/${lane.key}`;
 
 export class LaneModel {
@@ -66,7 +69,7 @@ export class LaneModel {
         const row = this.rows.get(name);
         if (!row && !this.fits(lane)) continue;
         grown ||= !row;
-        this.rows.set(name, this.taken(row, lane));
+        this.rows.set(name, row ? this.taken(row, lane) : newRow(lane, Date.now()));
       }
       if (grown) this.place();
     });
@@ -90,7 +93,7 @@ export class LaneModel {
   }
 
   taken(row, lane) {
-    if (!row) return { name: nameOf(lane), lane: signal(lane), last: signal(null), settled: settledOf(new Map(), lane), group: lane.state, wanted: lane.state, wantedAt: 0, movedAt: 0 };
+    if (!row) return newRow(lane, 0);
     settledOf(row.settled, lane);
     const old = row.lane.peek();
     if (old.head !== lane.head || old.tail !== lane.tail || old.in_flight !== lane.in_flight) row.movedAt = Date.now();
@@ -105,8 +108,11 @@ export class LaneModel {
 
   place() {
     this.trim();
-    const all = [...this.rows.values()];
-    this.groups.value = GROUPS.map((group) => ({ group, rows: all.filter((row) => row.group === group).sort(order) })).filter(({ rows }) => rows.length);
+    const groups = new Map(GROUPS.map((group) => [group, []]));
+    for (const row of this.rows.values()) groups.get(row.group).push(row);
+    this.groups.value = [...groups].filter(([, rows]) => rows.length).map(([group, rows]) => ({ group, rows: rows.sort(order) }));
+    // What is in order already is sorted again in no time.
+    this.rows = new Map(this.groups.value.flatMap(({ rows }) => rows.map((row) => [row.name, row])));
   }
 
   /** The page keeps so many: those that need attention stay. */
@@ -117,10 +123,18 @@ export class LaneModel {
   }
 }
 
+/** A row of a lane that the page did not know; *movedAt* says when it moved, if that is known. */
+function newRow(lane, movedAt) {
+  const group = groupOf(lane, movedAt, Date.now());
+  return { name: nameOf(lane), lane: signal(lane), last: signal(null), settled: settledOf(new Map(), lane), group, wanted: group, wantedAt: 0, movedAt };
+}
+
+/** Where a lane belongs: by its state, and at rest it stands among those that move for a while. */
+const groupOf = (lane, movedAt, now) => (lane.state === "idle" && now - movedAt < LATELY_MS ? "active" : lane.state);
+
 /** Moves a row to the group that it has wanted for long enough; true when it moved. */
 function stir(row, now) {
-  const { state } = row.lane.peek();
-  const wanted = state === "idle" && now - row.movedAt < LATELY_MS ? "active" : state;
+  const wanted = groupOf(row.lane.peek(), row.movedAt, now);
   if (wanted !== row.wanted) [row.wanted, row.wantedAt] = [wanted, now];
   if (row.group === wanted || now - row.wantedAt < REST_MS) return false;
   row.group = wanted;
@@ -137,6 +151,9 @@ function settledOf(settled, lane) {
 /** What waits for a person or a retry stands by age, the oldest first; the rest by name, so that it keeps its place. */
 function order(a, b) {
   const [x, y] = [a.lane.peek(), b.lane.peek()];
-  const byAge = a.group === "blocked" || a.group === "retrying" ? (x.since ?? "").localeCompare(y.since ?? "") : 0;
-  return byAge || (x.key ?? "").localeCompare(y.key ?? "", undefined, { numeric: true }) || x.endpoint.localeCompare(y.endpoint);
+  const byAge = a.group === "blocked" || a.group === "retrying" ? inTime(x.since ?? "", y.since ?? "") : 0;
+  return byAge || compare(x.key ?? "", y.key ?? "") || compare(x.endpoint, y.endpoint);
 }
+
+/** Times of the server are text of one length. */
+const inTime = (a, b) => (a < b ? -1 : Number(a > b));

@@ -1,10 +1,10 @@
 // One lane of the board: sender queue, gate, in flight, consumer. An event travels once for each real send.
 
-import { html, useEffect, useLayoutEffect, useRef } from "./kit.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef } from "./kit.js";
 import { clock } from "./live.js";
 import { Cell } from "./parts.js";
 import { href, place } from "./route.js";
-import { ago, since, until } from "./words.js";
+import { ago, number, since, until } from "./words.js";
 
 const QUEUE = 3;
 const DONE = 3;
@@ -65,59 +65,78 @@ export function sentence(lane, last, now) {
 const reasonOf = (lane) => [lane.reason ?? "failed", lane.head_said && `“${lane.head_said}”`].filter(Boolean).join(" ");
 const held = (lane) => (lane.breaker === "open" && !lane.in_flight ? ", breaker open" : "");
 
-function onWire(lane, now) {
+/** What is on its way, or why nothing is. Only a countdown hears the clock. */
+function OnWire({ lane }) {
   if (lane.in_flight) return html`<${Cell} key=${`${lane.head}-${lane.attempts}`} class="fly" seq=${lane.head} state="in_flight" />`;
   if (lane.state === "blocked") return html`<span class="stop">gate shut</span>`;
   if (lane.state === "paused") return html`<span class="stop">paused</span>`;
   if (lane.breaker === "open" && lane.head <= lane.tail) return html`<span class="next">breaker open</span>`;
-  if (lane.state === "retrying") return html`<span class="next">${lane.next_at ? `next ${until(lane.next_at, now)}` : "held"}</span>`;
+  if (lane.state === "retrying") return html`<span class="next">${lane.next_at ? `next ${until(lane.next_at, clock.value)}` : "held"}</span>`;
   return null;
+}
+
+/** The words of a row. They age with the clock, and the cells beside them need not be drawn anew for that. */
+function Says({ row }) {
+  const lane = row.lane.value;
+  const [loud, quiet, tone] = sentence(lane, row.last.value, lane.state === "active" ? 0 : clock.value);
+  return html`<p title=${quiet}><b class=${tone}>${loud}</b><br />${quiet}</p>`;
 }
 
 export function LaneRow({ row, chosen }) {
   const lane = row.lane.value;
   const element = useRef();
   const before = useRef(lane);
-  const now = lane.state === "active" ? Date.now() : clock.value;
   const { cells, more } = queueOf(lane);
   const done = doneOf(lane, row.settled);
-  const [loud, quiet, tone] = sentence(lane, row.last.value, now);
   useEffect(() => {
     const here = element.current;
     observer.observe(here);
     return () => observer.unobserve(here);
   }, []);
   useLayoutEffect(() => {
-    if (!still.matches && inView.has(element.current)) travel(element.current, before.current, lane);
+    if (before.current !== lane && !still.matches && inView.has(element.current)) willTravel(element.current, before.current, lane);
     before.current = lane;
   }, [lane]);
-  const address = href("/lanes", { ...place.value.query, lane: row.name });
+  const { query } = place.value;
+  const address = useMemo(() => href("/lanes", { ...query, lane: row.name }), [query, row.name]);
   return html`<li class="lane" ref=${element} data-state=${lane.state} data-selected=${chosen || undefined}>
     <a class="who" href=${address} data-row data-lane=${row.name} aria-current=${chosen ? "true" : undefined}>
       <b dir="auto">${lane.key}</b><span class="ell">${lane.endpoint_name || lane.endpoint}</span></a>
-    <div class="queue">${more > 0 && html`<span class="more">+${more.toLocaleString("en")}</span>`}${cells.map((cell) => html`<${Cell} key=${cell.seq} ...${cell} />`)}</div>
-    <div class="wire" data-gate=${gateOf(lane)}>${onWire(lane, now)}</div>
+    <div class="queue">${more > 0 && html`<span class="more">+${number(more)}</span>`}${cells.map((cell) => html`<${Cell} key=${cell.seq} ...${cell} />`)}</div>
+    <div class="wire" data-gate=${gateOf(lane)}><${OnWire} lane=${lane} /></div>
     <div class="done">${done.map((cell, age) => html`<${Cell} key=${cell.seq} class=${`old${age + 1}`} ...${cell} />`)}</div>
-    <div class="says"><p title=${quiet}><b class=${tone}>${loud}</b><br />${quiet}</p>
+    <div class="says"><${Says} row=${row} />
       ${lane.state === "blocked" && html`<a class="btn small" href=${address} aria-label=${`Resolve ${lane.key}`}>Resolve…</a>`}</div>
   </li>`;
 }
 
+let movers = [];
+
+/** All rows that changed begin to move together: to measure one between the changes of others is a layout for each. */
+function willTravel(element, before, lane) {
+  if (!movers.length) requestAnimationFrame(travelAll);
+  movers.push([element, before, lane]);
+}
+
+function travelAll() {
+  const all = movers.filter(([element]) => element.isConnected);
+  movers = [];
+  if (!all.length) return;
+  const wide = all[0][0].querySelector(".wire").offsetWidth; // the columns of all rows are alike
+  for (const [element, before, lane] of all) travel(element, before, lane, wide);
+}
+
 /** From the gate to the consumer, once; what stands there already makes room. Only transform and opacity. */
-function travel(element, before, lane) {
+function travel(element, before, lane, wide) {
   const move = (cell, frames, ms = TRAVEL_MS) => cell?.animate(frames, { duration: ms, easing: "cubic-bezier(.4, 0, .2, 1)", fill: "backwards" });
-  const wire = element.querySelector(".wire");
   if (lane.in_flight && (!before.in_flight || before.head !== lane.head)) {
-    move(element.querySelector(".fly"), [{ transform: `translateX(${-0.38 * wire.offsetWidth}px)`, opacity: 0.2 }, { transform: "none", opacity: 1 }], 300);
+    move(element.querySelector(".fly"), [{ transform: `translateX(${-0.38 * wide}px)`, opacity: 0.2 }, { transform: "none", opacity: 1 }], 300);
   }
   const landed = lane.head - before.head;
   if (landed <= 0) return;
-  const cells = [...element.querySelectorAll(".done .cell")];
-  const wasSeen = before.in_flight;
-  const from = -(wire.offsetWidth * (wasSeen ? 0.62 : 1));
-  cells.forEach((cell, at) => {
+  const from = -(wide * (before.in_flight ? 0.62 : 1));
+  element.querySelectorAll(".done .cell").forEach((cell, at) => {
     if (at < landed) move(cell, [{ transform: `translateX(${from - 40 * at}px)`, opacity: 0.4 }, { transform: "none", opacity: 1 }]);
-    else move(cell, [{ transform: `translateX(${-Math.min(landed, DONE) * (cell.offsetWidth + 4)}px)` }, { transform: "none" }], 220);
+    else move(cell, [{ transform: `translateX(calc(${-Math.min(landed, DONE)} * (100% + 4px)))` }, { transform: "none" }], 220);
   });
 }
-

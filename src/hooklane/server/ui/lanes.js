@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { Demo } from "./demo.js";
-import { html, useEffect, useMemo } from "./kit.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./kit.js";
 import { DRAWN_MAX, LaneModel } from "./lane_model.js";
 import { LanePanel } from "./lane_panel.js";
 import { LaneRow } from "./lane_row.js";
@@ -13,10 +13,14 @@ import { setQuery } from "./route.js";
 import { Screen } from "./shell.js";
 import { compact, counted, LANE_STATES, number, since } from "./words.js";
 
-const PAGE = 100;
+const PAGE = 200;
 /** So long a search goes on by itself; the server looks at a bounded part of the lanes in each call. */
 const SEARCH_MS = 4000;
 const IDLE_SHOWN = 20;
+/** Some more than are shown, to take the places of those that begin to move. */
+const IDLE_KEPT = 60;
+/** So many rows that are new to the board are drawn in one frame: the first of them fill the screen. */
+const NEW_ROWS_MAX = 8;
 const SAYS = {
   blocked: "oldest first; nothing moves until you replay or skip",
   retrying: "the sender tries again by itself",
@@ -43,10 +47,12 @@ async function found(query, most, isOver) {
 async function fetchLanes({ endpoint, q, states }, isLatest) {
   const until = Date.now() + SEARCH_MS;
   const isOver = () => Date.now() > until || !isLatest();
-  const loud = await found({ endpoint, q, state: states?.join(","), order: "attention" }, DRAWN_MAX, isOver);
-  if (states || loud.lanes.length >= DRAWN_MAX) return loud;
-  const idle = await found({ endpoint, q, state: "idle" }, DRAWN_MAX - loud.lanes.length, isOver);
-  return { lanes: [...loud.lanes, ...idle.lanes], isWhole: loud.isWhole && idle.isWhole };
+  if (states) return found({ endpoint, q, state: states.join(","), order: "attention" }, DRAWN_MAX, isOver);
+  const [loud, idle] = await Promise.all([
+    found({ endpoint, q, order: "attention" }, DRAWN_MAX, isOver),
+    found({ endpoint, q, state: "idle" }, q ? DRAWN_MAX : IDLE_KEPT, isOver),
+  ]);
+  return { lanes: [...loud.lanes, ...idle.lanes].slice(0, DRAWN_MAX), isWhole: loud.isWhole && idle.isWhole };
 }
 
 export default function Lanes({ query }) {
@@ -112,26 +118,41 @@ function Board({ groups, query, lanes }) {
     room -= taken.length;
     return { group, rows: taken, all: Math.max(rows.length, query.q || query.endpoint ? 0 : (lanes[group] ?? 0)) };
   });
+  const isDrawn = useFewAtATime(shown.flatMap(({ rows }) => rows.map((row) => row.name)));
   const quiet = shown.find(({ group }) => group === "idle");
   const hidden = (lanes.idle ?? 0) - (quiet?.rows.length ?? 0) - movingIdle(groups);
-  if (query.as === "table") return html`<${Table} shown=${shown} />`;
+  if (query.as === "table") return html`<${Table} rows=${shown.flatMap(({ rows }) => rows).filter((row) => isDrawn.has(row.name))} />`;
   return html`<div class="card board">
     <div class="cols" aria-hidden="true"><span>Key</span><span>Sender queue</span><span>In flight</span><span>Consumer</span><span></span></div>
     ${shown.filter(({ rows }) => rows.length).map(({ group, rows, all }) => html`<div class="group" key=${`${group}-head`}><${Chip} state=${CHIPS[group]} icon=${ICONS[group]}>${LANE_STATES[group]}</${Chip}>
         <span class="num">${rows.length < all && group !== "active" && group !== "idle" ? `${number(rows.length)} of ${counted(all, "lane")}` : counted(rows.length, "lane")}</span><span class="faint">${SAYS[group]}</span>
         <span class="grow"></span>${group === "blocked" && rows.length > 1 && html`<${ResolveAll} many=${query.endpoint ? all : (lanes.blocked ?? all)} endpoint=${query.endpoint} />`}</div>
-      <ul key=${group} aria-label=${`${LANE_STATES[group]} lanes`}>${rows.map((row) => html`<${LaneRow} key=${row.name} row=${row} chosen=${row.name === query.lane} />`)}</ul>`)}
+      <ul key=${group} aria-label=${`${LANE_STATES[group]} lanes`}>${rows.filter((row) => isDrawn.has(row.name)).map((row) => html`<${LaneRow} key=${row.name} row=${row} chosen=${row.name === query.lane} />`)}</ul>`)}
     ${hidden > 0 && !query.q && !query.endpoint && !query.state && html`<div class="quiet-lanes"><span class="num"><b>${number(hidden)}</b> quiet ${hidden === 1 ? "lane" : "lanes"}: everything delivered</span><span class="grow"></span>
       <button class="btn small quiet" type="button" onClick=${() => setQuery({ state: "idle" })}>Show</button></div>`}
     ${room <= 0 && html`<div class="quiet-lanes">At most ${DRAWN_MAX} lanes are drawn; search for the others.</div>`}
   </div>`;
 }
 
+/** Which of *names* to draw now: those that are drawn already, and in each frame a few more. 200 at once are a long task. */
+function useFewAtATime(names) {
+  const before = useRef(new Set());
+  const [, redraw] = useState(0);
+  let left = NEW_ROWS_MAX;
+  const now = new Set(names.filter((name) => before.current.has(name) || left-- > 0));
+  useLayoutEffect(() => {
+    before.current = now;
+    if (now.size === names.length) return undefined;
+    const frame = requestAnimationFrame(() => redraw((count) => count + 1));
+    return () => cancelAnimationFrame(frame);
+  });
+  return now;
+}
+
 const movingIdle = (groups) => groups.find(({ group }) => group === "active")?.rows.filter((row) => row.lane.peek().state === "idle").length ?? 0;
 
 /** The same without a picture: for screen readers, for copying, and for who likes tables. */
-function Table({ shown }) {
-  const rows = shown.flatMap(({ rows }) => rows);
+function Table({ rows }) {
   return html`<div class="card tbl-wrap"><table class="tbl cards"><thead><tr><th>Key</th><th>Endpoint</th><th>State</th><th class="r">Head</th><th class="r">Waiting</th><th class="r">Since</th><th>Reason</th></tr></thead>
     <tbody>${rows.map((row) => html`<${TableRow} key=${row.name} row=${row} />`)}</tbody></table></div>`;
 }

@@ -26,22 +26,22 @@ export const clock = signal(Date.now());
 
 const listeners = new Map();
 
-/** Hear each message of a kind (`lanes`, `attempts`, `overview`, `reset`, …); returns a function to stop. */
+/** Hear each message of a kind (`lanes`, `attempts`, `overview`, `reset`, …) with its *since*; returns a function to stop. */
 export function hear(kind, listener) {
   const all = listeners.get(kind) ?? new Set();
   listeners.set(kind, all.add(listener));
   return () => all.delete(listener);
 }
 
-function tell(kind, value) {
+function tell(kind, value, since = performance.now()) {
   if (paused.value) {
     news.value += 1;
     return;
   }
   asOf.value = Date.now();
   if (kind === "overview") overview.value = { ...overview.value, ...value };
-  if (kind === "reset") loadOverview();
-  for (const listener of listeners.get(kind) ?? []) listener(value);
+  if (kind === "reset" && overviewAskedAt < since) loadOverview();
+  for (const listener of listeners.get(kind) ?? []) listener(value, since);
 }
 
 export function togglePause() {
@@ -51,7 +51,10 @@ export function togglePause() {
   tell("reset", {});
 }
 
+let overviewAskedAt = 0;
+
 async function loadOverview() {
+  overviewAskedAt = performance.now();
   try {
     overview.value = await get("overview");
     locked.value = false;
@@ -62,10 +65,11 @@ async function loadOverview() {
 
 export function open() {
   setInterval(() => (clock.value = Date.now()), 1000);
-  loadOverview();
   follow(tell, (word, waitMs) => {
     connection.value = word;
     retryAt.value = Date.now() + waitMs;
+    // A stream begins with a reset, which loads it; without a stream it is asked for, and tells whether a key is missing.
+    if (word === "reconnecting" && !overview.value && !locked.value) loadOverview();
   });
 }
 
@@ -79,14 +83,17 @@ export function whyNot() {
 /**
  * What *load* resolves to: {value, error, busy, again}. Loaded anew when *what* changes, after a reset of the stream,
  * and every *everyMs*; an answer that was overtaken is dropped, and the old value stays while a new one is fetched.
+ * News do not overtake a load that is under way: it is shown, and then loaded once more.
  */
 export function useLoad(load, what, { everyMs = 0, on = [] } = {}) {
   const [state, setState] = useState({ value: undefined, error: null, busy: true });
   const latest = useRef(0);
   const loader = useRef(load);
+  const turn = useRef({ askedAt: 0, isBusy: false, isOwed: false });
   loader.current = load;
   async function again() {
     const mine = ++latest.current;
+    turn.current = { askedAt: performance.now(), isBusy: true, isOwed: false };
     try {
       const value = await loader.current();
       if (mine === latest.current) setState({ value, error: null, busy: false });
@@ -94,11 +101,19 @@ export function useLoad(load, what, { everyMs = 0, on = [] } = {}) {
       if (error.status === 401) locked.value = true;
       if (mine === latest.current) setState((old) => ({ value: old.value, error, busy: false }));
     }
+    if (mine !== latest.current) return;
+    turn.current.isBusy = false;
+    if (turn.current.isOwed) again();
+  }
+  function renew() {
+    if (turn.current.isBusy) turn.current.isOwed = true;
+    else again();
   }
   useEffect(() => {
     setState((old) => ({ ...old, busy: true }));
     again();
-    const stops = ["reset", ...on].map((kind) => hear(kind, throttled(again)));
+    const soon = throttled(renew);
+    const stops = [hear("reset", (_, since) => turn.current.askedAt < since && soon()), ...on.map((kind) => hear(kind, soon))];
     const timer = everyMs ? setInterval(() => !paused.value && !document.hidden && again(), everyMs) : 0;
     return () => {
       latest.current++;

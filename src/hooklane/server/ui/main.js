@@ -2,7 +2,7 @@
 
 import { html, start } from "./kit.js";
 import { open } from "./live.js";
-import { enter } from "./portal.js";
+import { enter, recognise } from "./portal.js";
 import { listenToKeys, Overlay } from "./palette.js";
 import { place, register, screenOf } from "./route.js";
 import { Shell } from "./shell.js";
@@ -25,9 +25,10 @@ register(
 const icon = document.querySelector("link[rel=icon]");
 icon.href = icon.href;
 
-// The first screen is fetched while the server is asked who looks.
-screenOf(place.value.path)?.screen.load();
 await enter();
-listenToKeys();
+// The stream, the totals and the first screen come while the server is asked who looks.
 open();
+screenOf(place.value.path)?.screen.load();
+await recognise();
+listenToKeys();
 start(() => html`<${Shell} Overlay=${Overlay} />`, document.getElementById("app"));

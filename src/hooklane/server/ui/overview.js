@@ -6,7 +6,7 @@ import { EndpointState } from "./endpoints.js";
 import { Charts, fetchSeries, valuesOf } from "./figures.js";
 import { html } from "./kit.js";
 import { clock, inPortal, overview as totals, useLoad } from "./live.js";
-import { Ago, Command, Failed, Icon, Segments, Skeleton } from "./parts.js";
+import { Command, Failed, Icon, Segments, Skeleton } from "./parts.js";
 import { href, setQuery } from "./route.js";
 import { Screen } from "./shell.js";
 import { counted, millis, millisText, number, percent, rate, shortUrl, since } from "./words.js";
@@ -59,7 +59,7 @@ function Verdict({ all }) {
 }
 
 function Tile({ name, value, unit, note, values, tone, to }) {
-  const body = html`<span class="dt">${name}</span><span class="dd">${value}${unit ? html` <small>${unit}</small>` : ""}</span><${Spark} values=${values} tone=${tone} /><span class="note ell">${note}</span>`;
+  const body = html`<span class="dt">${name}</span><span class="dd">${value}${unit ? html` <small>${unit}</small>` : ""}</span><${Spark} values=${values} tone=${tone} /><span class="note">${note}</span>`;
   return to ? html`<a class="card tile" href=${to}>${body}</a>` : html`<div class="card tile">${body}</div>`;
 }
 
@@ -74,11 +74,11 @@ function Tiles({ all, series }) {
   });
   const savedOver = valuesOf(series, "duplicates")?.map((value, at) => (value ?? 0) + (valuesOf(series, "stale")?.[at] ?? 0));
   return html`<div class="tiles">
-    <${Tile} name="Events in" value=${rate(all.rates.in)} unit="/s" note=${`${number(all.published)} in the range`} values=${valuesOf(series, "published")} tone="flight" to=${href("/events")} />
+    <${Tile} name="Events in" value=${rate(all.rates.in)} unit="/s" note=${`${number(all.published)} published`} values=${valuesOf(series, "published")} tone="flight" to=${href("/events")} />
     <${Tile} name="Delivered" value=${rate(all.rates.delivered)} unit="/s" note=${all.first_try === null ? "nothing in the range" : `${percent(all.first_try)} % at the first try`} values=${valuesOf(series, "attempts", "delivered")} tone="good" />
     <${Tile} name="End to end, p95" value=${p95} unit=${unit} note=${`p50 ${millisText(all.delivery_ms.p50)} · p99 ${millisText(all.delivery_ms.p99)} · try p95 ${millisText(all.attempt_ms.p95)}`} values=${valuesOf(series, "delivery_ms", "p95")} tone="accent" />
-    <${Tile} name="Succeeded in the end" value=${percent(all.eventual)} unit=${share(all.eventual, "%")} note=${`${number(all.delivered)} delivered in the range`} values=${succeeded} tone="good" />
-    <${Tile} name="Backlog" value=${number(backlog)} note=${all.oldest_pending_at ? html`oldest waits since <${Ago} time=${all.oldest_pending_at} />` : "nothing waits"} values=${valuesOf(series, "backlog")} tone="retry" to=${href("/lanes")} />
+    <${Tile} name="Succeeded in the end" value=${percent(all.eventual)} unit=${share(all.eventual, "%")} note=${`${number(all.delivered)} delivered`} values=${succeeded} tone="good" />
+    <${Tile} name="Backlog" value=${number(backlog)} note=${all.oldest_pending_at ? `the oldest waits ${since(all.oldest_pending_at, clock.value)}` : "nothing waits"} values=${valuesOf(series, "backlog")} tone="retry" to=${href("/lanes")} />
     <${Tile} name="Blocked keys" value=${number(all.lanes.blocked ?? 0)} note=${all.lanes.blocked ? `${counted(all.waiting_behind_blocked ?? 0, "event")} behind them` : "no key is stuck"} values=${valuesOf(series, "blocked")} tone="bad" to=${href("/lanes", { state: "blocked" })} />
     <${Tile} name="Dead letters" value=${number(all.ledger.dead ?? 0)} note=${all.ledger.skipped ? `${number(all.ledger.skipped)} skipped so far` : "replay or skip"} values=${valuesOf(series, "dead")} tone="bad" to=${href("/dead")} />
     <${Tile} name="Saved you" value=${number(saved)} note=${`${counted(all.duplicates, "duplicate")}, ${counted(all.stale, "stale write")}`} values=${savedOver} tone="good" />

@@ -8,10 +8,10 @@ import { ago, atTime, STATES } from "./words.js";
 /** An icon of the sprite. The word beside it says the same, so it is hidden from screen readers. */
 export const Icon = ({ name }) => html`<svg class="icon" aria-hidden="true"><use href=${`${files}/icons.svg#${name}`} /></svg>`;
 
-/** One event of a lane: shape, word and colour. */
+/** One event of a lane: shape, word and colour. Its icon is no component of its own: a board draws a thousand of them. */
 export const Cell = ({ seq, state, class: extra = "" }) => html`
   <span class=${`cell ${extra}`} data-state=${state} data-seq=${seq} title=${`#${seq} ${STATES[state]}`}>
-    <${Icon} name=${state} />${seq}<span class="vh"> ${STATES[state]}</span>
+    <svg class="icon" aria-hidden="true"><use href=${`${files}/icons.svg#${state}`} /></svg>${seq}<span class="vh"> ${STATES[state]}</span>
   </span>`;
 
 export const Chip = ({ state, icon, children }) => html`

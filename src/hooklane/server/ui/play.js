@@ -13,9 +13,15 @@ const FAULTS = [
   ["drop_ack", "Answer lost", 100, 5],
   ["duplicate", "Sent twice", 100, 5],
   ["crash", "Consumer crashes", 100, 5],
+  ["worker_crash", "Sender’s worker crashes", 100, 5],
   ["delay_ms", "Delay", 1000, 50],
   ["reorder_ms", "Copies come late, up to", 5000, 250],
 ];
+/** Where a crash happens, beside how often: the first is the one that is not said. */
+const POINTS = {
+  crash: ["crash_at", { anywhere: "anywhere", before_work: "before its work", before_commit: "after the effect, before the commit", before_answer: "after the commit, before the answer" }],
+  worker_crash: ["worker_crash_at", { anywhere: "anywhere", before_send: "before it sends", before_answer: "after it sent, before the answer", before_commit: "after the 2xx, before the commit", after_commit: "after the commit" }],
+};
 const isShare = (name) => !name.endsWith("_ms");
 const shown = (name, value) => (isShare(name) ? `${value} %` : value >= 1000 ? `${value / 1000} s` : `${value} ms`);
 
@@ -31,8 +37,12 @@ export function askedOf(query, listed) {
   const events = whole(query.events, 1, listed.events_max);
   const asked = { scenario: scenario.name, seed: whole(query.seed, 0, Number.MAX_SAFE_INTEGER) ?? 1 };
   if (events) Object.assign(asked, { events, keys: whole(query.keys, 1, listed.keys_max) ?? 4 });
+  const rate = whole(query.rate, 1, listed.rate_max);
+  if (rate) asked.rate = rate;
   const given = FAULTS.map(([name, , most]) => [name, whole(query[name], 0, most)]).filter(([, value]) => value !== undefined);
-  if (given.length) asked.faults = { ...(events ? scenario.crowd : {}), ...Object.fromEntries(given.map(([name, value]) => [name, isShare(name) ? value / 100 : value])) };
+  const faults = Object.fromEntries(given.map(([name, value]) => [name, isShare(name) ? value / 100 : value]));
+  for (const [name, words] of Object.values(POINTS)) if (Object.hasOwn(words, query[name] ?? "")) faults[name] = query[name];
+  if (Object.keys(faults).length) asked.faults = { ...(events ? scenario.crowd : {}), ...faults };
   return asked;
 }
 
@@ -62,10 +72,16 @@ function Room({ listed, query }) {
     const player = mount(place.current, run.trace, { speed: asked.events ? 4 : 1, tell: ({ t }) => t >= run.trace.end_ms && setOver(true) });
     return player.close;
   }, [run.trace]);
+  const presets = useRef();
+  useEffect(() => {
+    // On a phone they stand in a line that scrolls sideways.
+    const [list, chosen] = [presets.current, presets.current.querySelector("[aria-pressed=true]")];
+    list.scrollLeft = chosen.offsetLeft - list.offsetLeft - 16;
+  }, []);
   return html`<div class="play">
     <aside aria-label="Scenario and faults">
       <section class="card" aria-label="Scenario"><div class="title"><h2>Scenario</h2></div>
-      <div class="preset">${listed.scenarios.map((one) => html`<button type="button" key=${one.name} data-scenario=${one.name} aria-pressed=${String(one === scenario)} onClick=${() => setQuery({ s: one.name, ...NO_FAULTS })}>
+      <div class="preset" ref=${presets}>${listed.scenarios.map((one) => html`<button type="button" key=${one.name} data-scenario=${one.name} aria-pressed=${String(one === scenario)} onClick=${() => setQuery({ s: one.name, ...NO_FAULTS })}>
         <${Icon} name=${one === scenario ? "in_flight" : "queued"} /><b>${one.title}</b><span>${one.about}</span></button>`)}</div></section>
       <${Sliders} asked=${asked} query=${query} scenario=${scenario} listed=${listed} />
     </aside>
@@ -79,7 +95,7 @@ function Room({ listed, query }) {
   </div>`;
 }
 
-const NO_FAULTS = Object.fromEntries(FAULTS.map(([name]) => [name, null]));
+const NO_FAULTS = Object.fromEntries([...FAULTS.map(([name]) => name), ...Object.values(POINTS).map(([name]) => name)].map((name) => [name, null]));
 
 /** The trace of what is asked: one call for each change, and what was overtaken is dropped. */
 function useRun(asked) {
@@ -110,13 +126,20 @@ function Sliders({ asked, query, scenario, listed }) {
     const value = asked.faults?.[name] ?? (asked.events ? scenario.crowd[name] : 0) ?? 0;
     return isShare(name) ? Math.round(value * 100) : value;
   };
-  const isChanged = FAULTS.some(([name]) => query[name] !== undefined) || query.events !== undefined;
-  return html`<section class="card sliders" aria-label="Faults"><h2>Faults${isChanged && html`<button class="btn small quiet" type="button" onClick=${() => setQuery({ ...NO_FAULTS, events: null, keys: null })}>Reset</button>`}</h2>
+  const isChanged = [...Object.keys(NO_FAULTS), "events", "rate"].some((name) => query[name] !== undefined);
+  return html`<section class="card sliders" aria-label="Faults"><h2>Faults${isChanged && html`<button class="btn small quiet" type="button" onClick=${() => setQuery({ ...NO_FAULTS, events: null, keys: null, rate: null })}>Reset</button>`}</h2>
     <${Slider} label="Events" name="events" value=${asked.events ?? 0} most=${listed.events_max} step=${10} text=${(value) => (value ? String(value) : "its own story")} set=${(value) => setQuery({ events: value || null, keys: value ? (asked.keys ?? 4) : null })} />
     ${asked.events && html`<${Slider} label="Keys" name="keys" least=${1} value=${asked.keys} most=${listed.keys_max} step=${1} text=${String} set=${(value) => setQuery({ keys: value })} />`}
-    ${FAULTS.map(([name, label, most, step]) => html`<${Slider} key=${name} label=${label} name=${name} value=${of(name)} most=${most} step=${step} text=${(value) => shown(name, value)} set=${(value) => setQuery({ [name]: value })} />`)}
+    <${Slider} label="Rate" name="rate" value=${asked.rate ?? 0} most=${listed.rate_max} step=${1} text=${(value) => (value ? `${value} a second` : "its own pace")} set=${(value) => setQuery({ rate: value || null })} />
+    ${FAULTS.map(([name, label, most, step]) => html`<${Slider} key=${name} label=${label} name=${name} value=${of(name)} most=${most} step=${step} text=${(value) => shown(name, value)} set=${(value) => setQuery({ [name]: value })} />
+      ${POINTS[name] && of(name) > 0 && html`<${Point} key=${`${name}-at`} label=${label} point=${POINTS[name]} value=${asked.faults?.[POINTS[name][0]]} />`}`)}
   </section>`;
 }
+
+/** Where a crash happens; asked for only where there are crashes. */
+const Point = ({ label, point: [name, words], value = "anywhere" }) => html`
+  <label class="point"><span class="vh">${label}, where</span><select class="input" name=${name} value=${value} onChange=${(event) => setQuery({ [name]: event.target.value === "anywhere" ? null : event.target.value })}>
+    ${Object.entries(words).map(([one, text]) => html`<option value=${one} selected=${one === value}>${text}</option>`)}</select></label>`;
 
 /** The right answer stands first in the list; here each question has an order of its own, always the same. */
 function inOrder(answers, text) {

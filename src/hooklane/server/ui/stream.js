@@ -5,9 +5,13 @@ import { root } from "./api.js";
 const WAIT_MS = [500, 1000, 2000, 5000];
 const ASK_MS = 5000;
 
-/** Calls tell(kind, value) for each event and status(word, waitMs) when the connection changes; returns a function to stop. */
+/**
+ * Calls tell(kind, value, since) for each event and status(word, waitMs) when the connection changes; returns a function
+ * to stop. *since*: when a reset is one, what was asked for later (performance.now()) is not older than the stream.
+ */
 export function follow(tell, status) {
   let lastId = null;
+  let joinedAt = null;
   let tries = 0;
   let stopped = false;
   let controller = null;
@@ -31,6 +35,7 @@ export function follow(tell, status) {
       }
       if (!response.ok) throw new Error(String(response.status));
       tries = 0;
+      joinedAt = performance.now();
       status("live", 0);
       await read(response.body.getReader());
       // Under WSGI a stream would hold a worker: what there is comes in one piece, and is asked for again.
@@ -68,7 +73,10 @@ export function follow(tell, status) {
       if (at > 0) fields[line.slice(0, at)] = line.slice(at + 2);
     }
     if (fields.id) lastId = fields.id;
-    if (fields.event) tell(fields.event, JSON.parse(fields.data));
+    if (!fields.event) return;
+    // A stream begins with a reset: what was asked for after it was joined need not be asked for again.
+    tell(fields.event, JSON.parse(fields.data), joinedAt ?? performance.now());
+    joinedAt = null;
   }
 
   // A hidden tab costs the server nothing; when it is looked at again the stream goes on where it was.

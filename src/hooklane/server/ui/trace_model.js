@@ -44,6 +44,8 @@ export function said(step) {
     case "retry": return `${name(step)} is tried again in ${seconds(step.until - step.t)}`;
     case "dead": return `${name(step)} is dead: key ${step.key} stops until a person decides`;
     case "stalled": return `A worker of the sender stands still with ${name(step)} in its hands`;
+    case "worker_crashed": return `A worker of the sender dies with ${name(step)} in its hands; another takes over`;
+    case "worker_restarted": return "The worker of the sender is started again";
     case "woke": return `The worker wakes up and sends ${name(step)} after all`;
     default: return step.kind;
   }
@@ -64,7 +66,7 @@ export function modelOf(trace) {
     if (step.kind === "request_lost") Object.assign(flight, { to: step.t + (step.t - flight.from), lostAt: step.t });
     if (step.kind === "arrived") flight.arrivedAt = step.t;
     if (step.kind === "answered" && step.until) Object.assign(flight, { backFrom: step.t, backTo: step.until, status: step.status });
-    if (step.kind === "ack_lost") Object.assign(flight, { backTo: step.t + (step.t - flight.backFrom), ackLostAt: step.t });
+    if (step.kind === "ack_lost" && flight.backFrom !== undefined) Object.assign(flight, { backTo: step.t + (step.t - flight.backFrom), ackLostAt: step.t });
     if (step.kind === "crashed") flight.crashedAt = step.t;
     if (event && TURNS[step.kind] && !step.receiver) event.turns.push({ t: step.t, state: TURNS[step.kind], until: step.until, kind: step.kind });
   }
@@ -72,7 +74,7 @@ export function modelOf(trace) {
   return { trace, keys, events: [...events.values()], flights: [...flights.values()], times, end: Math.max(trace.end_ms, 1) };
 }
 
-const TURNS = { sent: "in_flight", timed_out: "queued", heard: "queued", retry: "retrying", acked: "delivered", dead: "dead", stalled: "stalled" };
+const TURNS = { sent: "in_flight", timed_out: "queued", heard: "queued", retry: "retrying", acked: "delivered", dead: "dead", stalled: "stalled", worker_crashed: "orphaned" };
 
 /** What is to be seen *t* milliseconds after the start. */
 export function frameAt(model, t) {
@@ -97,8 +99,9 @@ function laneAt(model, key, t) {
     if (state === "dead") [isDead, gate, note] = [true, "shut", `${key}:${event.seq} is dead; a person decides`];
     if (state === "retrying" && turn.until > t) [gate, note] = ["held", `again in ${seconds(turn.until - t)}`];
     if (state === "stalled") [gate, note] = ["held", "its worker stands still"];
+    if (state === "orphaned") [gate, note] = ["held", "its worker died; another takes over"];
     if (state === "retrying" && turn.until <= t) state = "queued";
-    cells.push({ seq: event.seq, state: state === "stalled" ? "retrying" : state });
+    cells.push({ seq: event.seq, state: state === "stalled" || state === "orphaned" ? "retrying" : state });
   }
   return { key, gate, note, queue: cells.filter((cell) => cell.state !== "delivered"), done: cells.filter((cell) => cell.state === "delivered") };
 }

@@ -13,14 +13,15 @@ export const STATES = {
 
 export const LANE_STATES = { blocked: "Blocked", retrying: "Retrying", active: "Moving", paused: "Paused", idle: "Idle" };
 
-const NUMBER = new Intl.NumberFormat("en");
-const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-
-/** 12,345; what is not known is a dash, and never a zero. */
-export const number = (value) => (value === null || value === undefined ? "–" : NUMBER.format(value));
+/** 12,345; what is not known is a dash, and never a zero. By hand: to make a NumberFormat takes longer than a screen. */
+export const number = (value) => (value === null || value === undefined ? "–" : String(value).replace(/\B(?<!\.\d*)(?=(\d{3})+(?!\d))/g, ","));
 
 /** For badges: 999, then 1.2K. */
-export const compact = (value) => (value < 1000 ? String(value) : COMPACT.format(value));
+export function compact(value) {
+  const power = value < 999.5 ? 0 : value < 999_500 ? 1 : value < 999_500_000 ? 2 : 3;
+  const part = value / 1000 ** power;
+  return `${power && part < 99.95 ? Number(part.toFixed(1)) : Math.round(part)}${["", "K", "M", "B"][power]}`;
+}
 
 /** counted(1, "lane") is "1 lane". */
 export const counted = (many, one, more = `${one}s`) => `${number(many)} ${many === 1 ? one : more}`;
@@ -67,7 +68,7 @@ export function atTime(time, now = Date.now()) {
   if (!time) return "–";
   const at = new Date(time);
   const day = at.toDateString() === new Date(now).toDateString() ? "" : `${at.toLocaleDateString("en-CA")} `;
-  return day + at.toLocaleTimeString("en-GB");
+  return day + at.toTimeString().slice(0, 8);
 }
 
 /** In so many seconds; "now" when that is over. */

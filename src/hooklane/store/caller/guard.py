@@ -49,7 +49,6 @@ class Guard(Protocol):
     def lift(self, error: BaseException | None) -> Flow[None]:
         """The handler is done, with *error* or without: `TransactionMisused` or `TransactionAborted` where what it was
         given is not there any more. An error of the handler's own is the news, and what follows from it is not."""
-        ...
 
 
 def guard_of(caller: Caller, tx: Any) -> Guard:

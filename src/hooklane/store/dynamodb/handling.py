@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hooklane.model.clock import Instant
-from hooklane.model.inbox import Claimed, RowId
+from hooklane.model.inbox import Claimed, HandlingFailure, RowId
 from hooklane.model.message import Status
 from hooklane.store.dynamodb import items as shapes
 from hooklane.store.dynamodb.base import After, Base
@@ -145,31 +145,19 @@ class Handling(Base):
         buffer.later.append(later)
         return True
 
-    def fail(
-        self,
-        id: RowId,
-        handler: str,
-        fence: int,
-        *,
-        status: Status,
-        due_at: Instant,
-        error: str,
-        traceback: str,
-        now: Instant,
-        attempts: int | None = None,
-    ) -> Flow[bool]:
+    def fail(self, id: RowId, handler: str, fence: int, failure: HandlingFailure) -> Flow[bool]:
         buffer: Buffer = yield State()
         item = yield from self._held_item(buffer, id, handler, fence)
         if item is None:
             return False
 
         def later(changes: Changes, after: After) -> None:
-            change = self._moved(item, status, due_at, changes.of(item, "fail"), changes)
-            change.assign |= {"he": text_of(error), "hb": text_of(traceback)}
-            change.assign["ht"] = now if status is Status.DEAD else None
+            change = self._moved(item, failure.status, failure.due_at, changes.of(item, "fail"), changes)
+            change.assign |= {"he": text_of(failure.error), "hb": text_of(failure.traceback)}
+            change.assign["ht"] = failure.now if failure.status is Status.DEAD else None
             change.remove.add("ho")
-            if attempts is not None:
-                change.assign["ha"] = attempts
+            if failure.attempts is not None:
+                change.assign["ha"] = failure.attempts
             change.when("{hf} = :fence AND {hs} = :status", fence=fence, status="in_progress")
 
         buffer.later.append(later)

@@ -3,9 +3,9 @@
 One table with keys `pk`, `sk`, one sparse index `due` on `ipk`, `isk`, and the TTL attribute `ttl` (seconds):
 
     pk r#<name>   sk row          a row: id, src, t received at, m message head, b payload (or n chunks of it; pb while
-                                  there is one), st own status unless pending, c copies, k a copy was answered, x the
-                                  session that wrote it, hm it was given to more handlers later; and its handling, if
-                                  it has one only
+                                  there is one), st own status unless pending, rs why it is so where a person said it,
+                                  c copies, k a copy was answered, x the session that wrote it, hm it was given to more
+                                  handlers later; and its handling, if it has one only
     pk r#<name>   sk h#<handler>  a handling of a row that has several: hh handler, hs status, hw status before, hf
                                   fence, ha attempts, hd due at, hk key, hq seq, hp prev_seq, hg place among thin
                                   events, he error, hb traceback, ht settled at, ho owner, pn name of its track
@@ -38,7 +38,6 @@ Item = dict[str, Any]
 
 INLINE_BYTES_MAX = 300_000
 """An item holds 400 KB; a payload that is larger than this goes into chunks of this size."""
-CHUNKS_MAX = 10
 CLASSES = {
     Status.PENDING: "due",
     Status.FAILED: "due",
@@ -237,7 +236,7 @@ def row_of(items: Iterable[Item]) -> Row:
         status=Status(row.get("st", "pending")),
         received_at=Instant(row["t"]),
         variant=head[message_head.VARIANT],
-        reason=head[message_head.REASON],
+        reason=row.get("rs", head[message_head.REASON]),
         copies=row.get("c", 1),
         purged=payload is None,
         headers=headers,

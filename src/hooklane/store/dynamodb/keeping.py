@@ -59,12 +59,28 @@ class Keeping(Base):
             new.put = item
             whole = changes.of(row, "attach").when("{id} = :id", id=row["id"])
             whole.assign["hm"] = True
-            whole.remove.add("ttl")
+            whole.remove |= {"ttl", "st"} | ({"ipk", "isk"} if row.get("st") == Status.DEAD else set())
             if track is not None and "ipk" in item:
                 self._await(changes, item, account)
             after.append(self._keep(row["pk"][2:]))
 
         buffer.later.append(later)
+
+    def restate(self, id: RowId, status: Status, reason: str, now: Instant, *, was: Status) -> Flow[bool]:
+        buffer: Buffer = yield State()
+        (parts,) = yield from self._parts([shapes.row_name(id)], payload=False)
+        row = next((part for part in parts if part["sk"] == "row"), None)
+        if row is None or row["id"] != str(id) or row.get("st") != was:
+            return False
+
+        def later(changes: Changes, after: After) -> None:
+            change = changes.of(row, "restate").when("{id} = :id AND {st} = :was", id=row["id"], was=was.value)
+            change.assign |= {"st": status.value, "rs": text_of(reason)}
+            change.remove |= {"ipk", "isk"} if was is Status.DEAD else set()
+            after.append(self._tidy(row["pk"][2:], (now + self._table.ttl_ms) // 1000))
+
+        buffer.later.append(later)
+        return True
 
     def settle(
         self, id: RowId, handler: str, status: Status, note: str, now: Instant, *, was: Status | None = None
@@ -189,7 +205,7 @@ class Keeping(Base):
 
     def _all_rows(self) -> Flow[list[list[Item]]]:
         """Every row of the table as its items, without payloads: a scan, for people and for pruning by hand."""
-        fields = "pk, sk, id, src, t, m, st, c, n, pb, hh, hs, hf, ha, hd, hk, hq, hp, he, hb, ht"
+        fields = "pk, sk, id, src, t, m, st, rs, c, n, pb, hh, hs, hf, ha, hd, hk, hq, hp, he, hb, ht"
         values = {":r": typed("r#"), ":b": typed("b#")}
         found = yield from self._scan("begins_with(pk, :r) AND NOT begins_with(sk, :b)", values, fields)
         rows: dict[str, list[Item]] = {}

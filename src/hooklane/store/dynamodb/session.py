@@ -91,7 +91,7 @@ class DynamoSession(BufferedSession):
             if isinstance(answer, Refused):
                 return answer
             time.sleep(answer)
-        raise StoreUnavailable("DynamoDB was busy at every try")
+        raise StoreUnavailable("DynamoDB was busy at each of several tries; repeat the call in a moment")
 
     def taking_back(self, error: BaseException | None = None) -> None:
         self.tx.close()
@@ -133,7 +133,7 @@ class AsyncDynamoSession(AsyncBufferedSession):
             if isinstance(answer, Refused):
                 return answer
             await asyncio.sleep(answer)
-        raise StoreUnavailable("DynamoDB was busy at every try")
+        raise StoreUnavailable("DynamoDB was busy at each of several tries; repeat the call in a moment")
 
     async def taking_back(self, error: BaseException | None = None) -> None:
         self.tx.close()
@@ -173,5 +173,5 @@ def judged(error: Exception, tried: int, table: str, roll: Callable[[], float] =
             raise UsageError(f"DynamoDB does not take this: {message}") from error
         raise StoreError(f"DynamoDB: {code}: {message}") from error
     if isinstance(error, (faults.BotoCoreError, OSError, asyncio.TimeoutError)):
-        raise StoreUnavailable(f"DynamoDB is not there: {error}") from error
+        raise StoreUnavailable(f"DynamoDB cannot be reached: {error}") from error
     raise error

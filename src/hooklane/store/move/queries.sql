@@ -25,6 +25,19 @@ SELECT e.lane_id, e.seq, e.event_n, t.pid, e.tenant FROM hooklane_lane_event e J
 -- A lane with the seq that it has reached: its next event follows that one, also where the last ones are pruned.
 SELECT lane_id, tenant, endpoint_id, key, pid, tail AS tail_min FROM hooklane_lane_tail
 
+-- name: loose
+-- Deliveries without order that are not done. PostgreSQL keeps only the number of those that are.
+SELECT {columns} FROM {source} WHERE state <> 'delivered'
+
+-- name: loose_delivered
+-- How many are done, by endpoint.
+SELECT tenant, endpoint_id, count(*) FROM hooklane_loose WHERE state = 'delivered' GROUP BY tenant, endpoint_id
+
+-- name: breaker_turn
+-- Breakers begin anew there, with turn 1: what they did before stands behind it.
+SELECT endpoint_id, turn - max(turn) OVER (PARTITION BY endpoint_id) AS turn, tenant, state, until, at, by
+FROM hooklane_breaker_turn
+
 -- name: clear
 -- What a new schema brings with it gives way to what the file has.
 DELETE FROM hooklane.{table}
@@ -37,11 +50,23 @@ SELECT count(*) FROM hooklane_{source}
 -- How many have arrived.
 SELECT count(*) FROM hooklane.{table}
 
+-- name: count_loose_there
+-- How many deliveries without order have arrived, as rows and as numbers.
+SELECT (SELECT count(*) FROM hooklane.loose) + (SELECT coalesce(sum(many), 0)::bigint FROM hooklane.loose_delivered)
+
+-- name: last_number_here
+-- The largest number that the file ever gave to a row of a table, also where that row is pruned.
+SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'hooklane_{source}'
+
+-- name: last_inbox_row_here
+-- The same for the rows of an inbox, which SQLite does not count: the largest that was pruned.
+SELECT coalesce(max(row_id), 0) FROM hooklane_inbox_last
+
 -- name: go_on_numbering
--- The next number follows the largest that is there.
-SELECT setval(pg_get_serial_sequence('hooklane.{table}', '{column}'), coalesce(max({column}), 0) + 1, false)
+-- The next number follows the largest that was ever given: names, letters and counters still mean rows that are pruned.
+SELECT setval(pg_get_serial_sequence('hooklane.{table}', '{column}'), greatest(max({column}), $1::bigint) + 1, false)
 FROM hooklane.{table}
 
 -- name: go_on_numbering_by
 -- The same for a sequence of its own.
-SELECT setval('hooklane.{sequence}', coalesce(max(n), 0) + 1, false) FROM hooklane.{table}
+SELECT setval('hooklane.{sequence}', greatest(max(n), $1::bigint) + 1, false) FROM hooklane.{table}

@@ -49,6 +49,13 @@ class Keeping(Base):
             packed = pack.handling_line(message.source, message.account, handling)
             yield from self._later(id, "attach", handling.handler, packed)
 
+    def restate(self, id: RowId, status: Status, reason: str, now: Instant, *, was: Status) -> Flow[bool]:
+        found = yield from self._load([str(id)])
+        if not found or found[0].status is not was:
+            return False
+        yield from self._later(id, "restate", status.value, text_of(reason), was.value)
+        return True
+
     def settle(
         self, id: RowId, handler: str, status: Status, note: str, now: Instant, *, was: Status | None = None
     ) -> Flow[bool]:

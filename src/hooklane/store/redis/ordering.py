@@ -17,7 +17,9 @@ from hooklane.store.without_tx.names import track_name
 from hooklane.store.without_tx.order_cursors import TrackVerbs, gap_of
 
 LOCK_MS = 60_000
-HELD_MAX = 500
+HELD_PAGE = 500
+HELD_PAGES_MAX = 40
+"""So many held events are looked at for gaps, in so many pages: one key that waits does not hide the others."""
 
 
 class Ordering(Base, TrackVerbs):
@@ -53,16 +55,29 @@ class Ordering(Base, TrackVerbs):
     def gaps(self, before: Instant, limit: int) -> Flow[list[Gap]]:
         found: dict[Track, Gap] = {}
         counts = yield from self.counts()
-        for pair in {(each.source, each.handler) for each in counts if each.status is Status.HELD and each.handler}:
-            for prefix in self._prefixes:
-                key = f"{prefix}:held:{pair[0]}\x1f{pair[1]}"
-                members = yield Command(("ZRANGEBYSCORE", key, "-inf", before, "LIMIT", 0, HELD_MAX))
-                for row in (yield from self._load([member.decode() for member in members])):
-                    handling = next((each for each in row.handlings if each.handler == pair[1]), None)
-                    if handling is None or handling.key is None:
-                        continue
-                    track = Track(row.message.source, row.message.account, handling.handler, handling.key)
-                    gap = None if track in found else gap_of((yield from self._read_track(track)), before)
-                    if gap is not None:
-                        found[track] = gap
+        for source, handler in {(each.source, each.handler) for each in counts if each.status is Status.HELD}:
+            if handler is not None:
+                for prefix in self._prefixes:
+                    key = f"{prefix}:held:{source}\x1f{handler}"
+                    yield from self._gaps_in(key, handler, before, limit, found)
         return sorted(found.values(), key=lambda gap: gap.since)[:limit]
+
+    def _gaps_in(self, key: str, handler: str, before: Instant, limit: int, found: dict[Track, Gap]) -> Flow[None]:
+        """The gaps before what is held under *key*, into *found*; each track is looked at once."""
+        seen: set[Track] = set()
+        for page in range(HELD_PAGES_MAX):
+            command = ("ZRANGEBYSCORE", key, "-inf", before, "LIMIT", page * HELD_PAGE, HELD_PAGE)
+            members = yield Command(command)
+            for row in (yield from self._load([member.decode() for member in members])):
+                handling = next((each for each in row.handlings if each.handler == handler), None)
+                if handling is None or handling.key is None:
+                    continue
+                track = Track(row.message.source, row.message.account, handler, handling.key)
+                if track in seen:
+                    continue
+                seen.add(track)
+                gap = gap_of((yield from self._read_track(track)), before)
+                if gap is not None:
+                    found[track] = gap
+            if len(members) < HELD_PAGE or len(found) >= limit:
+                return

@@ -158,7 +158,7 @@ def row_of(answer: Sequence[bytes]) -> Row:
         status=Status.PENDING if own is None else Status(own.decode()),
         received_at=Instant(int(received_at)),
         variant=variant,
-        reason=reason,
+        reason=fields[b"r"].decode() if b"r" in fields else reason,
         copies=int(fields.get(b"c", 1)),
         purged=purged,
         headers=headers,

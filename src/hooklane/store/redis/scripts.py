@@ -12,8 +12,8 @@ from importlib import resources
 
 # Verbs whose writes wait for the commit: `commit` checks the conditions of all of them, then applies all.
 BUFFERED = (
-    "complete", "fail", "reopen", "settle", "attach", "free", "cover", "track", "unlock", "remember", "retract",
-    "unclaim",
+    "complete", "fail", "reopen", "settle", "attach", "restate", "free", "cover", "track", "unlock", "remember",
+    "retract", "unclaim",
 )  # fmt: skip
 NEEDS_ERASE = ("prune",)
 

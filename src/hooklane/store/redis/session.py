@@ -189,7 +189,8 @@ def faults_named() -> Iterator[None]:
         faults.ConnectionError, faults.TimeoutError, faults.BusyLoadingError, faults.ReadOnlyError,
         faults.ClusterDownError, faults.TryAgainError, faults.MasterDownError, OSError,
     ) as error:  # fmt: skip
-        raise StoreUnavailable(f"Redis is not there: {error}") from error
+        answered = isinstance(error, (faults.ResponseError, faults.BusyLoadingError))
+        raise StoreUnavailable(f"Redis cannot {'serve this now' if answered else 'be reached'}: {error}") from error
     except faults.ResponseError as error:
         text = str(error)
         if "OOM" in text[:64]:

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from hooklane.errors import LeaseLost, Overtaken, StoreBusy, StoreRefused
 from hooklane.model.clock import Instant
-from hooklane.model.inbox import Claimed, Identity, Known, NewRow, RowId
+from hooklane.model.inbox import Claimed, HandlingFailure, Identity, Known, NewRow, RowId
 from hooklane.model.message import Status
 from hooklane.store.inbox import Capabilities, Flow
 from hooklane.store.redis import pack
@@ -118,7 +118,7 @@ class RedisInbox(Keeping, Ordering):
                 verb = group[failed - 1][1]
                 if verb in ("complete", "fail"):
                     raise LeaseLost(f"another worker took this over meanwhile: the {verb} was not recorded")
-                overtaken = Overtaken if verb in ("reopen", "settle") else StoreBusy
+                overtaken = Overtaken if verb in ("reopen", "settle", "restate") else StoreBusy
                 raise overtaken(f"another session changed the same thing ({verb}) meanwhile; nothing was recorded")
 
     def roll_back(self, buffer: Buffer) -> Flow[None]:
@@ -215,21 +215,10 @@ class RedisInbox(Keeping, Ordering):
         write = ("complete", id, handler, fence, status.value, now)
         return (yield from self._settle_claim(id, handler, fence, write))
 
-    def fail(
-        self,
-        id: RowId,
-        handler: str,
-        fence: int,
-        *,
-        status: Status,
-        due_at: Instant,
-        error: str,
-        traceback: str,
-        now: Instant,
-        attempts: int | None = None,
-    ) -> Flow[bool]:
-        story = (text_of(error), text_of(traceback), now, False if attempts is None else attempts)
-        write = ("fail", id, handler, fence, status.value, due_at, *story)
+    def fail(self, id: RowId, handler: str, fence: int, failure: HandlingFailure) -> Flow[bool]:
+        attempts = False if failure.attempts is None else failure.attempts
+        story = (text_of(failure.error), text_of(failure.traceback), failure.now, attempts)
+        write = ("fail", id, handler, fence, failure.status.value, failure.due_at, *story)
         return (yield from self._settle_claim(id, handler, fence, write))
 
     def _settle_claim(self, id: RowId, handler: str, fence: int, write: tuple[Any, ...]) -> Flow[bool]:

@@ -151,12 +151,25 @@ class DjangoCheckout:
                 f" with transaction.non_atomic_requests where ATOMIC_REQUESTS is on ({error})"
             ) from error
         self._is_open = True
+        self.hook_errors: list[Exception] = []
         self.tx = transaction.get_connection(alias)
         self.caller = _sync(self.tx)
 
     def commit(self) -> None:
+        """Commit. Django calls what was left with `transaction.on_commit` right after, in the same breath, and an error
+        of it would be taken for one of the commit: such errors are in `hook_errors`."""
         self._is_open = False
+        if not self.tx.savepoint_ids:  # or it is in a TestCase of Django, which commits nothing
+            hooks = self.tx.run_on_commit
+            self.tx.run_on_commit = [(set(), lambda: self._call(hooks), False)]
         self._atomic.__exit__(None, None, None)
+
+    def _call(self, hooks: list[Any]) -> None:
+        for _, hook, *_ in hooks:
+            try:
+                hook()
+            except Exception as error:  # committed already: the error is told, the event is not run again
+                self.hook_errors.append(error)
 
     def rollback(self) -> None:
         if self._is_open:

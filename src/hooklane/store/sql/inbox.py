@@ -13,6 +13,7 @@ from hooklane.model.inbox import (
     Count,
     Gap,
     Handling,
+    HandlingFailure,
     Heartbeat,
     Identity,
     Known,
@@ -119,29 +120,17 @@ class SqlInbox:
         params = {"row_id": id, "handler": handler, "fence": fence, "status": str(status), "now": now}
         return bool((yield Sql("complete", params)))
 
-    def fail(
-        self,
-        id: RowId,
-        handler: str,
-        fence: int,
-        *,
-        status: Status,
-        due_at: Instant,
-        error: str,
-        traceback: str,
-        now: Instant,
-        attempts: int | None = None,
-    ) -> Flow[bool]:
+    def fail(self, id: RowId, handler: str, fence: int, failure: HandlingFailure) -> Flow[bool]:
         params = {
             "row_id": id,
             "handler": handler,
             "fence": fence,
-            "status": str(status),
-            "due_at": due_at,
-            "error": without_nul(error),
-            "traceback": without_nul(traceback),
-            "now": now,
-            "attempts": attempts,
+            "status": str(failure.status),
+            "due_at": failure.due_at,
+            "error": without_nul(failure.error),
+            "traceback": without_nul(failure.traceback),
+            "now": failure.now,
+            "attempts": failure.attempts,
         }
         return bool((yield Sql("fail", params)))
 
@@ -205,6 +194,11 @@ class SqlInbox:
 
     def attach(self, id: RowId, handling: NewHandling) -> Flow[None]:
         yield Sql("attach", handling_params(id, None, handling))
+        yield Sql("let_handlings_speak", {"row_id": id})
+
+    def restate(self, id: RowId, status: Status, reason: str, now: Instant, *, was: Status) -> Flow[bool]:
+        params = {"row_id": id, "status": str(status), "reason": without_nul(reason), "was": str(was)}
+        return bool((yield Sql("restate", params)))
 
     def settle(
         self, id: RowId, handler: str, status: Status, note: str, now: Instant, *, was: Status | None = None

@@ -5,7 +5,7 @@ A *checkout* knows how its kind of connection begins, commits and goes back; the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -66,6 +66,11 @@ class SqlSession:
     @property
     def tx(self) -> Any:
         return self._checkout.tx
+
+    @property
+    def hook_errors(self) -> Sequence[Exception]:
+        """What the connection's own hooks raised at the commit: those of Django, no other kind has any."""
+        return getattr(self._checkout, "hook_errors", ())
 
     def perform(self, step: Step) -> Any:
         with faults_named(self._what):

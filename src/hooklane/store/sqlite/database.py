@@ -16,7 +16,7 @@ from hooklane.errors import StoreBusy, StoreError, StoreFull, StoreRefused
 from hooklane.model.database_url import shown
 from hooklane.store.sql.migration_files import check_version, due
 from hooklane.store.sql.queries import queries_of
-from hooklane.store.sqlite.privacy import keep_private
+from hooklane.store.sqlite.privacy import keep_private, make_private
 
 BUSY_WAIT_MS = 5_000
 
@@ -37,7 +37,7 @@ def path_of(url: str) -> str:
 def connect(path: str, *, busy_wait_ms: int = BUSY_WAIT_MS) -> sqlite3.Connection:
     """A connection on which every write is durable at COMMIT, and every transaction is begun by hand."""
     try:
-        keep_private(path)
+        make_private(path)
     except OSError as error:
         raise StoreRefused(f"cannot create the data folder {Path(path).parent}: {error.strerror}") from None
     try:
@@ -55,6 +55,7 @@ def connect(path: str, *, busy_wait_ms: int = BUSY_WAIT_MS) -> sqlite3.Connectio
     except sqlite3.Error as error:
         conn.close()
         raise StoreRefused(_why_not_opened(path, error)) from None
+    keep_private(path)
     return conn
 
 

@@ -7,8 +7,11 @@ two steps of a statement whether to go on.
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import sqlite3
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +24,18 @@ from hooklane.store.sqlite import database
 
 T = TypeVar("T")
 READERS = 3
+NICENESS = 10
 STEPS = 20_000
 """Steps of SQLite's machine from one look at the clock to the next: a few milliseconds."""
+
+
+def _step_back() -> None:
+    """Where all cores are busy, this thread waits, and not the one that delivers nor the process that writes.
+
+    Not by more: while it holds the interpreter, the loop waits for it.
+    """
+    if sys.platform == "linux":  # elsewhere it would be the whole process
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
 
 
 class _Question:
@@ -43,7 +56,7 @@ class Readers:
 
     def __init__(self, path: str, busy_wait_ms: int) -> None:
         self._path = path
-        self._threads = ThreadPoolExecutor(READERS, "hooklane reader for people")
+        self._threads = ThreadPoolExecutor(READERS, "hooklane reader for people", initializer=_step_back)
         self._idle: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
         for _ in range(READERS):
             conn = database.connect(path, busy_wait_ms=busy_wait_ms)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hooklane.model.api_key import Scope, SessionKind
 from hooklane.model.clock import Instant
+from hooklane.store.recovery import AuditFilter
 from hooklane.testing.conformance_access.kit import NOW, Store, act, api_key, session
 
 
@@ -21,7 +22,7 @@ class Keys:
         _, keys = await store.api_keys()
 
         assert list(keys) == [plain, bound]
-        lines = (await store.audit("default", None, 10)).items
+        lines = (await store.audit("default", AuditFilter(), None, 10)).items
         assert [(one.act.action, one.act.subject) for one in lines] == [
             ("key.created", "key_a"),
             ("key.created", "key_b"),
@@ -50,12 +51,12 @@ class Keys:
         assert (await store.api_keys())[1] == []
         assert await store.session(session("ses_a").digest) is None
         assert await store.session(session("ses_b").digest) == session("ses_b", made_with="key_b")
-        assert (await store.audit("default", None, 1)).items[0].act.action == "key.revoked"
+        assert (await store.audit("default", AuditFilter(), None, 1)).items[0].act.action == "key.revoked"
 
     async def test_a_key_that_is_not_there_cannot_be_removed_and_nothing_is_on_record(self, store: Store) -> None:
         assert not await store.remove_key("key_x", act=act("key.revoked", "key_x"))
 
-        assert (await store.audit("default", None, 10)).items == []
+        assert (await store.audit("default", AuditFilter(), None, 10)).items == []
 
     async def test_when_a_key_was_used_never_goes_back(self, store: Store) -> None:
         await store.add_key(api_key(), act=act("key.created", "key_a"))

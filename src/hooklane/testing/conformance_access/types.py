@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from hooklane.model.clock import Instant
 from hooklane.model.event_type import EventType
+from hooklane.store.recovery import AuditFilter
 from hooklane.testing.conformance_access.kit import NOW, Store, act
 
 
@@ -29,7 +30,7 @@ class Types:
         assert await store.remove_type("default", "order.paid", act=act("type.removed", "order.paid"))
         assert not await store.remove_type("default", "a", act=act("type.removed", "a"))
         assert await store.event_type("default", "order.paid") is None
-        actions = [one.act.action for one in (await store.audit("default", None, 10)).items]
+        actions = [one.act.action for one in (await store.audit("default", AuditFilter(), None, 10)).items]
         assert actions == ["type.removed", "type.set", "type.set", "type.set"]
 
     async def test_publishers_hear_of_what_is_enforced_by_its_revision(self, store: Store) -> None:

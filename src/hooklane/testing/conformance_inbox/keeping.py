@@ -69,6 +69,29 @@ class Keeping(InboxKit):
         assert not self.run(store, store.settle(id, HANDLER, Status.IGNORED, "again", wall_now()))
         assert self.status(store) == Status.IGNORED
 
+    def test_a_dead_row_that_no_handler_was_given_can_be_given_up_and_then_goes(self, store: InboxStore) -> None:
+        (id,) = self.insert(store, row("poison", status=Status.DEAD))
+        assert id is not None
+        act = partial(store.restate, id, Status.IGNORED, "skipped: known", wall_now(), was=Status.DEAD)
+        assert [self.run(store, act()), self.run(store, act())] == [True, False]
+        (given_up,) = self.run(store, store.rows(Search(ids=(id,))))
+        assert (given_up.status, given_up.reason) == (Status.IGNORED, "skipped: known")
+        assert self.run(store, store.rows(Search(status=Status.DEAD))) == []
+        assert [(each.status, each.rows) for each in self.run(store, store.counts())] == [(Status.IGNORED, 1)]
+        assert self.run(store, store.prune(before=Instant(50), source=None, limit=10)) == 1
+
+    def test_a_dead_row_that_a_handler_is_given_is_dead_no_more(self, store: InboxStore) -> None:
+        (id,) = self.insert(store, row("poison", status=Status.DEAD))
+        assert id is not None
+        self.run(store, store.attach(id, owed()))
+        assert not self.run(store, store.restate(id, Status.IGNORED, "late", wall_now(), was=Status.DEAD))
+        (claimed,) = self.claim(store)
+        assert self.run(store, store.complete(id, HANDLER, claimed.fence, Status.COMPLETED, wall_now()))
+        assert self.status(store, "poison") == Status.COMPLETED
+        assert self.run(store, store.rows(Search(status=Status.DEAD))) == []
+        assert [(each.status, each.rows) for each in self.run(store, store.counts())] == [(Status.COMPLETED, 1)]
+        assert self.run(store, store.prune(before=Instant(50), source=None, limit=10)) == 1
+
     def test_what_was_skipped_is_not_replayed_by_one_who_saw_it_dead(self, store: InboxStore) -> None:
         (id,) = self.insert(store, row("e1", owed(status=Status.DEAD)))
         assert id is not None

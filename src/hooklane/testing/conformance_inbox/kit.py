@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from hooklane.model.clock import START, Instant, wall_now
-from hooklane.model.inbox import Claimed, Identity, NewHandling, NewRow, RowId, Track
+from hooklane.model.inbox import Claimed, HandlingFailure, Identity, NewHandling, NewRow, RowId, Track
 from hooklane.model.message import Message, Status
 from hooklane.receiver.drivers import Driver
 from hooklane.receiver.steps import transaction
@@ -81,16 +81,8 @@ def failing(
     due_at: Instant = START,
     error: str = "no bank",
 ) -> Flow[bool]:
-    return store.fail(
-        claimed.id,
-        HANDLER,
-        claimed.fence,
-        status=status,
-        due_at=due_at,
-        error=error,
-        traceback="Traceback …",
-        now=wall_now(),
-    )
+    failure = HandlingFailure(status=status, due_at=due_at, now=wall_now(), error=error, traceback="Traceback …")
+    return store.fail(claimed.id, HANDLER, claimed.fence, failure)
 
 
 def then_fail(flow: Flow[Any]) -> Flow[None]:

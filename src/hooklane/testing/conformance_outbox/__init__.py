@@ -9,6 +9,7 @@ class TestMyOutbox(OutboxConformance):
         await store.close()
 """
 
+from hooklane.testing.conformance_outbox.accounting import Accounting
 from hooklane.testing.conformance_outbox.announcing import Announcing
 from hooklane.testing.conformance_outbox.fencing import Fencing
 from hooklane.testing.conformance_outbox.kit import Outbox, OutboxKit
@@ -22,12 +23,14 @@ from hooklane.testing.conformance_outbox.settling import Settling
 from hooklane.testing.conformance_outbox.tenancy import Tenancy
 
 
-class OutboxConformance(Publishing, Owning, Settling, Announcing, Fencing, Recovering, Reading, Minding, Tenancy):
+class OutboxConformance(
+    Publishing, Owning, Settling, Announcing, Fencing, Recovering, Accounting, Reading, Minding, Tenancy
+):
     """All promises of an outbox store with one deliver worker at a time."""
 
 
 class ManyWorkersConformance(ManyWorkers):
-    """The promises about several live workers, for stores whose capabilities say `many_workers`."""
+    """The promises about several live workers, for stores from which several may deliver."""
 
 
 __all__ = ["ManyWorkersConformance", "Outbox", "OutboxConformance", "OutboxKit"]

@@ -9,6 +9,7 @@ import pytest
 from hooklane.model.attempt import DELIVERED, Dead, Retry, Settlement, Start
 from hooklane.model.clock import Instant
 from hooklane.model.lane import DeliveryState, LaneId, LaneRow, LaneState
+from hooklane.store.reads import LetterFilter
 from hooklane.testing.conformance_outbox.kit import T0, Outbox, OutboxKit, Owner, event, published
 from hooklane.testing.conformance_outbox.settling import lane_of, state_of
 
@@ -173,7 +174,7 @@ class Announcing(OutboxKit):
         first = await owner.commit(last)
         again = await owner.commit(last)
 
-        (letter,) = (await store.dead_letters("default", endpoint_id=None, cursor=None, limit=9)).items
+        (letter,) = (await store.dead_letters("default", LetterFilter(), None, 9)).items
         assert (first.stale, again.stale) == (frozenset(), frozenset())
         assert (letter.lane_id, letter.attempts, letter.reason) == (lane_id, 2, "worker_died")
         await store.replay("default", letter.id, actor="me", now=T0)
@@ -197,4 +198,4 @@ class Announcing(OutboxKit):
         states = [await state_of(store, one) for one in ("e1", "e9", "e2")]
         assert [str(state) for state in states] == ["skipped", "skipped", "queued"]
         assert list(await store.reload([loose])) == []
-        assert not (await store.dead_letters("default", endpoint_id=None, cursor=None, limit=9)).items
+        assert not (await store.dead_letters("default", LetterFilter(), None, 9)).items

@@ -18,7 +18,7 @@ from hooklane.model.exchange import Answer, Result, Timings
 from hooklane.model.lane import PARTITIONS, Grown, LaneId, LaneRow
 from hooklane.model.tenant import Tenant
 from hooklane.store.outbox import CommitReport, Draft, Load, OutboxStore, Published, PublishReport
-from hooklane.store.reads import DeadLetter, OutboxReads
+from hooklane.store.reads import DeadLetter, LetterFilter, OutboxReads
 from hooklane.store.tenants import TenantStore
 
 T0 = Instant(1_750_000_000_000)
@@ -130,7 +130,7 @@ class Owner:
         """Make the head of a lane a dead letter."""
         settlement = await self.settle(lane_id, Dead("422", **how))
         tenant = settlement.send.event.tenant
-        letters = await self.store.dead_letters(tenant, endpoint_id=None, cursor=None, limit=100)
+        letters = await self.store.dead_letters(tenant, LetterFilter(), None, 100)
         (letter,) = [one for one in letters.items if one.lane_id == lane_id]
         return letter
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from typing import Any
 
 from hooklane.model.attempt import DELIVERED, Dead, Retry, Settlement
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint, EndpointState
 from hooklane.model.exchange import Failure, NoAnswer, Timings
 from hooklane.model.lane import DeliveryState, LaneState
-from hooklane.store.reads import EventFilter
+from hooklane.store.reads import EventFilter, LaneFilter, LetterFilter
 from hooklane.testing.conformance_outbox.kit import T0, Outbox, OutboxKit, Owner, answer, endpoint, event, published
 from hooklane.testing.paging import all_pages
 
@@ -125,16 +126,15 @@ class Reading(OutboxKit):
     async def test_lanes_are_found_by_state_endpoint_and_text(self, store: Outbox) -> None:
         await mixed(store)
 
-        async def found(**wanted: object) -> set[str]:
-            asked = {"states": None, "endpoint_id": None, "text": None, "cursor": None, "limit": 100} | wanted
-            return {one.key for one in (await store.lanes("default", **asked)).items}  # type: ignore[arg-type]
+        async def found(**wanted: Any) -> set[str]:
+            return {one.key for one in (await store.lanes("default", LaneFilter(**wanted), None, 100)).items}
 
         assert {"done", "new", "sick", "dead"} == await found()
         assert {"sick", "dead"} == await found(states=[LaneState.RETRYING, LaneState.BLOCKED])
         assert {"done"} == await found(states=[LaneState.IDLE])
         assert set() == await found(endpoint_id="ep_b")
         assert {"done", "dead"} == await found(text="d")
-        other = await store.lanes("other", states=None, endpoint_id=None, text=None, cursor=None, limit=100)
+        other = await store.lanes("other", LaneFilter(), None, 100)
         assert list(other.items) == []
 
     async def test_paused_is_shown_and_not_stored(self, store: Outbox) -> None:
@@ -172,16 +172,15 @@ class Reading(OutboxKit):
             await owner.settle(one.lane_id, Dead("422"), at=one.lane_id)
 
         seen = await all_pages(lambda cursor: store.events("default", EventFilter(), cursor, 3))
-        lanes = await all_pages(
-            lambda cursor: store.lanes("default", states=None, endpoint_id=None, text=None, cursor=cursor, limit=3)
-        )
+        lanes = await all_pages(lambda cursor: store.lanes("default", LaneFilter(), cursor, 3))
         letters = await all_pages(
-            lambda cursor: store.dead_letters("default", endpoint_id="ep_a", cursor=cursor, limit=3)
+            lambda cursor: store.dead_letters("default", LetterFilter(endpoint_id="ep_a"), cursor, 3)
         )
 
         assert events[::-1] == seen, "newest first"
         assert [f"k{n}" for n in range(7)] == sorted(one.key for one in lanes)
         assert [f"e{n}" for n in range(7)] == sorted(one.event_id for one in letters)
+        assert sorted(one.died_at for one in letters) == [one.died_at for one in letters], "the oldest first"
 
     async def test_events_are_found_by_what_they_are_and_how_they_stand(self, store: Outbox) -> None:
         await mixed(store)

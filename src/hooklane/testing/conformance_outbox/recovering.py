@@ -6,6 +6,7 @@ from hooklane.model.attempt import DELIVERED, Dead
 from hooklane.model.clock import Instant
 from hooklane.model.ids import dead_letter_id
 from hooklane.model.lane import DeliveryState, LaneState
+from hooklane.store.reads import LetterFilter
 from hooklane.testing.conformance_outbox.kit import T0, Outbox, OutboxKit, Owner, endpoint, event, published
 from hooklane.testing.conformance_outbox.settling import lane_of, state_of
 
@@ -140,7 +141,7 @@ class Recovering(OutboxKit):
         second = await owner.kill(lane_id)
 
         assert first.id == second.id
-        page = await store.dead_letters("default", endpoint_id=None, cursor=None, limit=10)
+        page = await store.dead_letters("default", LetterFilter(), None, 10)
         assert [second] == list(page.items)
 
     async def test_a_replayed_event_that_lands_is_no_dead_letter_any_more(self, store: Outbox) -> None:
@@ -152,7 +153,7 @@ class Recovering(OutboxKit):
         await owner.settle(lane_id, DELIVERED)
 
         assert DeliveryState.DELIVERED is await state_of(store, "e1")
-        page = await store.dead_letters("default", endpoint_id=None, cursor=None, limit=10)
+        page = await store.dead_letters("default", LetterFilter(), None, 10)
         assert (list(page.items), page.next) == ([], None)
 
     async def test_a_poll_wakes_the_lanes_that_a_person_recovered(self, store: Outbox) -> None:

@@ -8,6 +8,7 @@ from hooklane.model.attempt import DELIVERED, Cancel, Dead, Gone, Outcome, Retry
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.lane import DeliveryState, LaneId, LaneState
+from hooklane.store.reads import LetterFilter
 from hooklane.testing.conformance_outbox.kit import (
     T0,
     Outbox,
@@ -174,6 +175,25 @@ class Settling(OutboxKit):
         assert (row.head, row.tail, row.attempts, row.next_at) == (1, 1, 1, T0 + 8_000)
         assert (letter.key, letter.seq, letter.waiting) == (None, None, 0)
 
+    async def test_a_loose_delivery_that_failed_before_ends_as_any_other_and_once(self, store: Outbox) -> None:
+        outcomes: list[Outcome] = [DELIVERED, Retry(LATER, "503"), Dead("422"), Dead("422", skip=True)]
+        await store.save_endpoint(endpoint(), expect=None)
+        report = await published(store, *(event(f"e{n}", None) for n in range(len(outcomes))))
+        lanes = [one.lane_id for one in report.grown]
+        owner = await Owner.of(store)
+        for lane_id in lanes:
+            await owner.fail(lane_id)
+
+        writes = [await owner.settle(lane, outcome) for lane, outcome in zip(lanes, outcomes, strict=True)]
+        for write in writes:
+            await owner.commit(write)
+
+        states = [await state_of(store, f"e{n}") for n in range(len(outcomes))]
+        assert [str(state) for state in states] == ["delivered", "retrying", "dead", "skipped"]
+        ledger = await store.ledger("default")
+        assert [ledger[name] for name in ("accepted", "delivered", "dead", "skipped")] == [4, 1, 1, 1]
+        assert {lanes[1]} == set(await owner.loaded())
+
     async def test_loose_deliveries_can_be_cancelled(self, store: Outbox) -> None:
         lane_id = await lane_of(store, 1, key=None)
         owner = await Owner.of(store)
@@ -221,7 +241,7 @@ class Settling(OutboxKit):
             alive = [lane for lane, row in (await owner.loaded()).items() if row.state is not LaneState.BLOCKED]
             writes = [await owner.settlement(lane, outcome_of[lanes.index(lane)]) for lane in alive]
             await owner.commit(*writes)
-        letters = (await store.dead_letters("default", endpoint_id=None, cursor=None, limit=200)).items
+        letters = (await store.dead_letters("default", LetterFilter(), None, 200)).items
         for letter in letters:
             match kinds[lanes.index(letter.lane_id)][2]:
                 case "skip":

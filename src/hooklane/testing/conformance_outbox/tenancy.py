@@ -163,6 +163,38 @@ class Tenancy(OutboxKit):
         await owner.settle(grown[0].lane_id, DELIVERED)
         assert (await store.ledger("acme"))["delivered"] == 1
 
+    async def test_an_endpoint_whose_backlog_was_cancelled_is_not_drained_with_its_tenant(self, store: Outbox) -> None:
+        await add_tenants(store, "acme")
+        await store.save_endpoint(endpoint("ep_1", tenant="acme"), expect=None)
+        await store.save_endpoint(endpoint("ep_2", tenant="acme"), expect=None)
+        await published(store, event("e1", tenant="acme"))
+        one = await store.endpoint("acme", "ep_1")
+        assert one is not None
+        await store.save_endpoint(replace(one, state=EndpointState.CANCELLING), expect=one)
+
+        deleted = replace(ACME, state=TenantState.DRAINING)
+        assert await store.save_tenant(deleted, expect=ACME, endpoints=EndpointState.DRAINING)
+
+        states = {one.id: one.state for one in await store.endpoints("acme")}
+        assert states == {"ep_1": EndpointState.CANCELLING, "ep_2": EndpointState.DRAINING}
+
+    async def test_what_was_cancelled_with_an_endpoint_or_a_tenant_stays_cancelled(self, store: Outbox) -> None:
+        await add_tenants(store, "acme")
+        await store.save_endpoint(endpoint("ep_1", tenant="acme"), expect=None)
+        await published(store, event("e1", tenant="acme"))
+        cancelling = replace(ACME, state=TenantState.CANCELLING)
+        await store.save_tenant(cancelling, expect=ACME, endpoints=EndpointState.CANCELLING)
+        one = await store.endpoint("acme", "ep_1")
+        assert one is not None
+
+        for state in (EndpointState.ACTIVE, EndpointState.DRAINING):
+            assert not await store.save_endpoint(replace(one, state=state), expect=one)
+        draining = replace(ACME, state=TenantState.DRAINING)
+        assert not await store.save_tenant(draining, expect=cancelling, endpoints=EndpointState.DRAINING)
+
+        assert await store.endpoint("acme", "ep_1") == one
+        assert await store.tenant("acme") == cancelling
+
     async def test_a_tenant_without_endpoints_is_gone_at_once_and_its_id_is_never_given_again(
         self, store: Outbox
     ) -> None:

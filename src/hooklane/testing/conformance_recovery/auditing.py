@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from hooklane.core.lost import mend
 from hooklane.model.attempt import Dead
 from hooklane.model.clock import Instant
 from hooklane.model.lane import DeliveryState
-from hooklane.store.recovery import Cutoffs, Wanted
+from hooklane.model.lost import KnownPlace
+from hooklane.store.recovery import AuditFilter, Cutoffs, Wanted
 from hooklane.testing.conformance_outbox.kit import (
     T0,
     OutboxKit,
@@ -35,7 +37,7 @@ class Auditing(OutboxKit):
         await store.skip("default", letter.id, note="given up", actor="bob", now=NOW)
         await store.record(act())
 
-        lines = (await store.audit("default", None, 10)).items
+        lines = (await store.audit("default", AuditFilter(), None, 10)).items
 
         assert [(one.act.actor, one.act.action, one.act.subject, one.act.note) for one in lines] == [
             ("me", "secret.shown", "ep_a", ""),
@@ -45,7 +47,18 @@ class Auditing(OutboxKit):
         ]
         assert {NOW} == {one.act.at for one in lines}
         assert await broken_line(store) is None
-        assert (await store.audit("other", None, 10)).items == []
+        assert (await store.audit("other", AuditFilter(), None, 10)).items == []
+
+    async def test_what_is_lost_is_on_record_once(self, store: Store) -> None:
+        await lane_with(store, 2)
+        places = [KnownPlace("default", "ep_a", None, 7, 1, "gone")]
+
+        for _ in range(2):
+            await store.account_for(places, mend, NOW)
+
+        (line,) = (await store.audit("default", AuditFilter(), None, 10)).items
+        assert (line.act.actor, line.act.action, line.act.subject) == ("failover", "lane.jumped", "ep_a")
+        assert "gone" in line.act.note
 
     async def test_an_act_that_was_not_done_is_not_on_record(self, store: Store) -> None:
         await store.save_endpoint(endpoint(), expect=None, act=act("endpoint.created"))
@@ -54,7 +67,8 @@ class Auditing(OutboxKit):
         assert not await store.set_note("default", "dlv_none", "x", act=act("dead_letter.noted"))
         assert await store.replay("default", "dlv_none", actor="me", now=NOW) is None
 
-        assert [one.act.action for one in (await store.audit("default", None, 10)).items] == ["endpoint.created"]
+        lines = (await store.audit("default", AuditFilter(), None, 10)).items
+        assert [one.act.action for one in lines] == ["endpoint.created"]
 
     async def test_a_skip_by_policy_is_on_record_like_one_by_a_person(self, store: Store) -> None:
         lane_id = await lane_with(store, 2)
@@ -62,7 +76,7 @@ class Auditing(OutboxKit):
         settlement = await owner.settle(lane_id, Dead("422", skip=True))
         await owner.commit(settlement)  # its reply was lost
 
-        (line,) = (await store.audit("default", None, 10)).items
+        (line,) = (await store.audit("default", AuditFilter(), None, 10)).items
 
         assert (line.act.actor, line.act.action, line.act.note) == (
             "policy",
@@ -76,8 +90,8 @@ class Auditing(OutboxKit):
         for n in range(5):
             await store.record(act(note=str(n)))
 
-        first = await store.audit("default", None, 3)
-        second = await store.audit("default", first.next, 3)
+        first = await store.audit("default", AuditFilter(), None, 3)
+        second = await store.audit("default", AuditFilter(), first.next, 3)
 
         assert [one.act.note for one in first.items] == ["4", "3", "2"]
         assert ([one.act.note for one in second.items], second.next) == (["1", "0"], None)
@@ -89,7 +103,7 @@ class Auditing(OutboxKit):
         removed = await pruned(store, Cutoffs(audit=Instant(T0 + 3)))
 
         assert removed["audit"] == 3
-        assert [one.act.note for one in (await store.audit("default", None, 10)).items] == ["4", "3"]
+        assert [one.act.note for one in (await store.audit("default", AuditFilter(), None, 10)).items] == ["4", "3"]
         assert await broken_line(store) is None
         await pruned(store, Cutoffs(audit=LATER))
         await store.record(act())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hooklane.model.attempt import Dead
 from hooklane.model.lane import DeliveryState
-from hooklane.model.plan import Op, Progress
-from hooklane.store.recovery import Mark, Wanted
+from hooklane.model.plan import JobState, Member, Op, Progress
+from hooklane.store.recovery import AuditFilter, Mark, Wanted
 from hooklane.testing.conformance_outbox.kit import (
     OutboxKit,
     Owner,
@@ -70,7 +72,7 @@ class CarryingOut(OutboxKit):
 
         assert ([lane_id], []) == (list(first.lanes), list(again.lanes))
         assert (await owner.row(lane_id)).head == 2
-        (line,) = (await store.audit("default", None, 9)).items
+        (line,) = (await store.audit("default", AuditFilter(), None, 9)).items
         assert (line.act.action, line.act.note) == ("dead_letter.skipped", "why")
         (member,) = await store.members(job.id, after=0, limit=9)
         assert member.progress is Progress.SKIPPED
@@ -102,3 +104,57 @@ class CarryingOut(OutboxKit):
         (member,) = await store.members(job.id, after=0, limit=9)
         assert (member.progress, member.result) == (Progress.PUBLISHED, "evt_new")
         await balanced(store)
+
+    async def test_a_stopped_job_releases_nothing_more_and_what_it_released_is_not_cancelled(
+        self, store: Store
+    ) -> None:
+        await store.save_endpoint(endpoint(), expect=None)
+        report = await published(store, *(event(f"e{n}", f"k{n}") for n in range(1, 4)))
+        owner = await Owner.of(store)
+        for one in report.grown:
+            await owner.kill(one.lane_id)
+        job = await planned(store, Op.REPLAY, await all_members(store, Wanted()))
+        first = await store.carry_out(job.id, Op.REPLAY, [1], act=act("job.released"))
+
+        assert await store.save_job(replace(job, state=JobState.STOPPED), expect=job)
+        late = await store.carry_out(job.id, Op.REPLAY, [2, 3], act=act("job.released"))
+        made = await store.mark(job.id, [Mark(n, Progress.CANCELLED) for n in (1, 2, 3)])
+
+        assert (list(first.done), list(late.done), list(late.lanes)) == ([1], [], [])
+        assert sorted(one.n for one in made) == [2, 3]
+        counts = {str(word): many for word, many in (await store.count_members(job.id)).items() if many}
+        assert counts == {"released": 1, "cancelled": 2}
+        await balanced(store)
+
+    async def test_what_was_cancelled_stays_cancelled(self, store: Store) -> None:
+        job = await planned(store, Op.REPLAY, [await skipped_event(store)])
+        await store.mark(job.id, [Mark(1, Progress.CANCELLED)])
+
+        made = await store.mark(job.id, [Mark(1, Progress.PUBLISHED, "evt_new")])
+        done = await store.carry_out(job.id, Op.REPLAY, [1], act=act("job.released"))
+
+        assert (list(made), list(done.done)) == ([], [])
+        (member,) = await store.members(job.id, after=0, limit=9)
+        assert (member.progress, member.result) == (Progress.CANCELLED, "")
+        assert len(await all_members(store, Wanted(state=DeliveryState.SKIPPED))) == 1
+
+    async def test_the_letter_of_a_skipped_event_is_closed_by_one_job_alone(self, store: Store) -> None:
+        member = await skipped_event(store)
+        jobs = [await planned(store, Op.REPLAY, [member], id=f"pln_{n}") for n in (1, 2, 3)]
+        released = [await store.carry_out(one.id, Op.REPLAY, [1], act=act("job.released")) for one in jobs[:2]]
+
+        made = [await store.mark(one.id, [Mark(1, Progress.PUBLISHED, "evt_new")]) for one in jobs[:2]]
+        late = await store.carry_out(jobs[2].id, Op.REPLAY, [1], act=act("job.released"))
+
+        assert [list(one.done) for one in released] == [[1], [1]]
+        assert [[one.progress for one in some] for some in made] == [[Progress.PUBLISHED], [Progress.REFUSED]]
+        assert (list(late.done), [n for n, _ in late.refused]) == ([], [1])
+
+
+async def skipped_event(store: Store) -> Member:
+    lane_id = await lane_with(store, 1)
+    owner = await Owner.of(store)
+    letter = await owner.kill(lane_id)
+    await store.skip("default", letter.id, note="x", actor="me", now=NOW)
+    (member,) = await all_members(store, Wanted(state=DeliveryState.SKIPPED))
+    return member

@@ -8,7 +8,7 @@ from hooklane.model.attempt import Dead
 from hooklane.model.clock import Instant
 from hooklane.model.lane import DeliveryState
 from hooklane.model.plan import JobState, Op
-from hooklane.store.recovery import Wanted
+from hooklane.store.recovery import AuditFilter, Wanted
 from hooklane.testing.conformance_outbox.kit import (
     T0,
     OutboxKit,
@@ -146,4 +146,5 @@ class Planning(OutboxKit):
         assert running == await store.job("default", "pln_1") == await store.job("default", "job_1")
         assert [running] == list(await store.open_jobs())
         assert await store.job("other", "pln_1") is None
-        assert [one.act.action for one in (await store.audit("default", None, 9)).items] == ["job.started"]
+        lines = (await store.audit("default", AuditFilter(), None, 9)).items
+        assert [one.act.action for one in lines] == ["job.started"]

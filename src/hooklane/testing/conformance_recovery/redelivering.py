@@ -10,6 +10,7 @@ from hooklane.model.endpoint import EndpointState
 from hooklane.model.lane import DeliveryState, LaneId
 from hooklane.model.plan import Job, Op, Progress
 from hooklane.model.redelivery import Redelivery, is_redelivery
+from hooklane.store.reads import LetterFilter
 from hooklane.store.recovery import Mark, Wanted
 from hooklane.testing.conformance_outbox.kit import (
     T0,
@@ -104,7 +105,7 @@ class Redelivering(OutboxKit):
             Mark(2, Progress.FAILED, "500"),
             Mark(3, Progress.HELD),
         ] == list(await store.sweep(job.id))
-        assert (await store.dead_letters("default", endpoint_id=None, cursor=None, limit=9)).items == []
+        assert (await store.dead_letters("default", LetterFilter(), None, 9)).items == []
         assert again not in await owner.loaded()
         await balanced(store)
 

@@ -11,6 +11,7 @@ from hooklane.model.lane import DeliveryState
 from hooklane.model.plan import JobState, Op
 from hooklane.model.redelivery import Redelivery
 from hooklane.store.outbox import Published
+from hooklane.store.reads import LetterFilter
 from hooklane.store.recovery import Cutoffs, Wanted
 from hooklane.testing.conformance_outbox.kit import (
     T0,
@@ -66,7 +67,7 @@ class Retaining(OutboxKit):
         await owner.deliver(lane_id, 2)
         await owner.deliver(report.grown[0].lane_id)
         await owner.kill(report.grown[1].lane_id)
-        letter2 = (await store.dead_letters("default", endpoint_id=None, cursor=None, limit=1)).items[0]
+        letter2 = (await store.dead_letters("default", LetterFilter(), None, 1)).items[0]
         await store.skip("default", letter2.id, note="x", actor="me", now=NOW)
         before = await store.ledger("default")
 

@@ -27,6 +27,7 @@ Tell = Callable[..., None]
 class _Flight:
     """One attempt between its sending and its settling."""
 
+    worker: str
     send: Send
     done: Callable[[Send, Result], None]
     deadline: float
@@ -37,8 +38,18 @@ class _Flight:
 class PlayNetwork(Network):
     """Carries attempts by the *weather*, which asks no one's turn."""
 
-    def __init__(self, world: World, checker: Invariants, weather: Weather, consumer: Consumer, tell: Tell) -> None:
+    def __init__(
+        self,
+        world: World,
+        checker: Invariants,
+        weather: Weather,
+        consumer: Consumer,
+        tell: Tell,
+        is_up: Callable[[str], bool],
+    ) -> None:
+        """*is_up*: whether the worker of this name is there to hear what comes back."""
         super().__init__(world, checker)
+        self._is_up = is_up
         self.flying = 0
         """Copies and answers under way."""
         self._weather = weather
@@ -52,7 +63,7 @@ class PlayNetwork(Network):
         digest = crc32(self.body(send, send.seq))
         self.checker.sent(worker, send.epoch, send.lane_id, send.seq, send.attempt, send.at, send.event.id, digest)
         fate = self._weather.fate(send, world.now)
-        flight = _Flight(send, done, world.now + send.endpoint.timeout_ms, digest)
+        flight = _Flight(worker, send, done, world.now + send.endpoint.timeout_ms, digest)
         copy = self._copy(send)
         self._step("sent", copy, until=world.now + fate.there_ms)
         self.flying += 1
@@ -131,11 +142,14 @@ class PlayNetwork(Network):
         if flight.is_over:
             return
         flight.is_over = True
+        if not self._is_up(flight.worker):
+            self._step("ack_lost", copy)
+            return
         self._step("heard", copy, status=result.status if isinstance(result, Answer) else None)
         flight.done(flight.send, result)
 
     def _time_out(self, flight: _Flight, copy: Copy) -> None:
-        if not flight.is_over:
+        if not flight.is_over and self._is_up(flight.worker):
             flight.is_over = True
             self.checker.unanswered(flight.send.lane_id, flight.send.seq)
             self._step("timed_out", copy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -13,11 +14,13 @@ from typing import Any, Literal
 import msgspec
 
 from hooklane.core.engine import Engine
+from hooklane.core.worker import Call
 from hooklane.errors import UsageError
-from hooklane.model.attempt import Send
+from hooklane.model.attempt import Send, Settlement
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint, SigningKey
 from hooklane.model.event import Event
+from hooklane.model.exchange import Answer, Result
 from hooklane.model.lane import LaneState
 from hooklane.store.outbox import Draft
 from hooklane.testing.play.consumer import Consumer
@@ -25,7 +28,17 @@ from hooklane.testing.play.network import PlayNetwork
 from hooklane.testing.play.ours import Ours
 from hooklane.testing.play.samples import Copy
 from hooklane.testing.play.scenarios import BY_NAME, Published, Scenario
-from hooklane.testing.play.trace import Faults, Ledger, Play, Receiver, Step, Tally, Trace, hash_of
+from hooklane.testing.play.trace import (
+    Faults,
+    Ledger,
+    Play,
+    Receiver,
+    Step,
+    Tally,
+    Trace,
+    WorkerCrashPoint,
+    hash_of,
+)
 from hooklane.testing.play.weather import STALL_MS, Weather
 from hooklane.testing.sim.faults import NONE
 from hooklane.testing.sim.recorder import Recorder
@@ -38,8 +51,10 @@ START_MS = 400.0
 SIMULATED_MS_MAX = 180_000.0
 """A run goes no further: what waits then is told as waiting."""
 TOOK_S_MAX = 10.0
-APART_MS = 25
-"""Between two of many events."""
+RATE = 40
+"""Of many events so many are published a second."""
+RESTART_MS = 600.0
+"""A worker that crashed is started again by then. What it had in its hands is taken over when its lease has run out."""
 TYPES = ("order.created", "order.updated", "order.paid", "order.shipped")
 SECRET = "whsec_cGxheWdyb3VuZCBzZWNyZXQgb2YgaG9va2xhbmU="
 """Signs simulated requests, which never leave the process."""
@@ -50,16 +65,27 @@ class TooLong(UsageError):
 
 
 class PlayShell(Shell):
-    """A worker that stands still before some sends, as a paused process does, and makes them when it wakes up."""
+    """A worker of the sender that stands still before some sends, or dies at a chosen point of one."""
 
-    def __init__(self, *args: Any, stalls: Callable[[Send], bool], tell: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        stalls: Callable[[Send], bool],
+        dies: Callable[[Send, WorkerCrashPoint], bool],
+        tell: Callable[..., None],
+        crashed: Callable[[PlayShell], None],
+    ) -> None:
         self._stalls = stalls
+        self._dies = dies
         self._tell = tell
+        self._crashed = crashed
         self._stalled_for: set[tuple[int, int]] = set()
         super().__init__(*args)
 
     def _send(self, send: Send) -> None:
         place = (send.lane_id, send.seq)
+        if self._die(send, "before_send"):
+            return
         if place not in self._stalled_for and not self._stalled_for and self._stalls(send):
             self._stalled_for.add(place)
             self._tell("stalled", key=send.key, seq=send.seq, try_=send.attempt, until=self.world.now + STALL_MS)
@@ -68,9 +94,33 @@ class PlayShell(Shell):
             self.do(super()._send, send)
         else:
             super()._send(send)
+            self._die(send, "before_answer")
+
+    def _settled(self, name: str, send: Send, result: Result) -> None:
+        if not (_is_ack(result) and self._die(send, "before_commit")):
+            super()._settled(name, send, result)
+
+    def _answered(self, call: Call, result: Any) -> None:
+        written = call.args[2] if call.verb == "commit" else ()
+        acks = [one.send for one in written if isinstance(one, Settlement) and _is_ack(one.result)]
+        if not any(self._die(send, "after_commit") for send in acks):
+            super()._answered(call, result)
+
+    def _die(self, send: Send, point: WorkerCrashPoint) -> bool:
+        if not self.alive or not self._dies(send, point):
+            return False
+        self._tell("worker_crashed", key=send.key, seq=send.seq, try_=send.attempt)
+        self.crash()
+        self._crashed(self)
+        return True
 
     def _tell_waking(self, send: Send) -> None:
-        self._tell("woke", key=send.key, seq=send.seq, try_=send.attempt)
+        if self.alive:
+            self._tell("woke", key=send.key, seq=send.seq, try_=send.attempt)
+
+
+def _is_ack(result: Result | None) -> bool:
+    return isinstance(result, Answer) and 200 <= result.status < 300
 
 
 class _Run:
@@ -92,13 +142,11 @@ class _Run:
         self.store = SimStore(self.world, self.checker)
         clock = self.store.clock
         self.consumer = Consumer(self.world, asked.receivers, partial(Ours, where, SECRET, clock), self._did)
-        self.network = PlayNetwork(self.world, self.checker, self.weather, self.consumer, self.tell)
+        self.network = PlayNetwork(self.world, self.checker, self.weather, self.consumer, self.tell, self._is_up)
         self.store.change(_endpoint(scenario), None)
-        shell = partial(PlayShell, stalls=self._stalls, tell=self.tell)
-        self.workers = [
-            shell(self.world, self.store, self.network, self.checker, number, Engine(in_flight_max=200, lanes_max=60))
-            for number in (1, 2)
-        ]
+        self._deaths: set[tuple[int, int]] = set()
+        self._workers_made = 0
+        self.workers: list[PlayShell] = [self._worker(), self._worker()]
         self.published = _published(asked, scenario)
         self.left = len(self.published)
         for number, one in enumerate(self.published, start=1):
@@ -106,13 +154,44 @@ class _Run:
 
     # What happens
 
+    def _worker(self) -> PlayShell:
+        """A new process of the sender, which no other one was named like."""
+        self._workers_made += 1
+        return PlayShell(
+            self.world,
+            self.store,
+            self.network,
+            self.checker,
+            self._workers_made,
+            Engine(in_flight_max=200, lanes_max=60),
+            stalls=self._stalls,
+            dies=self._dies,
+            tell=self.tell,
+            crashed=lambda dead: self.world.after_without_chance(RESTART_MS, self._restart, dead),
+        )
+
+    def _dies(self, send: Send, point: WorkerCrashPoint) -> bool:
+        place = (send.lane_id, send.seq)
+        if place in self._deaths or self.weather.worker_crash(send) != point:
+            return False
+        self._deaths.add(place)
+        return True
+
+    def _is_up(self, name: str) -> bool:
+        """Whether the process that sent under this name (`w1.2`) is still there to hear the answer."""
+        return any(one.alive and one.number == int(name[1:].partition(".")[0]) for one in self.workers)
+
+    def _restart(self, dead: PlayShell) -> None:
+        self.workers[self.workers.index(dead)] = self._worker()
+        self.tell("worker_restarted")
+
     def _publish(self, number: int, one: Published) -> None:
         seq = self._seqs[one.key] = self._seqs.get(one.key, 0) + 1
         data = {"order": one.key, "n": seq, **({"poison": True} if self.weather.is_poison(one.key, seq) else {})}
         event = Event(f"evt_{number}", one.type, one.key, msgspec.json.encode(data), Instant(T0 + int(self.world.now)))
         report = self.store.publish([Draft(event, None, (f"id:{event.id}",), event.data)])
         self.left -= 1
-        door = self.workers[0]
+        door = self.workers[0]  # while it is dead, the other one finds in the store what was published
         door.do(door.feed, report)
 
     def _stalls(self, send: Send) -> bool:
@@ -207,14 +286,24 @@ def _is_over(run: _Run, deadline: float, is_unwanted: Callable[[], bool]) -> boo
 
 
 def _published(asked: Play, scenario: Scenario) -> list[Published]:
-    """The scenario's story, or many events on many keys."""
+    """The scenario's story, or many events on many keys; at the rate that is asked for."""
     if asked.events is None:
-        return list(scenario.story)
+        story = scenario.story
+        return [
+            replace(one, at_ms=at_ms(number, asked.rate) if asked.rate else one.at_ms)
+            for number, one in enumerate(story)
+        ]
     chance, many = Random(f"{asked.seed}/published"), asked.keys or min(8, max(2, asked.events // 2))
     keys = [chr(ord("A") + number) for number in range(many)]
     return [
-        Published(chance.choice(keys), TYPES[number % len(TYPES)], number * APART_MS) for number in range(asked.events)
+        Published(chance.choice(keys), TYPES[number % len(TYPES)], at_ms(number, asked.rate or RATE))
+        for number in range(asked.events)
     ]
+
+
+def at_ms(number: int, rate: int) -> int:
+    """When the event with this number is published."""
+    return number * 1000 // rate
 
 
 def _endpoint(scenario: Scenario) -> Endpoint:

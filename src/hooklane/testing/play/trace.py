@@ -10,6 +10,7 @@ import msgspec
 
 EVENTS_MAX = 200
 KEYS_MAX = 16
+RATE_MAX = 200
 SEED_MAX = 2**53 - 1
 """The largest whole number that JavaScript keeps."""
 
@@ -35,13 +36,19 @@ Kind = Literal[
     "dead",
     "stalled",  # a worker of the sender stands still
     "woke",
+    "worker_crashed",  # a worker of the sender dies, as by kill -9
+    "worker_restarted",
 ]
+CrashPoint = Literal["anywhere", "before_work", "before_commit", "before_answer"]
+"""Where the consumer dies: with nothing done, with the effect written and nothing after it, or before it answers."""
+WorkerCrashPoint = Literal["anywhere", "before_send", "before_answer", "before_commit", "after_commit"]
+"""Where a worker of the sender dies: the last two are after the 2xx, before and after that is durable."""
 Receiver = Literal["naive", "check_then_mark", "delivered_at", "ours"]
 RECEIVERS: tuple[Receiver, ...] = ("naive", "check_then_mark", "delivered_at", "ours")
 
 
 class Faults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How often what goes wrong; chances are per copy."""
+    """How often what goes wrong, and where; chances are per copy."""
 
     drop_request: Chance = 0.0
     drop_ack: Chance = 0.0
@@ -49,7 +56,11 @@ class Faults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     delay_ms: Annotated[int, msgspec.Meta(ge=0, le=5_000)] = 0
     """Added to each way, from 0 to twice this."""
     crash: Chance = 0.0
-    """The consumer dies with a copy in its hands: before its work, half-way, or before its answer."""
+    """The consumer dies with a copy in its hands."""
+    crash_at: CrashPoint = "anywhere"
+    worker_crash: Chance = 0.0
+    """A worker of the sender dies, once for an event at most, and is started again; the chance is per event."""
+    worker_crash_at: WorkerCrashPoint = "anywhere"
     reorder_ms: Annotated[int, msgspec.Meta(ge=0, le=30_000)] = 0
     """The copy that the network makes arrives up to so much later."""
 
@@ -61,6 +72,8 @@ class Play(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     seed: Annotated[int, msgspec.Meta(ge=0, le=SEED_MAX)] = 1
     events: Annotated[int, msgspec.Meta(ge=1, le=EVENTS_MAX)] | None = None
     keys: Annotated[int, msgspec.Meta(ge=1, le=KEYS_MAX)] | None = None
+    rate: Annotated[int, msgspec.Meta(ge=1, le=RATE_MAX)] | None = None
+    """Events published a second, in place of the pace of the story, or of 40 a second where there are many."""
     faults: Faults | None = None
     """In place of the scenario's own chances; what its story says of single events stays."""
     receivers: Annotated[tuple[Receiver, ...], msgspec.Meta(min_length=1, max_length=4)] = RECEIVERS

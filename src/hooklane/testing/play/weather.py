@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import Literal
+from typing import Literal, get_args
 
 from hooklane.model.attempt import Send
 from hooklane.testing.play.scenarios import Mishap, Scenario
-from hooklane.testing.play.trace import Faults
+from hooklane.testing.play.trace import CrashPoint, Faults, WorkerCrashPoint
 
 WAY_MS = 300.0
 """One way through the network, so that an eye can follow it."""
@@ -19,6 +19,8 @@ STALL_MS = 3_500.0
 
 Crash = Literal["before", "between", "after"]
 """Before the work, between the effect and all that follows it, or after everything but the answer."""
+_CRASHES: dict[CrashPoint, Crash] = {"before_work": "before", "before_commit": "between", "before_answer": "after"}
+_WORKER_CRASHES = tuple(point for point in get_args(WorkerCrashPoint) if point != "anywhere")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,8 @@ class Weather:
         # Each is rolled whether it counts or not: a slider moves what it is about, and nothing else.
         there, back = (WAY_MS * (0.8 + 0.4 * chance.random()) + 2 * faults.delay_ms * chance.random() for _ in "ab")
         lost, ack_lost, doubled, crashes = (chance.random() for _ in range(4))
-        crash: Crash = chance.choice(("before", "between", "after"))
+        crash: Crash = chance.choice(tuple(_CRASHES.values()))
+        crash = _CRASHES.get(faults.crash_at, crash)
         late_ms, down = RIGHT_BEHIND_MS + faults.reorder_ms * chance.random(), chance.random() < 0.5
         mishap = self._mishap(send)
         copy_after_ms = late_ms if doubled < faults.duplicate else None
@@ -81,6 +84,14 @@ class Weather:
             return True
         every = self._scenario.stall_every if self._is_crowd and send.attempt == 1 else 0
         return bool(every) and self._chance("stall", str(send.key), send.seq).random() < 1.0 / every
+
+    def worker_crash(self, send: Send) -> WorkerCrashPoint | None:
+        """Where the worker that has this event in its hands dies, if it does."""
+        chance = self._chance("worker crash", str(send.key), send.seq)
+        dies, point = chance.random() < self._faults.worker_crash, chance.choice(_WORKER_CRASHES)
+        if not dies:
+            return None
+        return point if self._faults.worker_crash_at == "anywhere" else self._faults.worker_crash_at
 
     def is_poison(self, key: str, seq: int) -> bool:
         """Whether handlers fail on this event."""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import process_time
 
-from hooklane.testing.invariants import Invariants
 from hooklane.testing.sim.faults import Faults
 from hooklane.testing.sim.mutants import MUTANTS
 from hooklane.testing.sim.mutants.mutant import Mutant
@@ -68,7 +67,7 @@ class Simulation:
         """*settle* creates the endpoints; the part *aimed* of all events goes to one of them each."""
         self.world = World(seed, faults)
         only_killers = faults.killers > 0 and not (faults.crash_every_ms or faults.turn_broken or faults.pause_every_ms)
-        self.checker = Invariants(lambda: self.world.now, only_events_kill=only_killers)
+        self.checker = mutant.checker(lambda: self.world.now, only_events_kill=only_killers)
         self.mutant = mutant
         self.store = mutant.store(self.world, self.checker)
         self.network = mutant.network(self.world, self.checker)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from hooklane.core.engine import Engine, Settled
-from hooklane.core.worker import Call, ClockSet, Effects, LeaseLost, MarkLost, Missed, Note, Parts, Worker
+from hooklane.core.worker import Call, ClockSet, Effects, LeaseLost, Lost, MarkLost, Missed, Note, Parts, Worker
 from hooklane.core.worker.sweeping import Rounds
 from hooklane.model.attempt import Send
 from hooklane.model.clock import FOREVER, Instant
@@ -85,7 +85,8 @@ class Shell(Process):
 
     def feed(self, published: PublishReport) -> None:
         """News of this process's own publishes."""
-        self.worker.fed(published.grown, published.span)
+        if self.store.is_same_run(self.name):
+            self.worker.fed(published.grown, published.span)
         self._soon()
 
     def wake(self, lane_ids: Sequence[LaneId]) -> None:
@@ -204,6 +205,9 @@ class Shell(Process):
         store.call_in_steps(steps, partial(self.do, self._answered, call), partial(self.do, self._failed, call))
 
     def _answered(self, call: Call, result: Any) -> None:
+        if call.verb in ("fetch", "reload", "owed") and not self.store.is_same_run(call.worker):
+            self._failed(call)
+            return
         self.worker.answered(call, result, self.boot())
         self._soon()
 
@@ -223,6 +227,8 @@ class Shell(Process):
             case MarkLost(epochs=epochs):
                 self.world.counts["joined anew"] += 1
                 self.checker.forgot(epochs)
+            case Lost(lanes=lanes):
+                self.world.counts["found lost"] += sum(len(lane.lost) for lane in lanes)
             case Missed(many=many):
                 self.world.counts["found by a sweep"] += many
             case ClockSet():

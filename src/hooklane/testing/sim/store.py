@@ -13,8 +13,9 @@ from hooklane.model.clock import START, Instant
 from hooklane.model.endpoint import Endpoint, EndpointState, OnDead
 from hooklane.model.health import Health
 from hooklane.model.lane import LaneId, LaneRow
+from hooklane.model.lost import Decide, KnownPlace, LostLane
 from hooklane.model.session import Session
-from hooklane.store.memory.outbox import health, owning, publishing, recovering, settling
+from hooklane.store.memory.outbox import health, lost, owning, publishing, recovering, settling
 from hooklane.store.memory.outbox.tables import Lane, Tables, row_of
 from hooklane.store.outbox import (
     CommitReport,
@@ -78,6 +79,7 @@ class SimStore:
         self.numbers_lost = 0
         self.crashes = 0
         self.timeline = 1
+        self._acquired_in: dict[str, int] = {}
         self._rules: dict[str, Rules] = {}
         self.tables = Tables(StoreOptions(placer=places), self.clock)
         self.owed_count = 0
@@ -211,10 +213,16 @@ class SimStore:
 
     def acquire(self, worker: str, most: int) -> Sequence[Taken]:
         taken = owning.acquire(self.tables, worker, most)
+        self._acquired_in[worker] = self.crashes
         for one in taken:
             self.checker.owned(one.pid, worker, one.epoch, unclean=one.unclean)
             self.world.trace(2, one.pid, one.epoch)
         return taken
+
+    def is_same_run(self, worker: str) -> bool:
+        """Whether it has not crashed since *worker* acquired something: what else it tells is not told to that one, as
+        a client of PostgreSQL knows by its connections."""
+        return self._acquired_in.get(worker, self.crashes) == self.crashes
 
     def release(self, worker: str, pids: Iterable[int]) -> None:
         owning.release(self.tables, worker, pids)
@@ -285,6 +293,9 @@ class SimStore:
             self._tell(worker, epochs.get(lane.pid, 0), lane, row, write)
         return report
 
+    def account_for(self, places: Sequence[KnownPlace], decide: Decide, now: Instant) -> Sequence[LostLane]:
+        return lost.account_for(self.tables, places, decide, now)
+
     def note_health(self, turns: Sequence[Health]) -> Sequence[Health]:
         return health.note_health(self.tables, turns)
 
@@ -325,7 +336,7 @@ class SimStore:
 
     def replay(self, dead_letter_id: str) -> None:
         dead_row = self.tables.dead_letters[dead_letter_id]
-        recovery = recovering.replay(self.tables, "default", dead_letter_id, "operator", self.clock())
+        recovery = recovering.replay(self.tables, "default", dead_letter_id)
         if recovery is not None:
             lane = self.tables.lanes[dead_row.lane_id]
             self.world.trace(5, lane.id, dead_row.seq)
@@ -334,7 +345,7 @@ class SimStore:
 
     def skip(self, dead_letter_id: str) -> None:
         dead_row = self.tables.dead_letters[dead_letter_id]
-        recovery = recovering.skip(self.tables, "default", dead_letter_id, "why not", "operator", self.clock())
+        recovery = recovering.skip(self.tables, "default", dead_letter_id, "why not")
         if recovery is not None:
             lane = self.tables.lanes[dead_row.lane_id]
             self.world.trace(6, lane.id, dead_row.seq)

@@ -9,6 +9,9 @@ import pytest
 from tests.promises.sending.api.conftest import Api
 from tests.promises.sending.api.test_publish_api import stored
 
+from hooklane.sender.draft import draft_of
+from hooklane.server import views
+
 PATH = "/api/v1/events/batch"
 LINES = {"content-type": "application/x-ndjson"}
 
@@ -95,8 +98,47 @@ async def test_repeating_a_batch_under_its_idempotency_key_repeats_nothing(api: 
     assert len(stored(api.server)) == 3
 
 
+@pytest.mark.parametrize("data", [(1, 2, 3), (1, 1, 1)], ids=["other", "equal"])
+async def test_a_batch_that_grew_under_its_idempotency_key_is_refused(api: Api, data: tuple[int, ...]):
+    events = [{"type": "a", "key": "k", "data": number} for number in data]
+    head = {"idempotency-key": "b" * 255}
+
+    first = await api.call("POST", PATH, {"events": events[:2]}, head)
+    longer = await api.call("POST", PATH, {"events": events}, head)
+    again = await api.call("POST", PATH, {"events": events[:2]}, head)
+
+    assert first.status == 202
+    assert (longer.status, longer.code) == (422, "idempotency_conflict")
+    assert first.json == again.json
+    assert len(stored(api.server)) == 2
+
+
+async def test_a_batch_that_shrank_under_its_idempotency_key_is_refused(api: Api):
+    events = [{"type": "a", "key": "k", "data": number} for number in range(3)]
+
+    await api.call("POST", PATH, {"events": events}, {"idempotency-key": "b1"})
+    shorter = await api.call("POST", PATH, {"events": events[:2]}, {"idempotency-key": "b1"})
+
+    assert (shorter.status, shorter.code) == (422, "idempotency_conflict")
+    assert len(stored(api.server)) == 3
+
+
+async def test_a_batch_that_an_older_server_took_is_repeated_by_a_newer_one(api: Api):
+    events = [{"type": "a", "key": "k", "data": number} for number in range(2)]
+    services, before = api.server.services, []
+    for position in range(2):
+        name = f"key:b1#{position}"  # as 0.1 named them, and nothing for the whole
+        made = draft_of("a", b"%d" % position, key="k", now=services.now(), names=(name,))
+        before.append(views.published(await services.publisher.publish(made)))
+
+    again = await api.call("POST", PATH, {"events": events}, {"idempotency-key": "b1"})
+
+    assert again.json == {"events": before}
+
+
 async def test_an_empty_batch_is_an_empty_batch(api: Api):
     assert (await api.call("POST", PATH, {"events": []})).json == {"events": []}
+    assert (await api.call("POST", PATH, {"events": []}, {"idempotency-key": "b1"})).json == {"events": []}
 
 
 async def test_another_shape_is_refused(api: Api):
@@ -146,3 +188,13 @@ async def test_a_large_batch_is_read_beside_the_event_loop(api: Api):
 
     assert answer.status == 202
     assert late < took / 2, f"the event loop stood still for {late:.2f} of {took:.2f} s"
+
+
+async def test_the_case_of_a_media_type_does_not_matter(api: Api):
+    lines = b'{"type":"a","data":1}\n{"type":"a","data":2}\n'
+
+    taken = await api.call("POST", PATH, lines, {"content-type": "Application/X-NDJSON"})
+    given = await api.call("GET", "/api/v1/dead-letters", headers={"accept": "Application/X-NDJSON"})
+
+    assert (taken.status, len(taken.json["events"])) == (202, 2)
+    assert given.headers["content-type"].startswith("application/x-ndjson")

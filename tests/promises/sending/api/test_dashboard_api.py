@@ -347,3 +347,20 @@ async def test_events_are_found_by_text_place_tries_and_answers(api: Api, sink: 
     assert good["id"] in await found(f"q={good['id'][:16]}")
     for wrong in ("seq=0", "attempts_min=x", "http=9"):
         assert (await api.call("GET", f"/api/v1/events?{wrong}")).code == "invalid_parameter"
+
+
+async def test_an_answer_with_a_nul_hides_nothing_from_the_lists(api: Api, sink: Sink):
+    sink.react = lambda seen: Answer(status=422, body=b"oops \x00 nul")
+    await api.endpoint(sink.url(), attempts_max=1)
+    await api.publish(key="k")
+
+    async def letters() -> Any:
+        return (await api.get("/api/v1/dead-letters"))["items"]
+
+    [letter] = await eventually(letters)
+
+    assert letter["said"] == "oops \0 nul"
+    assert [one["key"] for one in (await api.get("/api/v1/lanes"))["items"]] == ["k"]
+    assert await until(api, "/api/v1/overview", lambda found: found["ledger"]["dead"] == 1)  # counted now and then
+    lines = await api.call("GET", "/api/v1/dead-letters", headers={"accept": "application/x-ndjson"})
+    assert lines.body.count(b"\n") == 1

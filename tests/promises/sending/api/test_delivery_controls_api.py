@@ -169,3 +169,17 @@ async def test_the_attempts_of_an_event_tell_phases_classes_and_what_the_receive
     assert failed["detail"]["request_head"].startswith("POST http://127.0.0.1")
     assert (delivered["said"], delivered["detail"].keys()) == ("applied", {"request_body", "request_bytes"})
     assert "canary" not in str((failed, delivered))
+
+
+async def test_ten_keys_of_an_endpoint_sign_at_most_and_the_newest_do(api: Api, sink: Sink):
+    endpoint = await api.endpoint(sink.url())
+    secrets = [
+        (await api.call("POST", f"/api/v1/endpoints/{endpoint['id']}/rotate", {})).json["secret"] for _ in range(12)
+    ]
+
+    await api.publish()
+    [seen] = await sink.arrived(1)
+    [stored] = await api.server.services.store.endpoints("default")
+
+    assert len(seen.headers["webhook-signature"].split(" ")) == 10
+    assert [key.secret for key in stored.keys] == secrets[:1:-1]

@@ -363,6 +363,42 @@ async def test_a_header_that_comes_back_hidden_as_it_was_shown_keeps_its_value(a
     assert (request.headers["authorization"], request.headers["x-shop"]) == ("Bearer one", "eight")
 
 
+async def test_a_query_that_comes_back_hidden_is_kept_on_its_host_and_never_saved_as_it_was_shown(api: Api, sink: Sink):
+    made = await api.endpoint(f"{sink.url()}?token=t0k3n")
+    path, public = f"{BASE}/{made['id']}", f"{PUBLIC}?token=t0k3n"
+
+    moved = await api.call("PATCH", path, {"url": f"{sink.url()}/other?***"})
+    elsewhere = await api.call("PATCH", path, {"url": f"{PUBLIC}?***"})
+    created = await api.call("POST", BASE, {"url": f"{PUBLIC}?***"})
+    given = await api.call("PATCH", path, {"url": public})
+
+    shown = (await api.call("POST", f"{path}/reveal")).json
+    assert (moved.status, moved.json["url"]) == (200, f"{sink.url()}/other?***")
+    assert [(one.status, one.code) for one in (elsewhere, created)] == [(422, "invalid_endpoint")] * 2
+    assert (given.status, shown["url"]) == (200, public)
+
+
+async def test_header_values_that_a_key_may_not_see_are_not_sent_to_another_host_by_it(api: Api, sink: Sink):
+    made = await api.endpoint(PUBLIC, headers={"Authorization": "Bearer one"})
+    key = (await api.call("POST", "/api/v1/keys", {"name": "op", "scopes": ["operate", "read"]})).json["key"]
+    path = f"{BASE}/{made['id']}"
+
+    async with api.connect({"authorization": f"Bearer {key}"}) as operator:
+        seen = await operator.call("POST", f"{path}/reveal")
+        refused = [
+            await operator.call("PATCH", path, {"url": sink.url(), **more})
+            for more in ({}, {"headers": {"Authorization": "***"}}, {"headers": {"Authorization": "***", "x": "y"}})
+        ]
+        same_host = await operator.call("PATCH", path, {"url": f"{PUBLIC}/other"})
+        given = await operator.call("PATCH", path, {"url": sink.url(), "headers": {"Authorization": "Bearer two"}})
+    back = await api.call("PATCH", path, {"url": PUBLIC})
+
+    assert seen.status == 403
+    assert {(one.status, one.code) for one in refused} == {(422, "invalid_endpoint")}
+    assert "give the values of Authorization anew" in refused[0].json["detail"]
+    assert [one.status for one in (same_host, given, back)] == [200, 200, 200], "who may see them may move them"
+
+
 async def _requests(sink: Sink) -> list[Any]:
     return list(sink.requests)
 

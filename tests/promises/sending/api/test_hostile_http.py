@@ -1,14 +1,17 @@
 """What is no proper HTTP is answered or cut off, and nobody else notices."""
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
-from tests.promises.sending.api.conftest import KEY, Api
+from tests.promises.sending.api.conftest import KEY, Api, Start
 from tests.support.http_client import Connection
 from tests.support.pace import scaled_s
 
 from hooklane.server import ingest
+from hooklane.server.api import ROUTES
+from hooklane.server.api.plans import PlanFilter
 
 HEAD = f"host: 127.0.0.1\r\nauthorization: Bearer {KEY}\r\n".encode()
 POST = b"POST /api/v1/events HTTP/1.1\r\n" + HEAD
@@ -128,3 +131,15 @@ async def test_an_upgrade_is_not_taken_up(api: Api):
     answer = await api.call("GET", "/healthz", headers=upgrade)
 
     assert answer.status == 200
+
+
+async def test_a_nul_in_a_path_names_nothing_and_in_a_plan_it_is_refused(start: Start, shared_db: str):
+    api = await start(db=shared_db)
+    asked = [(route.method, route.path) for route in ROUTES if "{" in route.path]
+    bodies = [{"filter": {name: "a\0"}} for name in PlanFilter.__struct_fields__] + [{"ids": ["evt_\0"]}]
+
+    by_path = [await api.call(method, re.sub(r"\{\w+\}", "%00", path), {}) for method, path in asked]
+    by_plan = [await api.call("POST", "/api/v1/plans", {"op": "replay", **body}) for body in bodies]
+
+    assert {404} == {answer.status for answer in by_path}
+    assert {(422, "invalid_body")} == {(answer.status, answer.code) for answer in by_plan}

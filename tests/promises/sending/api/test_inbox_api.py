@@ -103,9 +103,9 @@ async def test_what_was_received_is_listed_with_what_each_handler_made_of_it(sit
         "attempts": 1,
         "copies": 1,
         "next_at": None,
-        "error": "unknown sku",
+        "error": "Reject: unknown sku",
         "handlers": [
-            {"handler": "order", "status": "dead", "attempts": 1, "next_at": None, "error": "unknown sku"},
+            {"handler": "order", "status": "dead", "attempts": 1, "next_at": None, "error": "Reject: unknown sku"},
             {"handler": "ship", "status": "completed", "attempts": 1, "next_at": None, "error": None},
         ],
     }
@@ -162,7 +162,7 @@ async def test_a_row_is_shown_with_its_payload_headers_error_and_traceback(site:
     order, ship = shown["handlers"]
     assert (shown["payload_encoding"], shown["payload"]["data"], shown["purged"]) == ("json", {"sku": 7}, False)
     assert {header["name"] for header in shown["headers"]} >= {"webhook-id", "content-type"}
-    assert order["error"].startswith("unknown sku\nsecond line")
+    assert order["error"].startswith("Reject: unknown sku\nsecond line")
     assert "Traceback" in order["traceback"]
     assert (ship["traceback"], ship["leased_until"]) == (None, None)
 

@@ -63,7 +63,7 @@ async def test_a_dead_row_is_seen_replayed_and_applied_by_the_applications_worke
         [act] = (await get("audit"))["items"]
 
     assert before["items"] == []
-    assert (dead["error"].partition(":")[0], letter["id"]) == ("unknown sku", dead["id"])
+    assert (dead["error"], letter["id"]) == ("Reject: unknown sku", dead["id"])
     assert (replayed.status, replayed.json["replayed"]) == (200, 1)
     assert (done["id"], done["attempts"]) == (dead["id"], 1)
     assert (act["action"], act["subject"]) == ("inbox.replayed", dead["id"])

@@ -86,7 +86,7 @@ async def test_dead_rows_are_letters_of_the_inbox_in_pages_and_as_lines(site: Si
     assert [one["event"] for one in first["items"] + rest["items"]] == ["evt_1", "evt_2", "evt_3"]
     assert told == first["items"] + rest["items"]
     assert (letter["id"], letter["side"], letter["source"], letter["reason"]) == (
-        dead, "inbox", "hooklane", "unknown sku",
+        dead, "inbox", "hooklane", "Reject: unknown sku",
     )  # fmt: skip
     assert (letter["key"], letter["seq"], letter["attempts"], letter["note"]) == ("A", 1, 1, "")
     assert (await site.get("dead-letters?side=inbox&source=stripe"))["items"] == []
@@ -154,6 +154,18 @@ async def test_a_skip_needs_a_note_gives_up_what_died_and_is_on_record(site: Sit
     ]
     assert await site.acts() == [("inbox.skipped", dead, "the sku is gone")]
     assert (await site.call("POST", f"dead-letters/{dead}/skip", {"note": "x"})).code == "not_dead"
+
+
+async def test_a_letter_that_no_handler_could_be_given_is_given_up_once(site: Site, shop: Shop):
+    insert(shop.inbox, "poison", status=Status.DEAD)
+    (letter,) = (await site.get("dead-letters?side=inbox"))["items"]
+
+    answers = [await site.call("POST", f"dead-letters/{letter['id']}/skip", {"note": "garbage"}) for _ in range(2)]
+
+    assert [one.status for one in answers] == [200, 409]
+    assert answers[1].code == "not_dead"
+    (row,) = (await site.get("inbox"))["items"]
+    assert (row["status"], (await site.get("dead-letters?side=inbox"))["items"]) == ("ignored", [])
 
 
 async def test_a_letter_of_the_inbox_takes_no_note(site: Site, shop: Shop, dead: str):

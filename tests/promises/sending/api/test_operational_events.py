@@ -67,6 +67,17 @@ async def test_a_dead_letter_and_the_lane_that_it_blocks_are_told_to_tenant_and_
     assert [one for one in sink.requests if one.path == "/hook"][1:] == [], "nobody else is sent what is operational"
 
 
+async def test_an_endpoint_that_was_just_deleted_keeps_nobody_else_from_being_told(api: Api, sink: Sink, acme: Any):
+    other = await api.endpoint(sink.url("/other"), operational="all")
+    sink.react = failing(422, "/hook")
+    await publish(api, key="k/1")
+    await sink.arrived(1, where=of_type("hooklane.lane.blocked", "/other"))
+    assert (await api.call("DELETE", f"{V1}/endpoints/{other['id']}?backlog=cancel")).status == 204
+    await publish(api, key="k/2")
+
+    await sink.arrived(2, where=of_type("hooklane.lane.blocked", "/operator"))
+
+
 async def test_an_endpoint_that_answers_410_is_told_as_disabled(api: Api, sink: Sink, acme: dict[str, Any]):
     sink.react = failing(410, "/hook")
     await publish(api)

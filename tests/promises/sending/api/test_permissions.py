@@ -224,3 +224,14 @@ def test_refusals_that_are_not_written_down_are_remembered_within_a_bound_too():
         refusals.note(f"key_{n}", "GET /", 0.0)
 
     assert len(refusals._kinds) <= KINDS_MAX
+
+
+async def test_one_tenant_cannot_use_up_the_keys_of_all(api: Api, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("hooklane.server.api.keys.KEYS_OF_TENANT_MAX", 2)
+    for tenant in ("acme", "other"):
+        assert (await api.call("POST", "/api/v1/tenants", {"id": tenant})).status == 201
+
+    async def key(tenant: str) -> int:
+        return (await api.call("POST", "/api/v1/keys", {"name": "k", "scopes": ["read"], "tenant": tenant})).status
+
+    assert [await key("acme"), await key("acme"), await key("acme"), await key("other")] == [201, 201, 409, 201]

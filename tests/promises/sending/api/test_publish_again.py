@@ -3,6 +3,7 @@
 import pytest
 from tests.promises.sending.api.conftest import Api
 from tests.support.http_client import Connection
+from tests.support.receiver import Sink
 
 PATH = "/api/v1/events"
 
@@ -100,3 +101,45 @@ async def test_a_line_in_the_place_of_a_key_is_a_header_of_its_own(api: Api):
     answer = await api.call("POST", PATH, body(10), {"idempotency-key": "ccc\r\norigin: http://x"})
 
     assert answer.status == 403
+
+
+async def test_a_batch_owns_no_key_of_a_single_event(api: Api, publish_path: str):
+    batch = {"events": [{"type": "a", "data": 1}, {"type": "a", "data": 2}]}
+    singles = [({"type": "b", "data": n}, {"idempotency-key": key}) for n, key in enumerate(("abc#0", "abc#1", "abc"))]
+    assert (await api.call("POST", "/api/v1/events/batch", batch, {"idempotency-key": "abc"})).status == 202
+
+    first = [await api.call("POST", publish_path, body, headers) for body, headers in singles]
+    again = [await api.call("POST", publish_path, body, headers) for body, headers in singles]
+
+    assert [(202, one.json["type"]) for one in first] == [(202, "b")] * 3
+    assert [one.json for one in first] == [one.json for one in again]
+
+
+async def test_a_batch_of_equal_events_that_shrank_or_grew_is_a_conflict(api: Api):
+    async def send(many: int) -> int:
+        batch = {"events": [{"type": "a", "data": 1}] * many}
+        return int((await api.call("POST", "/api/v1/events/batch", batch, {"idempotency-key": "x"})).status)
+
+    assert [await send(many) for many in (2, 1, 3, 2)] == [202, 422, 422, 202]
+    assert len((await api.get("/api/v1/events"))["items"]) == 2
+
+
+async def test_a_repeat_gets_its_202_though_the_endpoint_that_it_named_is_deleted(
+    api: Api, sink: Sink, publish_path: str
+):
+    endpoint = await api.endpoint(sink.url())
+    body, header = {"type": "a", "data": 1, "endpoints": [endpoint["id"]]}, {"idempotency-key": "k"}
+    batch = {"events": [body, {**body, "data": 2}]}
+    first = [
+        await api.call("POST", publish_path, body, header),
+        await api.call("POST", "/api/v1/events/batch", batch, header),
+    ]
+    assert (await api.call("DELETE", f"/api/v1/endpoints/{endpoint['id']}")).status in (200, 202, 204)
+
+    again = [
+        await api.call("POST", publish_path, body, header),
+        await api.call("POST", "/api/v1/events/batch", batch, header),
+    ]
+
+    assert [(202, one.json) for one in first] == [(one.status, one.json) for one in again]
+    assert (await api.call("POST", publish_path, body)).code == "unknown_endpoint"

@@ -40,7 +40,7 @@ async def test_the_story_of_an_event_ends_with_what_each_handler_of_the_receiver
         pass
 
     assert sorted(await outcomes(site, event)) == [
-        ("order", "dead", 1, "unknown sku"),
+        ("order", "dead", 1, "Reject: unknown sku"),
         ("ship", "completed", 1, None),
     ]
     await asyncio.to_thread(shop.inbox.close)

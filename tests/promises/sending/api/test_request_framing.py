@@ -325,6 +325,9 @@ FAULTY = {
     "bare line feed in a chunk": f"{POST}transfer-encoding: chunked\r\n\r\n5\nhello\r\n",
     "coding that is none": f"{POST}transfer-encoding: xchunked\r\n\r\n0\r\n\r\n",
     "chunked twice": f"{POST}transfer-encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+    "compressed, then chunked": f"{POST}transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "compressed, chunked elsewhere": "GET /healthz HTTP/1.1\r\n"
+    f"{HEAD}transfer-encoding: deflate\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
     "length and chunked, upgraded": f"{POST}{UPGRADES['h2c']}content-length: 5\r\n"
     "transfer-encoding: chunked\r\n\r\n0\r\n\r\n",
     "no host": "GET /healthz HTTP/1.1\r\n\r\n",

@@ -4,7 +4,10 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import sqlite3
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from tests.promises.sending.api.conftest import KEY, Api
@@ -259,3 +262,26 @@ def test_the_key_of_cursors_is_no_plain_hash_of_the_api_key():
 
     assert all(hmac.digest(key, text, "sha256")[:12] != mac for key in quick)
     assert Cursors(KEY).open("events", {"cursor": sealed}) == "7"
+
+
+EDGES = ("9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59")
+"""In UTC, these are not within the years 1 to 9999."""
+
+
+@pytest.mark.parametrize("time", EDGES)
+async def test_a_time_that_cannot_be_told_again_is_refused_and_nothing_is_stored(api: Api, time: str):
+    made = await api.call("POST", "/api/v1/keys", {"name": "x", "scopes": ["read"], "expires_at": time})
+    searched = await api.call("GET", f"/api/v1/attempts?after={quote(time)}")
+
+    assert (made.status, searched.status) == (422, 422)
+    assert (await api.get("/api/v1/keys"))["items"] == []
+
+
+async def test_a_key_that_was_stored_with_such_a_time_is_listed(api: Api, tmp_path: Path):
+    assert (await api.call("POST", "/api/v1/keys", {"name": "x", "scopes": ["read"]})).status == 201
+    with sqlite3.connect(tmp_path / "hooklane.db") as conn:
+        conn.execute("UPDATE hooklane_api_key SET expires_at = 253402387139000")
+
+    [key] = (await api.get("/api/v1/keys"))["items"]
+
+    assert key["expires_at"] == "9999-12-31T23:59:59.000Z"

@@ -77,12 +77,37 @@ async def test_a_publish_that_a_transaction_on_sqlite_holds_up_is_told_so(api: A
     holder.execute("BEGIN IMMEDIATE")
     try:
         answer = await api.call("POST", "/api/v1/events", {"type": "a", "data": 1})
+        told = await _not_ready(api)
     finally:
         holder.execute("ROLLBACK")
         holder.close()
 
     assert (answer.status, answer.code) == (503, "busy")
     assert "transaction elsewhere that is still open holds" in answer.json["detail"]
+    assert told is not None
+    assert "transaction elsewhere that is still open holds" in told["store"]
+    await eventually(lambda: _ready(api))
+
+
+async def test_a_server_whose_commits_do_not_end_is_not_ready(api: Api, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("hooklane.sender.publisher.COMMIT_S_MAX", 0.05)
+    began, goes_on = asyncio.Event(), asyncio.Event()
+    publish = api.server.services.store.publish
+
+    async def hangs(drafts: Any) -> Any:
+        began.set()
+        await goes_on.wait()
+        return await publish(drafts)
+
+    monkeypatch.setattr(api.server.services.store, "publish", hangs)
+    async with api.connect() as connection:
+        connection.writer.write(connection.request("POST", "/api/v1/events", {"type": "a", "data": 1}))
+        await asyncio.wait_for(began.wait(), scaled_s(20))
+        told = await eventually(lambda: _not_ready(api))
+        goes_on.set()
+        await eventually(lambda: _ready(api))
+
+    assert "a commit has not ended" in told["store"]
 
 
 async def test_a_publish_on_a_key_that_a_transaction_holds_is_told_which(
@@ -117,7 +142,7 @@ async def test_a_search_ends_when_its_client_leaves(api: Api, monkeypatch: pytes
         finally:
             ended.set()
 
-    monkeypatch.setattr(api.server.services.store, "search_events", endless)
+    monkeypatch.setattr(api.server.services.store, "events", endless)
     async with api.connect() as connection:
         connection.writer.write(connection.request("GET", "/api/v1/events?state=dead"))
         await asyncio.wait_for(began.wait(), scaled_s(20))
@@ -129,7 +154,7 @@ async def test_a_search_that_takes_too_long_says_how_to_narrow_it(api: Api, monk
     async def too_long(*_: Any) -> None:
         raise SearchTooLong("narrow it by `after`")
 
-    monkeypatch.setattr(api.server.services.store, "search_events", too_long)
+    monkeypatch.setattr(api.server.services.store, "events", too_long)
     answer = await api.call("GET", f"/api/v1/events?before={wall_now()}")
     assert answer.status == 422
 

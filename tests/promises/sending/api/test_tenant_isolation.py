@@ -17,7 +17,7 @@ from tests.support.pace import scaled_s
 from tests.support.receiver import Answer, Sink
 
 from hooklane.server.api import ROUTES, stream
-from hooklane.server.call import Access, Route
+from hooklane.server.call import PAGING, Access, Route
 from hooklane.server.live_stream import TOPICS
 
 V1 = "/api/v1"
@@ -29,6 +29,8 @@ OF_TENANT = [
     for route in ROUTES
     if route.needs is Access.KEY and not route.of_server and route.path.split("/")[3] not in OF_SERVER
 ]
+OF_DEFAULT = (f"{V1}/inbox",)
+"""The inbox is the default tenant's here."""
 UNKNOWN = {
     "events": "evt_nobody",
     "endpoints": "ep_nobody",
@@ -143,6 +145,35 @@ async def test_a_tenants_own_ids_are_found_on_every_route(towns: dict[str, Town]
         answer = await town.call(route.method, path, body)
 
         assert answer.status not in (404, 500), (route.method, route.path, answer)
+
+
+async def test_every_list_of_a_tenant_is_paged_to_its_end(towns: dict[str, Town]):
+    mine = towns["acme"]
+    letters = [one["id"] for one in (await mine.call("GET", f"{V1}/dead-letters")).json["items"]]
+    for key in ("c", "d"):
+        event = {"type": "order.created", "data": 1, "key": key}
+        assert (await mine.call("POST", f"{V1}/events", event)).status == 202
+
+    async def died() -> Any:
+        found = [one["id"] for one in (await mine.call("GET", f"{V1}/dead-letters")).json["items"]]
+        return found if len(found) == len(letters) + 2 else None
+
+    died_now = await eventually(died)
+    plan = (await mine.call("POST", f"{V1}/plans", {"op": "replay", "ids": died_now[-2:]})).json
+    body = {"note": "n", "digest": plan["digest"]}
+    mine.ids["jobs"] = (await mine.call("POST", f"{V1}/plans/{plan['id']}/run", body)).json["id"]
+    paged = [route for route in OF_TENANT if route.method == "GET" and PAGING[0] in route.query]
+    assert len(paged) >= 8
+
+    for route in paged:
+        path, pages, cursor = mine.path(route, mine.ids), 0, ""
+        while cursor is not None:
+            answer = await mine.call("GET", f"{path}?limit=1{cursor}")
+            assert answer.status == 200, (route.path, answer)
+            pages, following = pages + 1, answer.json["next"]
+            cursor = None if following is None else f"&cursor={following}"
+
+        assert pages > 1 or route.path in OF_DEFAULT, route.path
 
 
 async def test_no_list_of_a_tenant_holds_a_word_of_another(towns: dict[str, Town]):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -150,6 +152,31 @@ async def test_deleting_a_tenant_delivers_or_cancels_what_it_is_owed(api: Api, s
     assert (again.status, again.code) == (409, "tenant_exists")
 
 
+@pytest.mark.parametrize("first", ["endpoints/{id}", "tenants/acme"])
+@pytest.mark.parametrize("second", ["endpoints/{id}", "tenants/acme"])
+async def test_a_backlog_that_was_cancelled_stays_cancelled_whatever_is_deleted_next(
+    start: Start, sink: Sink, first: str, second: str
+):
+    api = await start(role=("api",))
+    await add(api, "acme")
+    id = (await call(api, "acme", "POST", "endpoints", {"url": sink.url()})).json["id"]
+    for n in range(3):
+        await publish(api, "acme", key="k", data=n)
+
+    store = api.server.services.store
+    assert (await call(api, "acme", "DELETE", f"{first.format(id=id)}?backlog=cancel")).status == 204
+    assert (await call(api, "acme", "DELETE", second.format(id=id))).status == 204
+    assert [str(one.state) for one in await store.endpoints("acme")] == ["cancelling"]
+    await start()
+
+    async def settled() -> bool:
+        ledger = await store.ledger("acme", id)
+        return ledger["cancelled"] + ledger["delivered"] == 3
+
+    assert await eventually(settled)
+    assert sink.requests == []
+
+
 async def test_more_events_a_second_than_the_quota_get_429_and_when_to_come_back(api: Api, publish_path: str):
     await add(api, "acme", quota={"events_per_s": 2})
     header = {"hooklane-tenant": "acme"}
@@ -164,13 +191,60 @@ async def test_more_events_a_second_than_the_quota_get_429_and_when_to_come_back
     assert (await api.call("POST", publish_path, {"type": "a", "data": 1}, header)).status == 202
 
 
-async def test_a_batch_that_is_larger_than_the_quota_lets_in_is_refused_whole(api: Api):
+async def test_a_batch_above_the_rate_comes_in_whole_where_nothing_came_before_and_what_follows_waits(api: Api):
     await add(api, "acme", quota={"events_per_s": 3})
-    batch = {"events": [{"type": "a", "data": n} for n in range(10)]}
-    refused = await call(api, "acme", "POST", "events/batch", batch)
+    batch = {"events": [{"type": "a", "data": n} for n in range(100)]}
+    taken = await call(api, "acme", "POST", "events/batch", batch)
+    refused = [await call(api, "acme", "POST", "events/batch", batch), await publish(api, "acme")]
 
-    assert (refused.status, refused.code) == (429, "quota_exceeded")
-    assert (await call(api, "acme", "GET", "events")).json["items"] == []
+    assert taken.status == 202
+    assert [(one.status, one.code) for one in refused] == [(429, "quota_exceeded")] * 2
+    assert int(refused[0].headers["retry-after"]) > 30, "until the hundred are made up for"
+
+
+async def test_a_batch_that_is_refused_for_its_bytes_leaves_room_for_a_smaller_one(api: Api):
+    await add(api, "acme", quota={"bytes": 1_000})
+    large = {"events": [{"type": "a", "data": "x" * 300} for _ in range(4)]}
+    refused = await call(api, "acme", "POST", "events/batch", large)
+    small = await call(api, "acme", "POST", "events/batch", {"events": large["events"][:3]})
+
+    assert (refused.status, small.status) == (429, 202)
+    assert len((await call(api, "acme", "GET", "events")).json["items"]) == 3
+
+
+async def test_a_rate_that_is_next_to_nothing_is_refused(api: Api):
+    answer = await api.call("POST", f"{V1}/tenants", {"id": "acme", "quota": {"events_per_s": 1e-320}})
+
+    assert (answer.status, answer.json["errors"][0]["field"]) == (422, "quota.events_per_s")
+
+
+async def test_a_stored_rate_that_is_next_to_nothing_leaves_no_publish_without_an_answer(
+    start: Start, tmp_path: Path, publish_path: str
+):
+    await add(await start(), "acme", quota={"events_per_s": 1})
+    with sqlite3.connect(tmp_path / "hooklane.db") as conn:
+        old = "replace(CAST(doc AS TEXT), '\"events_per_s\":1.0', '\"events_per_s\":1e-320')"
+        conn.execute(f"UPDATE hooklane_tenant SET doc = CAST({old} AS BLOB) WHERE id = 'acme'")
+        (doc,) = conn.execute("SELECT doc FROM hooklane_tenant WHERE id = 'acme'").fetchone()
+    assert b"1e-320" in doc
+    api, header = await start(role=("api",)), {"hooklane-tenant": "acme"}
+
+    answers = [await api.call("POST", publish_path, {"type": "a", "data": 1}, header) for _ in range(2)]
+
+    assert [one.status for one in answers] == [202, 429]
+
+
+async def test_a_publish_whose_admission_fails_is_answered_all_the_same(
+    api: Api, publish_path: str, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: object) -> None:
+        raise OverflowError("cannot convert float infinity to integer")
+
+    monkeypatch.setattr(api.server.services.publisher, "_guard", fail)
+
+    answer = await api.call("POST", publish_path, {"type": "a", "data": 1})
+
+    assert (answer.status, answer.code) == (500, "internal")
 
 
 async def test_endpoints_beyond_the_quota_get_429_also_when_they_come_together(api: Api, sink: Sink):

@@ -25,6 +25,7 @@ from hooklane.sender.recovery import Jobs
 from hooklane.sender.relay import Relay
 from hooklane.sender.retention import Housekeeping, Retention
 from hooklane.store.outbox import Draft, StoreOptions
+from hooklane.store.reads import LetterFilter
 from hooklane.store.recovery import Wanted
 from hooklane.store.sqlite.outbox import SqliteOutbox
 
@@ -99,7 +100,7 @@ async def test_the_ledger_holds_at_any_moment_under_load_faults_crashes_and_reco
 
     async def operate() -> None:
         while not weather.clear:
-            letters = (await store.dead_letters("default", endpoint_id=None, cursor=None, limit=50)).items
+            letters = (await store.dead_letters("default", LetterFilter(), None, 50)).items
             for letter in letters:
                 if chance.random() < 0.5:
                     await store.replay("default", letter.id, actor="ann", now=wall_now())
@@ -124,7 +125,7 @@ async def test_the_ledger_holds_at_any_moment_under_load_faults_crashes_and_reco
         await operating
         async with asyncio.timeout(scaled_s(30)):
             while True:
-                for letter in (await store.dead_letters("default", endpoint_id=None, cursor=None, limit=200)).items:
+                for letter in (await store.dead_letters("default", LetterFilter(), None, 200)).items:
                     await store.replay("default", letter.id, actor="ann", now=wall_now())
                 ledger = await store.ledger("default")
                 if not any(ledger[state] for state in OWED) and not await store.open_jobs():
@@ -146,7 +147,7 @@ async def identity_and_order(store: SqliteOutbox, weather: Weather) -> None:
     """Each place has one id and one body in all copies; n is first sent when all before it landed or were skipped."""
     bodies: dict[tuple[str, str | None, int | None], set[tuple[str, bytes]]] = defaultdict(set)
     skipped: set[tuple[str, str, int]] = set()
-    for line in (await store.audit("default", None, 1_000_000)).items:
+    for line in (await store.audit_chain(0, 1_000_000)).lines:
         if line.act.action == "dead_letter.skipped":
             skipped.add((line.act.subject, "", 0))
     first: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
@@ -190,7 +191,7 @@ async def test_recovery_of_one_lane_makes_no_duplicate_in_the_others_of_its_part
     async def recover() -> None:
         nonlocal recoveries
         while True:
-            for letter in (await store.dead_letters("default", endpoint_id=None, cursor=None, limit=9)).items:
+            for letter in (await store.dead_letters("default", LetterFilter(), None, 9)).items:
                 verb = store.replay if recoveries % 2 else store.skip
                 note = {} if recoveries % 2 else {"note": "x"}
                 done = await verb("default", letter.id, actor="ann", now=wall_now(), **note)

@@ -144,6 +144,21 @@ async def test_a_plan_that_makes_no_sense_is_refused_with_the_reason(server):
     await server.ask("GET", "/jobs/job_nothing", status=404)
 
 
+@pytest.mark.parametrize("why", [{"http": "5xx"}, {"reason": "timeout"}])
+async def test_delivered_events_are_not_replayed_by_a_reason_which_they_do_not_have(server, sink, why):
+    await server.ask("POST", "/endpoints", {"url": sink.url()}, status=201)
+    await server.ask("POST", "/events", {"type": "order.paid", "key": "A", "data": {}}, status=202)
+    await sink.arrived(1)
+
+    body = {"op": "replay", "filter": {"state": "delivered", **why}}
+    problem = await server.ask("POST", "/plans", body, status=422)
+
+    assert problem["code"] == "invalid_body"
+    assert problem["detail"].startswith(f"{next(iter(why))} says why an event failed")
+    for state in ("dead", "skipped"):
+        await server.ask("POST", "/plans", {"op": "replay", "filter": {"state": state, **why}}, status=201)
+
+
 async def test_every_act_goes_on_record_and_no_secret_with_it(server, sink):
     endpoint = await blocked(server, sink, "A")
     at = f"/endpoints/{endpoint['id']}"

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 
+import asyncpg
 from tests.support.receiver import Answer
 
 from hooklane.core.audit import ChainCheck
+from hooklane.model.audit import Act
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.endpoint import EndpointState, OnDead, Order
 from hooklane.model.lane import DeliveryState
-from hooklane.model.plan import Op, Progress
+from hooklane.model.plan import JobState, Op, Progress
 from hooklane.sender import recovery
-from hooklane.sender.plans import Changed, NotRun, run_plan, stop_job
+from hooklane.sender.plans import Changed, NotRun, job_now, run_plan, stop_job
+from hooklane.store.reads import LetterFilter
+from hooklane.store.recovery import AuditFilter
 
 DELIVERED, DEAD, SKIPPED = DeliveryState.DELIVERED, DeliveryState.DEAD, DeliveryState.SKIPPED
 BAD = Answer(status=422, body=b"unknown sku")
@@ -100,7 +105,7 @@ async def test_s8_a_key_stops_at_its_first_new_failure_and_the_other_keys_go_on(
     told = {(one.member.key, one.member.seq): (one.progress, one.result) for one in members}
     assert told["A", 2] == (Progress.FAILED, "422")
     assert told["A", 3] == (Progress.HELD, "")
-    letters = await operator.store.dead_letters("default", endpoint_id=None, cursor=None, limit=9)
+    letters = await operator.store.dead_letters("default", LetterFilter(), None, 9)
     assert list(letters.items) == [], "it was delivered once: nothing is owed"
 
 
@@ -120,7 +125,7 @@ async def test_s8_dead_heads_are_replayed_by_filter_and_what_failed_again_stays_
     assert await operator.counts(job) == {"delivered": 2, "failed": 1}
     await sender.until(lambda: seqs(sink.requests, "A").count(2) and seqs(sink.requests, "C").count(2))
     assert seqs(sink.requests, "B") == [1, 1]
-    letters = await operator.store.dead_letters("default", endpoint_id=None, cursor=None, limit=9)
+    letters = await operator.store.dead_letters("default", LetterFilter(), None, 9)
     assert [one.key for one in letters.items] == ["B"]
 
 
@@ -189,7 +194,7 @@ async def test_s8_a_skip_shows_first_what_it_releases_and_what_the_receiver_will
     await sender.delivered(events[2], events[3])
     third = next(one for one in sink.requests if one.headers["x-seq"] == "3")
     assert third.headers["x-prev-seq"] == "1"
-    lines = (await operator.store.audit("default", None, 10)).items
+    lines = (await operator.store.audit("default", AuditFilter(), None, 10)).items
     assert [(one.act.actor, one.act.action, one.act.subject) for one in lines] == [
         ("ann", "job.ended", job.job_id),
         ("ann", "dead_letter.skipped", letter.id),
@@ -210,7 +215,7 @@ async def test_s8_a_plan_is_not_run_when_a_member_changed_since(operator, sink):
         await sender.publish("order.changed", key=key)
     await sender.until(lambda: len(sender.settled) == 3)
     plan = await operator.plan(Op.REPLAY)
-    letters = (await operator.store.dead_letters("default", endpoint_id=None, cursor=None, limit=9)).items
+    letters = (await operator.store.dead_letters("default", LetterFilter(), None, 9)).items
     await operator.store.skip("default", letters[0].id, note="x", actor="bob", now=wall_now())
 
     refused = await operator.run(plan)
@@ -311,7 +316,126 @@ async def test_s8_a_job_can_be_stopped_and_what_is_on_its_way_goes_on(operator, 
     counts = await operator.counts(ended)
     assert counts["cancelled"] >= 3
     assert sum(counts.values()) == 6
-    assert (await operator.store.audit("default", None, 1)).items[0].act.action == "job.stopped"
+    assert (await operator.store.audit("default", AuditFilter(), None, 1)).items[0].act.action == "job.stopped"
+
+
+async def skipped_events(operator, sink, many):
+    """Events that their endpoint refused for good; it takes what comes from now on."""
+    sink.react = lambda request: BAD
+    await operator.sender.endpoint(sink.url(), attempts_max=1, on_dead=OnDead.SKIP)
+    for n in range(many):
+        await operator.sender.publish("order.changed", key=f"k{n}")
+
+    async def all_skipped():
+        return (await operator.store.ledger("default"))[SKIPPED] == many
+
+    await operator.sender.until(all_skipped)
+    sink.react = lambda request: Answer(status=200)
+
+
+async def accepted(operator):
+    return (await operator.store.ledger("default"))["accepted"]
+
+
+async def test_s8_a_stopped_job_publishes_no_skipped_event_any_more_and_tells_what_it_did(operator, sink):
+    many = 10 * recovery.ANEW_MAX
+    await skipped_events(operator, sink, many)
+    job = await operator.run(await operator.plan(Op.REPLAY, state=SKIPPED))
+
+    async def has_begun():
+        return await accepted(operator) > many
+
+    await operator.sender.until(has_begun)
+    stopped = await stop_job(operator.store, "default", job.job_id, actor="bob", now=wall_now())
+    told = await operator.counts(stopped)
+
+    async def is_over():
+        counts = await operator.counts(await job_now(operator.store, "default", job.id))
+        return counts if "released" not in counts else None
+
+    counts = await operator.sender.until(is_over)
+    assert told["cancelled"] == counts["cancelled"] >= many - 3 * recovery.ANEW_MAX
+    assert sum(told.values()) == sum(counts.values()) == many
+    assert await accepted(operator) == many + counts["published"]
+    assert (await operator.plan(Op.REPLAY, state=SKIPPED)).job.members == counts["cancelled"], (
+        "they can be replayed still"
+    )
+
+
+async def test_s8_a_skipped_event_that_two_plans_name_is_published_once(operator, sink):
+    await skipped_events(operator, sink, 1)
+    plans = [await operator.plan(Op.REPLAY, state=SKIPPED) for _ in range(2)]
+
+    jobs = [await operator.run(plan, grace_s=0.2 * n) for n, plan in enumerate(plans)]
+
+    counts = [await operator.counts(await operator.ended(job)) for job in jobs]
+    assert counts == [{"published": 1}, {"refused": 1}]
+    assert await accepted(operator) == 2
+
+
+async def test_s8_a_skipped_event_is_published_once_though_the_runner_dies_between_the_steps_of_it(operator, sink):
+    """Released and not published; and published and not noted: the second job meets what the first has published."""
+    await skipped_events(operator, sink, 1)
+    plans = [await operator.plan(Op.REPLAY, state=SKIPPED) for _ in range(2)]
+    act = Act(tenant="default", at=wall_now(), actor="gone", action="job.released", subject="job_1")
+    for plan in plans:
+        await operator.store.carry_out(plan.job.id, Op.REPLAY, [1], act=act)
+
+    jobs = [await operator.run(plan) for plan in plans]
+
+    counts = [await operator.counts(await operator.ended(job)) for job in jobs]
+    assert sorted(word for one in counts for word in one) == ["published", "refused"]
+    assert await accepted(operator) == 2
+
+
+@contextlib.asynccontextmanager
+async def held_lanes(url):
+    """A transaction of an application that holds every lane there is, as one does that has published and not ended."""
+    conn = await asyncpg.connect(url)
+    try:
+        async with conn.transaction():
+            await conn.execute("SELECT 1 FROM hooklane.lane_name FOR UPDATE")
+            yield
+    finally:
+        await conn.close()
+
+
+async def test_s8_a_job_that_waits_for_a_transaction_elsewhere_holds_up_no_other(operate, postgres_url, sink):
+    async with operate(postgres_url) as operator:
+        await skipped_events(operator, sink, 1)
+        other = await operator.sender.endpoint(sink.url("/other"))
+        async with held_lanes(postgres_url):
+            waiting = await operator.run(await operator.plan(Op.REPLAY, state=SKIPPED))
+            new = await operator.sender.publish("order.changed", key="new")
+            await operator.sender.delivered(new.event_id)
+            done = await operator.replay(state=DELIVERED, endpoint_id=other.id)
+            still = await job_now(operator.store, "default", waiting.id)
+
+        assert await operator.counts(done) == {"delivered": 1}
+        assert still.state is JobState.RUNNING
+        assert await operator.counts(await operator.ended(waiting)) == {"published": 1}
+
+
+async def test_s8_what_a_job_had_released_when_it_was_stopped_is_published_once_its_lane_is_free(
+    operate, postgres_url, sink
+):
+    async with operate(postgres_url) as operator:
+        await skipped_events(operator, sink, 1)
+        async with held_lanes(postgres_url):
+            job = await operator.run(await operator.plan(Op.REPLAY, state=SKIPPED))
+
+            async def is_released():
+                return (await operator.store.count_members(job.id))[Progress.RELEASED] == 1
+
+            await operator.sender.until(is_released)
+            stopped = await stop_job(operator.store, "default", job.job_id, actor="bob", now=wall_now())
+
+        async def is_published():
+            return await operator.counts(await job_now(operator.store, "default", job.id)) == {"published": 1}
+
+        assert await operator.counts(stopped) == {"released": 1}
+        await operator.sender.until(is_published)
+        assert await accepted(operator) == 2
 
 
 async def test_s8_a_rate_is_kept(operator, sink):

@@ -20,10 +20,20 @@ from hooklane.model.endpoint import Endpoint, EndpointState, SigningKey
 from hooklane.model.event import Event
 from hooklane.model.lane import DeliveryState
 from hooklane.sender.publish_limits import PublishLimits
-from hooklane.sender.retention import DAY_MS, HOUR_MS, Housekeeping, Retention
+from hooklane.sender.retention import (
+    DAY_MS,
+    HOUR_MS,
+    STEP_MS,
+    STEP_ROWS,
+    STEP_ROWS_MIN,
+    Housekeeping,
+    Retention,
+    rows_of_next_step,
+)
 from hooklane.store.memory.outbox import MemoryOutbox
 from hooklane.store.outbox import Draft, StoreOptions
 from hooklane.store.postgres.outbox import PostgresOutbox
+from hooklane.store.reads import LetterFilter
 from hooklane.store.recovery import Cutoffs, Pruned
 from hooklane.store.sqlite.outbox import SqliteOutbox
 from hooklane.testing.conformance_outbox.kit import Owner, answer
@@ -159,6 +169,36 @@ async def test_a_short_round_does_not_look_again_at_what_stays_behind():
     assert keeping.pruned["events"] == 4
 
 
+async def test_steps_become_as_small_as_a_publisher_may_wait_and_never_stop_going_on():
+    asked: list[int] = []
+    ms_for_a_row = 0.0
+
+    class Slow(MemoryOutbox):
+        async def prune(self, cutoffs: Cutoffs, cursor: str | None, limit: int) -> Pruned:
+            asked.append(limit)
+            await asyncio.sleep(limit * ms_for_a_row / 1000)
+            return Pruned({"events": limit}, f"events.{len(asked)}" if len(asked) % 10 else None)
+
+    keeping = Housekeeping(Slow(StoreOptions(placer=places)))
+
+    await keeping.prune()
+    assert asked[-1] == STEP_ROWS, "what costs nothing is done in large steps"
+    ms_for_a_row = 2 * STEP_MS / STEP_ROWS_MIN
+    await keeping.prune()
+    assert asked[-1] == STEP_ROWS_MIN
+
+
+def test_the_next_step_takes_about_as_long_as_a_publisher_may_wait():
+    for ms_for_a_row in (0.01, 0.02, 0.05, 0.09):
+        rows = STEP_ROWS
+        for _ in range(10):
+            rows = rows_of_next_step(rows, rows * ms_for_a_row)
+        assert STEP_ROWS_MIN <= rows <= STEP_ROWS
+        assert rows * ms_for_a_row <= STEP_MS
+        assert rows == STEP_ROWS or rows * ms_for_a_row >= STEP_MS / 2
+    assert rows_of_next_step(STEP_ROWS_MIN, 10_000) == STEP_ROWS_MIN
+
+
 async def test_a_tenant_beyond_its_quota_waits_and_others_do_not(tmp_path):
     store = MemoryOutbox(StoreOptions(placer=places))
     limits = PublishLimits(store, quota=2)
@@ -239,6 +279,6 @@ async def test_deleting_with_cancel_ends_also_where_letters_are_dead(tmp_path):
     await running
     ledger = await store.ledger("default")
     assert (ledger[DeliveryState.CANCELLED], ledger["accepted"]) == (3, 3)
-    assert (await store.dead_letters("default", endpoint_id=None, cursor=None, limit=9)).items == []
+    assert (await store.dead_letters("default", LetterFilter(), None, 9)).items == []
     assert all(line.is_balanced for line in await store.check_ledger())
     await store.close()

@@ -14,9 +14,9 @@ from hooklane.core.fanout import places
 from hooklane.model.endpoint import Order
 from hooklane.model.lane import DeliveryState
 from hooklane.store import budget
+from hooklane.store.dashboard import EventSearch
 from hooklane.store.open import outbox_store
 from hooklane.store.outbox import StoreOptions
-from hooklane.store.reads import EventFilter
 from hooklane.store.recovery import Wanted
 from hooklane.store.sqlite.outbox.statements import SQL
 from hooklane.testing.conformance_outbox.kit import Owner, endpoint, event, published
@@ -57,7 +57,7 @@ async def test_what_a_key_was_sent_is_one_page_of_a_plan_and_of_a_search(store: 
     for at in (None, "ep_a"):
         page = await store.select("default", Wanted(state=DELIVERED, key="mine", endpoint_id=at), None, 100)
         assert ([one.event_id for one in page.items], page.next) == (["e020", "e050", "e080"], None)
-    events = await store.events("default", EventFilter(key="mine", endpoint_id="ep_a", state=DELIVERED), None, 100)
+    events = await store.events("default", EventSearch(key="mine", endpoint_id="ep_a", state=DELIVERED), None, 100)
     assert ([one.id for one in events.items], events.next) == (["e080", "e050", "e020"], None)
 
     # Pages go on where the last one ended, and a key that is not there is one page too.
@@ -76,7 +76,7 @@ async def test_what_stands_in_no_lane_of_its_key_is_found_as_well(store: Store, 
     seen: list[str] = []
     cursor = None
     for _ in range(100):
-        page = await store.events("default", EventFilter(key="mine", endpoint_id="ep_b"), cursor, 100)
+        page = await store.events("default", EventSearch(key="mine", endpoint_id="ep_b"), cursor, 100)
         seen += [one.id for one in page.items]
         cursor = page.next
         if cursor is None:

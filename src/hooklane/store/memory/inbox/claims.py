@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hooklane.model.clock import Instant
-from hooklane.model.inbox import OPEN, Claimed, RowId
+from hooklane.model.inbox import OPEN, Claimed, HandlingFailure, RowId
 from hooklane.model.message import Status
 from hooklane.store.memory.inbox.session import MemorySession
 from hooklane.store.memory.inbox.tables import CLAIMABLE, Entry, Memory, verb
@@ -95,31 +95,18 @@ class Claims(Memory):
         return True
 
     @verb
-    def fail(
-        self,
-        session: MemorySession,
-        id: RowId,
-        handler: str,
-        fence: int,
-        *,
-        status: Status,
-        due_at: Instant,
-        error: str,
-        traceback: str,
-        now: Instant,
-        attempts: int | None = None,
-    ) -> bool:
+    def fail(self, session: MemorySession, id: RowId, handler: str, fence: int, failure: HandlingFailure) -> bool:
         entry = self._held(id, handler, fence)
         if entry is None:
             return False
         session.must_hold(("handling", int(id), handler))
         session.change(
             entry,
-            status=status,
-            due_at=due_at,
-            error=error,
-            traceback=traceback,
-            attempts=entry.attempts if attempts is None else attempts,
-            settled_at=now if status is Status.DEAD else None,
+            status=failure.status,
+            due_at=failure.due_at,
+            error=failure.error,
+            traceback=failure.traceback,
+            attempts=entry.attempts if failure.attempts is None else failure.attempts,
+            settled_at=failure.now if failure.status is Status.DEAD else None,
         )
         return True

@@ -33,6 +33,18 @@ class Keeping(Memory):
         row = self.tables.rows.get(int(id))
         if row is not None and (int(id), handling.handler) not in self.tables.handlings:
             self._attach(session, row, handling)
+            if row.status is not Status.PENDING:
+                session.put(self.tables.rows, int(id), replace(row, status=Status.PENDING))
+
+    @verb
+    def restate(
+        self, session: MemorySession, id: RowId, status: Status, reason: str, now: Instant, *, was: Status
+    ) -> bool:
+        row = self.tables.rows.get(int(id))
+        if row is None or row.status is not was:
+            return False
+        session.put(self.tables.rows, int(id), replace(row, status=status, reason=reason))
+        return True
 
     @verb
     def settle(

@@ -22,5 +22,5 @@ def turned_since(tables: Tables, position: int) -> Sequence[Health]:
     return [tables.health[one] for one in changed if one in tables.health]
 
 
-def health(tables: Tables, tenant: str | None) -> Mapping[str, Health]:
+def health(tables: Tables, tenant: str | None = None) -> Mapping[str, Health]:
     return {one: found for one, found in tables.health.items() if tenant in (None, tables.endpoints[one].tenant)}

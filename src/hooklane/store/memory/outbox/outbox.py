@@ -3,47 +3,51 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from hooklane.model.attempt import Write
 from hooklane.model.audit import Act
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.endpoint import Endpoint, EndpointState
 from hooklane.model.event import Event
-from hooklane.model.health import Health
-from hooklane.model.lane import DeliveryState, LaneId, LaneRow, LaneState
-from hooklane.model.plan import PlacedEvent
-from hooklane.store.memory.outbox import health, owning, publishing, reading, recovering, settling
-from hooklane.store.memory.outbox.access import MemoryAccess
-from hooklane.store.memory.outbox.recovery import MemoryRecovery
+from hooklane.model.lane import LaneId, LaneState
+from hooklane.store.memory.outbox import health, lost, owning, publishing, reading, recovering, settling
 from hooklane.store.memory.outbox.tables import Tables
 from hooklane.store.memory.outbox.tenants import MemoryTenants
-from hooklane.store.memory.outbox.types import MemoryTypes
 from hooklane.store.outbox import (
-    Capabilities,
-    CommitReport,
-    Draft,
-    Lease,
-    Load,
     News,
-    PublishReport,
     Recovery,
-    Roster,
     StoreOptions,
-    Taken,
 )
-from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, LaneView, Page
-from hooklane.store.shown import excerpt_of
+from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, LaneFilter, LaneView, LetterFilter, Page
 
 _DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 
 
-class MemoryOutbox(MemoryTenants, MemoryRecovery, MemoryAccess, MemoryTypes):
-    """`OutboxStore` and `OutboxReads` over plain dictionaries; *clock* judges the leases."""
+P = ParamSpec("P")
+T = TypeVar("T")
 
-    capabilities = Capabilities(durable=False, many_workers=True, foreign_publish=False)
+
+def at_once(
+    verb: Callable[Concatenate[Tables, P], T],
+) -> Callable[Concatenate[MemoryOutbox, P], Coroutine[Any, Any, T]]:
+    """The verb of a store that is done on its tables without waiting."""
+
+    async def done(store: MemoryOutbox, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return verb(store.tables, *args, **kwargs)
+
+    return done
+
+
+class MemoryOutbox(MemoryTenants):
+    """`OutboxStore` and `OutboxReads` over plain dictionaries; *clock* judges the leases.
+
+    The simulator runs on these tables, so they keep what it needs and the conformance suite proves: events, lanes,
+    partitions, outcomes and tenants. There is no plan, no audit log and no retention here.
+    """
+
+    run = 0
 
     def __init__(self, options: StoreOptions, clock: Callable[[], Instant] = wall_now) -> None:
         self.tables = Tables(options, clock)
@@ -56,20 +60,14 @@ class MemoryOutbox(MemoryTenants, MemoryRecovery, MemoryAccess, MemoryTypes):
 
     # publishing
 
-    async def publish(self, drafts: Sequence[Draft]) -> PublishReport:
-        return publishing.publish(self.tables, drafts)
-
-    async def publish_all(self, drafts: Sequence[Draft]) -> PublishReport:
-        return publishing.publish_all(self.tables, drafts)
+    publish = at_once(publishing.publish)
+    publish_all = at_once(publishing.publish_all)
 
     async def save_endpoint(self, endpoint: Endpoint, *, expect: Endpoint | None, act: Act | None = None) -> bool:
-        return publishing.save_endpoint(self.tables, endpoint, expect, act)
+        return publishing.save_endpoint(self.tables, endpoint, expect)
 
     async def save_endpoints(self, changes: Sequence[tuple[Endpoint, Endpoint]], *, act: Act) -> int:
-        many = sum(publishing.save_endpoint(self.tables, new, old) for old, new in changes)
-        if many:
-            self.tables.record(act)
-        return many
+        return sum(publishing.save_endpoint(self.tables, new, old) for old, new in changes)
 
     async def scrub(self) -> None:
         """Nothing is left behind in memory."""
@@ -80,47 +78,24 @@ class MemoryOutbox(MemoryTenants, MemoryRecovery, MemoryAccess, MemoryTypes):
 
     # owning partitions
 
-    async def join(self, worker: str, lease_ms: int) -> Lease:
-        return owning.join(self.tables, worker, lease_ms)
-
-    async def renew(self, worker: str, lease_ms: int) -> Lease | None:
-        return owning.renew(self.tables, worker, lease_ms)
-
-    async def roster(self) -> Roster:
-        return owning.roster(self.tables)
-
-    async def acquire(self, worker: str, most: int) -> Sequence[Taken]:
-        return owning.acquire(self.tables, worker, most)
-
-    async def release(self, worker: str, pids: Sequence[int]) -> None:
-        owning.release(self.tables, worker, pids)
-
-    async def leave(self, worker: str) -> None:
-        owning.leave(self.tables, worker)
-
-    async def expire(self, workers: Sequence[str]) -> None:
-        owning.expire(self.tables, workers)
-
-    async def load(self, worker: str, epochs: Mapping[int, int]) -> Load:
-        return owning.load(self.tables, worker, epochs)
-
-    async def owed(self, worker: str, epochs: Mapping[int, int]) -> Mapping[int, Sequence[LaneRow]]:
-        return owning.owed(self.tables, worker, epochs)
+    join = at_once(owning.join)
+    renew = at_once(owning.renew)
+    roster = at_once(owning.roster)
+    acquire = at_once(owning.acquire)
+    release = at_once(owning.release)
+    leave = at_once(owning.leave)
+    expire = at_once(owning.expire)
+    load = at_once(owning.load)
+    owed = at_once(owning.owed)
 
     async def poll(self, worker: str, pids: Sequence[int], mark: Any) -> News:
         return owning.poll(self.tables, pids, mark)
 
-    async def reload(self, lane_ids: Sequence[LaneId]) -> Sequence[LaneRow]:
-        return owning.reload(self.tables, lane_ids)
-
-    async def fetch(self, wants: Sequence[tuple[LaneId, int, int]]) -> Sequence[tuple[LaneId, int, Event]]:
-        return owning.fetch(self.tables, wants)
-
-    async def commit(self, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
-        return settling.commit(self.tables, worker, epochs, writes)
-
-    async def note_health(self, turns: Sequence[Health]) -> Sequence[Health]:
-        return health.note_health(self.tables, turns)
+    reload = at_once(owning.reload)
+    fetch = at_once(owning.fetch)
+    commit = at_once(settling.commit)
+    note_health = at_once(health.note_health)
+    account_for = at_once(lost.account_for)
 
     async def tidy(self) -> None:
         """Fold the acks, and forget deleted endpoints that are owed nothing."""
@@ -138,10 +113,10 @@ class MemoryOutbox(MemoryTenants, MemoryRecovery, MemoryAccess, MemoryTypes):
     # recovering
 
     async def replay(self, tenant: str, dead_letter_id: str, *, actor: str, now: Instant) -> Recovery | None:
-        return recovering.replay(self.tables, tenant, dead_letter_id, actor, now)
+        return recovering.replay(self.tables, tenant, dead_letter_id)
 
     async def skip(self, tenant: str, dead_letter_id: str, *, note: str, actor: str, now: Instant) -> Recovery | None:
-        return recovering.skip(self.tables, tenant, dead_letter_id, note, actor, now)
+        return recovering.skip(self.tables, tenant, dead_letter_id, note)
 
     # reading
 
@@ -149,8 +124,7 @@ class MemoryOutbox(MemoryTenants, MemoryRecovery, MemoryAccess, MemoryTypes):
         found = self.tables.endpoints.get(endpoint_id)
         return found if found is not None and found.tenant == tenant else None
 
-    async def health(self, tenant: str | None = None) -> Mapping[str, Health]:
-        return health.health(self.tables, tenant)
+    health = at_once(health.health)
 
     async def event(self, tenant: str, event_id: str) -> Event | None:
         return self.tables.events.get((tenant, event_id))
@@ -158,8 +132,7 @@ class MemoryOutbox(MemoryTenants, MemoryRecovery, MemoryAccess, MemoryTypes):
     async def events(self, tenant: str, wanted: EventFilter, cursor: str | None, limit: int) -> Page[Event]:
         return reading.page(reading.events(self.tables, tenant, wanted), cursor, limit, newest_first=True)
 
-    async def deliveries(self, tenant: str, event_ids: Sequence[str]) -> Mapping[str, Sequence[Delivery]]:
-        return reading.deliveries(self.tables, tenant, event_ids)
+    deliveries = at_once(reading.deliveries)
 
     async def attempts(self, tenant: str, event_id: str) -> Sequence[AttemptRow]:
         return list(reading.attempts(self.tables, tenant, event_id))
@@ -170,15 +143,6 @@ class MemoryOutbox(MemoryTenants, MemoryRecovery, MemoryAccess, MemoryTypes):
             return None
         return reading.lane_view(self.tables, self.tables.lanes[lane_id])
 
-    async def lane_events(self, places: Sequence[tuple[LaneId, int]], limit: int) -> Sequence[PlacedEvent]:
-        found = []
-        for lane_id, seq in places:
-            lane = self.tables.lanes.get(lane_id)
-            for one in await self.lane_deliveries(lane_id, seq, limit):
-                event = self.tables.events[lane.tenant if lane else "", one.event_id]
-                found.append(PlacedEvent(lane_id, one.seq or 0, event.id, event.type, excerpt_of(event.data)))
-        return found
-
     async def lane_deliveries(self, lane_id: LaneId, from_seq: int, limit: int) -> Sequence[Delivery]:
         lane = self.tables.lanes.get(lane_id)
         if lane is None:
@@ -187,30 +151,19 @@ class MemoryOutbox(MemoryTenants, MemoryRecovery, MemoryAccess, MemoryTypes):
         found = [reading.delivery(self.tables, lane, seq) for seq in range(max(1, from_seq), following + 1)]
         return [replace(one, type=self.tables.events[lane.tenant, one.event_id].type) for one in found]
 
-    async def lanes(
-        self,
-        tenant: str,
-        *,
-        states: Sequence[LaneState] | None,
-        endpoint_id: str | None,
-        text: str | None,
-        cursor: str | None,
-        limit: int,
-    ) -> Page[LaneView]:
+    async def lanes(self, tenant: str, wanted: LaneFilter, cursor: str | None, limit: int) -> Page[LaneView]:
         views = [reading.lane_view(self.tables, lane) for lane in reading.ordered_lanes(self.tables, tenant)]
-        wanted = [
+        fitting = [
             (view.lane_id, view)
             for view in views
-            if (states is None or view.state in states)
-            and endpoint_id in (None, view.endpoint_id)
-            and (text is None or text in view.key)
+            if (wanted.states is None or view.state in wanted.states)
+            and wanted.endpoint_id in (None, view.endpoint_id)
+            and (wanted.text is None or wanted.text in view.key)
         ]
-        return reading.page(wanted, cursor, limit)
+        return reading.page(fitting, cursor, limit)
 
-    async def dead_letters(
-        self, tenant: str, *, endpoint_id: str | None, cursor: str | None, limit: int
-    ) -> Page[DeadLetter]:
-        return reading.page(reading.dead_letters(self.tables, tenant, endpoint_id), cursor, limit, newest_first=True)
+    async def dead_letters(self, tenant: str, wanted: LetterFilter, cursor: str | None, limit: int) -> Page[DeadLetter]:
+        return reading.page(reading.dead_letters(self.tables, tenant, wanted), cursor, limit)
 
     async def dead_letter(self, tenant: str, dead_letter_id: str) -> DeadLetter | None:
         dead_row = recovering.dead(self.tables, tenant, dead_letter_id)
@@ -221,19 +174,15 @@ class MemoryOutbox(MemoryTenants, MemoryRecovery, MemoryAccess, MemoryTypes):
         if dead_row is None:
             return False
         dead_row.note = note
-        if act is not None:
-            self.tables.record(act)
         return True
 
-    async def ledger(self, tenant: str | None, endpoint_id: str | None = None) -> Mapping[DeliveryState | str, int]:
-        return reading.ledger(self.tables, tenant, endpoint_id)
+    ledger = at_once(reading.ledger)
 
     async def lane_counts(self, tenant: str | None = None) -> Mapping[LaneState, int]:
         lanes = reading.ordered_lanes(self.tables, tenant)
         return Counter(reading.shown_state(self.tables, lane, self.tables.row_of(lane)) for lane in lanes)
 
-    async def oldest_pending_at(self, tenant: str | None = None) -> Instant | None:
-        return reading.oldest_pending_at(self.tables, tenant)
+    oldest_pending_at = at_once(reading.oldest_pending_at)
 
     async def size_bytes(self) -> int:
         return sum(len(event.data) for event in self.tables.events.values())

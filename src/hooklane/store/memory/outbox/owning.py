@@ -124,7 +124,7 @@ def reload(tables: Tables, lane_ids: Iterable[LaneId]) -> Sequence[LaneRow]:
 
 
 def is_over(row: LaneRow) -> bool:
-    """A loose delivery that is dead is not owed any more, and a redelivery that failed is not tried again."""
+    """A loose delivery that is dead is not owed any more."""
     return row.state is LaneState.BLOCKED and row.id < 0
 
 

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hooklane.errors import InvalidEvent
-from hooklane.model.audit import Act
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.lane import Grown, Place
 from hooklane.model.tenant import TenantState
 from hooklane.store.memory.outbox.tables import Lane, Tables
-from hooklane.store.outbox import Draft, NotAll, Published, PublishReport, Refused, Stamp, all_or_nothing
+from hooklane.store.outbox import Draft, Holder, NotAll, Published, PublishReport, Refused, Stamp, all_or_nothing
 from hooklane.store.tenants import UNKNOWN_TENANT
 
 
@@ -54,17 +53,42 @@ def _take_back(tables: Tables, drafts: Sequence[Draft], report: PublishReport) -
 
 
 def _known(tables: Tables, draft: Draft) -> Published | Refused | None:
-    """What an earlier publish under one of the draft's names came to."""
+    """What an earlier publish under one of the draft's names came to.
+
+    A name that it has beside those of that event is the event's from now on.
+    """
     tenant = draft.event.tenant
-    earlier = [found for name in draft.names if (found := tables.names.get((tenant, name))) is not None]
-    if not earlier:
+    found = [_holder(tables, tenant, name) for name in draft.names]
+    if draft.former is not None and found[0] is None:
+        former = _holder(tables, tenant, draft.former)
+        found[0] = former if former is not None and former.digest == draft.digest else None
+    if draft.has_own_id and found[by_id := draft.names.index(f"id:{draft.event.id}")] is None:
+        found[by_id] = _holder_of_id(tables, draft)
+    taken = draft.repeats(found)
+    if not isinstance(taken, Holder):
+        return taken
+    for name in draft.names:
+        tables.names.setdefault((tenant, name), (draft.digest, taken.n))
+    published: Published = taken.n
+    return replace(published, repeated=True)
+
+
+def _holder(tables: Tables, tenant: str, name: str) -> Holder | None:
+    known = tables.names.get((tenant, name))
+    return None if known is None else Holder(known[0], known[1], known[1].event_id, known[1].created_at)
+
+
+def _holder_of_id(tables: Tables, draft: Draft) -> Holder | None:
+    """The event that we gave the draft's own id to, if there is one."""
+    where = (draft.event.tenant, draft.event.id)
+    event = tables.events.get(where)
+    if event is None:
         return None
-    digests = {digest for digest, _ in earlier}
-    events = {published.event_id for _, published in earlier}
-    if digests != {draft.digest} or len(events) > 1:
-        detail = f"{' and '.join(draft.names)} was used before with other content"
-        return Refused("idempotency_conflict", detail)
-    return replace(earlier[0][1], repeated=True)
+    lanes = [(tables.lanes[lane_id], seq) for lane_id, seq in tables.places.get(where, ())]
+    stamps = tuple(Stamp(lane.endpoint_id, None if lane.key is None else seq) for lane, seq in lanes)
+    is_same = draft.is_same(event.type, event.key, event.data, [stamp.endpoint_id for stamp in stamps])
+    published = Published(event.id, event.type, event.key, event.created_at, stamps)
+    return Holder(draft.digest if is_same else b"", published, event.id, event.created_at)
 
 
 def _enter(tables: Tables, draft: Draft, grown: list[Grown]) -> Published | Refused:
@@ -105,14 +129,14 @@ def _lane_of(tables: Tables, event: Event, place: Place) -> Lane:
     return tables.add_lane(Lane(lane_id, place.pid, event.tenant, place.endpoint_id, place.key))
 
 
-def save_endpoint(tables: Tables, endpoint: Endpoint, expect: Endpoint | None, act: Act | None = None) -> bool:
+def save_endpoint(tables: Tables, endpoint: Endpoint, expect: Endpoint | None) -> bool:
     if tables.endpoints.get(endpoint.id) != expect:
+        return False
+    if expect is not None and expect.state.to(endpoint.state) is not endpoint.state:
         return False
     tenant = tables.tenants.get(endpoint.tenant)
     if tenant is None or not (tenant.is_there or expect is not None):
         return False
     tables.endpoints[endpoint.id] = replace(endpoint, suspended=tenant.state is TenantState.SUSPENDED)
     tables.changes.append(endpoint.id)
-    if act is not None:
-        tables.record(act)
     return True

@@ -13,10 +13,9 @@ from hooklane.model.endpoint import EndpointState
 from hooklane.model.event import Event
 from hooklane.model.ids import attempt_id, dead_letter_id
 from hooklane.model.lane import DeliveryState, LaneRow, LaneState
-from hooklane.model.redelivery import Redelivery, is_redelivery
 from hooklane.store.codec import attempt_fields, decode_detail
 from hooklane.store.memory.outbox.tables import DeadRow, Ending, Lane, Tables
-from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, LaneView, Page
+from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, LaneView, LetterFilter, Page
 
 _HELD = (EndpointState.PAUSED, EndpointState.DISABLED)
 
@@ -84,14 +83,11 @@ def delivery(tables: Tables, lane: Lane, seq: int) -> Delivery:
 def attempts(tables: Tables, tenant: str, event_id: str) -> Iterator[AttemptRow]:
     for settlement in tables.attempts.get((tenant, event_id), ()):
         send, kept = settlement.send, attempt_fields(settlement)
-        lane_id, seq = send.lane_id, send.seq
-        if isinstance(send.event, Redelivery):  # beside the first attempts of its event
-            lane_id, seq = send.event.lane_id, send.event.seq or 1
         yield AttemptRow(
-            id=attempt_id(lane_id, seq, send.attempt, send.at),
+            id=attempt_id(send.lane_id, send.seq, send.attempt, send.at),
             event_id=event_id,
             endpoint_id=send.endpoint.id,
-            seq=None if lane_id < 0 else seq,
+            seq=None if send.lane_id < 0 else send.seq,
             attempt=send.attempt,
             started_at=send.at,
             took_ms=kept.took_ms,
@@ -188,18 +184,27 @@ def dead_letter(tables: Tables, dead_row: DeadRow) -> DeadLetter:
     )
 
 
-def dead_letters(tables: Tables, tenant: str, endpoint_id: str | None) -> Iterator[tuple[int, DeadLetter]]:
+def dead_letters(tables: Tables, tenant: str, wanted: LetterFilter) -> Iterator[tuple[int, DeadLetter]]:
     for number, dead_row in enumerate(tables.dead_letters.values()):
-        lane = tables.lanes[dead_row.lane_id]
-        if dead_row.ending is Ending.DEAD and lane.tenant == tenant and endpoint_id in (None, lane.endpoint_id):
-            yield number, dead_letter(tables, dead_row)
+        one = dead_letter(tables, dead_row)
+        if (
+            dead_row.ending is Ending.DEAD
+            and tables.lanes[dead_row.lane_id].tenant == tenant
+            and wanted.endpoint_id in (None, one.endpoint_id)
+            and wanted.key in (None, one.key)
+            and matches(wanted.type, one.type)
+            and matches(wanted.reason, one.reason, one_char=True)
+            and (wanted.after is None or one.died_at >= wanted.after)
+            and (wanted.before is None or one.died_at < wanted.before)
+        ):
+            yield number, one
 
 
-def ledger(tables: Tables, tenant: str | None, endpoint_id: str | None) -> Mapping[DeliveryState | str, int]:
+def ledger(tables: Tables, tenant: str | None, endpoint_id: str | None = None) -> Mapping[DeliveryState | str, int]:
     counts: Counter[DeliveryState | str] = Counter(dict.fromkeys(DeliveryState, 0))
     counts["accepted"] = 0
     for lane in tables.lanes.values():
-        if tenant not in (None, lane.tenant) or endpoint_id not in (None, lane.endpoint_id) or is_redelivery(lane.id):
+        if tenant not in (None, lane.tenant) or endpoint_id not in (None, lane.endpoint_id):
             continue
         row = tables.row_of(lane)
         counts["accepted"] += lane.tail
@@ -208,10 +213,10 @@ def ledger(tables: Tables, tenant: str | None, endpoint_id: str | None) -> Mappi
     return counts
 
 
-def oldest_pending_at(tables: Tables, tenant: str | None) -> Instant | None:
+def oldest_pending_at(tables: Tables, tenant: str | None = None) -> Instant | None:
     oldest: Instant | None = None
     for lane in tables.lanes.values():
-        if tenant not in (None, lane.tenant) or is_redelivery(lane.id):
+        if tenant not in (None, lane.tenant):
             continue
         row = tables.row_of(lane)
         first = row.head + 1 if row.state is LaneState.BLOCKED else row.head

@@ -1,24 +1,15 @@
-"""How does a dead head get out of the way? Only while it is still dead, and on record."""
+"""How does a dead head get out of the way? Only while it is still dead."""
 
 from __future__ import annotations
 
-from hooklane.model.clock import START, Instant
+from hooklane.model.clock import START
 from hooklane.model.lane import LaneState
-from hooklane.store.memory.outbox.sealing import act_of
 from hooklane.store.memory.outbox.settling import move_head
 from hooklane.store.memory.outbox.tables import DeadRow, Ending, Lane, Tables
 from hooklane.store.outbox import Recovery
 
 
-def replay(tables: Tables, tenant: str, dead_letter_id: str, actor: str, now: Instant) -> Recovery | None:
-    recovery = replay_unrecorded(tables, tenant, dead_letter_id)
-    if recovery is not None:
-        tables.record(act_of(tenant, dead_letter_id, "replayed", "", actor, now))
-    return recovery
-
-
-def replay_unrecorded(tables: Tables, tenant: str, dead_letter_id: str) -> Recovery | None:
-    """A replay that puts no line on the audit log: the job to which it belongs has one."""
+def replay(tables: Tables, tenant: str, dead_letter_id: str) -> Recovery | None:
     dead_row = dead(tables, tenant, dead_letter_id)
     if dead_row is None:
         return None
@@ -29,7 +20,7 @@ def replay_unrecorded(tables: Tables, tenant: str, dead_letter_id: str) -> Recov
     return _recovered(tables, lane, dead_row)
 
 
-def skip(tables: Tables, tenant: str, dead_letter_id: str, note: str, actor: str, now: Instant) -> Recovery | None:
+def skip(tables: Tables, tenant: str, dead_letter_id: str, note: str) -> Recovery | None:
     """Move the head past the dead one; what follows knows of it by its prev_seq."""
     dead_row = dead(tables, tenant, dead_letter_id)
     if dead_row is None:
@@ -38,7 +29,6 @@ def skip(tables: Tables, tenant: str, dead_letter_id: str, note: str, actor: str
     dead_row.ending, dead_row.note = Ending.SKIPPED, note or dead_row.note
     lane.skipped[dead_row.seq] = note
     move_head(lane, dead_row.seq + 1)
-    tables.record(act_of(tenant, dead_row.id, "skipped", note, actor, now))
     return _recovered(tables, lane, dead_row)
 
 

@@ -10,9 +10,8 @@ from hooklane.model.clock import START
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.ids import dead_letter_id
 from hooklane.model.lane import LaneId, LaneRow, LaneState
-from hooklane.model.redelivery import is_redelivery
+from hooklane.model.lost import skip_note
 from hooklane.store.memory.outbox.owning import is_owner
-from hooklane.store.memory.outbox.sealing import act_of
 from hooklane.store.memory.outbox.tables import DeadRow, Ending, Lane, Tables
 from hooklane.store.outbox import CommitReport
 
@@ -25,17 +24,26 @@ def commit(tables: Tables, worker: str, epochs: Mapping[int, int], writes: Seque
         if not is_owner(tables.parts[pid], worker, epochs.get(pid)):
             fenced.add(pid)
             continue
-        match write:
-            case Settlement(send=send):
-                if not settle(tables, tables.lanes[send.lane_id], write):
-                    stale.add(send.lane_id)
-            case Start(lane_id=lane_id):
-                if not _start(tables, tables.lanes[lane_id], write):
-                    stale.add(lane_id)
-            case Cancel(lane_id=lane_id):
-                if not _cancel(tables, tables.lanes[lane_id], write):
-                    stale.add(lane_id)
+        lane = tables.lanes.get(write.lane_id)
+        if lane is None or not _write(tables, lane, write):
+            stale.add(write.lane_id)
     return CommitReport(tables.clock(), frozenset(fenced), frozenset(stale))
+
+
+def _write(tables: Tables, lane: Lane, write: Write) -> bool:
+    match write:
+        case Settlement(send=send):
+            # Tables that lost their last moments may hold another event in that place.
+            return holds(lane, send) and settle(tables, lane, write)
+        case Start():
+            return _start(tables, lane, write)
+        case Cancel():
+            return _cancel(tables, lane, write)
+
+
+def holds(lane: Lane, send: Send) -> bool:
+    """Whether the event that was sent stands where it stood."""
+    return send.seq <= lane.tail and lane.events[send.seq - 1].id == send.event.id
 
 
 def settle(tables: Tables, lane: Lane, settlement: Settlement) -> bool:
@@ -92,15 +100,12 @@ def _fail(tables: Tables, lane: Lane, settlement: Settlement, outcome: Retry | D
             lane.state = LaneState.RETRYING
             _disable(tables, lane.endpoint_id)
         case Dead(skip=True, reason=reason):
-            note = f"policy on_dead=skip: {reason}"
+            note = skip_note(reason)
             lane.skipped[send.seq] = note
             letter = _dead_letter_id(lane, send.seq)
             row = DeadRow(letter, lane.id, send.seq, send.attempt, reason, at, note, Ending.SKIPPED)
             tables.dead_letters[letter] = row
-            tables.record(act_of(lane.tenant, letter, "skipped", note, "policy", at))
             move_head(lane, send.seq + 1)
-        case Dead() if is_redelivery(lane.id):
-            lane.state, lane.since = LaneState.BLOCKED, at
         case Dead(reason=reason):
             lane.state, lane.since = LaneState.BLOCKED, at
             letter = _dead_letter_id(lane, send.seq)
@@ -154,7 +159,7 @@ def _cancel(tables: Tables, lane: Lane, cancel: Cancel) -> bool:
         return True  # repeated
     if row.head != cancel.seq:
         return False
-    if row.state is LaneState.BLOCKED and not is_redelivery(lane.id):
+    if row.state is LaneState.BLOCKED:
         tables.dead_letters[_dead_letter_id(lane, row.head)].ending = Ending.CANCELLED
     lane.cancelled.update(range(cancel.seq, cancel.tail + 1))
     move_head(lane, cancel.tail + 1)

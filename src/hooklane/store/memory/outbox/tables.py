@@ -6,16 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from hooklane.model.api_key import ApiKey, Session
 from hooklane.model.attempt import Settlement
-from hooklane.model.audit import GENESIS, Act, AuditLine, Link, seal_of
+from hooklane.model.audit import Act
 from hooklane.model.clock import START, Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import DEFAULT_TENANT, Event
-from hooklane.model.event_type import EventType
 from hooklane.model.health import Health
 from hooklane.model.lane import PARTITIONS, LaneId, LaneRow, LaneState
-from hooklane.model.plan import Job, JobMember
 from hooklane.model.tenant import Tenant
 from hooklane.store.outbox import Published, StoreOptions
 
@@ -82,10 +79,6 @@ class DeadRow:
     ending: Ending = Ending.DEAD
 
 
-PRUNED = Event("", "", None, b"", START)
-"""What stands where an event stood that is not owed any more: the places of the others stay as they are."""
-
-
 @dataclass(slots=True)
 class Tables:
     """Everything that a SQL store would keep on disk."""
@@ -115,16 +108,6 @@ class Tables:
     dead_letters: dict[str, DeadRow] = field(default_factory=dict)
     attempts: dict[tuple[str, str], list[Settlement]] = field(default_factory=dict)
     """The log, by (tenant, event)."""
-    audit: list[AuditLine] = field(default_factory=list)
-    audit_anchor: Link | None = None
-    """The last line that was pruned."""
-    jobs: dict[str, Job] = field(default_factory=dict)
-    members: dict[str, dict[int, JobMember]] = field(default_factory=dict)
-    """Members of a plan by their number."""
-    redeliveries: dict[tuple[str, str], LaneId] = field(default_factory=dict)
-    """Redelivery lanes by plan and line."""
-    sent_again: dict[tuple[str, int], tuple[LaneId, int]] = field(default_factory=dict)
-    """Where a member is sent again: redelivery lane and place in it, by (plan, number)."""
     growth: list[tuple[LaneId, int]] = field(default_factory=list)
     """Every stamp in commit order: a position in it is a poll's mark."""
     recoveries: list[LaneId] = field(default_factory=list)
@@ -133,19 +116,8 @@ class Tables:
     """Endpoints in the order in which their breakers turned."""
     changes: list[str] = field(default_factory=list)
     """Endpoints in the order in which they were changed."""
-    api_keys: dict[str, ApiKey] = field(default_factory=dict)
-    key_rev: int = 0
-    sessions: dict[str, Session] = field(default_factory=dict)
-    types: dict[tuple[str, str], EventType] = field(default_factory=dict)
-    """Kinds of events, by (tenant, type)."""
-    type_rev: int = 0
-
-    def record(self, act: Act) -> Link:
-        """Append to the audit log, sealed to what stands there."""
-        last = Link(self.audit[-1].n, self.audit[-1].seal) if self.audit else self.audit_anchor or Link(0, GENESIS)
-        line = AuditLine(last.n + 1, act, seal_of(last.seal, last.n + 1, act))
-        self.audit.append(line)
-        return Link(line.n, line.seal)
+    told_lost: list[Act] = field(default_factory=list)
+    """What an audit log would say of events that are lost."""
 
     def add_lane(self, lane: Lane) -> Lane:
         self.lanes[lane.id] = lane

@@ -37,15 +37,16 @@ class MemoryTenants:
         tables = self.tables
         if tables.tenants.get(tenant.id) != expect:
             return False
+        if expect is not None and expect.state.to(tenant.state) is not tenant.state:
+            return False
         self._write(tenant)
         for endpoint in [one for one in tables.endpoints.values() if one.tenant == tenant.id]:
             suspended = tenant.state is TenantState.SUSPENDED
-            held = replace(endpoint, suspended=suspended, state=endpoints or endpoint.state)
+            state = endpoint.state.to(endpoints or endpoint.state)
+            held = replace(endpoint, suspended=suspended, state=state)
             if held != endpoint:
                 tables.endpoints[endpoint.id] = held
                 tables.changes.append(endpoint.id)
-        if act is not None:
-            tables.record(act)
         return True
 
     async def stored_bytes(self, tenant_id: str) -> int:

@@ -292,6 +292,15 @@ SELECT r.id, :handler::text, r.account, r.source, :status::text, :due_at::bigint
 FROM hooklane.inbox_row r WHERE r.id = :row_id
 ON CONFLICT (row_id, handler) DO NOTHING;
 
+-- name: let_handlings_speak
+-- A row that a handler was given has no status of its own any more: it was dead, ignored or a conflict before.
+UPDATE hooklane.inbox_row SET status = 'pending' WHERE id = :row_id AND status <> 'pending';
+
+-- name: restate
+-- What is said of the row itself, unless it is not what it :was when that was decided.
+UPDATE hooklane.inbox_row SET status = :status, reason = :reason WHERE id = :row_id AND status = :was
+RETURNING 1;
+
 -- name: settle
 -- Given up by hand, unless it is not what it :was when that was decided.
 UPDATE hooklane.inbox_handling

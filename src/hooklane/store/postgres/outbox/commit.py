@@ -9,6 +9,7 @@ from hooklane.model.attempt import Cancel, Dead, Delivered, Gone, Retry, Settlem
 from hooklane.model.audit import Act
 from hooklane.model.ids import dead_letter_id
 from hooklane.model.lane import LaneId
+from hooklane.model.lost import skip_note
 from hooklane.model.redelivery import REDELIVERIES, is_redelivery
 from hooklane.store.caller.flow import Statement
 from hooklane.store.codec import attempt_fields
@@ -130,7 +131,7 @@ def _pass_row(write: Write) -> tuple[Any, ...]:
         case Cancel():
             return write.lane_id, write.seq, write.tail, write.rev, 0, "cancelled", "endpoint deleted", "api"
         case Settlement(send=send, at=at):
-            note = f"policy on_dead=skip: {_reason(write)}"
+            note = skip_note(_reason(write))
             return send.lane_id, send.seq, send.seq, send.rev, at, "skipped", note, "policy"
     raise AssertionError(f"not a write that passes a head: {write}")
 
@@ -181,7 +182,7 @@ def _add_letters(settlements: Sequence[Settlement]) -> Flow[None]:
 
 
 def _act(settlement: Settlement) -> Act:
-    event, note = settlement.send.event, f"policy on_dead=skip: {_reason(settlement)}"
+    event, note = settlement.send.event, skip_note(_reason(settlement))
     letter = dead_letter_id(event.id, event.created_at, settlement.send.endpoint.id)
     return act_of(event.tenant, letter, "skipped", note, "policy", settlement.at)
 

@@ -105,8 +105,9 @@ JOIN unnest(:lane_id::bigint[], :first::bigint[], :last::bigint[]) AS w (lane_id
 WHERE s.seq <= w.last AND s.upto >= w.first ORDER BY s.lane_id, s.seq
 
 -- name: last_words
--- What the endpoint answered to the last attempt of each delivery.
-SELECT w.lane_id, w.seq, a.said, left(convert_from(a.detail, 'UTF8')::json ->> 'response_body', 400)
+-- What the endpoint answered to the last attempt of each delivery. The detail is read in Python: `->>` fails where a NUL is
+-- in an answer.
+SELECT w.lane_id, w.seq, a.said, a.detail
 FROM unnest(:lane_id::bigint[], :seq::bigint[], :event_at::bigint[]) AS w (lane_id, seq, event_at)
 CROSS JOIN LATERAL (SELECT said, detail FROM hooklane.attempt a WHERE a.lane_id = w.lane_id AND a.seq = w.seq
     ORDER BY started_at DESC, attempt DESC LIMIT 1) a

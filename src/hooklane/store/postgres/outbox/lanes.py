@@ -41,13 +41,13 @@ class Mark:
         return cls(xmax, tuple(xip.split(",")) if xip else (), rev, session)
 
 
-def load(worker: str, epochs: Mapping[int, int], *, pooled: bool = False) -> Flow[Load]:
+def load(worker: str, epochs: Mapping[int, int], *, pooled: bool = False, run: int = 0) -> Flow[Load]:
     """Run it on one snapshot: the mark must say exactly what was seen. What is not ours any more is left out."""
     ((snapshot, now, rev, description),) = yield Statement(SQL["snapshot"])
     lanes = yield from owed(worker, epochs)
     docs = yield Statement(SQL["all_endpoints"])
     turns = yield from read_health(None)
-    session = session_of(description, pooled=pooled)
+    session = session_of(description, pooled=pooled, run=run)
     endpoints = [decode_endpoint(doc) for (doc,) in docs]
     return Load(lanes, endpoints, Mark.of(snapshot, rev, session), Instant(now), list(turns.values()), session)
 
@@ -68,12 +68,12 @@ def poll_statement(pids: Sequence[int], mark: Mark) -> Statement:
     return Statement(SQL["poll"], {**params, "told": f"{{{','.join(mark.told)}}}", **session_params(mark.session)})
 
 
-def news_of(rows: Rows, *, pooled: bool) -> News:
+def news_of(rows: Rows, *, pooled: bool, run: int = 0) -> News:
     by_kind: dict[str, list[Sequence[Any]]] = defaultdict(list)
     for row in rows:
         by_kind[row[0]].append(row)
     ((_, now, _, snapshot, description, rev, _),) = by_kind["mark"]
-    session = session_of(description, pooled=pooled)
+    session = session_of(description, pooled=pooled, run=run)
     docs = sorted(by_kind["endpoint"], key=lambda row: int(row[5]))
     return News(
         [Grown(row[1], row[2], row[3], row[4], row[5]) for row in by_kind["grown"]],

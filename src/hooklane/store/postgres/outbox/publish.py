@@ -14,12 +14,24 @@ from hooklane.model.lane import Grown, Place
 from hooklane.store.caller.flow import Flow, Statement
 from hooklane.store.codec import decode_endpoint
 from hooklane.store.endpoint_cache import EndpointCache, of_tenant
-from hooklane.store.outbox import Draft, Placer, Published, PublishReport, Refused, Stamp
+from hooklane.store.outbox import (
+    FORGOTTEN,
+    UNKNOWN_ENDPOINT,
+    Draft,
+    Holder,
+    Placer,
+    Published,
+    PublishReport,
+    Refused,
+    Stamp,
+)
 from hooklane.store.postgres.commits import WAIT_FOR_STANDBY
 from hooklane.store.postgres.outbox.statements import SQL
 
 Name = tuple[str, str]
 """Of a tenant, what may not be used twice."""
+Numbered = tuple[str, int]
+"""Of a tenant, an event by the number of its row."""
 
 
 @dataclass(slots=True)
@@ -38,30 +50,36 @@ def publish(
 ) -> Flow[PublishReport]:
     """Stamp and store *drafts* in order; one that is refused leaves no trace and stops no other.
 
-    With *again* an earlier try may have been committed: drafts whose own id is stored are reported, not stored twice.
+    With *again* an earlier try may have been committed: drafts whose id is stored are reported, not stored twice.
     """
     tenants = list({draft.event.tenant for draft in drafts})
     ((there, revs, numbers),) = yield Statement(SQL["begin_publish"], {"tenants": tenants, "many": len(drafts)})
     endpoints = yield from _read_endpoints(dict(zip(there, revs, strict=True)), cache or EndpointCache())
     waiting: list[Accepted] = []
-    results: list[Refused | Accepted] = []
+    refused: dict[int, Refused] = {}
+    everything: list[Accepted] = []
     for draft, n in zip(drafts, numbers, strict=True):
+        one = Accepted(draft, n, ())
+        everything.append(one)
         try:
-            places = placer(draft.event, draft.asked, of_tenant(endpoints, draft))
+            one.places = placer(draft.event, draft.asked, of_tenant(endpoints, draft))
+            waiting.append(one)
         except InvalidEvent as error:
-            results.append(Refused(error.code, str(error)))
-            continue
-        waiting.append(Accepted(draft, n, places))
-        results.append(waiting[-1])
-    holders: dict[int, int | Refused] = (yield from _stored_before(waiting)) if again else {}
+            refused[n] = Refused(error.code, str(error))
+    stored = yield from _stored_before([one for one in everything if again or one.draft.has_own_id])
+    holders: dict[int, int | Refused] = {
+        one.n: stored[one.draft.event.tenant, one.draft.event.id].n
+        for one in waiting
+        if (one.draft.event.tenant, one.draft.event.id) in stored and not one.draft.has_own_id
+    }
     fresh = [one for one in waiting if one.n not in holders]
-    holders |= yield from _claim_names(fresh)
+    holders |= yield from _claim_names(fresh, stored)
+    if refused:
+        holders |= yield from _known_before(everything, refused, stored)
     accepted = [one for one in fresh if one.n not in holders]
     grown = yield from _stamp(accepted)
-    before = yield from _published_before(holders.values(), {one.n for one in accepted})
-    first = set(holders.values())
-    earlier = before | {one.n: _answer(one, repeated=True) for one in accepted if first and one.n in first}
-    return PublishReport([_reported(result, holders, earlier) for result in results], grown)
+    earlier = (yield from _earlier(everything, holders, accepted)) if holders else {}
+    return PublishReport([_reported(one, holders, earlier) for one in everything], grown)
 
 
 def _read_endpoints(revs: Mapping[str, int], cache: EndpointCache) -> Flow[Mapping[str, Sequence[Endpoint]]]:
@@ -82,39 +100,85 @@ def _read_endpoints(revs: Mapping[str, int], cache: EndpointCache) -> Flow[Mappi
 # --- names ---
 
 
-def _claim_names(waiting: Sequence[Accepted]) -> Flow[dict[int, int | Refused]]:
-    """Take the drafts' names. By the number of each draft that may not go on: who came first, or a refusal."""
-    claims: dict[Name, Accepted] = {}
+def _claim_names(waiting: Sequence[Accepted], stored: Mapping[Name, Holder]) -> Flow[dict[int, int | Refused]]:
+    """Take the drafts' names. By the number of each draft that may not go on: who came first, or a refusal.
+
+    A name that a draft has beside those of the event that it repeats is that event's from now on.
+    """
+    wanted: dict[Name, Holder] = {}
     for one in waiting:
         for name in _names(one):
-            claims.setdefault(name, one)
-    if not claims:
+            wanted.setdefault(name, _taken_by(one))
+    if not wanted:
         return {}
-    taken = {(tenant, name) for tenant, name in (yield Statement(SQL["claim_names"], _claim_rows(claims)))}
-    owners: dict[Name, tuple[bytes, int]] = {}
-    if len(taken) < len(claims):
-        rows = yield Statement(SQL["holders_of_names"], _name_rows(name for name in claims if name not in taken))
-        owners = {(tenant, name): (bytes(digest), holder) for tenant, name, digest, holder in rows}
+    claimed = {(tenant, name) for tenant, name in (yield Statement(SQL["claim_names"], _claim_rows(wanted)))}
+    owners = yield from _owners(waiting, [name for name in wanted if name not in claimed], stored)
     blocked: dict[int, int | Refused] = {}
     for one in waiting:
-        owner = next((owners[name] for name in _names(one) if name in owners), None)
-        if owner is None:
-            owners.update(dict.fromkeys(_names(one), (one.draft.digest, one.n)))
-        else:
-            blocked[one.n] = _same(*owner, one.draft.digest)
-    # A draft that may not go on leaves its other names free, unless one behind it wants them.
-    if spare := {name: one for name, one in claims.items() if name in taken and one.n in blocked}:
-        yield Statement(SQL["free_names"], {**_name_rows(spare), "ns": [one.n for one in spare.values()]})
-        heirs = {name: one for one in waiting if one.n not in blocked for name in _names(one) if name in spare}
-        if heirs:
-            yield Statement(SQL["claim_names"], _claim_rows(heirs))
+        taken = one.draft.repeats([owners.get(name) for name in _names(one)])
+        if isinstance(taken, Refused):
+            blocked[one.n] = taken
+            continue
+        if taken is not None:
+            blocked[one.n] = int(taken.n)
+        for name in _names(one):
+            owners.setdefault(name, taken or _taken_by(one))
+    wrong = {name: wanted[name] for name in claimed if owners.get(name) is None or owners[name].n != wanted[name].n}
+    if wrong:
+        yield Statement(SQL["free_names"], {**_name_rows(wrong), "ns": [taken.n for taken in wrong.values()]})
+    if heirs := {name: owners[name] for name in wrong if name in owners}:
+        yield Statement(SQL["claim_names"], _claim_rows(heirs))
     return blocked
 
 
-def _same(digest: bytes, holder: int, other: bytes) -> int | Refused:
-    if digest == other:
-        return holder
-    return Refused("idempotency_conflict", "this idempotency key or id was used for an event with other content")
+def _known_before(
+    everything: Sequence[Accepted], refused: Mapping[int, Refused], stored: Mapping[Name, Holder]
+) -> Flow[dict[int, int | Refused]]:
+    """By the number of each draft that has no place: the event that it repeats, or why it is refused.
+
+    What was accepted before stays so, though an endpoint that it named is deleted since.
+    """
+    asking = [one for one in everything if one.n in refused and refused[one.n].code == UNKNOWN_ENDPOINT]
+    names = [name for one in asking for name in _names(one)]
+    owners = (yield from _owners(asking, names, stored)) if names else {}
+    found: dict[int, int | Refused] = dict(refused)
+    for one in asking:
+        taken = one.draft.repeats([owners.get(name) for name in _names(one)])
+        if taken is None and not one.draft.has_own_id:
+            taken = stored.get((one.draft.event.tenant, one.draft.event.id))  # an earlier try of its own
+        if taken is not None:
+            found[one.n] = taken if isinstance(taken, Refused) else int(taken.n)
+    return found
+
+
+def _owners(
+    asking: Sequence[Accepted], names: Sequence[Name], stored: Mapping[Name, Holder]
+) -> Flow[dict[Name, Holder]]:
+    """Who has *names*, also by an id that we gave, or by what an older hooklane called a name."""
+    former = {
+        (one.draft.event.tenant, one.draft.former): (one.draft.event.tenant, one.draft.names[0])
+        for one in asking
+        if one.draft.former is not None
+    }
+    owners: dict[Name, Holder] = {}
+    if names or former:
+        rows = yield Statement(SQL["holders_of_names"], _name_rows({*names, *former}))
+        for tenant, name, digest, n, event_id, answer, created_at in rows:
+            kept = msgspec.json.decode(answer)[0] if event_id is None and answer is not None else None
+            owners[tenant, name] = Holder(bytes(digest), n, event_id or kept, created_at)
+    for one in asking:
+        event, draft = one.draft.event, one.draft
+        if draft.has_own_id and (by_id := stored.get((event.tenant, event.id))) is not None:
+            owners.setdefault((event.tenant, f"id:{event.id}"), by_id)
+        before = None if draft.former is None else owners.get((event.tenant, draft.former))
+        if before is not None and before.digest == draft.digest:
+            owners.setdefault((event.tenant, draft.names[0]), before)
+    return owners
+
+
+def _taken_by(one: Accepted) -> Holder:
+    event = one.draft.event
+    return Holder(one.draft.digest, one.n, event.id, event.created_at)
 
 
 def _names(one: Accepted) -> Iterable[Name]:
@@ -126,22 +190,34 @@ def _name_rows(names: Iterable[Name]) -> dict[str, Any]:
     return {"tenants": list(tenants), "names": list(texts)}
 
 
-def _claim_rows(claims: Mapping[Name, Accepted]) -> dict[str, Any]:
+def _claim_rows(claims: Mapping[Name, Holder]) -> dict[str, Any]:
     owners = claims.values()
     return {
         **_name_rows(claims),
-        "digests": [one.draft.digest for one in owners],
+        "digests": [one.digest for one in owners],
         "ns": [one.n for one in owners],
-        "ats": [one.draft.event.created_at for one in owners],
+        "ats": [one.created_at for one in owners],
     }
 
 
-def _stored_before(waiting: Sequence[Accepted]) -> Flow[dict[int, int | Refused]]:
-    events = [one.draft.event for one in waiting]
-    params = {"tenants": [event.tenant for event in events], "ids": [event.id for event in events]}
-    rows = yield Statement(SQL["events_by_own_id"], params)
-    stored = {(tenant, event_id): n for n, tenant, event_id in rows}
-    return {one.n: stored[key] for one in waiting if (key := (one.draft.event.tenant, one.draft.event.id)) in stored}
+def _stored_before(waiting: Sequence[Accepted]) -> Flow[dict[Name, Holder]]:
+    """By tenant and id: the event that has the id of a draft already, without a name that would tell.
+
+    An id that we gave to this draft can only have been stored by an earlier try of it. One that the caller chose may be
+    one that we gave to any event, of which the content decides.
+    """
+    if not waiting:
+        return {}
+    drafts = {(one.draft.event.tenant, one.draft.event.id): one.draft for one in waiting}
+    tenants, ids = zip(*drafts, strict=True)
+    params = {"tenants": list(tenants), "ids": list(ids)}
+    found: dict[Name, Holder] = {}
+    for tenant, id_, n, type_, key, data, stamps, created_at in (yield Statement(SQL["unnamed_events"], params)):
+        endpoints = [endpoint for endpoint, _, _ in msgspec.json.decode(stamps)]
+        same = (one.draft for one in waiting if (one.draft.event.tenant, one.draft.event.id) == (tenant, id_))
+        digests = [draft.digest for draft in same if draft.is_same(type_, key, bytes(data), endpoints)]
+        found[tenant, id_] = Holder(digests[0] if digests else b"", n, id_, created_at)
+    return found
 
 
 # --- places ---
@@ -238,21 +314,35 @@ def _rows_to_store(
 # --- what is answered ---
 
 
-def _published_before(holders: Iterable[int | Refused], fresh: set[int]) -> Flow[dict[int, Published]]:
-    """The answers that were given before, as they were given."""
-    ns = {holder for holder in holders if isinstance(holder, int)} - fresh
-    if not ns:
+def _earlier(
+    waiting: Sequence[Accepted], holders: Mapping[int, int | Refused], accepted: Sequence[Accepted]
+) -> Flow[dict[Numbered, Published]]:
+    """The answers of the events that came first, in this commit or before it."""
+    asked = {(one.draft.event.tenant, holder) for one in waiting if isinstance(holder := holders.get(one.n), int)}
+    here = {(one.draft.event.tenant, one.n): one for one in accepted}
+    before = yield from _published_before(asked - here.keys())
+    return before | {first: _answer(here[first], repeated=True) for first in asked & here.keys()}
+
+
+def _published_before(asked: set[Numbered]) -> Flow[dict[Numbered, Published]]:
+    """The answers that were given before, as they were given: each to the tenant whose event it is, and to no other."""
+    if not asked:
         return {}
-    rows = list((yield Statement(SQL["published_events"], {"ns": sorted(ns)})))
-    if gone := ns - {row[0] for row in rows}:  # pruned: their answers were kept with their names
-        kept = yield Statement(SQL["kept_answers"], {"ns": sorted(gone)})
-        rows += [(n, *msgspec.json.decode(answer)) for n, answer in kept]
+    rows = list((yield Statement(SQL["published_events"], _number_rows(asked))))
+    if gone := asked - {(row[0], row[1]) for row in rows}:  # pruned: their answers were kept with their names
+        kept = yield Statement(SQL["kept_answers"], _number_rows(gone))
+        rows += [(tenant, n, *msgspec.json.decode(answer)) for tenant, n, answer in kept]
     # Also for a caller that writes nothing else: what is said to be stored must be on the standby after the commit.
     yield WAIT_FOR_STANDBY
     return {
-        n: Published(event_id, type_, key, created_at, _stamps(msgspec.json.decode(stamps)), repeated=True)
-        for n, event_id, type_, key, created_at, stamps in rows
+        (tenant, n): Published(event_id, type_, key, created_at, _stamps(msgspec.json.decode(stamps)), repeated=True)
+        for tenant, n, event_id, type_, key, created_at, stamps in rows
     }
+
+
+def _number_rows(numbered: Iterable[Numbered]) -> dict[str, Any]:
+    tenants, ns = zip(*sorted(numbered), strict=True)
+    return {"tenants": list(tenants), "ns": list(ns)}
 
 
 def _stamps(stamps: Iterable[Sequence[Any]]) -> tuple[Stamp, ...]:
@@ -260,14 +350,14 @@ def _stamps(stamps: Iterable[Sequence[Any]]) -> tuple[Stamp, ...]:
 
 
 def _reported(
-    result: Refused | Accepted, holders: Mapping[int, int | Refused], earlier: Mapping[int, Published]
+    result: Accepted, holders: Mapping[int, int | Refused], earlier: Mapping[Numbered, Published]
 ) -> Published | Refused:
-    if isinstance(result, Refused):
-        return result
     holder = holders.get(result.n)
     if holder is None:
         return _answer(result, repeated=False)
-    return holder if isinstance(holder, Refused) else earlier[holder]
+    if isinstance(holder, Refused):
+        return holder
+    return earlier.get((result.draft.event.tenant, holder), FORGOTTEN)
 
 
 def _answer(one: Accepted, *, repeated: bool) -> Published:

@@ -25,27 +25,30 @@ ORDER BY d.tenant COLLATE "C", d.name COLLATE "C" ON CONFLICT DO NOTHING RETURNI
 
 -- name: holders_of_names
 -- Which events have these names, and with which content.
-SELECT i.tenant, i.name, i.digest, i.event_n FROM hooklane.idempotency i
+SELECT i.tenant, i.name, i.digest, i.event_n, e.id, i.answer, i.created_at FROM hooklane.idempotency i
 JOIN unnest(:tenants::text[], :names::text[]) AS d (tenant, name) USING (tenant, name)
+LEFT JOIN hooklane.event e ON e.n = i.event_n AND e.tenant = i.tenant
 
 -- name: free_names
--- A draft that is refused leaves its other names free.
+-- A draft that does not come in by itself leaves its names free.
 DELETE FROM hooklane.idempotency i USING unnest(:tenants::text[], :names::text[]) AS d (tenant, name)
 WHERE i.tenant = d.tenant AND i.name = d.name AND i.event_n = ANY(:ns::bigint[]) RETURNING 1
 
 -- name: published_events
 -- What the first publishes under these names were answered.
-SELECT n, id, type, key, created_at, stamps FROM hooklane.event WHERE n = ANY(:ns::bigint[])
+SELECT e.tenant, e.n, e.id, e.type, e.key, e.created_at, e.stamps FROM hooklane.event e
+JOIN unnest(:tenants::text[], :ns::bigint[]) AS d (tenant, n) USING (tenant, n)
 
 -- name: kept_answers
 -- The same where the events were pruned: their answers were kept with their names.
-SELECT DISTINCT ON (event_n) event_n, answer FROM hooklane.idempotency
-WHERE event_n = ANY(:ns::bigint[]) AND answer IS NOT NULL
+SELECT DISTINCT ON (i.tenant, i.event_n) i.tenant, i.event_n, i.answer FROM hooklane.idempotency i
+JOIN unnest(:tenants::text[], :ns::bigint[]) AS d (tenant, event_n) USING (tenant, event_n) WHERE i.answer IS NOT NULL
 
--- name: events_by_own_id
--- What an earlier try of the same publish has stored.
-SELECT e.n, e.tenant, e.id FROM hooklane.event e
+-- name: unnamed_events
+-- The events with these ids that were not published under them: we gave the id, to an earlier try or to another event.
+SELECT e.tenant, e.id, e.n, e.type, e.key, e.data, e.stamps, e.created_at FROM hooklane.event e
 JOIN unnest(:tenants::text[], :ids::text[]) AS d (tenant, id) USING (tenant, id)
+WHERE NOT EXISTS (SELECT 1 FROM hooklane.idempotency i WHERE i.tenant = e.tenant AND i.name = 'id:' || e.id)
 
 -- name: hold_lanes
 -- Held until the transaction ends: seqs are gapless and in the order of the commits.

@@ -63,10 +63,12 @@ class PublishInOne:
             except InvalidEvent as error:
                 self._results.append(Refused(error.code, str(error)))
                 self.refuses = True
+                self.is_plain = self.is_plain and not draft.names  # the longer way knows what was accepted before
                 continue
             self._results.append(event)
             self._events.append(event)
-            self.is_plain = self.is_plain and event.trace is None  # the longer way notes it
+            # The longer way notes a trace, and looks for a name of old.
+            self.is_plain = self.is_plain and event.trace is None and draft.former is None
             for name in draft.names:
                 self._claims.append((event.tenant, name, len(self._events), draft.digest))
             for place in places:

@@ -52,11 +52,6 @@ SELECT * FROM unnest(:n::bigint[], :tenant::text[], :at::bigint[], :actor::text[
 INSERT INTO hooklane.audit_chain (place, n, seal) VALUES ('head', :n, :seal)
 ON CONFLICT (place) DO UPDATE SET n = excluded.n, seal = excluded.seal
 
--- name: audit_page
--- A tenant's lines, the newest first.
-SELECT n, tenant, at, actor, action, subject, note, seal FROM hooklane.audit
-WHERE tenant = :tenant AND (:below::bigint IS NULL OR n < :below) ORDER BY n DESC LIMIT :limit::bigint
-
 -- name: audit_ends
 -- Both ends of the chain as the store remembers them.
 SELECT place, n, seal FROM hooklane.audit_chain
@@ -663,10 +658,21 @@ SELECT * FROM (
 ) o WHERE came IS NOT NULL ORDER BY n
 
 -- name: mark_members
--- How far each member has come.
+-- How far each member has come; what is done, and what was released unless that is asked for, stays as it is.
 UPDATE hooklane.member m SET progress = a.progress, result = a.result
 FROM unnest(:n::bigint[], :progress::text[], :result::text[]) AS a (n, progress, result)
-WHERE m.plan_id = :plan AND m.n = a.n
+WHERE m.plan_id = :plan AND m.n = a.n AND (m.progress = 'planned' OR (:released::boolean AND m.progress = 'released'))
+RETURNING m.n
+
+-- name: count_members
+-- How many members have come how far.
+SELECT progress, count(*) FROM hooklane.member WHERE plan_id = :plan GROUP BY progress
+
+-- name: skipped_members
+-- Those of the named members that are not done and whose letter is skipped still; the letters are locked.
+SELECT m.n FROM hooklane.member m JOIN hooklane.dead_letter d ON d.id = m.letter
+WHERE m.plan_id = :plan AND m.n = ANY(:ns::bigint[]) AND m.progress IN ('planned', 'released') AND d.state = 'skipped'
+ORDER BY d.id FOR UPDATE OF d
 
 -- name: close_skipped_letters
 -- A skipped event that was published again is not skipped any more.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import asyncpg
@@ -12,7 +13,7 @@ from hooklane.model.attempt import Write
 from hooklane.model.event import Event
 from hooklane.model.lane import LaneId, LaneRow
 from hooklane.store.budget import SEARCH_S_MAX
-from hooklane.store.outbox import Capabilities, CommitReport, Draft, Load, News, PublishReport, StoreOptions, Taken
+from hooklane.store.outbox import CommitReport, Draft, Load, News, PublishReport, StoreOptions, Taken
 from hooklane.store.postgres.database import Database
 from hooklane.store.postgres.driver_errors import RACES, Unknown
 from hooklane.store.postgres.inbox.store import VERBS, PostgresVerbs
@@ -35,7 +36,6 @@ FOLDS_MAX = 20
 class PostgresOutbox(SqlOutbox):
     """One database, any number of workers; partitions and epochs say who may write what."""
 
-    capabilities = Capabilities(durable=True, many_workers=True, foreign_publish=True)
     _inbox = InboxFlows(VERBS, PostgresVerbs())
 
     def __init__(self, url: str, options: StoreOptions) -> None:
@@ -45,6 +45,12 @@ class PostgresOutbox(SqlOutbox):
         self._vacuum = AckVacuum()
         self._taken: dict[int, tuple[str, int, int]] = {}
         """Of each partition that was acquired: by whom, under which epoch, and in which run of the server."""
+        self._taken_in: int | None = None
+        """The run in which partitions were acquired last."""
+
+    @property
+    def run(self) -> int:
+        return self.db.pool.runs.now
 
     async def open(self) -> None:
         await self.db.open()
@@ -61,10 +67,14 @@ class PostgresOutbox(SqlOutbox):
 
     async def publish(self, drafts: Sequence[Draft]) -> PublishReport:
         """As promised, but for a draft that meets a lock of a caller's open transaction: that one is `busy`."""
-        return await self._group.publish(drafts)
+        return self._fed(await self._group.publish(drafts))
 
     async def publish_all(self, drafts: Sequence[Draft]) -> PublishReport:
-        return await self._group.publish_all(drafts)
+        return self._fed(await self._group.publish_all(drafts))
+
+    def _fed(self, report: PublishReport) -> PublishReport:
+        """What was published in another run of the server is no news for what the worker knows of this one."""
+        return report if self._is_same_run else replace(report, grown=())
 
     # owning
 
@@ -73,26 +83,42 @@ class PostgresOutbox(SqlOutbox):
         taken = await super().acquire(worker, most)
         if run == self.db.pool.runs.now:
             self._taken.update({one.pid: (worker, one.epoch, run) for one in taken})
+        self._taken_in = self.db.pool.runs.now
         return taken
 
+    @property
+    def _is_same_run(self) -> bool:
+        """Whether the server has not been restarted or replaced since partitions were acquired, as far as is known."""
+        return self._taken_in in (None, self.db.pool.runs.now)
+
+    def _of_this_run(self, found: T) -> T:
+        """*found*, unless another server may have told it than the one whose lanes the worker knows: it would send what
+        stands there now in the order of what stood there before. The next poll makes it join anew."""
+        if not self._is_same_run:
+            raise StoreUnavailable(
+                "PostgreSQL: the server was restarted or replaced: nothing is sent until that is known"
+            )
+        return found
+
     async def load(self, worker: str, epochs: Mapping[int, int]) -> Load:
-        return await self.db.look(lambda: lanes.load(worker, epochs, pooled=self.db.pool.is_pooled))
+        pool = self.db.pool
+        return await self.db.look(lambda: lanes.load(worker, epochs, pooled=pool.is_pooled, run=pool.runs.now))
 
     async def owed(self, worker: str, epochs: Mapping[int, int]) -> Mapping[int, Sequence[LaneRow]]:
-        return await self.db.look(lambda: lanes.owed(worker, epochs))
+        return self._of_this_run(await self.db.look(lambda: lanes.owed(worker, epochs)))
 
     async def poll(self, worker: str, pids: Sequence[int], mark: Any) -> News:
         try:
             rows = await self.db.once(lanes.poll_statement(pids, mark))
-            return lanes.news_of(rows, pooled=self.db.pool.is_pooled)
+            return lanes.news_of(rows, pooled=self.db.pool.is_pooled, run=self.db.pool.runs.now)
         except RACES as error:
             raise StoreUnavailable(f"PostgreSQL: {error}") from error
 
     async def reload(self, lane_ids: Sequence[LaneId]) -> Sequence[LaneRow]:
-        return await self.db.look(lambda: lanes.reload(lane_ids))
+        return self._of_this_run(await self.db.look(lambda: lanes.reload(lane_ids)))
 
     async def fetch(self, wants: Sequence[tuple[LaneId, int, int]]) -> Sequence[tuple[LaneId, int, Event]]:
-        return await self.db.read(lambda: lanes.fetch(wants))
+        return self._of_this_run(await self.db.read(lambda: lanes.fetch(wants)))
 
     async def commit(self, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
         """Made durable or known not to be: an unknown outcome is settled here, by doing the same once more."""

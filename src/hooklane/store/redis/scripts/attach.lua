@@ -1,4 +1,4 @@
--- attach: owe a row that is there to one more handler.
+-- attach: owe a row that is there to one more handler; its own status is over.
 -- {verb, member, handler, handling}
 verbs.attach = {
     check = function(w)
@@ -8,5 +8,11 @@ verbs.attach = {
     apply = function(w, row)
         call('HSET', row.key, 'i', table.concat({ string.sub(row.member, 1, 16), row.n + 1, row.t, row.S }, '|'))
         put(row, w[3], w[4], nil, A[2], A[3])
+        local own = call('HGET', row.key, 's')
+        if own then
+            call('HDEL', row.key, 's')
+            count(row.S, '', own, -1, row.t)
+            if own == 'dead' then leave(p .. ':dead:' .. row.S .. '\31', row.member) end
+        end
     end,
 }

@@ -4,6 +4,7 @@
 --   p:row:<name>            hash    one row. <name> is a digest of its identity (source, account, event id, variant)
 --     i  <place>|<handlings>|<received at, ms>|<source>; the place: 16 digits, larger for later rows
 --     s  status of the row itself, unless pending          c  copies, unless 1
+--     r  why it is in that status, where a person said so
 --     k  1: a copy was answered, so the row is relied on   h<handler>  a handling, MessagePack, in the order below
 --   p:msg:<name>            string  the message: length of its head (4 bytes), head, payload; without payload once purged
 --   p:rows                  stream  every row in order of arrival. Rows of one kind that came together are one entry:

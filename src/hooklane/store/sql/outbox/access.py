@@ -10,39 +10,8 @@ from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.store.revision import step
 from hooklane.store.sql.outbox import audit
-from hooklane.store.sql.outbox.running import RunsFlows
+from hooklane.store.sql.outbox.running import RunsFlows, reading, writing
 from hooklane.store.sql.outbox.steps import Flow, sql
-
-
-class SqlAccess(RunsFlows):
-    """`AccessStore`. What is asked for each call is read beside the deliveries: no long search may hold it up."""
-
-    async def add_key(self, key: ApiKey, *, act: Act) -> None:
-        await self._write(lambda: _add_key(key, act))
-
-    async def key_revision(self) -> int:
-        return await self._read(_revision)
-
-    async def api_keys(self) -> tuple[int, Sequence[ApiKey]]:
-        return await self._read(_api_keys)
-
-    async def remove_key(self, id: str, *, act: Act) -> bool:
-        return await self._write(lambda: _remove_key(id, act))
-
-    async def note_keys_used(self, ids: Sequence[str], at: Instant) -> None:
-        await self._write(lambda: _note_used(ids, at))
-
-    async def add_session(self, session: Session, *, act: Act | None = None) -> None:
-        await self._write(lambda: _add_session(session, act))
-
-    async def session(self, digest: bytes) -> Session | None:
-        return await self._read(lambda: _session(digest))
-
-    async def extend_session(self, id: str, until: Instant) -> None:
-        await self._write(lambda: _extend_session(id, until))
-
-    async def remove_session(self, id: str) -> bool:
-        return await self._write(lambda: _remove_session(id))
 
 
 def _revision() -> Flow[int]:
@@ -84,7 +53,7 @@ def _note_used(ids: Sequence[str], at: Instant) -> Flow[None]:
     yield sql("note_keys_used", ids=list(ids), at=at)
 
 
-def _add_session(session: Session, act: Act | None) -> Flow[None]:
+def _add_session(session: Session, act: Act | None = None) -> Flow[None]:
     yield sql("remove_expired_sessions", now=session.created_at)
     yield sql(
         "add_session",
@@ -148,3 +117,17 @@ def _scopes(text: str) -> tuple[Scope, ...]:
     """A scope that this version does not know gives nothing."""
     known = set(Scope)
     return tuple(Scope(word) for word in text.split() if word in known)
+
+
+class SqlAccess(RunsFlows):
+    """`AccessStore`. What is asked for each call is read beside the deliveries: no long search may hold it up."""
+
+    add_key = writing(_add_key)
+    key_revision = reading(_revision)
+    api_keys = reading(_api_keys)
+    remove_key = writing(_remove_key)
+    note_keys_used = writing(_note_used)
+    add_session = writing(_add_session)
+    session = reading(_session)
+    extend_session = writing(_extend_session)
+    remove_session = writing(_remove_session)

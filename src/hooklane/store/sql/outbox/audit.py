@@ -8,9 +8,8 @@ from typing import Any
 from hooklane.model.audit import GENESIS, Act, AuditLine, Link, seal_of
 from hooklane.store.budget import Budget
 from hooklane.store.cursors import number_of
-from hooklane.store.dashboard import AuditFilter
 from hooklane.store.reads import Page
-from hooklane.store.recovery import AuditChain
+from hooklane.store.recovery import AuditChain, AuditFilter
 from hooklane.store.sql.outbox.steps import N_MAX, Batch, Flow, pattern, sql
 
 
@@ -39,12 +38,7 @@ def _last() -> Flow[Link]:
     return Link(rows[0][0], bytes(rows[0][1])) if rows else Link(0, GENESIS)
 
 
-def audit(tenant: str, cursor: str | None, limit: int) -> Flow[Page[AuditLine]]:
-    rows = yield sql("audit_page", tenant=tenant, below=number_of(cursor), limit=limit + 1)
-    return Page([_line(row) for row in rows[:limit]], str(rows[limit - 1][0]) if len(rows) > limit else None)
-
-
-def search(tenant: str, wanted: AuditFilter, cursor: str | None, limit: int) -> Flow[Page[AuditLine]]:
+def audit(tenant: str, wanted: AuditFilter, cursor: str | None, limit: int) -> Flow[Page[AuditLine]]:
     """The newest first; a page that looked at enough ends early, and `next` goes on from there."""
     params: dict[str, Any] = {
         "tenant": tenant,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hooklane.model.lane import DeliveryState, LaneId, LaneState
 from hooklane.store.budget import Budget
+from hooklane.store.codec import decode_detail
 from hooklane.store.cursors import age_place_of
 from hooklane.store.dashboard import Cells
-from hooklane.store.reads import LaneView, Page
+from hooklane.store.reads import LaneFilter, LaneView, Page
 from hooklane.store.shown import RANKED, RANKS
 from hooklane.store.sql.outbox import lane_reads
 from hooklane.store.sql.outbox.steps import N_MAX, Batch, Flow, sql
@@ -19,41 +21,35 @@ BY_AGE = (LaneState.BLOCKED, LaneState.RETRYING)
 SHOWN = (*BY_AGE, LaneState.PAUSED, LaneState.ACTIVE)
 SPARE = 50
 SAID_CHARS_MAX = 200
+ANSWER_CHARS = 2 * SAID_CHARS_MAX
 _LAST = 10**18 - 1
 """Larger than any lane's number, and short enough for a cursor."""
 
 
-def attention(
-    tenant: str,
-    states: Sequence[LaneState] | None,
-    endpoint_id: str | None,
-    text: str | None,
-    cursor: str | None,
-    limit: int,
-) -> Flow[Page[LaneView]]:
+def attention(tenant: str, wanted: LaneFilter, cursor: str | None, limit: int) -> Flow[Page[LaneView]]:
     """Blocked lanes and then retrying ones by age; after them those that only the list by number knows."""
-    wanted = SHOWN if states is None else tuple(states)
-    params = {"tenant": tenant, "endpoint": endpoint_id, "text": text}
+    states = SHOWN if wanted.states is None else tuple(wanted.states)
+    params = {"tenant": tenant, "endpoint": wanted.endpoint_id, "text": wanted.text}
     budget = Budget()
     found: list[LaneView] = []
     place = age_place_of(cursor)
     if place is not None:
         for state in BY_AGE:
             rank = RANKS[state]
-            if state not in wanted or rank < place[0]:
+            if state not in states or rank < place[0]:
                 continue
             after = place[1:] if rank == place[0] else (0, 0)
             rows, following = yield from _by_age(state, params, after, budget, limit - len(found))
             found += rows
             if following is not None:
                 return Page(found, f"{rank}.{following[0]}.{following[1]}")
-    others = [state for state in RANKED if state in wanted and state not in BY_AGE]
+    others = [state for state in RANKED if state in states and state not in BY_AGE]
     if not others:
         return Page(found, None)
     if len(found) >= limit:
         return Page(found, f"{RANKS[others[0]]}.{_LAST}")
     rest = yield from lane_reads.lanes(
-        tenant, others, endpoint_id, text, cursor if place is None else None, limit - len(found), budget
+        tenant, replace(wanted, states=others), cursor if place is None else None, limit - len(found), budget
     )
     return Page([*found, *rest.items], rest.next)
 
@@ -118,13 +114,12 @@ def last_words(tried: Sequence[tuple[int, LaneId, int]]) -> Flow[dict[LaneId, tu
     """By lane: what the receiver says that it did, and what it answered; *tried* is (event at, lane, seq) of each."""
     wanted = [{"event_at": event_at, "lane_id": lane_id, "seq": seq} for event_at, lane_id, seq in tried]
     rows = yield Batch("last_words", wanted)
-    return {lane_id: (said, readable(text)) for lane_id, _, said, text in rows}
+    return {lane_id: (said, _answered(detail)) for lane_id, _, said, detail in rows}
 
 
-def readable(text: str | None) -> str | None:
+def _answered(detail: bytes | None) -> str | None:
     """What an endpoint answered, as far as it is text; it was kept byte for byte."""
-    if not text:
-        return None
+    text: str = decode_detail(detail, None).get("response_body", "")[:ANSWER_CHARS]
     return " ".join(text.encode("latin-1", "replace").decode("utf-8", "replace").split())[:SAID_CHARS_MAX] or None
 
 

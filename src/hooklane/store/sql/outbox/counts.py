@@ -9,7 +9,7 @@ from hooklane.model.lane import DeliveryState, LaneState
 from hooklane.store.sql.outbox.steps import Flow, sql
 
 
-def ledger(tenant: str | None, endpoint_id: str | None) -> Flow[Mapping[DeliveryState | str, int]]:
+def ledger(tenant: str | None, endpoint_id: str | None = None) -> Flow[Mapping[DeliveryState | str, int]]:
     """Each delivery counted once, by where it stands; run it on one snapshot."""
     counts: dict[DeliveryState | str, int] = dict.fromkeys(DeliveryState, 0)
     params = {"tenant": tenant, "endpoint": endpoint_id}
@@ -29,14 +29,14 @@ def ledger(tenant: str | None, endpoint_id: str | None) -> Flow[Mapping[Delivery
     return counts
 
 
-def lane_counts(tenant: str | None) -> Flow[Mapping[LaneState, int]]:
+def lane_counts(tenant: str | None = None) -> Flow[Mapping[LaneState, int]]:
     counts = dict.fromkeys(LaneState, 0)
     for state, many in (yield sql("lane_counts", tenant=tenant)):
         counts[LaneState(state)] = many
     return counts
 
 
-def oldest_pending_at(tenant: str | None) -> Flow[Instant | None]:
+def oldest_pending_at(tenant: str | None = None) -> Flow[Instant | None]:
     ((at,),) = yield sql("oldest_pending_at", tenant=tenant)
     return None if at is None else Instant(at)
 

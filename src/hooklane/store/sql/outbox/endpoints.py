@@ -21,6 +21,8 @@ def save_endpoint(endpoint: Endpoint, expect: Endpoint | None, act: Act | None =
     rev = yield from next_rev()
     if (yield from read_endpoint(endpoint.id)) != expect:
         return False
+    if expect is not None and expect.state.to(endpoint.state) is not endpoint.state:
+        return False
     tenants = yield sql("tenant", id=endpoint.tenant)
     tenant = decode_tenant(tenants[0][0]) if tenants else None
     if tenant is None or not (tenant.is_there or expect is not None):
@@ -36,7 +38,7 @@ def save_endpoints(changes: Sequence[tuple[Endpoint, Endpoint]], act: Act) -> Fl
     rev = yield from next_rev()
     many = 0
     for old, new in changes:
-        if (yield from read_endpoint(old.id)) == old:
+        if old.state.to(new.state) is new.state and (yield from read_endpoint(old.id)) == old:
             yield from write(replace(new, suspended=old.suspended), rev)
             many += 1
     if many:
@@ -66,7 +68,7 @@ def read_endpoint(endpoint_id: str) -> Flow[Endpoint | None]:
     return decode_endpoint(rows[0][0]) if rows else None
 
 
-def read_endpoints(tenant: str | None) -> Flow[Sequence[Endpoint]]:
+def read_endpoints(tenant: str | None = None) -> Flow[Sequence[Endpoint]]:
     rows = yield sql("endpoints", tenant=tenant)
     return sorted((decode_endpoint(doc) for (doc,) in rows), key=lambda one: (one.created_at, one.id))
 

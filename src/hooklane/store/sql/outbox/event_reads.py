@@ -34,6 +34,8 @@ def event(tenant: str, event_id: str) -> Flow[Event | None]:
 
 def events(tenant: str, wanted: EventFilter, cursor: str | None, limit: int) -> Flow[Page[Event]]:
     """Newest first; a page that looked at enough ends early, and `next` goes on from there."""
+    if isinstance(wanted, EventSearch) and not wanted.is_plain:
+        return (yield from _search(tenant, wanted, cursor, limit))
     params = _params(tenant, wanted)
     fitting = "fitting_events" if wanted.endpoint_id is None and wanted.state is None else "fitting_deliveries"
     if wanted.key is not None and wanted.endpoint_id is not None:
@@ -43,7 +45,7 @@ def events(tenant: str, wanted: EventFilter, cursor: str | None, limit: int) -> 
     return (yield from _windows(fitting, params, cursor, limit))
 
 
-def search(tenant: str, wanted: EventSearch, cursor: str | None, limit: int) -> Flow[Page[Event]]:
+def _search(tenant: str, wanted: EventSearch, cursor: str | None, limit: int) -> Flow[Page[Event]]:
     """The same by text, deliveries and attempts; what names an id is looked up by it."""
     params = {
         **_params(tenant, wanted),

@@ -26,7 +26,7 @@ def note_health(turns: Sequence[Health]) -> Flow[list[Health]]:
     return [health_of(row) for row in rows]
 
 
-def read_health(tenant: str | None) -> Flow[Mapping[str, Health]]:
+def read_health(tenant: str | None = None) -> Flow[Mapping[str, Health]]:
     rows = yield sql("health", tenant=tenant)
     return {row[0]: health_of(row) for row in rows}
 

@@ -18,15 +18,19 @@ from hooklane.store.sql.outbox import audit, recovery
 from hooklane.store.sql.outbox.endpoints import read_endpoints
 from hooklane.store.sql.outbox.steps import Batch, Flow, sql
 
+_ENDED = (JobState.STOPPED, JobState.DONE)
+_UNRELEASED = (Progress.HELD, Progress.CANCELLED)
+"""What a member can be only instead of being released."""
 _DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 _NOT_DEAD = "it is not a dead letter any more"
+_NOT_SKIPPED = "it is not skipped any more: it was published again"
 _COLUMNS = (
     *("event_id", "type", "endpoint_id", "lane_id", "pid", "key", "seq", "place", "state", "version"),
     *("dead_letter_id", "reason", "waiting"),
 )
 
 
-def save_job(job: Job, expect: Job | None, act: Act | None) -> Flow[bool]:
+def save_job(job: Job, expect: Job | None, act: Act | None = None) -> Flow[bool]:
     rows = yield sql("job_to_save", id=job.id)
     if (decode_job(bytes(rows[0][0])) if rows else None) != expect:
         return False
@@ -62,7 +66,7 @@ def add_members(plan_id: str, tenant: str, first: int, members: Sequence[Member]
     yield Batch("add_members", rows, {"plan": plan_id, "tenant": tenant})
 
 
-def members(plan_id: str, after: int, limit: int, progress: Sequence[Progress] | None) -> Flow[list[JobMember]]:
+def members(plan_id: str, after: int, limit: int, progress: Sequence[Progress] | None = None) -> Flow[list[JobMember]]:
     rows = yield sql("members", plan=plan_id, after=after, words=list(progress or Progress), limit=limit)
     return [_job_member(row) for row in rows]
 
@@ -79,26 +83,33 @@ def changed(plan_id: str) -> Flow[list[int]]:
 
 
 def carry_out(plan_id: str, op: Op, numbers: Sequence[int], act: Act) -> Flow[CarriedOut]:
+    jobs = yield sql("job_to_save", id=plan_id)  # locked: it is stopped before this commit, or after it
+    if not jobs or decode_job(bytes(jobs[0][0])).state in _ENDED:
+        return CarriedOut()
     rows = yield sql("planned_members", plan=plan_id, ns=list(numbers))
     by_n = {row[0]: _job_member(row) for row in rows}
     waiting = [by_n[n] for n in numbers if n in by_n]  # in the order given; the others were done before
     again = [one for one in waiting if one.member.state is DeliveryState.DELIVERED]
-    dead = [one for one in waiting if one.member.state is not DeliveryState.DELIVERED]
+    skipped = [one for one in waiting if one.member.state is DeliveryState.SKIPPED]
+    dead = [one for one in waiting if one.member.state not in (DeliveryState.DELIVERED, DeliveryState.SKIPPED)]
     refused: dict[int, str] = {}
     lanes: list[LaneId] = []
     skips: list[Act] = []
     if again:
         lanes += yield from _send_again(plan_id, again, act, refused)
+    if skipped:
+        still = yield from _skipped_still(plan_id, [one.n for one in skipped])
+        refused |= {one.n: _NOT_SKIPPED for one in skipped if one.n not in still}
     if dead:
         lanes += yield from _recover(op, dead, act, refused, skips)
     word = Progress.SKIPPED if op is Op.SKIP else Progress.RELEASED
-    yield from mark(
+    yield from _note(
         plan_id,
         [Mark(one.n, Progress.REFUSED, refused[one.n]) if one.n in refused else Mark(one.n, word) for one in waiting],
     )
     if skips:
         yield from audit.append_all(skips)
-    return CarriedOut(sorted(refused.items()), lanes)
+    return CarriedOut(sorted(refused.items()), lanes, [one.n for one in waiting if one.n not in refused])
 
 
 def _recover(
@@ -152,8 +163,37 @@ def outcomes(plan_id: str) -> Flow[list[Mark]]:
     return [Mark(n, Progress(came), reason or "" if came == "failed" else "") for n, came, reason in rows]
 
 
-def mark(plan_id: str, marks: Sequence[Mark]) -> Flow[None]:
+def note_outcomes(plan_id: str, marks: Sequence[Mark]) -> Flow[list[Mark]]:
+    """What `outcomes` found, for those that nobody else has noted meanwhile."""
+    return (yield from _note(plan_id, marks, released=True))
+
+
+def mark(plan_id: str, marks: Sequence[Mark]) -> Flow[list[Mark]]:
+    """A letter is closed and its member marked in one commit, by one job: at another it is refused."""
+    published = [one.n for one in marks if one.progress is Progress.PUBLISHED]
+    still = (yield from _skipped_still(plan_id, published)) if published else set()
+    if still:
+        yield sql("close_skipped_letters", plan=plan_id, ns=sorted(still))
+    late = {n: Mark(n, Progress.REFUSED, _NOT_SKIPPED) for n in published if n not in still}
+    kept = [late.get(one.n, one) for one in marks]
+    noted = yield from _note(plan_id, [one for one in kept if one.progress in _UNRELEASED])
+    return [
+        *noted,
+        *(yield from _note(plan_id, [one for one in kept if one.progress not in _UNRELEASED], released=True)),
+    ]
+
+
+def count_members(plan_id: str) -> Flow[dict[Progress, int]]:
+    found = {Progress(word): many for word, many in (yield sql("count_members", plan=plan_id))}
+    return {progress: found.get(progress, 0) for progress in Progress}
+
+
+def _skipped_still(plan_id: str, numbers: Sequence[int]) -> Flow[set[int]]:
+    return {n for (n,) in (yield sql("skipped_members", plan=plan_id, ns=list(numbers)))}
+
+
+def _note(plan_id: str, marks: Sequence[Mark], *, released: bool = False) -> Flow[list[Mark]]:
+    """Mark those that are planned still or, with *released*, on their way; the marks that were made."""
     rows = [{"n": one.n, "progress": one.progress, "result": one.result} for one in marks]
-    yield Batch("mark_members", rows, {"plan": plan_id})
-    if published := [one.n for one in marks if one.progress is Progress.PUBLISHED]:
-        yield sql("close_skipped_letters", plan=plan_id, ns=published)
+    noted = {n for (n,) in (yield Batch("mark_members", rows, {"plan": plan_id, "released": released}))}
+    return [one for one in marks if one.n in noted]

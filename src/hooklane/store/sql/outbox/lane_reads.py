@@ -10,7 +10,7 @@ from hooklane.model.lane import LaneId, LaneState
 from hooklane.model.plan import PlacedEvent
 from hooklane.store.budget import Budget
 from hooklane.store.cursors import rank_and_lane_of
-from hooklane.store.reads import Delivery, LaneView, Page
+from hooklane.store.reads import Delivery, LaneFilter, LaneView, Page
 from hooklane.store.shown import EXCERPT_BYTES, RANKED, RANKS, excerpt_of, ranks_of
 from hooklane.store.sql.outbox.event_reads import deliveries_at
 from hooklane.store.sql.outbox.steps import N_MAX, Batch, Flow, sql
@@ -29,23 +29,17 @@ def lane(tenant: str, endpoint_id: str, key: str) -> Flow[LaneView | None]:
 
 
 def lanes(
-    tenant: str,
-    states: Sequence[LaneState] | None,
-    endpoint_id: str | None,
-    text: str | None,
-    cursor: str | None,
-    limit: int,
-    budget: Budget | None = None,
+    tenant: str, wanted: LaneFilter, cursor: str | None, limit: int, budget: Budget | None = None
 ) -> Flow[Page[LaneView]]:
     """Those that need attention first (blocked, retrying, paused, active), then the idle; in each the newest first.
 
     A page that looked at enough lanes ends early, and `next` goes on from there.
     """
-    params = {"tenant": tenant, "endpoint": endpoint_id, "text": text}
+    params = {"tenant": tenant, "endpoint": wanted.endpoint_id, "text": wanted.text}
     first, below = rank_and_lane_of(cursor)
     budget = budget or Budget()
     found: list[Sequence[Any]] = []
-    for rank in ranks_of(states, first):
+    for rank in ranks_of(wanted.states, first):
         if rank == RANKS[LaneState.PAUSED] and not (yield sql("any_paused_endpoint")):
             continue
         window, fitting = _INDEXED.get(rank, _OF_ALL)

@@ -44,7 +44,7 @@ def roster() -> Flow[Roster]:
     return Roster(owned, free, Instant(now))
 
 
-def acquire(worker: str, most: int) -> Flow[list[Taken]]:
+def acquire(worker: str, most: int) -> Flow[Sequence[Taken]]:
     if not (yield sql("worker_is_alive", worker=worker)):
         return []  # our own lease has expired: what we took would be taken from us at once
     dead = [row[0] for row in (yield sql("expired_workers", worker=worker))]

@@ -8,8 +8,8 @@ from typing import Any
 from hooklane.model.audit import Act
 from hooklane.store.budget import Budget
 from hooklane.store.cursors import letter_place_of
-from hooklane.store.dashboard import Cause, LetterFilter
-from hooklane.store.reads import DeadLetter, Page
+from hooklane.store.dashboard import Cause
+from hooklane.store.reads import DeadLetter, LetterFilter, Page
 from hooklane.store.shown import dead_letter_of
 from hooklane.store.sql.outbox import audit
 from hooklane.store.sql.outbox.board import last_words
@@ -19,11 +19,7 @@ CAUSES_LETTERS_MAX = 50_000
 """Letters whose causes are counted, the oldest."""
 
 
-def dead_letters(tenant: str, endpoint_id: str | None, cursor: str | None, limit: int) -> Flow[Page[DeadLetter]]:
-    return (yield from search(tenant, LetterFilter(endpoint_id=endpoint_id), cursor, limit))
-
-
-def search(tenant: str, wanted: LetterFilter, cursor: str | None, limit: int) -> Flow[Page[DeadLetter]]:
+def dead_letters(tenant: str, wanted: LetterFilter, cursor: str | None, limit: int) -> Flow[Page[DeadLetter]]:
     """The oldest first: it has waited longest. A page that looked at enough ends early."""
     params = {
         "tenant": tenant,
@@ -47,10 +43,10 @@ def newest(tenant: str, after: tuple[int, str], limit: int) -> Flow[list[DeadLet
     return [dead_letter_of(row) for row in rows]
 
 
-def words(some: Sequence[DeadLetter]) -> Flow[dict[str, str | None]]:
+def words(letters: Sequence[DeadLetter]) -> Flow[dict[str, str | None]]:
     """What the endpoints answered last."""
-    found = yield from last_words([(one.event_at or 0, one.lane_id, one.seq or 1) for one in some])
-    return {one.id: found.get(one.lane_id, (None, None))[1] for one in some}
+    found = yield from last_words([(one.event_at or 0, one.lane_id, one.seq or 1) for one in letters])
+    return {one.id: found.get(one.lane_id, (None, None))[1] for one in letters}
 
 
 def causes(tenant: str) -> Flow[list[Cause]]:
@@ -58,8 +54,8 @@ def causes(tenant: str) -> Flow[list[Cause]]:
     return sorted((Cause(*row) for row in rows), key=lambda cause: (-cause.letters, cause.endpoint_id, cause.reason))
 
 
-def assign(tenant: str, letter: str, assignee: str, act: Act) -> Flow[bool]:
-    done = bool((yield sql("assign_letter", tenant=tenant, id=letter, assignee=assignee)))
+def assign(tenant: str, dead_letter_id: str, assignee: str, act: Act) -> Flow[bool]:
+    done = bool((yield sql("assign_letter", tenant=tenant, id=dead_letter_id, assignee=assignee)))
     if done:
         yield from audit.append(act)
     return done
@@ -97,13 +93,13 @@ def letters(
             return found, f"{at[0]}.{at[1]}"
 
 
-def dead_letter(tenant: str, letter: str) -> Flow[DeadLetter | None]:
-    rows = yield sql("dead_letter", tenant=tenant, id=letter)
+def dead_letter(tenant: str, dead_letter_id: str) -> Flow[DeadLetter | None]:
+    rows = yield sql("dead_letter", tenant=tenant, id=dead_letter_id)
     return dead_letter_of(rows[0]) if rows else None
 
 
-def set_note(tenant: str, letter: str, note: str, act: Act | None = None) -> Flow[bool]:
-    done = bool((yield sql("set_note", tenant=tenant, id=letter, note=note)))
+def set_note(tenant: str, dead_letter_id: str, note: str, act: Act | None = None) -> Flow[bool]:
+    done = bool((yield sql("set_note", tenant=tenant, id=dead_letter_id, note=note)))
     if done and act is not None:
         yield from audit.append(act)
     return done

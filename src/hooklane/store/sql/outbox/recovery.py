@@ -15,12 +15,12 @@ from hooklane.store.sql.outbox.steps import Batch, Flow, sql
 _CLOSED = {Op.REPLAY: "replayed", Op.SKIP: "skipped"}
 
 
-def replay(tenant: str, letter: str, *, actor: str, now: Instant) -> Flow[Recovery | None]:
-    return (yield from _recover_one(Op.REPLAY, tenant, letter, "", actor, now))
+def replay(tenant: str, dead_letter_id: str, *, actor: str, now: Instant) -> Flow[Recovery | None]:
+    return (yield from _recover_one(Op.REPLAY, tenant, dead_letter_id, "", actor, now))
 
 
-def skip(tenant: str, letter: str, *, note: str, actor: str, now: Instant) -> Flow[Recovery | None]:
-    return (yield from _recover_one(Op.SKIP, tenant, letter, note, actor, now))
+def skip(tenant: str, dead_letter_id: str, *, note: str, actor: str, now: Instant) -> Flow[Recovery | None]:
+    return (yield from _recover_one(Op.SKIP, tenant, dead_letter_id, note, actor, now))
 
 
 def _recover_one(op: Op, tenant: str, letter: str, note: str, actor: str, now: Instant) -> Flow[Recovery | None]:

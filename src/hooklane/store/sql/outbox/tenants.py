@@ -9,7 +9,8 @@ from hooklane.model.endpoint import EndpointState
 from hooklane.model.tenant import Tenant, TenantState
 from hooklane.store.codec import decode_tenant, encode_tenant
 from hooklane.store.reads import Page
-from hooklane.store.sql.outbox import audit, endpoints
+from hooklane.store.sql.outbox import audit
+from hooklane.store.sql.outbox import endpoints as endpoint_flows
 from hooklane.store.sql.outbox.steps import Flow, sql
 from hooklane.store.tenants import TenantNews
 
@@ -33,17 +34,20 @@ def tenants_since(rev: int) -> Flow[TenantNews]:
 
 
 def save_tenant(
-    tenant: Tenant, expect: Tenant | None, state: EndpointState | None = None, act: Act | None = None
+    tenant: Tenant, expect: Tenant | None, endpoints: EndpointState | None = None, act: Act | None = None
 ) -> Flow[bool]:
-    rev = yield from endpoints.next_rev()
+    rev = yield from endpoint_flows.next_rev()
     if (yield from read_tenant(tenant.id)) != expect:
         return False
+    if expect is not None and expect.state.to(tenant.state) is not tenant.state:
+        return False
     yield from _write(tenant, rev)
-    if expect is not None and (state is not None or tenant.state != expect.state):
-        for endpoint in (yield from endpoints.read_endpoints(tenant.id)):
-            held = replace(endpoint, suspended=tenant.state is TenantState.SUSPENDED, state=state or endpoint.state)
+    if expect is not None and (endpoints is not None or tenant.state != expect.state):
+        for endpoint in (yield from endpoint_flows.read_endpoints(tenant.id)):
+            state = endpoint.state.to(endpoints or endpoint.state)
+            held = replace(endpoint, suspended=tenant.state is TenantState.SUSPENDED, state=state)
             if held != endpoint:
-                yield from endpoints.write(held, rev)
+                yield from endpoint_flows.write(held, rev)
     if act is not None:
         yield from audit.append(act)
     return True
@@ -52,9 +56,9 @@ def save_tenant(
 def finish_deletions() -> Flow[None]:
     """Forget deleted endpoints that are owed nothing. A deleted tenant that has none left is gone; its id stays taken,
     since what it has left behind, until retention removes that, must not become another's."""
-    yield from endpoints.finish_deletions()
+    yield from endpoint_flows.finish_deletions()
     if emptied := (yield sql("emptied_tenants")):
-        rev = yield from endpoints.next_rev()
+        rev = yield from endpoint_flows.next_rev()
         for (doc,) in emptied:
             yield from _write(replace(decode_tenant(doc), state=TenantState.DELETED), rev)
 

@@ -10,31 +10,8 @@ from hooklane.model.clock import Instant
 from hooklane.model.event_type import EventType
 from hooklane.store.revision import step
 from hooklane.store.sql.outbox import audit
-from hooklane.store.sql.outbox.running import RunsFlows
+from hooklane.store.sql.outbox.running import RunsFlows, asking, reading, writing
 from hooklane.store.sql.outbox.steps import Flow, sql
-
-
-class SqlTypes(RunsFlows):
-    """`TypeStore`."""
-
-    async def save_type(self, one: EventType, *, act: Act) -> None:
-        await self._write(lambda: _save(one, act))
-
-    async def remove_type(self, tenant: str, type: str, *, act: Act) -> bool:
-        return await self._write(lambda: _remove(tenant, type, act))
-
-    async def event_types(self, tenant: str) -> Sequence[EventType]:
-        return await self._ask(lambda: _types(sql("event_types", tenant=tenant)))
-
-    async def event_type(self, tenant: str, type: str) -> EventType | None:
-        found = await self._ask(lambda: _types(sql("event_type", tenant=tenant, type=type)))
-        return found[0] if found else None
-
-    async def type_revision(self) -> int:
-        return await self._read(_revision)
-
-    async def enforced_types(self) -> tuple[int, Sequence[EventType]]:
-        return await self._read(_enforced)
 
 
 def _save(one: EventType, act: Act) -> Flow[None]:
@@ -62,6 +39,15 @@ def _enforced() -> Flow[tuple[int, Sequence[EventType]]]:
     return rev, (yield from _types(sql("enforced_types")))
 
 
+def _event_types(tenant: str) -> Flow[Sequence[EventType]]:
+    return (yield from _types(sql("event_types", tenant=tenant)))
+
+
+def _event_type(tenant: str, type: str) -> Flow[EventType | None]:
+    found = yield from _types(sql("event_type", tenant=tenant, type=type))
+    return found[0] if found else None
+
+
 def _types(statement: Any) -> Flow[list[EventType]]:
     rows = yield statement
     return [
@@ -76,3 +62,14 @@ def _types(statement: Any) -> Flow[list[EventType]]:
         )
         for tenant, type, created_at, changed_at, description, schema, enforce in rows
     ]
+
+
+class SqlTypes(RunsFlows):
+    """`TypeStore`."""
+
+    save_type = writing(_save)
+    remove_type = writing(_remove)
+    event_types = asking(_event_types)
+    event_type = asking(_event_type)
+    type_revision = reading(_revision)
+    enforced_types = reading(_enforced)

@@ -219,6 +219,15 @@ SELECT r.id, :handler, r.account, r.source, :status, :due_at, :attempts, :key, :
 FROM hooklane_inbox_row r WHERE r.id = :row_id AND r.settled_by IS NOT :handler
 ON CONFLICT (row_id, handler) DO NOTHING;
 
+-- name: let_handlings_speak
+-- A row that a handler was given has no status of its own any more: it was dead, ignored or a conflict before.
+UPDATE hooklane_inbox_row SET status = 'pending' WHERE id = :row_id AND status <> 'pending';
+
+-- name: restate
+-- What is said of the row itself, unless it is not what it :was when that was decided.
+UPDATE hooklane_inbox_row SET status = :status, reason = :reason WHERE id = :row_id AND status = :was
+RETURNING 1;
+
 -- name: settle
 -- Given up by hand.
 UPDATE hooklane_inbox_handling

@@ -101,7 +101,7 @@ WHERE lane_id = :lane_id AND seq <= :last AND upto >= :first ORDER BY seq
 
 -- name: last_words
 -- What the endpoint answered to the last attempt of each delivery.
-SELECT lane_id, seq, said, substr(json_extract(CAST(detail AS TEXT), '$.response_body'), 1, 400) FROM hooklane_attempt
+SELECT lane_id, seq, said, detail FROM hooklane_attempt
 WHERE event_at = :event_at AND lane_id = :lane_id AND seq = :seq ORDER BY started_at DESC, attempt DESC LIMIT 1
 
 -- name: said_in_lane

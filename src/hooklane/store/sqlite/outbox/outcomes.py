@@ -10,6 +10,7 @@ import msgspec
 from hooklane.model.attempt import Cancel, Dead, Delivered, Gone, Retry, Settlement, Start, Write
 from hooklane.model.ids import dead_letter_id
 from hooklane.model.lane import LaneId
+from hooklane.model.lost import skip_note
 from hooklane.model.redelivery import is_redelivery
 from hooklane.store.codec import attempt_fields
 from hooklane.store.outbox import CommitReport
@@ -140,7 +141,7 @@ def _add_letter(conn: sqlite3.Connection, settlement: Settlement, params: dict[s
     conn.execute(SQL["add_letter"], params)
     if not skipped:
         return
-    note = f"policy on_dead=skip: {params['reason']}"
+    note = skip_note(str(params["reason"]))
     if not send.is_loose:
         conn.execute(SQL["note_passed"], {**params, "kind": "skipped", "note": note, "actor": "policy"})
     if is_new:

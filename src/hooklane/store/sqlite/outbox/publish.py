@@ -14,9 +14,9 @@ from hooklane.model.lane import Grown, Place
 from hooklane.store.caller.flow import Flow, Statement
 from hooklane.store.codec import decode_endpoint
 from hooklane.store.endpoint_cache import EndpointCache, of_tenant
-from hooklane.store.outbox import Draft, Placer, Published, PublishReport, Refused, Stamp
+from hooklane.store.outbox import UNKNOWN_ENDPOINT, Draft, Placer, Published, PublishReport, Refused, Stamp
 from hooklane.store.sqlite.outbox.lanes import Span
-from hooklane.store.sqlite.outbox.names import claim, claim_all, published_before
+from hooklane.store.sqlite.outbox.names import claim, claim_all, known_before, published_before
 from hooklane.store.sqlite.outbox.statements import SQL
 from hooklane.store.sqlite.rows import Insert, Many, PublishFlow, Row, Upsert, blob
 
@@ -71,7 +71,9 @@ def place_all(drafts: Sequence[Draft], placer: Placer, cache: EndpointCache | No
         try:
             results.append(Accepted(draft, 0, placer(draft.event, draft.asked, of_tenant(endpoints, draft))))
         except InvalidEvent as error:
-            results.append(Refused(error.code, str(error)))
+            # What was accepted before stays so, though an endpoint that it named is deleted since.
+            before = (yield from known_before(draft)) if error.code == UNKNOWN_ENDPOINT else None
+            results.append(before or Refused(error.code, str(error)))
     accepted = yield from _admit(results, last_n + 1)
     next_lane_event, next_loose = yield from _stamp(accepted, last_lane_event + 1, last_loose + 1)
     span = Span(last_lane_event + 1, next_lane_event - 1, last_loose + 1, next_loose - 1)
@@ -101,18 +103,19 @@ def _admit(results: list[Published | Refused | Accepted], next_n: int) -> Publis
     if (yield from claim_all([(one.draft, one.n) for one in asking])):
         return asking
     by_n: dict[int, Accepted] = {}
+    ids: dict[int, str] = {}
     for place, one in enumerate(results):
         if not isinstance(one, Accepted):
             continue
-        holder = yield from claim(one.draft, next_n)
+        holder = yield from claim(one.draft, next_n, ids)
         if isinstance(holder, Refused):
             results[place] = holder
         elif holder in by_n:
             results[place] = by_n[holder]  # a twin in the same commit
         elif holder is not None:
-            results[place] = yield from published_before(holder)
+            results[place] = yield from published_before(one.draft.event.tenant, holder)
         else:
-            one.n, by_n[next_n] = next_n, one
+            one.n, by_n[next_n], ids[next_n] = next_n, one, one.draft.event.id
             next_n += 1
     return list(by_n.values())
 

@@ -47,22 +47,33 @@ INSERT INTO hooklane_loose (n, tenant, endpoint_id, pid, event_n) VALUES (:n, :t
 INSERT INTO hooklane_idempotency (tenant, name, digest, event_n, created_at)
 VALUES (:tenant, :name, :digest, :event_n, :created_at) ON CONFLICT DO NOTHING RETURNING 1
 
--- name: free_name
--- A draft that is refused leaves its other names free.
-DELETE FROM hooklane_idempotency WHERE tenant = :tenant AND name = :name
-
 -- name: free_claimed_name
--- The same where the name may be another event's.
+-- A draft that does not come in by itself leaves its names free; one may be another event's.
 DELETE FROM hooklane_idempotency WHERE tenant = :tenant AND name = :name AND event_n = :n
 
 -- name: holder_of_name
 -- Which event has a name, and with which content.
-SELECT digest, event_n FROM hooklane_idempotency WHERE tenant = :tenant AND name = :name
+SELECT i.digest, i.event_n, e.id, i.answer, i.created_at FROM hooklane_idempotency i
+LEFT JOIN hooklane_event e ON e.n = i.event_n AND e.tenant = i.tenant WHERE i.tenant = :tenant AND i.name = :name
+
+-- name: is_one_named
+-- Whether an older hooklane gave one of these names to an event.
+SELECT 1 FROM json_each(:names) j JOIN hooklane_idempotency i
+    ON i.tenant = json_extract(j.value, '$[0]') AND i.name = json_extract(j.value, '$[1]') LIMIT 1
+
+-- name: is_one_stored
+-- Whether one of these ids, which callers chose, is an event's already.
+SELECT 1 FROM json_each(:ids) j JOIN hooklane_event e
+    ON e.tenant = json_extract(j.value, '$[0]') AND e.id = json_extract(j.value, '$[1]') LIMIT 1
+
+-- name: event_by_id
+-- The event with this id, whatever it was named by.
+SELECT n, type, key, data, stamps, created_at FROM hooklane_event WHERE tenant = :tenant AND id = :id
 
 -- name: published_event
 -- What the first publish under a name was answered.
-SELECT id, type, key, created_at, stamps FROM hooklane_event WHERE n = :n
+SELECT id, type, key, created_at, stamps FROM hooklane_event WHERE n = :n AND tenant = :tenant
 
 -- name: kept_answer
 -- The same where the event was pruned: its answer was kept with its name.
-SELECT answer FROM hooklane_idempotency WHERE event_n = :n AND answer IS NOT NULL LIMIT 1
+SELECT answer FROM hooklane_idempotency WHERE event_n = :n AND tenant = :tenant AND answer IS NOT NULL LIMIT 1

@@ -37,11 +37,6 @@ VALUES (:n, :tenant, :at, :actor, :action, :subject, :note, :seal)
 INSERT INTO hooklane_audit_chain (place, n, seal) VALUES ('head', :n, :seal)
 ON CONFLICT (place) DO UPDATE SET n = excluded.n, seal = excluded.seal
 
--- name: audit_page
--- A tenant's lines, the newest first.
-SELECT n, tenant, at, actor, action, subject, note, seal FROM hooklane_audit
-WHERE tenant = :tenant AND n < coalesce(:below, n + 1) ORDER BY n DESC LIMIT :limit
-
 -- name: audit_ends
 -- Both ends of the chain as the store remembers them.
 SELECT place, n, seal FROM hooklane_audit_chain
@@ -624,8 +619,19 @@ WHERE m.plan_id = :plan AND m.progress = 'released' AND came IS NOT NULL
 ORDER BY 1
 
 -- name: mark_members
--- How far each member has come.
-UPDATE hooklane_member SET progress = :progress, result = :result WHERE plan_id = :plan AND n = :n
+-- How far each member has come; what is done, and what was released unless that is asked for, stays as it is.
+UPDATE hooklane_member SET progress = :progress, result = :result
+WHERE plan_id = :plan AND n = :n AND (progress = 'planned' OR (:released AND progress = 'released')) RETURNING n
+
+-- name: count_members
+-- How many members have come how far.
+SELECT progress, count(*) FROM hooklane_member WHERE plan_id = :plan GROUP BY progress
+
+-- name: skipped_members
+-- Those of the named members that are not done and whose letter is skipped still.
+SELECT m.n FROM hooklane_member m JOIN hooklane_dead_letter d ON d.id = m.letter
+WHERE m.plan_id = :plan AND m.n IN (SELECT value FROM json_each(:ns)) AND m.progress IN ('planned', 'released')
+  AND d.state = 'skipped'
 
 -- name: close_skipped_letters
 -- A skipped event that was published again is not skipped any more.

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from hooklane.errors import StoreRefused
 from hooklane.model.attempt import Write
@@ -19,7 +19,6 @@ from hooklane.store.budget import SEARCH_S_MAX
 from hooklane.store.caller.flow import Rows, Statement
 from hooklane.store.endpoint_cache import EndpointCache
 from hooklane.store.outbox import (
-    Capabilities,
     CommitReport,
     Draft,
     Lease,
@@ -49,6 +48,7 @@ from hooklane.store.sqlite.writer import Writer
 from hooklane.store.sqlite.writer_process import Work, WriterProcess, exit_without_writer_process
 
 T = TypeVar("T")
+P = ParamSpec("P")
 COMPONENT = "outbox"
 MIGRATIONS = "hooklane.store.sqlite.outbox.migrations"
 
@@ -61,8 +61,8 @@ class SqliteOutbox(SqlOutbox):
     With the option `writer process`, a command, what is written most is written by a process of its own.
     """
 
-    capabilities = Capabilities(durable=True, many_workers=False, foreign_publish=True)
     _inbox = InboxFlows(VERBS, SqliteVerbs())
+    run = 0
 
     def __init__(self, path: str, options: StoreOptions) -> None:
         self.path = path
@@ -113,6 +113,14 @@ class SqliteOutbox(SqlOutbox):
 
     async def _write(self, flow: Callable[[], Flow[T]]) -> T:
         return await self._write_on(lambda conn: run(conn, flow()))
+
+    async def _write_often(self, flow: Callable[P, Flow[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """By the writer process, if there is one: a thread of ours shares the interpreter with the event loop, so it
+        writes many times slower, and publishes and outcomes wait meanwhile."""
+        if self._writer_process is None:
+            return await super()._write_often(flow, *args, **kwargs)
+        request = writer_protocol.flow_request(flow, args, kwargs)
+        return cast(T, writer_protocol.flowed(await self._request(self._writer_process, writer_protocol.FLOW, request)))
 
     async def _read(self, flow: Callable[[], Flow[T]]) -> T:
         return await self._read_on(lambda conn: run_on_snapshot(conn, flow()))
@@ -235,6 +243,7 @@ def works_for(placer: Placer) -> tuple[Mapping[int, Work], Callable[[], None]]:
         writer_protocol.PUBLISH: writer_protocol.do_publish(place),
         writer_protocol.PUBLISH_ALL: writer_protocol.do_publish_all(place, cache.forget),
         writer_protocol.COMMIT: writer_protocol.do_commit,
+        writer_protocol.FLOW: writer_protocol.do_flow,
     }, cache.forget
 
 

@@ -1,4 +1,7 @@
-"""What is the writer process asked for? Publishes and outcomes, as few values as say it all, and what came of them."""
+"""What is the writer process asked for? Publishes and outcomes, as few values as say it all, and what came of them.
+
+And what a server writes by itself now and then, as a flow that is known by its name.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import pickle
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
+from typing import Any
 
 import msgspec
 
@@ -15,54 +19,25 @@ from hooklane.model.event import Event
 from hooklane.model.exchange import Answer
 from hooklane.model.lane import Grown
 from hooklane.store.outbox import CommitReport, Draft, Published, PublishReport, Refused, Stamp, refused_whole
+from hooklane.store.sql.outbox.steps import Flow
 from hooklane.store.sqlite.outbox import outcomes
 from hooklane.store.sqlite.outbox.lanes import Span
 from hooklane.store.sqlite.outbox.outcomes import Ack
 from hooklane.store.sqlite.outbox.publish import Accepted, Placed
+from hooklane.store.sqlite.outbox.statements import run
+from hooklane.store.sqlite.outbox.writer_messages import (
+    CommitRequest,
+    Earlier,
+    PublishAnswer,
+    read_commit,
+    read_drafts,
+    read_published,
+    read_report,
+)
 from hooklane.store.sqlite.writer_process import Work
 
-PUBLISH, COMMIT, PUBLISH_ALL = 1, 2, 3
+PUBLISH, COMMIT, PUBLISH_ALL, FLOW = 1, 2, 3, 4
 _encode = msgspec.msgpack.Encoder().encode
-
-_DraftRow = tuple[
-    str, str, str | None, bytes, int, str, str | None, str | None, tuple[str, ...] | None, tuple[str, ...], bytes
-]  # the event's fields in their order, then the draft's
-_read_drafts = msgspec.msgpack.Decoder(list[_DraftRow]).decode
-
-
-class _Earlier(msgspec.Struct, array_like=True, frozen=True):
-    """An event that an earlier publish under the same name made."""
-
-    event_id: str
-    type: str
-    key: str | None
-    created_at: int
-    stamps: list[tuple[str, int | None]]
-
-
-class _PublishAnswer(msgspec.Struct, array_like=True, frozen=True):
-    """For each draft None, what was published before it, or (code, detail) of a refusal; and what lanes grew by.
-
-    Without a span, nothing was stored.
-    """
-
-    results: list[_Earlier | dict[str, str] | None]
-    grown: list[tuple[int, int, int, str, str | None, int]]
-    span: tuple[int, int, int, int] | None
-
-
-_read_published = msgspec.msgpack.Decoder(_PublishAnswer).decode
-
-
-class _CommitRequest(msgspec.Struct, array_like=True, frozen=True):
-    worker: str
-    epochs: dict[int, int]
-    acks: list[Ack]
-    others: bytes
-
-
-_read_commit = msgspec.msgpack.Decoder(_CommitRequest).decode
-_read_report = msgspec.msgpack.Decoder(tuple[int, frozenset[int], frozenset[int]]).decode
 
 
 # --- publishing ---
@@ -73,7 +48,7 @@ def publish_request(drafts: Sequence[Draft]) -> bytes:
         [
             (
                 *(e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of, e.trace),
-                *(draft.asked, draft.names, draft.digest),
+                *(draft.asked, draft.names, draft.digest, draft.former),
             )
             for draft in drafts
             for e in (draft.event,)
@@ -106,20 +81,20 @@ def do_publish_all(place_all: PlaceAll, undone: Callable[[], None]) -> Work:
         conn.execute("RELEASE batch")
         if not refused:
             return _answer(placed)
-        return _encode(_PublishAnswer([_refusal(result) for result in refused_whole(placed.results)], [], None))
+        return _encode(PublishAnswer([_refusal(result) for result in refused_whole(placed.results)], [], None))
 
     return do
 
 
 def _drafts(request: bytes) -> list[Draft]:
     return [
-        Draft(Event(id_, type_, key, data, Instant(at), tenant, replay_of, trace), asked, names, digest)
-        for id_, type_, key, data, at, tenant, replay_of, trace, asked, names, digest in _read_drafts(request)
+        Draft(Event(id_, type_, key, data, Instant(at), tenant, replay_of, trace), asked, names, digest, former)
+        for id_, type_, key, data, at, tenant, replay_of, trace, asked, names, digest, former in read_drafts(request)
     ]
 
 
 def _answer(placed: Placed) -> bytes:
-    results: list[_Earlier | dict[str, str] | None] = []
+    results: list[Earlier | dict[str, str] | None] = []
     grown: list[tuple[int, int, int, str, str | None, int]] = []
     told: set[int] = set()
     for number, result in enumerate(placed.results):
@@ -132,24 +107,24 @@ def _answer(placed: Placed) -> bytes:
             results.append(_refusal(result))
         else:
             results.append(_earlier(result))
-    return _encode(_PublishAnswer(results, grown, astuple(placed.span)))
+    return _encode(PublishAnswer(results, grown, astuple(placed.span)))
 
 
 def _refusal(refused: Refused) -> dict[str, str]:
     return {"code": refused.code, "detail": refused.detail}
 
 
-def _earlier(result: Published | Accepted) -> _Earlier:
+def _earlier(result: Published | Accepted) -> Earlier:
     if isinstance(result, Published):
-        return _Earlier(result.event_id, result.type, result.key, result.created_at, [*result.stamps])
+        return Earlier(result.event_id, result.type, result.key, result.created_at, [*result.stamps])
     event = result.draft.event  # a twin in the same commit
     stamps = [(endpoint_id, seq) for endpoint_id, _, seq in result.stamps]
-    return _Earlier(event.id, event.type, event.key, event.created_at, stamps)
+    return Earlier(event.id, event.type, event.key, event.created_at, stamps)
 
 
 def published(drafts: Sequence[Draft], answer: bytes) -> PublishReport:
     """What the answer to a `publish_request` says of *drafts*."""
-    told = _read_published(answer)
+    told = read_published(answer)
     stamps: list[list[Stamp]] = [[] for _ in drafts]
     grown: list[Grown] = []
     for place, lane_id, pid, endpoint_id, key, seq in told.grown:
@@ -160,7 +135,7 @@ def published(drafts: Sequence[Draft], answer: bytes) -> PublishReport:
         if result is None:
             event = draft.event
             results.append(Published(event.id, event.type, event.key, event.created_at, tuple(mine)))
-        elif isinstance(result, _Earlier):
+        elif isinstance(result, Earlier):
             earlier = tuple(Stamp(*stamp) for stamp in result.stamps)
             at = Instant(result.created_at)
             results.append(Published(result.event_id, result.type, result.key, at, earlier, repeated=True))
@@ -192,17 +167,35 @@ def commit_request(worker: str, epochs: Mapping[int, int], writes: Sequence[Writ
             others.append(write)
     pids = {write.pid for write in writes}
     ours = {pid: epoch for pid, epoch in epochs.items() if pid in pids}
-    return _encode(_CommitRequest(worker, ours, acks, pickle.dumps(others) if others else b""))
+    return _encode(CommitRequest(worker, ours, acks, pickle.dumps(others) if others else b""))
 
 
 def do_commit(conn: sqlite3.Connection, text: bytes) -> bytes:
     """The writer process's part of it."""
-    request = _read_commit(text)
+    request = read_commit(text)
     others: Sequence[Write] = pickle.loads(request.others) if request.others else ()
     report = outcomes.commit(conn, request.worker, request.epochs, others, request.acks)
     return _encode((report.now, list(report.fenced), list(report.stale)))
 
 
 def committed(answer: bytes) -> CommitReport:
-    now, fenced, stale = _read_report(answer)
+    now, fenced, stale = read_report(answer)
     return CommitReport(Instant(now), fenced, stale)
+
+
+# --- what is written now and then ---
+
+
+def flow_request(flow: Callable[..., Flow[Any]], args: Sequence[Any], named: Mapping[str, Any]) -> bytes:
+    """*flow* is a function of a module, so that its name says which."""
+    return pickle.dumps((flow, args, named))
+
+
+def do_flow(conn: sqlite3.Connection, text: bytes) -> bytes:
+    """The writer process's part of it."""
+    flow, args, named = pickle.loads(text)
+    return pickle.dumps(run(conn, flow(*args, **named)))
+
+
+def flowed(answer: bytes) -> Any:
+    return pickle.loads(answer)  # from our own child

@@ -134,3 +134,14 @@ class _AllAlone(Suspects):
     def take(self, lane: OwnedLane, now: Instant) -> None:
         lane.kept = Rank.ALONE
         self._in_hand[Rank.ALONE] += 1
+
+
+class SendsWhatIsLost(Heads):
+    """A lost event is an event like any other."""
+
+    def _start(self, now: Instant, queue: EndpointQueue, lane: OwnedLane) -> bool:
+        event: Event | None = lane.bodies.get(lane.head) if lane.bodies is not None else None
+        if event is None:
+            return super()._start(now, queue, lane)
+        self.fly(now, queue, lane, event)
+        return True

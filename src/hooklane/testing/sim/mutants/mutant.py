@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from hooklane.core.engine import Engine
 from hooklane.core.worker import Parts
+from hooklane.testing.invariants import Invariants
 from hooklane.testing.sim.faults import ROUGH, Faults
 from hooklane.testing.sim.network import Network
 from hooklane.testing.sim.store import SimStore
@@ -19,6 +20,7 @@ class Mutant:
     engine: Callable[..., Engine] = Engine
     store: Callable[..., SimStore] = SimStore
     network: Callable[..., Network] = Network
+    checker: Callable[..., Invariants] = Invariants
     parts: Parts = field(default_factory=Parts)
     faults: Faults = ROUGH
     """The weather in which the bug shows soonest."""

@@ -11,6 +11,7 @@ from hooklane.core.worker.effects import Call
 from hooklane.core.worker.news import News
 from hooklane.core.worker.ownership import Ownership
 from hooklane.core.worker.sweeping import Sweeping
+from hooklane.core.worker.witness import Witness
 from hooklane.core.worker.writing import Writing
 from hooklane.model.clock import Instant
 from hooklane.model.lane import LaneId
@@ -115,3 +116,10 @@ class SpansHideOthers(News):
             span: Any = self._spans.popleft()
             read = self.mark.read
             self.mark = self.mark._replace(read=read._replace(growth=max(read.growth, span.last)))
+
+
+class RemembersNothing(Witness):
+    """What was sent is forgotten."""
+
+    def __bool__(self) -> bool:
+        return False
