@@ -14,6 +14,7 @@ from hooklane.store.caller.flow import Flow
 from hooklane.store.outbox import CommitReport
 from hooklane.store.postgres.outbox import PostgresOutbox, commit, fold_acks, lanes
 from hooklane.store.postgres.outbox.statements import SQL
+from hooklane.store.reads import LetterFilter
 from hooklane.store.sql.outbox import leases, recovery
 from hooklane.testing.conformance_outbox.kit import LEASE_MS, T0, Owner, draft, event, published
 
@@ -41,6 +42,12 @@ async def one_lane(store: PostgresOutbox, many: int = 3) -> int:
 
 async def expire(conn: asyncpg.Connection, worker: str) -> None:
     await conn.execute("UPDATE hooklane.worker SET lease_until = 0 WHERE id = $1", worker)
+
+
+async def committed_lease_is_over(conn: asyncpg.Connection, worker: str) -> None:
+    """Wait, by the database's clock, until the lease has run out that everybody but the renewal sees."""
+    left = "greatest(lease_until - hooklane.now_ms(), 0) / 1000.0"
+    await conn.execute(f"SELECT pg_sleep({left} + 0.01) FROM hooklane.worker WHERE id = $1", worker)
 
 
 async def looked(steps: Steps, flow: Flow[CommitReport]) -> Stepped[CommitReport]:
@@ -162,7 +169,7 @@ async def test_a_dead_write_that_is_repeated_does_not_undo_a_replay_under_way(
     lane_id = await one_lane(store)
     owner = await Owner.of(store)
     dead = await owner.settle(lane_id, Dead("422"))
-    (letter,) = (await store.dead_letters("default", endpoint_id=None, cursor=None, limit=9)).items
+    (letter,) = (await store.dead_letters("default", LetterFilter(), None, 9)).items
     replay = await steps.begin(recovery.replay("default", letter.id, actor="me", now=T0))
     await replay.step(2)
     again = await looked(steps, commit.commit("w1", owner.epochs, [dead]))
@@ -275,11 +282,11 @@ async def test_a_lease_that_is_just_being_renewed_is_not_taken(
 ) -> None:
     if broken:
         take_out(monkeypatch, "expired_workers", "FOR UPDATE SKIP LOCKED")
-    await Owner.of(store, "old", lease_ms=250)
+    await Owner.of(store, "old", lease_ms=3_000)  # long enough for a slow machine to begin the renewal in time
     renewal = await steps.begin(leases.renew("old", LEASE_MS))
     await renewal.step(CLOCK + 1)
     await store.join("new", LEASE_MS)
-    await conn.fetchval("SELECT pg_sleep(0.3)")  # by the committed row the lease has run out
+    await committed_lease_is_over(conn, "old")
 
     taken = await store.acquire("new", 256)
     lease = await renewal.finish()
