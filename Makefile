@@ -8,7 +8,9 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 RUN    := $(VENV)/.installed-run
 TEST   := $(VENV)/.installed-test
 # A run that is still going after so many minutes is ended and says what was running.
-PYTEST  = $(BIN)/python -m tests.support.within $(MINUTES_MAX) $(BIN)/python -m pytest -n $(JOBS)
+PYTEST  = $(BIN)/python -m tests.support.$(RUNNER) $(MINUTES_MAX) $(BIN)/python -m pytest -n $(JOBS)
+# `RUNNER=alone` runs the few tests that failed beside others once more, alone, and names them (tests/support/alone.py).
+RUNNER ?= within
 MINUTES_MAX ?= 60
 # Half of a test is waiting, so there are more of them than cores; a fourth process has nothing left to use.
 JOBS ?= 3

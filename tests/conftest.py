@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tests.support import postgres as pg
 from tests.support import valkey as vk
+from tests.support.alone import Failures
 from tests.support.dynamodb import DynamoDB
 from tests.support.processes import Child
 from tests.support.receiver import Sink
@@ -38,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     else:  # the main process, with or without workers
         config.stash[SHARED] = SharedServers()
         config.pluginmanager.register(Running(), "what is running")
+        config.pluginmanager.register(Failures(), "what has failed")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

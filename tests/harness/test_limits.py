@@ -137,6 +137,38 @@ def test_within_its_limit_the_status_is_the_commands_own() -> None:
     assert run([*within, f"import os; os.kill(os.getpid(), {signal.SIGKILL:d})"]).returncode == 128 + signal.SIGKILL
 
 
+FAILS_ONCE = """
+import pathlib, pytest
+seen = pathlib.Path(__file__).with_name("seen")
+@pytest.mark.parametrize("n", range({many}))
+def test_fails_at_first(n):
+    one = seen.with_suffix(f".{{n}}")
+    one.touch() if not one.exists() else None
+    assert len(one.read_text()) == {marks}, one.write_text("x")
+def test_passes(): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("many", "marks", "status", "told"),
+    [
+        (2, 1, 0, "failed beside others, passed alone: test_it.py::test_fails_at_first[1]"),
+        (2, 2, 1, "failed beside others, see above alone: test_it.py::test_fails_at_first[1]"),
+        (6, 1, 1, "6 failed, 1 passed"),
+    ],
+    ids=["passes alone", "fails alone", "too many"],
+)
+def test_a_few_that_fail_beside_others_are_run_once_more_alone_and_named(
+    tmp_path: Path, many: int, marks: int, status: int, told: str
+) -> None:
+    words = pytest_words(tmp_path, FAILS_ONCE.format(many=many, marks=marks), "-n", "2")
+
+    done = run([sys.executable, "-m", "tests.support.alone", "4", *words])
+
+    assert done.returncode == status, done.stdout + done.stderr
+    assert told in done.stdout
+
+
 @pytest.mark.parametrize(
     ("took_s", "load", "expected"),
     [(0.001, 0.1, 1), (0.012, 2.0, 1), (0.048, 1.0, 4), (0.012, 10.0, 5), (9, 99, SLOWEST)],
