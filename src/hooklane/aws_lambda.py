@@ -21,7 +21,7 @@ def handler(inbox: Inbox, source: str | None = None) -> Callable[[Mapping[str, A
     A function is frozen after its answer, so nothing may run behind it: use an inbox with `mode="inline"`, or let
     another process do the work of a durable one.
     """
-    inbox.maintenance.is_function = True
+    inbox.retention.is_function = True
 
     def handle(event: Mapping[str, Any], context: Any) -> Answer:
         try:

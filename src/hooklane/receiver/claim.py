@@ -47,7 +47,7 @@ class Claim:
         self._inbox = inbox
         self._source = inbox.sources.get(source) or _bare_source(source)
         if source not in inbox.sources:
-            inbox.maintenance.note_claimed_source(source)
+            inbox.retention.note_claimed_source(source)
         body = _bytes_of(payload)
         message = Message(
             source=source,
@@ -82,7 +82,7 @@ class Claim:
 
     def __enter__(self) -> Claim:
         self._driver = self._inbox.runner.driver()
-        self._inbox.runner.run(self._inbox.maintenance.beat())
+        self._inbox.runner.run(self._inbox.retention.beat())
         self._begin(*self._driver.resume(self._flow, None, None, pause=True))
         return self
 
@@ -103,7 +103,7 @@ class Claim:
 
     async def __aenter__(self) -> Claim:
         self._adriver = self._inbox.runner.adriver()
-        await self._inbox.runner.arun(self._inbox.maintenance.beat())
+        await self._inbox.runner.arun(self._inbox.retention.beat())
         self._begin(*await self._adriver.resume(self._flow, None, None, pause=True))
         return self
 

@@ -21,9 +21,12 @@ from hooklane.receiver.drivers import Failpoint
 from hooklane.receiver.flows.context import Context
 from hooklane.receiver.flows.inline import Inline
 from hooklane.receiver.flows.maintain import Shadow
+from hooklane.receiver.gaps import Gaps
 from hooklane.receiver.maintenance import Maintenance, Stats
 from hooklane.receiver.order import Order, OrderWord
 from hooklane.receiver.receive import Receiving, source_in
+from hooklane.receiver.replays import Replays
+from hooklane.receiver.retention import Retention
 from hooklane.receiver.runner import Plan, Run, Runner
 from hooklane.receiver.search import Filter, Ids, as_search
 from hooklane.receiver.source import Account, KeepSecret, RulesGiven, Source, Where, make_source
@@ -93,6 +96,9 @@ class Inbox:
         self.context = Context(store=self.store, clock=clock, roll=roll, can_send=self.can_send)
         self.runner = Runner(self.store, outbox=outbox, failpoint=failpoint, clock=clock)
         self.worker = Worker(self)
+        self.retention = Retention(self)
+        self.gaps = Gaps(self)
+        self.replays = Replays(self)
         self.maintenance = Maintenance(self)
         self._receiving = Receiving(self)
         self.arrived = Wakeup()
@@ -248,7 +254,7 @@ class Inbox:
         *retention_ms* counts only where this inbox has no sources, as on the command line. What a source that was
         renamed or removed has left is pruned once no event of it came for the default retention.
         """
-        return self.runner.run(self.maintenance.prune(retention_ms))
+        return self.runner.run(self.retention.prune(retention_ms))
 
     def examine(self) -> list[str]:
         """What an operator should mend about the store, in words; nothing where the store has nothing to say."""
@@ -276,8 +282,8 @@ class Inbox:
         """
         found = as_search(ids, search)
         if shadow:
-            return self.runner.run(self.maintenance.shadow(found, handler))
-        return self.runner.run(self.maintenance.replay(found, handler))
+            return self.runner.run(self.replays.shadow(found, handler))
+        return self.runner.run(self.replays.replay(found, handler))
 
     def skip(self, ids: Ids = None, *, note: str, handler: str | None = None, **search: Unpack[Filter]) -> int:
         """Give up dead, failed or held events; a key that waited behind one moves on. How many were.
@@ -285,7 +291,7 @@ class Inbox:
         With *status* only the handlings in it; what is pending, of a handler that is gone, is given up only so.
         With a held event what it waits for is given up too, if that never came; if it is here, settle that first.
         """
-        return self.runner.run(self.maintenance.skip(as_search(ids, search), handler, note))
+        return self.runner.run(self.replays.skip(as_search(ids, search), handler, note))
 
     def rows(self, *, ids: Ids = None, handler: str | None = None, **search: Unpack[Filter]) -> list[Row]:
         """Rows that match, oldest first: `source=`, `status=`, `type=`, `key=`, `event_id=`, `handler=`, `limit=` …"""
@@ -300,14 +306,14 @@ class Inbox:
     def close(self) -> None:
         """End the worker; let go of connections and threads."""
         self.stop()
-        self.runner.run(self.maintenance.leave())
+        self.runner.run(self.retention.leave())
         self.runner.close()
         self.store.close()
 
     async def aclose(self) -> None:
         """The same from async code."""
         await self.astop()
-        await self.runner.arun(self.maintenance.leave())
+        await self.runner.arun(self.retention.leave())
         self.runner.close()
         await self.store.aclose()
 

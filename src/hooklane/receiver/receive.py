@@ -123,11 +123,11 @@ class Receiving:
                 for arrival in arrivals:
                     receipts.append((yield from self._apply(arrival)))
         except StoreError as error:
-            self._inbox.maintenance.note_trouble()
+            self._inbox.retention.note_trouble()
             return self._unavailable(source, error)
         # Only now: a heartbeat that a store takes while it takes no events would say that it was up.
-        if self._inbox.maintenance.is_silent(now):
-            yield from self._inbox.maintenance.beat()
+        if self._inbox.retention.is_silent(now):
+            yield from self._inbox.retention.beat()
         if self._inbox.mode == "inline" and not self._inbox.store.capabilities.transactional:
             # A claim is a lease there in inline mode too, and perhaps no worker runs that looks at the clock.
             with suppress(StoreError):  # the next request tries again

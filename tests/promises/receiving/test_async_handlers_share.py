@@ -48,7 +48,7 @@ class Gate:
     """An async handler that stays at evt_0 until it is let go."""
 
     def __init__(self, inbox: Inbox, handler: Callable[[Event, Any], Awaitable[None]] = write) -> None:
-        inbox.runner.run(inbox.maintenance.beat())  # or its commit would be counted too
+        inbox.runner.run(inbox.retention.beat())  # or its commit would be counted too
         self.inbox = inbox
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
         self.ran: list[str] = []

@@ -170,7 +170,7 @@ async def test_what_a_handler_tries_to_commit_is_not_kept(way: str, kind: str, r
         assert all("TransactionMisused" in error for _, error in told.values()), told
         assert world.effects() == []
 
-        shadows = await inbox.runner.arun(inbox.maintenance.shadow(Search(), None))
+        shadows = await inbox.runner.arun(inbox.replays.shadow(Search(), None))
         assert [("TransactionMisused" in str(one.error)) for one in shadows] == [True] * len(ways), shadows
         assert world.effects() == []
         await inbox.aclose()

@@ -16,7 +16,7 @@ from tests.promises.receiving.kit import (
 )
 
 from hooklane.errors import Reject, UsageError
-from hooklane.receiver import maintenance
+from hooklane.receiver import retention
 from hooklane.telemetry.events import Pruned
 
 DAY_MS = 86_400_000
@@ -144,8 +144,8 @@ def test_a_source_of_another_process_is_left_to_it(world: World) -> None:
 
 
 def test_a_worker_prunes_until_all_that_is_old_went(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "PRUNE_ROWS", 2)
-    monkeypatch.setattr(maintenance, "PRUNE_BATCHES_MAX", 2)
+    monkeypatch.setattr(retention, "PRUNE_ROWS", 2)
+    monkeypatch.setattr(retention, "PRUNE_BATCHES_MAX", 2)
     inbox = world.inbox()
     own_source(inbox, order="none").on("*")(world.effect)
     for number in range(11):

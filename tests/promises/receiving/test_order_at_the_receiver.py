@@ -220,9 +220,9 @@ def test_a_gap_is_waited_out_and_then_treated_by_policy(world: World, policy: An
         inbox.receive(in_lane(seq))
     drain(inbox, world)
     world.clock.pass_ms(59_000)
-    assert inbox.runner.run(inbox.maintenance.close_gaps()) == 0
+    assert inbox.runner.run(inbox.gaps.close()) == 0
     world.clock.pass_ms(2_000)
-    closed = inbox.runner.run(inbox.maintenance.close_gaps())
+    closed = inbox.runner.run(inbox.gaps.close())
     drain(inbox, world)
 
     expected = ["order_7_1"] if policy == "stop" else ["order_7_1", "order_7_3", "order_7_4"]
@@ -244,7 +244,7 @@ def test_a_failing_predecessor_is_no_gap_however_long_it_takes(world: World) -> 
         inbox.receive(in_lane(seq))
     drain(inbox, world)
     world.clock.pass_ms(600_000)
-    assert inbox.runner.run(inbox.maintenance.close_gaps()) == 0
+    assert inbox.runner.run(inbox.gaps.close()) == 0
     world.clock.pass_ms(3_600_000)
     drain(inbox, world)
     assert world.effects() == ["order_7_1", "order_7_2"]
@@ -608,7 +608,7 @@ def test_a_dead_letter_that_was_passed_over_does_not_keep_a_later_gap_open(world
 
 
 def test_keys_that_wait_for_a_person_do_not_keep_others_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hooklane.receiver.maintenance.PAGE", 2)
+    monkeypatch.setattr("hooklane.receiver.gaps.PAGE", 2)
     inbox = world.inbox()
     own_source(inbox, order=sequence(gap_timeout=10, on_gap="stop")).on("*", name="careful")(world.effect)
     other = inbox.source("other", [SECRET], profile="hooklane", order=sequence(gap_timeout=10, on_gap="skip"))

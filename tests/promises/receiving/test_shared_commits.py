@@ -60,7 +60,7 @@ class Crowd:
 
     def __init__(self, inbox: Inbox, handler: Handler = write, *, number: int = 4) -> None:
         self.inbox = inbox
-        inbox.runner.run(inbox.maintenance.beat())  # or its commit would be counted too
+        inbox.runner.run(inbox.retention.beat())  # or its commit would be counted too
         self.number = number
         self.statements: list[str] = []
         self.threads: dict[str, int] = {}

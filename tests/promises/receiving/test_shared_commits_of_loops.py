@@ -44,7 +44,7 @@ class Gate:
     """A handler that stays at its first event until it is let go."""
 
     def __init__(self, inbox: Inbox, handler: Callable[[Event, Any], None] = write) -> None:
-        inbox.runner.run(inbox.maintenance.beat())  # or its commit would be counted too
+        inbox.runner.run(inbox.retention.beat())  # or its commit would be counted too
         self.inbox = inbox
         self.handler = handler
         self.begun, self.go_on = threading.Event(), threading.Event()

@@ -99,7 +99,7 @@ def url_seen(event):
     seen = []
 
     class Seeing:
-        maintenance = SimpleNamespace(is_function=False)
+        retention = SimpleNamespace(is_function=False)
 
         def receive(self, request, source):
             seen.append(request.url)
