@@ -189,7 +189,9 @@ def _client(
 
 
 def _must_exist(db: str, create: bool) -> None:
-    if db.startswith("sqlite:///") and not create and not Path(db[len("sqlite:///") :].partition("?")[0]).exists():
+    from hooklane.store.sqlite.database import path_of  # only commands that open a database need it
+
+    if db.startswith("sqlite:///") and not create and not Path(path_of(db)).exists():
         raise StoreRefused(f"there is no database {shown(db)}: check the path; `hooklane serve` creates one")
 
 

@@ -91,3 +91,13 @@ def test_a_database_in_the_memory_of_each_connection_is_refused(make, tmp_path, 
         make("sqlite:///:memory:")
 
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("make", [Inbox, Outbox])
+@pytest.mark.parametrize("url", ["sqlite:///app.db?mode=ro", "sqlite:///what?.db", "sqlite:///?x"])
+def test_a_question_mark_in_the_address_of_a_file_does_not_make_another_file(make, url, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreRefused, match="no parameters"):
+        make(url)
+
+    assert list(tmp_path.iterdir()) == []
