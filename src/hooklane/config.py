@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from hooklane.errors import ConfigError
 from hooklane.model.database_url import shown
@@ -134,9 +135,16 @@ def _one_of(*words: str) -> Callable[[Any], str]:
     return _text(f"(?i:{'|'.join(words)})", lower=True)
 
 
+def _whole(value: Any) -> int:
+    """A whole number, or the text of one: of 1.5 half would be lost, and `inf` is none."""
+    if isinstance(value, bool | float):
+        raise ValueError
+    return int(value)
+
+
 def _number(least: int, most: int) -> Callable[[Any], int]:
     def read(value: Any) -> int:
-        number = least - 1 if isinstance(value, bool) else int(value)
+        number = _whole(value)
         if not least <= number <= most:
             raise ValueError
         return number
@@ -221,7 +229,7 @@ def _size(value: Any) -> int:
 def _quota(value: Any) -> int | None:
     if str(value).strip().lower() in ("", "none"):
         return None
-    quota = int(value)
+    quota = _whole(value)
     if quota < 1:
         raise ValueError
     return quota
@@ -235,7 +243,10 @@ def _sites(value: Any) -> tuple[str, ...]:
 
 
 def _public_url(value: Any) -> str:
-    return _text(r"https?://[A-Za-z0-9.:\[\]_-]{1,255}(/[A-Za-z0-9._~/-]{0,255})?")(str(value).strip().rstrip("/"))
+    host = r"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?"
+    url = _text(rf"https?://{host}(/[A-Za-z0-9._~/-]{{0,255}})?")(str(value).strip().rstrip("/"))
+    urlsplit(url).port  # noqa: B018 - ValueError where there is no such port or address
+    return url
 
 
 _DURATION = "a duration such as 30d, 12h, 90m"
@@ -283,8 +294,9 @@ def load(
 ) -> tuple[Settings, list[Origin]]:
     """The settings that hold and where each comes from; every wrong one is named in one ConfigError."""
     problems: list[str] = []
-    path = file or Path(environ.get("HOOKLANE_CONFIG", FILE))
-    written = _read_file(path, problems, must_exist=file is not None or "HOOKLANE_CONFIG" in environ)
+    named = environ.get("HOOKLANE_CONFIG")  # an empty one names no file, as scripts unset variables
+    path = file or Path(named or FILE)
+    written = _read_file(path, problems, must_exist=file is not None or bool(named) or path.is_symlink())
     defaults = Settings()
     values: dict[str, Any] = {}
     origins: list[Origin] = []
@@ -351,10 +363,12 @@ def _find(
 
 def _read_file(path: Path, problems: list[str], *, must_exist: bool) -> Mapping[str, Any]:
     try:
-        written = tomllib.loads(path.read_text("utf-8"))
+        written = tomllib.loads(path.read_text("utf-8-sig"))  # some editors begin a file with a mark of its encoding
     except FileNotFoundError:
         if must_exist:
-            problems.append(f"{path} does not exist")
+            problems.append(
+                f"{path} is a link to a file that does not exist" if path.is_symlink() else f"{path} does not exist"
+            )
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         problems.append(f"{path} cannot be read as TOML: {error}")

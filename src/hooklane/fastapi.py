@@ -38,7 +38,9 @@ def router(inbox: Inbox, *, worker: bool = True) -> APIRouter:
     made = APIRouter(lifespan=lifespan)
 
     # Not in the OpenAPI of the application: providers call it, people do not. The body is read raw, before any parsing.
+    # With a slash at the end too: the framework would send the provider elsewhere (307), and most do not go there.
     @made.api_route("/{source}", methods=METHODS, include_in_schema=False)
+    @made.api_route("/{source}/", methods=METHODS, include_in_schema=False)
     async def receive_webhook(source: str, request: Request) -> Response:
         if worker:
             inbox.ensure_worker()  # an application that is mounted gets no lifespan of its own

@@ -30,7 +30,8 @@ def blueprint(inbox: Inbox, *, name: str = "hooklane", worker: bool = True) -> B
     """
     made = Blueprint(name, __name__)
 
-    @made.route("/<source>", methods=METHODS, provide_automatic_options=False)
+    # With a slash at the end too, as in the other frameworks.
+    @made.route("/<source>", methods=METHODS, provide_automatic_options=False, strict_slashes=False)
     def receive_webhook(source: str) -> Response:
         if worker:
             inbox.ensure_worker()

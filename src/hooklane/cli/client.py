@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import math
 import os
 import ssl
 import time
@@ -90,7 +91,7 @@ class Caller:
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         text = _query(query)
-        data = b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
+        data = b"" if body is None else body if isinstance(body, bytes) else _json(body)
         sent = {"content-type": "application/json", **tenant_headers(), **(headers or {})}
         began = time.monotonic()
         reply = self._client.send(method, path, text, sent, data)
@@ -188,8 +189,31 @@ def _client(
     return DirectClient(settings)
 
 
+def _json(body: Any) -> bytes:
+    """*body* as JSON, which has no word for infinity: `null` would stand for it, and mean that there is no bound."""
+    if (name := _infinite(body)) is not None:
+        raise CallFailed(f"{name} must be a number, and neither infinite nor nan", Exit.USAGE)
+    return msgspec.json.encode(body)
+
+
+def _infinite(value: Any, name: str = "a value") -> str | None:
+    """The name of a number in *value* that is not finite."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else name
+    inner = (
+        value.items()
+        if isinstance(value, Mapping)
+        else [(name, one) for one in value]
+        if isinstance(value, list)
+        else ()
+    )
+    return next((found for each, one in inner if (found := _infinite(one, str(each))) is not None), None)
+
+
 def _must_exist(db: str, create: bool) -> None:
-    if db.startswith("sqlite:///") and not create and not Path(db[len("sqlite:///") :].partition("?")[0]).exists():
+    from hooklane.store.sqlite.database import path_of  # only commands that open a database need it
+
+    if db.startswith("sqlite:///") and not create and not Path(path_of(db)).exists():
         raise StoreRefused(f"there is no database {shown(db)}: check the path; `hooklane serve` creates one")
 
 

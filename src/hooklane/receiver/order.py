@@ -62,6 +62,14 @@ class Latest:
 
     def mark(self, message: Message, document: Document) -> tuple[str, int, str]:
         """The entity, the time in microseconds and the tie breaker; `Reject` where the event does not say them."""
+        try:
+            return self._mark(message, document)
+        except Reject:
+            raise
+        except Exception as error:
+            raise _unread("latest", error) from error
+
+    def _mark(self, message: Message, document: Document) -> tuple[str, int, str]:
         key = key_of(self.key, message, document)
         if key is None:
             raise Reject(f"latest: the event has no key at {self.key or 'the place that the profile names'}")

@@ -6,6 +6,7 @@ import math
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from hooklane.core.admission.copies import Copy
 from hooklane.core.verify import Handshake
@@ -35,8 +36,9 @@ Admitted = tuple[Source, list[Arrival], Instant]
 
 
 def source_in(url: str) -> str:
-    """The name of a source as the last part of a URL's path."""
-    return url.partition("?")[0].rstrip("/").rpartition("/")[2]
+    """The name of a source as the last part of a URL's path: a letter may come percent-encoded, and one that is not
+    ASCII always does."""
+    return unquote(url.partition("?")[0].rstrip("/").rpartition("/")[2])
 
 
 def _as_it_came(request: Request) -> Request:

@@ -251,7 +251,8 @@ def make_source(
     keys: Mapping[str, Any],
 ) -> Source:
     """A source, or a `ConfigError` that says what is wrong with it."""
-    if not name or not all(letter.isalnum() or letter in "_.-" for letter in name) or len(name) > 64:
+    # Dots alone are taken out of a URL by clients: such a source would never hear of anything.
+    if not name.strip(".") or not all(letter.isalnum() or letter in "_.-" for letter in name) or len(name) > 64:
         raise ConfigError([f"the name of a source has 1-64 letters, digits, _ . or -, got {name!r}"])
     found = profile if isinstance(profile, Profile) else find_profile(profile or name)
     try:

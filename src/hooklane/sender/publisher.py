@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from hooklane.batching.tasks import BatchTask
 from hooklane.errors import Overloaded, StoreBusy, StoreError
+from hooklane.sender.store_trouble import StoreTrouble
 from hooklane.store.outbox import BUSY, Draft, OutboxStore, Published, PublishReport, Refused
 
 log = logging.getLogger("hooklane.publisher")
@@ -63,6 +64,7 @@ class Publisher:
         """When the group commit that is under way was begun."""
         self._failed: tuple[float, StoreError] | None = None
         """Why and when the last group commit failed, where it did."""
+        self._trouble = StoreTrouble(log, "publishes fail")
 
     @property
     def waiting_bytes(self) -> int:
@@ -148,6 +150,7 @@ class Publisher:
         try:
             report = await self._store.publish([draft for draft, _, _ in batch])
         except StoreError as error:
+            self._trouble.tell(error)
             return _told(batch, error)
         except Exception as error:
             # It was not foreseen, but a publish that is never answered is worse: its caller repeats it.

@@ -24,6 +24,7 @@ from hooklane.sender.failpoints import Failpoints
 from hooklane.sender.lost import report_lost
 from hooklane.sender.process_identity import is_gone_for, names_of_this_process
 from hooklane.sender.signed_request import SignedRequests
+from hooklane.sender.store_trouble import StoreTrouble
 from hooklane.store.outbox import CommitReport, OutboxStore, PublishReport
 from hooklane.telemetry import deliveries, tracing
 from hooklane.telemetry.deliveries import Fenced, Listener, Queued, Recorded, Sent, Turned
@@ -80,6 +81,7 @@ class Relay:
         self._calls: set[asyncio.Task[None]] = set()
         self._failure: Exception | None = None
         self._refused: StoreError | None = None
+        self._trouble = StoreTrouble(log, "deliveries wait for the store, which is asked again")
         self._began_at = boot_now()
         self._waited = False
         self._stopping = asyncio.Event()
@@ -271,6 +273,7 @@ class Relay:
                 self._refused = error  # it never began: there is nothing to drain or to give back
                 self._stopping.set()
                 return
+            self._trouble.tell(error)
             self.worker.failed(call, boot_now(), self._roll())
         except Exception:
             self._drained.set()  # unforeseen: `run` ends with it, and no turn comes before that

@@ -18,6 +18,7 @@ from hooklane.errors import (
     StoreError,
     StoreFull,
     StoreGone,
+    StoreRefused,
     StoreUnavailable,
     UsageError,
 )
@@ -159,6 +160,12 @@ def problem_of(error: Exception) -> Problem:
         case StoreUnavailable():
             return Problem(
                 "unavailable", "The database cannot be reached. Nothing was stored by this call; send it again later."
+            )
+        case StoreRefused():
+            return Problem(
+                "unavailable",
+                "The database refused what this server asked of it. Nothing was stored by this call; the server's log"
+                " has the reason.",
             )
         case StoreError():
             return Problem(

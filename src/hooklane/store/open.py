@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from hooklane.errors import UsageError, needing
 from hooklane.model.database_url import shown
@@ -33,7 +32,7 @@ class Outbox(
 
 def outbox_store(url: str, options: StoreOptions) -> Outbox:
     """The sender's store behind *url*, not opened yet."""
-    scheme = urlsplit(url).scheme
+    scheme = url.partition("://")[0].lower()  # what else is wrong with it, the driver says
     if scheme == "sqlite":
         from hooklane.store.sqlite.database import path_of
         from hooklane.store.sqlite.outbox import SqliteOutbox

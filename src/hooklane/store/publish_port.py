@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from hooklane.errors import UsageError, needing
 from hooklane.model.database_url import shown
@@ -33,7 +32,7 @@ class PublishPort(Protocol):
 
 def publish_port(url: str, options: StoreOptions) -> PublishPort:
     """The publish port of the store behind *url*; the tables are made when they are missing."""
-    scheme = urlsplit(url).scheme
+    scheme = url.partition("://")[0].lower()  # what else is wrong with it, the driver says
     if scheme == "sqlite":
         return SqlitePublishPort(url, options)
     if scheme.startswith("postgres"):

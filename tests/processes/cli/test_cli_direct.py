@@ -227,3 +227,14 @@ def test_commands_work_on_postgresql_directly(cli: Cli, postgres_url: str):
 
     assert cli("events", "show", sent["id"], *direct, "--json").json["key"] == "k"
     assert [lane["key"] for lane in cli("lanes", "ls", *direct, "--json").json["items"]] == ["k"]
+
+
+@pytest.mark.parametrize("number", ["inf", "nan", "1e400"])
+def test_a_number_that_is_not_finite_is_refused_and_does_not_mean_that_there_is_no_bound(
+    cli: Cli, db: Path, number: str
+):
+    endpoint = cli("endpoints", "add", URL, "--rate-limit", number)
+    tenant = cli("tenants", "add", "acme", "--events-per-s", number)
+
+    assert [(ended.code, "must be a number" in ended.talk[0]) for ended in (endpoint, tenant)] == [(2, True), (2, True)]
+    assert cli("endpoints", "ls", "--json").json["items"] == []

@@ -180,3 +180,19 @@ def test_a_database_that_goes_away_under_a_server_is_told_in_single_lines(
 
         assert child.stop() == 0
     assert "Traceback" not in child.output()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("serve", "--no-auth", "--port", "0", "--db", "postgresql://[::1"),
+        ("inbox", "ls", "--store", "postgresql://[::1"),
+        ("inbox", "ls", "--store", "redis://[::1"),
+        ("inbox", "ls", "--store", "dynamodb://[table"),
+    ],
+)
+def test_an_address_of_a_database_that_cannot_be_read_is_told_in_one_line(cli: Cli, command: tuple[str, ...]):
+    ended = cli(*command)
+
+    assert (ended.code, len(ended.talk)) == (1, 1), ended
+    assert "\\x0a" not in ended.talk[0]

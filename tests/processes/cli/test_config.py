@@ -78,6 +78,44 @@ def test_all_wrong_values_are_told_at_once(tmp_path: Path):
     assert len(raised.value.problems) == 5
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "port = 1e400",
+        "port = 80.5",
+        "workers = inf",
+        "workers = 1.9",
+        "quota = inf",
+        "quota = 2.5",
+        'public_url = "https://[::1"',
+        'public_url = "https://hooks.example:99999"',
+        'public_url = "https://a:b"',
+    ],
+)
+def test_a_number_or_an_address_that_is_none_is_told(tmp_path: Path, line: str):
+    file = tmp_path / "hooklane.toml"
+    file.write_text(line)
+    with pytest.raises(ConfigError) as raised:
+        load({}, {}, file=file)
+
+    [problem] = raised.value.problems
+    assert problem.startswith(f"{line.partition(' ')[0]} must be ")
+
+
+def test_a_file_that_a_link_does_not_find_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hooklane.toml").symlink_to("elsewhere.toml")
+    with pytest.raises(ConfigError, match="a link to a file that does not exist"):
+        load({}, {})
+
+
+def test_an_empty_name_of_a_file_and_a_mark_of_its_encoding_do_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hooklane.toml").write_bytes(b"\xef\xbb\xbfport = 9000\n")
+
+    assert load({}, {"HOOKLANE_CONFIG": ""})[0].port == 9000
+
+
 def test_a_file_that_is_no_toml_is_told(tmp_path: Path):
     file = tmp_path / "hooklane.toml"
     file.write_text("port = = 1")

@@ -91,3 +91,27 @@ def test_a_database_in_the_memory_of_each_connection_is_refused(make, tmp_path, 
         make("sqlite:///:memory:")
 
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("make", [Inbox, Outbox])
+@pytest.mark.parametrize("url", ["sqlite:///app.db?mode=ro", "sqlite:///what?.db", "sqlite:///?x"])
+def test_a_question_mark_in_the_address_of_a_file_does_not_make_another_file(make, url, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StoreRefused, match="no parameters"):
+        make(url)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [".", "..", "", "a/b", "a b", "x" * 65])
+def test_a_source_that_no_address_leads_to_is_refused(name):
+    with pytest.raises(ConfigError, match="name of a source"):
+        Inbox("memory://").source(name, unsafe=True, profile="github")
+
+
+def test_a_source_whose_letters_are_percent_encoded_in_its_address_is_found():
+    inbox = Inbox("memory://")
+    inbox.source("größe", unsafe=True, profile="github")
+    headers = (("x-github-event", "push"), ("x-github-delivery", "1"))
+
+    assert inbox.receive(Request("POST", "/webhooks/gr%C3%B6%C3%9Fe", headers, b"{}")).status == 200

@@ -339,6 +339,16 @@ def test_a_source_that_must_be_kept_longer_than_rows_live_is_refused(redis_url: 
         ("redis://h/0?payload=maybe", "payload"),
         ("redis://h/0?ttl_days=3", "ttl_days"),
         ("redis://h/0?prefix={a}", "prefix"),
+        ("redis://[::1", "cannot be read"),
+        ("redis://h:99999/0", "cannot be read"),
+        ("redis://h:0/0", "cannot be read"),
+        ("redis://u:pa#ss@h/0", "cannot be read"),
+        ("redis://", "host"),
+        ("redis://h/orders", "a database of Redis is a number"),
+        ("redis://h/0/1", "a database of Redis is a number"),
+        ("redis+sentinel://h:1/main/orders", "a database of Redis is a number"),
+        ("redis://h/0?colour=red", "colour"),
+        ("redis://h/0?socket_timeout=soon", "socket_timeout"),
     ],
 )
 def test_a_url_that_is_wrong_says_what_was_expected(url: str, said: str) -> None:

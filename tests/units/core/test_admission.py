@@ -179,7 +179,21 @@ def test_milliseconds_with_a_fraction_are_milliseconds_also_as_text() -> None:
     assert 1_767_225_603_123_500 == microseconds("1767225603123.5") == microseconds(1767225603123.5)
 
 
-@pytest.mark.parametrize("wrong", [None, True, "", "yesterday", [], float("nan"), "9" * 30, datetime(2026, 1, 1)])  # noqa: DTZ001
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        True,
+        "",
+        "yesterday",
+        [],
+        float("nan"),
+        "9" * 30,
+        -(10**30),
+        "0001-01-01T00:00:00+14:00",
+        datetime(2026, 1, 1),  # noqa: DTZ001
+    ],
+)
 def test_what_is_no_time_is_refused(wrong: object) -> None:
     with pytest.raises(ValueError):
         microseconds(wrong)

@@ -25,6 +25,8 @@ _INDEX = re.compile(r"\[(\d+)\]")
 _NUMBER = re.compile(r"-?\d{1,19}(\.\d{1,9})?")
 _VERSION = re.compile(r"-?\d{1,300}(\.\d{1,20})?", re.ASCII)
 _HALF = 2**63
+_FIRST_US = -62_135_596_800_000_000
+"""The year 1, in which calendars begin: a time before it fits into no column, or is none."""
 _EXACT = Context(prec=700)
 """More digits than any version has: a float has up to 341 behind the point, a text up to 320."""
 
@@ -47,8 +49,18 @@ def pick(document: Any, where: Pick) -> Any:
 def microseconds(value: Any) -> int:
     """A time as microseconds since 1970 UTC. Numbers are taken by size: seconds, milliseconds, micro- or nanoseconds.
 
-    Raises ValueError for what is not a time.
+    Raises ValueError for what is not a time, or lies before the year 1.
     """
+    try:
+        at_us = _microseconds(value)
+    except OverflowError:  # with its offset it is in the year 0 or 10000
+        at_us = _FIRST_US - 1
+    if at_us < _FIRST_US:
+        raise ValueError(f"a time between the years 1 and 9999 was expected, got {str(value)[:40]!r}")
+    return at_us
+
+
+def _microseconds(value: Any) -> int:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ValueError(f"a datetime needs a time zone to be compared, got {value!r}")
@@ -89,13 +101,13 @@ def _unit(number: int) -> int:
 
 def _iso(text: str) -> int:
     try:
-        # Python reads up to six digits of a second; more are cut, not refused.
-        at = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text))
+        # Python reads up to six digits of a second, and no "z"; RFC 3339 has both. What is more is cut, not refused.
+        at = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text.upper()))
     except ValueError:
         raise ValueError(f"a time was expected (a number, or RFC 3339), got {text[:40]!r}") from None
     if at.tzinfo is None:
         at = at.replace(tzinfo=UTC)
-    return microseconds(at)
+    return _microseconds(at)
 
 
 def is_future(at_us: int, now: Instant, skew_ms: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from hooklane.errors import StoreError
+from hooklane.errors import StoreError, StoreRefused
 from hooklane.server.call import Access, Call, Response, Routes, answer
 from hooklane.server.problem import problem_of
 from hooklane.server.shapes_of_figures import Health
@@ -31,8 +31,9 @@ async def ready(call: Call) -> Response:
     try:
         async with asyncio.timeout(READY_S):
             await call.services.store.roster()  # as a relay asks it: the reads of the API wait in a line of their own
-    except (StoreError, TimeoutError):
-        return answer({"status": "unavailable", "store": "no answer"}, 503, headers=[("retry-after", "2")])
+    except (StoreError, TimeoutError) as error:
+        why = problem_of(error).detail if isinstance(error, StoreRefused) else "no answer"
+        return answer({"status": "unavailable", "store": why}, 503, headers=[("retry-after", "2")])
     if (trouble := call.services.publish_limits.trouble or call.services.publisher.trouble) is not None:
         return answer(
             {"status": "unavailable", "store": problem_of(trouble).detail}, 503, headers=[("retry-after", "2")]

@@ -131,7 +131,10 @@ class Table:
 
 def table_of(url: str) -> Table:
     """*url* taken apart; all that is wrong with it is told at once."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ConfigError([f"this URL cannot be read: {error}, got {shown(url)[:60]!r}"]) from None
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     problems: list[str] = []
     name = parts.netloc
@@ -140,7 +143,7 @@ def table_of(url: str) -> Table:
             f"dynamodb://table?region=… needs a table of 3-255 letters, digits, _ . -; got {shown(url)[:60]!r}"
         )
     region, endpoint = query.pop("region", None), query.pop("endpoint", None)
-    if endpoint is not None and urlsplit(endpoint).scheme not in ("http", "https"):
+    if endpoint is not None and not _is_http(endpoint):
         problems.append(f"endpoint= is a URL of http or https, got {endpoint!r}")
     ttl = query.pop("ttl_days", str(TTL_DAYS))
     if not (ttl.isdigit() and 7 <= int(ttl) <= 3650):
@@ -152,3 +155,11 @@ def table_of(url: str) -> Table:
     if problems:
         raise ConfigError(problems)
     return Table(name, region, endpoint, int(ttl) * DAY_MS, drops_payload=payload == "drop")
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

@@ -125,9 +125,15 @@ class Address:
 
 def address_of(url: str) -> Address:
     """*url* taken apart; all that is wrong with it is told at once."""
-    parts = urlsplit(url)
-    if "@" in parts.path:  # of such a password every other message would show a part
-        raise ConfigError(["in the password of a Redis URL write / as %2F, @ as %40, : as %3A, # as %23"])
+    try:
+        parts = urlsplit(url)
+        is_plain = parts.scheme in ("redis", "rediss")
+        unreadable = "@" in parts.path or (is_plain and parts.port == 0)
+    except ValueError:
+        unreadable = True
+    if unreadable:  # of a password with such letters every other message would show a part
+        words = "in its password write / as %2F, @ as %40, : as %3A, # as %23; a port is a number from 1 to 65535"
+        raise ConfigError([f"this URL of Redis cannot be read: {words}"])
     problems: list[str] = []
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     is_cluster = parts.scheme.endswith("+cluster")
@@ -143,10 +149,14 @@ def address_of(url: str) -> Address:
         if not path:
             problems.append("redis+sentinel://host:port/service needs the name of the service that sentinels watch")
         else:
-            service = path[0]
-            database = int(path[1]) if len(path) > 1 and path[1].isdigit() else 0
+            service, *rest = path
+            database = _database(rest, problems)
     elif is_cluster and path and path != ["0"]:
         problems.append(f"a cluster has no databases, got /{path[0]}")
+    elif is_plain:
+        _database(path, problems)
+        if not parts.hostname:
+            problems.append("redis://host:port/database needs a host")
     if problems:
         raise ConfigError(problems)
     options: dict[str, Any] = {}
@@ -156,7 +166,22 @@ def address_of(url: str) -> Address:
             options["ssl"] = True
         options |= query
     plain = parts._replace(query=urlencode(query)).geturl()
+    if "+" not in parts.scheme:
+        try:
+            redis.ConnectionPool.from_url(plain, **_patience()).make_connection()  # which does not connect yet
+        except (TypeError, ValueError) as error:
+            raise ConfigError([f"a setting of this URL is none of redis-py: {error}"]) from None
     return Address(parts.scheme, tuple(hosts), settings, plain, service, database, options)
+
+
+def _database(path: list[str], problems: list[str]) -> int:
+    """The number of the database; redis-py takes 0 for what is no number."""
+    if not path:
+        return 0
+    if len(path) > 1 or not (path[0].isascii() and path[0].isdigit() and len(path[0]) <= 9):
+        problems.append(f"a database of Redis is a number, got /{'/'.join(path)}")
+        return 0
+    return int(path[0])
 
 
 def _settings(query: dict[str, str], is_cluster: bool, problems: list[str]) -> Settings:

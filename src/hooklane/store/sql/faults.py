@@ -47,33 +47,34 @@ def commits_named(what: str) -> Iterator[None]:
 
 
 def named(error: Exception, what: str) -> StoreError | TransactionAborted:
-    """Whose fault *error* is, and what is true now."""
+    """Whose fault *error* is, and what is true now. A driver's words of several lines become one."""
+    words = " ".join(str(error).split())
     match next(meanings(error), None):
         case Meaning.ABORTED:
             return TransactionAborted(CAUGHT)
         case Meaning.FULL:
-            return StoreFull(f"the disk of {what} is full: {error}")
+            return StoreFull(f"the disk of {what} is full: {words}")
         case Meaning.LOST_RACE:
-            return StoreBusy(f"{what}: {error}")
+            return StoreBusy(f"{what}: {words}")
         case Meaning.CUT_SHORT:
-            return StoreUnavailable(f"{what}: {error}")
+            return StoreUnavailable(f"{what}: {words}")
         case Meaning.SHORT_OF | Meaning.AWAY:
-            return StoreUnavailable(f"{what} cannot be reached: {error}")
+            return StoreUnavailable(f"{what} cannot be reached: {words}")
         case Meaning.REFUSED:
-            return StoreRefused(f"{what}: {error}")
+            return StoreRefused(f"{what}: {words}")
         case Meaning.BROKEN_RULE:
-            return StoreError(f"{what}: {error}")
+            return StoreError(f"{what}: {words}")
         case None:
-            return _without_meaning(error, what)
+            return _without_meaning(error, what, words)
         case other:
             assert_never(other)
 
 
-def _without_meaning(error: Exception, what: str) -> StoreError:
+def _without_meaning(error: Exception, what: str, words: str) -> StoreError:
     known = list(causes(error))
     if not any(is_coded(cause) for cause in known) and any(_is_of_a_network(cause) for cause in known):
-        return StoreUnavailable(f"{what} cannot be reached: {error}")
-    return StoreError(f"{what}: {type(error).__name__}: {error}")
+        return StoreUnavailable(f"{what} cannot be reached: {words}")
+    return StoreError(f"{what}: {type(error).__name__}: {words}")
 
 
 def _is_of_a_network(error: BaseException) -> bool:

@@ -28,7 +28,9 @@ def path_of(url: str) -> str:
     prefix = "sqlite:///"
     if not url.startswith(prefix) or len(url) == len(prefix):
         raise StoreRefused(f"a SQLite database is given as sqlite:///path/to/file.db, got {shown(url)!r}")
-    path = url[len(prefix) :].partition("?")[0]
+    path = url[len(prefix) :]
+    if "?" in path:  # other programs read parameters there: a file cut short at it would be another file than was meant
+        raise StoreRefused(f"a SQLite database has no parameters, and no ? in the name of its file, got {shown(url)!r}")
     if path == ":memory:":  # a database of each connection alone: what one commits, the others never see
         raise StoreRefused("sqlite:///:memory: keeps nothing: name a file, or give an inbox for tests memory://")
     return path

@@ -102,6 +102,16 @@ def test_what_was_changed_on_the_way_is_refused_without_a_reason(app):
     assert "in_changed" not in dict(app.payments())
 
 
+def test_a_slash_at_the_end_and_letters_that_are_encoded_are_the_same_address(app):
+    event = paid("slash")
+
+    answers = [app.call("POST", f"/webhooks/{name}", event.body, event.headers) for name in ("stripe/", "%73tripe")]
+
+    told = [(status, json.loads(body)["status"]) for status, _, body in answers]
+    assert told == [(200, "ok"), (200, "already_processed")]
+    assert app.call("GET", "/webhooks/stripe/")[0] == 405
+
+
 def test_an_unknown_source_and_a_wrong_method_are_told_apart(app):
     assert app.call("POST", "/webhooks/nobody", b"{}")[0] == 404
     assert app.call("GET", "/webhooks/stripe")[0] == 405

@@ -3,13 +3,17 @@
 import asyncio
 import shutil
 import sqlite3
+import uuid
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 from tests.promises.sending.api.conftest import Api, Start
 from tests.support.eventually import eventually
 from tests.support.pace import scaled_s
+from tests.support.receiver import Sink
 
 import hooklane
 from hooklane.errors import SearchTooLong
@@ -161,3 +165,29 @@ async def test_a_search_that_takes_too_long_says_how_to_narrow_it(api: Api, monk
     answer = await api.call("GET", "/api/v1/events?state=dead")
     assert (answer.status, answer.code) == (503, "search_too_long")
     assert "narrow it" in answer.json["detail"]
+
+
+async def test_a_server_whose_role_lost_its_rights_says_that_nothing_was_stored_and_logs_why(
+    postgres_url: str, start: Start, sink: Sink, caplog: pytest.LogCaptureFixture
+):
+    role = f"app_{uuid.uuid4().hex[:12]}"
+    url = urlsplit(postgres_url)
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {role} LOGIN; GRANT ALL ON SCHEMA hooklane TO {role}".encode())
+        owner.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA hooklane TO {role}".encode())
+        owner.execute(f"GRANT ALL ON ALL SEQUENCES IN SCHEMA hooklane TO {role}".encode())
+        api = await start(db=url._replace(netloc=f"{role}@{url.hostname}:{url.port}").geturl())
+        await api.endpoint(sink.url())
+        owner.execute(f"REVOKE ALL ON ALL TABLES IN SCHEMA hooklane FROM {role}".encode())
+        answer = await api.call("POST", "/api/v1/events", {"type": "a", "data": 1, "key": "k"})
+        told = await eventually(lambda: _not_ready(api))
+        owner.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA hooklane TO {role}".encode())
+    await eventually(lambda: _ready(api), within_s=scaled_s(30))
+    await api.publish(key="k")
+    [arrived] = await sink.arrived(1)
+
+    assert (answer.status, answer.code, "Nothing was stored" in answer.json["detail"]) == (503, "unavailable", True)
+    assert "refused" in told["store"]
+    assert arrived.headers["x-seq"] == "1"
+    for part in ("hooklane.publisher", "hooklane.relay"):
+        assert ["permission denied" in one.getMessage() for one in caplog.records if one.name == part] == [True]
