@@ -171,6 +171,11 @@ class Relay:
             self._turn_is_set = True
             asyncio.get_running_loop().call_soon(self._turn)
 
+    def _turn_now(self) -> None:
+        """The worker takes its turn at once, unless others gather for one: no round of the loop is waited for."""
+        if not self._turn_is_set:
+            self._turn()
+
     def _turn(self) -> None:
         self._turn_is_set = False
         if self._failure is not None or self._drained.is_set():
@@ -189,15 +194,18 @@ class Relay:
         self._drained.set()
 
     def _perform(self, effects: Effects) -> None:
-        for writes, report in effects.recorded:
-            if self._listener is not None:
-                self._tell(writes, report)
         for call in effects.calls:
             task = self._group.create_task(self._ask(call), name=call.verb)
             self._calls.add(task)
             task.add_done_callback(self._calls.discard)
         if effects.sends:
             self._send(effects.sends, effects.has_more)
+        if self._listener is not None:
+            # After the requests are on their way: no endpoint waits for what people are told.
+            for writes, report in effects.recorded:
+                self._tell(writes, report)
+            if effects.sends:
+                self._listener(Sent(effects.sends))
         for note in effects.notes:
             self._report(note)
         self._set_timer(effects.wake_at)
@@ -224,7 +232,10 @@ class Relay:
         if self._failure is not None:
             return
         try:
-            self._send(self.worker.next_sends(boot_now()), self.worker.sending.has_more)
+            sends = self.worker.next_sends(boot_now())
+            self._send(sends, self.worker.sending.has_more)
+            if sends and self._listener is not None:
+                self._listener(Sent(sends))
         except Exception as error:
             self._fail(error)
 
@@ -241,8 +252,6 @@ class Relay:
             if tracing.active is not None:
                 headers += tracing.active.sending(send)
             self._transport.send(target, headers, body, partial(self._done, send))
-        if sends and self._listener is not None:
-            self._listener(Sent(sends))
         if has_more:
             self._loop.call_soon(self._send_more)
 
@@ -257,7 +266,9 @@ class Relay:
         if self._hit is not None and isinstance(result, Answer) and 200 <= result.status < 300:
             self._hit("after_2xx")
         self._inputs.append(Settled(send, result, self._roll()))
-        if not self._turn_is_set:
+        if self.engine.in_flight == 1:
+            self._turn_now()  # it was the only one: no other answer can come
+        elif not self._turn_is_set:
             self._turn_is_set = True
             self._loop.call_soon(self._turn)
 
@@ -285,6 +296,9 @@ class Relay:
                 self._tell_turns(self._listener, [turn for turn in call.args[0] if turn in result])
             self.worker.answered(call, result, boot_now())
             self._joined.set()
+            if call.verb == "commit":
+                self._turn_now()  # what waited for this commit goes out
+                return
         self.put()
 
     def _waits_for_another(self, error: StoreError) -> bool:

@@ -233,9 +233,10 @@ class TestPen:
         turns, order = WriteTurns(), []
 
         async def write(side: str, name: str, until: asyncio.Event) -> None:
-            async with turns.held(side):
-                order.append(name)
-                await until.wait()
+            await turns.take(side)
+            order.append(name)
+            await until.wait()
+            turns.give_back()
 
         end = asyncio.Event()
         tasks = [asyncio.ensure_future(write(side, f"{side}{n}", end)) for n, side in enumerate("aabba")]
@@ -251,8 +252,9 @@ class TestPen:
         turns, end = WriteTurns(), asyncio.Event()
 
         async def write(side: str) -> None:
-            async with turns.held(side):
-                await end.wait()
+            await turns.take(side)
+            await end.wait()
+            turns.give_back()
 
         first, second, third = (asyncio.ensure_future(write(side)) for side in "aba")
         await asyncio.sleep(0)

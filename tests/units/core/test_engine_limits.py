@@ -8,7 +8,7 @@ from itertools import pairwise
 from tests.units.core.kit import T0, TIMINGS, Bench, endpoint, event, grown, row
 
 from hooklane.core.engine import Dropped, EndpointChanged, Fetched, HealthSeen, LeaseSet, Loaded
-from hooklane.core.engine.heads import FETCH_MAX
+from hooklane.core.engine.heads import FETCH_ALONE_MAX, FETCH_MAX
 from hooklane.model.attempt import Send
 from hooklane.model.clock import FOREVER, Instant
 from hooklane.model.exchange import Failure, NoAnswer
@@ -158,12 +158,10 @@ def test_an_attempt_for_which_we_had_no_room_is_none() -> None:
     assert (send.attempt, again.attempt) == (1, 1)
 
 
-def test_a_few_events_of_a_lane_are_read_at_once() -> None:
-    bench = Bench(row(1, tail=100))
+def test_a_few_events_of_a_lane_are_read_at_once_and_more_where_no_other_is_read() -> None:
+    bench = Bench(row(1, tail=100), row(2, tail=100), row(3, tail=100))
 
-    (want,) = bench.effects.fetches
-
-    assert (want.lane_id, want.seq, want.many) == (1, 1, FETCH_MAX)
+    assert bench.effects.fetches == [(1, 1, FETCH_ALONE_MAX), (2, 1, FETCH_MAX), (3, 1, FETCH_MAX)]
 
 
 def test_reading_is_bounded_and_goes_on_when_something_arrives() -> None:

@@ -23,6 +23,8 @@ from hooklane.model.redelivery import is_redelivery
 
 FETCH_MAX = 16
 """How many events of a lane are read at once: enough to keep it busy, few enough to hold for thousands of lanes."""
+FETCH_ALONE_MAX = 64
+"""The same where no other lane of the endpoint is being read: a lane alone waits for each read with nothing to send."""
 FLYING_BYTES_MAX = 64 * 1024 * 1024
 """How many bytes of events may be in flight: each is held twice, by us and by the transport."""
 KEEP_BODY_MS = 5_000
@@ -307,9 +309,10 @@ class Heads:
     def _fetch(self, queue: EndpointQueue, lane: OwnedLane) -> bool:
         if queue.fetching >= 4 * queue.endpoint.in_flight_max:
             return False  # enough is being read for this endpoint; what arrives brings the next turn
+        most = FETCH_MAX if queue.fetching else FETCH_ALONE_MAX
         queue.fetching += 1
         lane.phase = Phase.FETCHING
-        self.effects.fetches.append(Fetch(lane.id, lane.head, min(FETCH_MAX, lane.tail - lane.head + 1)))
+        self.effects.fetches.append(Fetch(lane.id, lane.head, min(most, lane.tail - lane.head + 1)))
         return True
 
     def _end_fetch(self, lane: OwnedLane) -> None:

@@ -6,9 +6,6 @@ the other.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 from hooklane.batching.tasks import TaskTurns
 
 
@@ -20,22 +17,18 @@ class WriteTurns:
         self._holders = 0
         self._turns: TaskTurns[object, None] = TaskTurns()
 
-    @asynccontextmanager
-    async def held(self, side: object) -> AsyncIterator[None]:
+    async def take(self, side: object) -> None:
+        """Returns when it is the turn of *side*, which gives it back with `give_back`."""
         if self._turns.is_wanted or (self._holders and self._side != side):
             await self._turns.wait(side, self._given_back)
         else:
             self._side = side
             self._holders += 1
-        try:
-            yield
-        finally:
-            self._give_back()
 
     async def _given_back(self, _: None) -> None:
-        self._give_back()
+        self.give_back()
 
-    def _give_back(self) -> None:
+    def give_back(self) -> None:
         self._holders -= 1
         if self._holders == 0 and self._turns.is_wanted:
             self._side = self._turns.first

@@ -30,6 +30,7 @@ from hooklane.store.sqlite.group import GROUP_MAX, Group, Job
 Work = Callable[[sqlite3.Connection, bytes], bytes]
 """What the writer process does for a kind of request: its text in, its answer out."""
 
+RECEIVED_BYTES_MAX = 1 << 20
 CHECKPOINT_PAGES = 8_000
 CACHE_KIB = 16 * 1024
 _HEAD = 5
@@ -49,7 +50,7 @@ class _Frames:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
+    def feed(self, data: bytes | memoryview) -> list[tuple[int, bytes]]:
         buffer = self._buffer
         buffer += data
         found, at = [], 0
@@ -79,10 +80,12 @@ def write_for_parent(
     conn.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
     conn.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     group, frames = Group(conn, path, undone=undone), _Frames()
+    # One place for all that comes: memory of this size, made anew for each request, is asked of the system each time.
+    room = memoryview(bytearray(RECEIVED_BYTES_MAX))
     with socket.socket(fileno=fd) as sock:
         sock.setblocking(True)
-        while data := _received(sock):
-            asked = frames.feed(data)
+        while size := _received(sock, room):
+            asked = frames.feed(room[:size])
             for at in range(0, len(asked), GROUP_MAX):
                 jobs: list[Job] = [Ticket(partial(_do, works[kind], text)) for kind, text in asked[at : at + GROUP_MAX]]
                 group.commit(jobs)
@@ -93,12 +96,12 @@ def write_for_parent(
     conn.close()
 
 
-def _received(sock: socket.socket) -> bytes:
-    """What has come; nothing once the parent is gone, be it that it was killed before it had read our answers."""
+def _received(sock: socket.socket, room: memoryview) -> int:
+    """How much has come; 0 once the parent is gone, be it that it was killed before it had read our answers."""
     try:
-        return sock.recv(1 << 20)
+        return sock.recv_into(room)
     except ConnectionResetError:
-        return b""
+        return 0
 
 
 def _do(work: Work, text: bytes, conn: sqlite3.Connection) -> bytes:

@@ -140,12 +140,18 @@ class SqliteOutbox(SqlOutbox):
     async def _write_on(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if self._writer_process is None:
             return await self._writer.run(work)
-        async with self._write_turns.held(self):
+        await self._write_turns.take(self)
+        try:
             return await self._writer.run(work)
+        finally:
+            self._write_turns.give_back()
 
     async def _request(self, writer_process: WriterProcess, kind: int, text: bytes) -> bytes:
-        async with self._write_turns.held(writer_process):
+        await self._write_turns.take(writer_process)
+        try:
             return await writer_process.request(kind, text)
+        finally:
+            self._write_turns.give_back()
 
     # publishing
 

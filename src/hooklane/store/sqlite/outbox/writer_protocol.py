@@ -165,8 +165,7 @@ def commit_request(worker: str, epochs: Mapping[int, int], writes: Sequence[Writ
             )
         else:
             others.append(write)
-    pids = {write.pid for write in writes}
-    ours = {pid: epoch for pid, epoch in epochs.items() if pid in pids}
+    ours = {pid: epochs[pid] for pid in {write.pid for write in writes} if pid in epochs}
     return _encode(CommitRequest(worker, ours, acks, pickle.dumps(others) if others else b""))
 
 
