@@ -68,8 +68,12 @@ class Request:
 
     def lone(self, name: str) -> str | None:
         """The value of the header *name* where it is there exactly once."""
+        return self.by_name().get(name.lower())
+
+    def by_name(self) -> Mapping[str, str | None]:
+        """The headers by name in lower case; None for those that are there more than once."""
         found = self._lone
-        return (self._index() if found is None else found).get(name.lower())
+        return self._index() if found is None else found
 
     def _index(self) -> dict[str, str | None]:
         found: dict[str, str | None] = {name.lower(): value for name, value in self.headers}

@@ -29,14 +29,20 @@ class Breakers:
 
     def enter(self, handlers: Sequence[Handler]) -> tuple[dict[str, int], int]:
         """Let a call of each of *handlers* begin, or none: the turns by handler, and else for how many ms to wait."""
-        breakers = [self._of.get((handler.source, handler.name)) for handler in handlers]
-        if all(breaker is None or breaker.state is BreakerState.CLOSED for breaker in breakers):
-            # As it nearly always is: neither lock nor clock.
-            return {h.name: 0 if b is None else b.turn for h, b in zip(handlers, breakers, strict=True)}, 0
+        turns: dict[str, int] = {}
+        for handler in handlers:
+            breaker = self._of.get((handler.source, handler.name))
+            if breaker is not None and breaker.state is not BreakerState.CLOSED:
+                return self._enter(handlers)
+            turns[handler.name] = 0 if breaker is None else breaker.turn
+        return turns, 0  # as nearly always: neither lock nor clock
+
+    def _enter(self, handlers: Sequence[Handler]) -> tuple[dict[str, int], int]:
         turns: dict[str, int] = {}
         with self._lock:
             now = self._clock()
-            for handler, breaker in zip(handlers, breakers, strict=True):
+            for handler in handlers:
+                breaker = self._of.get((handler.source, handler.name))
                 if breaker is not None and not breaker.room(now):
                     for entered in handlers[: len(turns)]:
                         self._forgo(entered, 1, turns[entered.name])

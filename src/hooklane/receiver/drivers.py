@@ -96,6 +96,7 @@ class Driver:
             self.reach(step.point)
         elif kind is Begin:
             self.session = self._store.begin(wait_ms=step.wait_ms)
+            return self.is_watched
         elif kind in RECEIVER_STEPS:
             return self._act(step, session)
         else:
@@ -121,7 +122,6 @@ class Driver:
                 self.reach("before_commit")
                 session.commit()
                 self._release()
-                return self.is_watched
             case Rollback():
                 if session is not None:
                     try:
@@ -213,12 +213,12 @@ class AsyncDriver:
                 self._reach(point)
             case Begin(wait_ms):
                 self._session = await self._store.abegin(wait_ms=wait_ms)
+                return self._failpoint is not None
             case Commit():
                 assert session is not None
                 self._reach("before_commit")
                 await session.commit()
                 await self._release()
-                return self._failpoint is not None
             case Rollback():
                 if session is not None:
                     try:

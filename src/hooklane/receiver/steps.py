@@ -21,14 +21,15 @@ T = TypeVar("T")
 
 @value(frozen=True, slots=True)
 class Begin:
-    """Open a transaction; until it ends every other step of the store goes to it."""
+    """Open a transaction; until it ends every other step of the store goes to it. Answers whether a failpoint wants to
+    be told of what is reached."""
 
     wait_ms: int | None = None
 
 
 @value(frozen=True, slots=True)
 class Commit:
-    """Make it durable; answers whether a failpoint wants to be told that it is."""
+    """Make it durable."""
 
 
 @value(frozen=True, slots=True)
@@ -91,10 +92,10 @@ RECEIVER_STEPS = frozenset((Begin, Commit, Rollback, Handle, Publish, AfterCommi
 
 def transaction(body: Flow[T], *, wait_ms: int | None = None) -> Flow[T]:
     """Run *body* in one transaction: committed when it returns, rolled back when it raises."""
-    yield Begin(wait_ms)
+    watched = yield Begin(wait_ms)
     try:
         result = yield from body
-        watched = yield COMMIT
+        yield COMMIT
     except BaseException:
         yield ROLLBACK
         raise

@@ -185,9 +185,10 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Standard:
-    """The headers of a scheme that signs `id.stamp.body` with one HMAC-SHA256: the id, the names of two, the rest."""
+    """The headers of a scheme that signs `id.stamp.body` with one HMAC-SHA256: their names in lower case, the rest."""
 
     id: HeaderText
+    id_header: str
     stamp: str
     signature: str
     mark: str
@@ -285,7 +286,7 @@ def _standard(scheme: Signed) -> Standard | None:
             algorithm=Algorithm.HMAC_SHA256,
             stamp=Stamp(Header(stamp), Unit.SECONDS, int() as tolerance_ms),
         ):
-            return Standard(id, stamp.lower(), signature.lower(), f"{tag},", tolerance_ms)
+            return Standard(id, id.header.lower(), stamp.lower(), signature.lower(), f"{tag},", tolerance_ms)
     return None
 
 

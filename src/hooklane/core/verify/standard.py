@@ -21,7 +21,8 @@ def check_standard(
     scheme: Signed, form: Standard, request: Request, held: Held, tolerance_ms: int | None, now: Instant
 ) -> Proof | None:
     """The proof that the only secret signed *request* in the *form* that *scheme* has, if that can be seen at once."""
-    id, stamp, signature = request.lone(form.id.header), request.lone(form.stamp), request.lone(form.signature)
+    headers = request.by_name()
+    id, stamp, signature = headers.get(form.id_header), headers.get(form.stamp), headers.get(form.signature)
     if id is None or stamp is None or signature is None or not signature.isascii():
         return None
     if not is_number(stamp) or not form.id.pattern.fullmatch(id):

@@ -95,10 +95,10 @@ def apply(
 
 
 def _attempt(context: Context, arrival: Arrival, handler: Handler, event: Event, rules: Inline) -> Flow[Outcome]:
-    yield Begin(rules.wait_ms)
+    watched = yield Begin(rules.wait_ms)
     try:
-        receipt = yield from _within(context, arrival, handler, event, rules)
-        watched = yield COMMIT
+        receipt = yield from _within(context, arrival, handler, event, rules, watched)
+        yield COMMIT
     except OutOfTurn:
         yield ROLLBACK
         return (yield from transaction(_gap(context, arrival, handler)))
@@ -124,15 +124,17 @@ def _attempt(context: Context, arrival: Arrival, handler: Handler, event: Event,
     return Outcome(receipt, Settled(status=Status.COMPLETED, hook_errors=(*event.hook_errors, *errors)))
 
 
-def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, rules: Inline) -> Flow[Receipt]:
+def _within(
+    context: Context, arrival: Arrival, handler: Handler, event: Event, rules: Inline, watched: bool
+) -> Flow[Receipt]:
     store, now = context.store, context.clock()
     if store.capabilities.locks and not (yield from store.try_lock(arrival.identity)):
         raise _Busy
     leased = not store.capabilities.transactional
-    if not leased:
+    if watched and not leased:
         yield AFTER_CLAIM
-    is_latest, misfit = isinstance(handler.order, Latest), arrival.misfit_of(handler)
-    if is_latest or misfit is not None or not arrival.message.id_signed:
+    is_latest, stance = isinstance(handler.order, Latest), arrival.stance(handler)
+    if is_latest or stance.misfit is not None or not arrival.message.id_signed:
         # Look first: the mark of the newest, or a tombstone, would take a retried message for its own duplicate; and a
         # copy of one that could not be placed is not told so again.
         (known,) = yield from store.known([arrival.identity])
@@ -146,8 +148,8 @@ def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, 
             return (yield from _again(context, arrival, handler, event, known, rules))
         return (yield from judge_repeat(store, arrival, guarded))
     event.variant = guarded.variant
-    place = arrival.sequence_of(handler)
-    is_unordered = place is None and misfit is None and not is_latest  # applied when it comes, whatever came before
+    # Applied when it comes, whatever came before.
+    is_unordered = stance.place is None and stance.misfit is None and not is_latest
     admitted = is_unordered or (yield from _admit(context, arrival, handler, event))
     status = _status(arrival, handler, admitted)
     row = _row(arrival, guarded.variant, handler, status, now, rules)
@@ -157,13 +159,13 @@ def _within(context: Context, arrival: Arrival, handler: Handler, event: Event, 
         if known is None:
             raise _Busy
         return (yield from _again(context, arrival, handler, event, known, rules))
-    if leased:
+    if watched and leased:
         yield AFTER_CLAIM
     if status is Status.COMPLETED:
         yield from _run(context, arrival, handler, event)
     if leased and not (yield from store.complete(id, handler.name, 1, status, context.clock())):
         raise LeaseLost(f"{handler.name} lost its claim on {arrival.message.event_id}")
-    if place is not None:
+    if stance.place is not None:
         yield from _move_on(context, arrival, handler, status)
     return Receipt(message=arrival.message, verdict=_VERDICTS[status], id=id)
 
@@ -211,12 +213,11 @@ def _status(arrival: Arrival, handler: Handler, admitted: bool) -> Status:
 
 
 def _admit(context: Context, arrival: Arrival, handler: Handler, event: Event) -> Flow[bool]:
-    misfit = arrival.misfit_of(handler)
-    if misfit is not None:
-        raise misfit
-    place = arrival.sequence_of(handler)
-    if place is not None:
-        key, _, prev_seq = place
+    stance = arrival.stance(handler)
+    if stance.misfit is not None:
+        raise stance.misfit
+    if stance.place is not None:
+        key, _, prev_seq = stance.place
         yield from context.store.cursor(arrival.track(handler, key), baseline_of(handler, prev_seq))
     return (yield from before(context, arrival.message, handler, event))
 
@@ -228,7 +229,7 @@ def _run(context: Context, arrival: Arrival, handler: Handler, event: Event) -> 
 
 
 def _refetch(context: Context, arrival: Arrival, handler: Handler, event: Event) -> Flow[RowId | None]:
-    key = arrival.hint_of(handler)
+    key = arrival.stance(handler).hint
     until = yield from run(context, handler, arrival.message, key, event)
     if until is not None and key is not None:
         yield from context.store.coalesce(track_of(arrival.message, handler, key), until, context.clock())
@@ -236,7 +237,7 @@ def _refetch(context: Context, arrival: Arrival, handler: Handler, event: Event)
 
 
 def _move_on(context: Context, arrival: Arrival, handler: Handler, status: Status) -> Flow[None]:
-    place = arrival.sequence_of(handler)
+    place = arrival.stance(handler).place
     if place is not None:
         key, seq, prev_seq = place
         yield from after(context, arrival.message, handler, key, seq, prev_seq, status)
@@ -244,7 +245,7 @@ def _move_on(context: Context, arrival: Arrival, handler: Handler, status: Statu
 
 def _gap(context: Context, arrival: Arrival, handler: Handler) -> Flow[Outcome]:
     """Out of turn and nothing stored: the sender is told which seq is next."""
-    place = arrival.sequence_of(handler)
+    place = arrival.stance(handler).place
     assert place is not None
     key, seq, prev_seq = place
     applied = yield from context.store.cursor(arrival.track(handler, key), baseline_of(handler, prev_seq))
@@ -319,15 +320,14 @@ def _leased(row: NewRow, now: Instant, rules: Inline) -> NewRow:
 
 
 def _handling(arrival: Arrival, handler: Handler, status: Status, due_at: Instant) -> NewHandling:
-    key, seq, prev_seq = arrival.sequence_of(handler) or (None, None, None)
-    if isinstance(handler.order, Refetch):
-        key = arrival.hint_of(handler)
+    stance = arrival.stance(handler)
+    _, seq, prev_seq = stance.place or (None, None, None)
     return NewHandling(
         handler=handler.name,
         status=status,
         due_at=due_at,
         attempts=1 if status is Status.COMPLETED else 0,
-        key=key,
+        key=stance.key,
         seq=seq,
         prev_seq=prev_seq,
         settled_at=None if status is Status.PENDING else due_at,

@@ -35,6 +35,26 @@ STATE_HANDLER = ""
 KEY_CHARS_MAX = 512
 
 
+@value(frozen=True, slots=True)
+class Stance:
+    """What a message is to one handler: where it stands in its sequence, or of which key it is a hint."""
+
+    place: Place | None = None
+    """(key, seq, prev_seq) where the handler takes it in sequence."""
+    hint: str | None = None
+    """The key about which it is a hint to a handler that fetches."""
+    misfit: Reject | None = None
+    """Why the handler, which wants it, cannot tell where it belongs: it is a dead letter of that one."""
+
+    @property
+    def key(self) -> str | None:
+        """The key that the handler orders by."""
+        return self.hint if self.place is None else self.place[0]
+
+
+_ANYWHERE = Stance()
+
+
 @value(frozen=True)
 class Arrival:
     """A verified message on its way in, with what must be known to store it."""
@@ -44,10 +64,8 @@ class Arrival:
     headers: tuple[tuple[str, str], ...]
     received_at: Instant
     poison: str | None = None
-    _places: dict[str, Place | None] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """Where each handler that was asked about has it in its sequence."""
-    _misfits: dict[str, Reject] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """Why handlers that want it cannot tell where it belongs."""
+    _stances: dict[str, Stance] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What it is to each handler that was asked about."""
 
     @classmethod
     def of(cls, source: Source, item: Message | Poison, headers: tuple[tuple[str, str], ...], now: Instant) -> Arrival:
@@ -71,7 +89,7 @@ class Arrival:
     def look(self) -> None:
         """Ask now what the application's functions say of it: what they cannot read must be kept, not sent again."""
         for handler in self.handlers:
-            self.misfit_of(handler)
+            self.stance(handler)
 
     @cached_property
     def document(self) -> Any:
@@ -144,42 +162,31 @@ class Arrival:
             found = [
                 handler
                 for handler in self.source.handlers.values()
-                if handler.wants(type) or self.sequence_of(handler) is not None
+                if handler.wants(type) or (isinstance(handler.order, InSequence) and self.stance(handler).place)
             ]
             self.__dict__["_handlers"] = found  # as `cached_property` does, without its lock
         return found
 
-    def sequence_of(self, handler: Handler) -> Place | None:
-        """(key, seq, prev_seq) where *handler* takes this message in sequence."""
-        order = handler.order
-        if not isinstance(order, InSequence):
-            return None
-        if handler.name not in self._places:
-            self._places[handler.name] = None
-            try:
-                self._places[handler.name] = order.place(self.message, lambda: self.document)
-            except Reject as misfit:
-                # A function that was written for the types of its handler may raise on every other: no place there.
-                if handler.wants(self.message.type):
-                    self._misfits[handler.name] = misfit
-        return self._places[handler.name]
+    def stance(self, handler: Handler) -> Stance:
+        """What it is to *handler*; the application's functions are asked once."""
+        found = self._stances.get(handler.name)
+        if found is None:
+            found = self._stances[handler.name] = self._ask(handler)
+        return found
 
-    def hint_of(self, handler: Handler) -> str | None:
-        """The key about which this message is a hint to *handler*, if that fetches."""
+    def _ask(self, handler: Handler) -> Stance:
         order = handler.order
-        if not isinstance(order, Refetch) or handler.name in self._misfits:
-            return None
         try:
-            return order.hint(self.message, lambda: self.document)
+            if isinstance(order, InSequence):
+                place = order.place(self.message, lambda: self.document)
+                return _ANYWHERE if place is None else Stance(place)
+            if isinstance(order, Refetch):
+                return Stance(hint=order.hint(self.message, lambda: self.document))
         except Reject as misfit:
-            self._misfits[handler.name] = misfit
-            return None
-
-    def misfit_of(self, handler: Handler) -> Reject | None:
-        """Why *handler*, which wants this message, cannot tell where it belongs: it is a dead letter of that one."""
-        self.sequence_of(handler)
-        self.hint_of(handler)
-        return self._misfits.get(handler.name)
+            # A function that was written for the types of its handler may raise on every other: no place there.
+            if handler.wants(self.message.type):
+                return Stance(misfit=misfit)
+        return _ANYWHERE
 
 
 @value(frozen=True, slots=True)
@@ -246,7 +253,7 @@ def _lines(store: InboxStore, arrivals: Sequence[Arrival]) -> Flow[_Lines]:
         if arrival.standing()[0] is not Status.PENDING:
             continue
         for handler in arrival.handlers:
-            place = arrival.sequence_of(handler)
+            place = arrival.stance(handler).place
             if place is not None:
                 key, seq, prev_seq = place
                 track = arrival.track(handler, key)
@@ -354,17 +361,17 @@ def _plan(arrival: Arrival, lines: _Lines, now: Instant) -> list[_Standing]:
     """What each handler owes to the message, and since when."""
     planned: list[_Standing] = []
     for handler in arrival.handlers:
-        place = arrival.sequence_of(handler)
+        stance = arrival.stance(handler)
+        place = stance.place
         if place is not None:
             standing = _in_sequence(arrival.track(handler, place[0]), place, handler.name, lines, now)
             wanted = handler.wants(arrival.message.type)
             planned.append(standing if wanted else replace(standing, verdict=Verdict.IGNORED))
             continue
-        misfit = arrival.misfit_of(handler)
-        if misfit is not None:
-            planned.append(_Standing(dead_from_the_start(handler, misfit, now), Verdict.REJECTED))
+        if stance.misfit is not None:
+            planned.append(_Standing(dead_from_the_start(handler, stance.misfit, now), Verdict.REJECTED))
             continue
-        handling = NewHandling(handler=handler.name, due_at=now, key=arrival.hint_of(handler))
+        handling = NewHandling(handler=handler.name, due_at=now, key=stance.hint)
         planned.append(_Standing(handling, Verdict.STORED))
     return planned
 

@@ -96,7 +96,7 @@ class Part(Waiter):
         self.is_kept = self.is_over = False
         flow, undo = self.flow, session.undo if saved else session.rollback
         try:
-            step = flow.send(None)
+            step = flow.send(driver.is_watched)
             while step.__class__ is not Rollback:
                 try:
                     if step.__class__ is Commit:
@@ -119,9 +119,9 @@ class Part(Waiter):
             self._go(flow.send, None)
         self.is_over = True
 
-    def committed(self, watched: bool) -> None:
+    def committed(self) -> None:
         """Its part is durable."""
-        self._go(self.flow.send, watched)
+        self._go(self.flow.send, None)
         self.is_over = True
 
     def refused(self, error: BaseException) -> None:

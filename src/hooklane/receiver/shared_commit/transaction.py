@@ -63,7 +63,6 @@ class SharedTransaction:
             for part in kept:
                 part.refused(StoreBusy(f"a commit that several transactions shared failed: {error}"))
             return False
-        watched = self._driver.is_watched
         for part in kept:
-            part.committed(watched)
+            part.committed()
         return True

@@ -18,6 +18,7 @@ from hooklane.store.sql.rows import handling_params, row_params
 from hooklane.store.sqlite.rows import blob
 
 _FOLDED = (Status.COMPLETED, Status.STALE, Status.IGNORED)
+_NOTHING_ELSE = (0, None, None, None, None)
 
 
 class SqliteVerbs(SqlInbox):
@@ -25,22 +26,23 @@ class SqliteVerbs(SqlInbox):
 
     def insert(self, rows: Sequence[NewRow]) -> Flow[list[RowId | None]]:
         params: list[dict[str, Any]] = []
-        apart: list[tuple[NewRow, tuple[NewHandling, ...]]] = []
+        apart: list[tuple[NewHandling, ...]] = []
         for row in rows:
             handlings = row.handlings
-            folds = bool(handlings) and _folds(handlings[0])
-            params.append(_params(row, handlings[0] if folds else None))
-            apart.append((row, handlings[1:] if folds else handlings))
+            settled = handlings[0] if handlings and _folds(handlings[0]) else None
+            params.append(_params(row, settled))
+            apart.append(handlings if settled is None else handlings[1:])
         answers = yield Many("insert_row", params)
-        ids: list[RowId | None] = []
-        owed: list[dict[str, Any]] = []
-        for lines, (row, handlings) in zip(answers, apart, strict=True):
-            id = lines[0][0] if lines else None
-            ids.append(id)
-            if handlings and id is not None:
-                owed += [handling_params(id, row, handling) for handling in handlings]
-        if owed:
-            yield Many("insert_handling", owed)
+        ids: list[RowId | None] = [lines[0][0] if lines else None for lines in answers]
+        if any(apart):
+            owed = [
+                handling_params(id, row, handling)
+                for id, row, handlings in zip(ids, rows, apart, strict=True)
+                if id is not None
+                for handling in handlings
+            ]
+            if owed:
+                yield Many("insert_handling", owed)
         return ids
 
     def reopen(self, id: RowId, handler: str, *, now: Instant, was: Status | None = None) -> Flow[bool]:
@@ -68,12 +70,8 @@ def _folds(handling: NewHandling) -> bool:
     """Whether the row can tell all of it: settled at once, and in no order."""
     return (
         handling.status in _FOLDED
-        and handling.attempts == (handling.status is Status.COMPLETED)
-        and handling.settled_at == handling.due_at
-        and handling.fence == 0
         and handling.key is None
-        and handling.seq is None
-        and handling.prev_seq is None
-        and handling.error is None
-        and handling.traceback is None
+        and handling.settled_at == handling.due_at
+        and handling.attempts == (handling.status is Status.COMPLETED)
+        and (handling.fence, handling.seq, handling.prev_seq, handling.error, handling.traceback) == _NOTHING_ELSE
     )
