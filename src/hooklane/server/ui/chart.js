@@ -35,6 +35,12 @@ function colour(name) {
   return value;
 }
 
+/** How wide a picture in *element* may be: its own width holds its padding too. */
+function roomIn(element) {
+  const { paddingLeft, paddingRight } = getComputedStyle(element);
+  return element.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
+}
+
 function marksOf(marks, ink) {
   return (plot) => {
     const { ctx, bbox } = plot;
@@ -82,7 +88,7 @@ export function Chart({ title, times, lines, marks = [], stacked, say = number, 
       const clockText = (_, splits) => splits.map((at) => new Date(at * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" }));
       plot.current = new Plot(
         {
-          width: box.current.clientWidth,
+          width: roomIn(box.current),
           height: HEIGHT,
           padding: [null, 20, null, null], // room for half of the last label
           legend: { show: false },
@@ -95,7 +101,7 @@ export function Chart({ title, times, lines, marks = [], stacked, say = number, 
         data,
         box.current,
       );
-      watch = new ResizeObserver(() => box.current && plot.current?.setSize({ width: box.current.clientWidth, height: HEIGHT }));
+      watch = new ResizeObserver(() => box.current && plot.current?.setSize({ width: roomIn(box.current), height: HEIGHT }));
       watch.observe(box.current);
     });
     return () => {
@@ -125,7 +131,7 @@ const Figures = ({ title, times, lines, say }) => html`<div class="tbl-wrap figu
 /** A small line without axes; nothing where nothing was measured. */
 export function Spark({ values, tone }) {
   const known = (values ?? []).map((value, at) => [at, value]).filter(([, value]) => value !== null && value !== undefined);
-  if (known.length < 2) return html`<svg class="spark" viewBox="0 0 96 30" aria-hidden="true"></svg>`;
+  if (known.length < 2 || known.every(([, value]) => value === 0)) return html`<svg class="spark" viewBox="0 0 96 30" aria-hidden="true"></svg>`;
   const most = Math.max(...known.map(([, value]) => value));
   const least = Math.min(...known.map(([, value]) => value));
   const x = (at) => 2 + (at / (values.length - 1)) * 90;
