@@ -1,8 +1,8 @@
 // Events: one search box, newest first; a row opens the story of the event.
 
 import { get } from "./api.js";
-import { html, useEffect, useState } from "./kit.js";
-import { endpointName, hear, overview, useLoad } from "./live.js";
+import { html, useEffect, useRef, useState } from "./kit.js";
+import { endpointName, overview, useLoad } from "./live.js";
 import { Ago, Chip, Choice, Command, Empty, Failed, Icon, Search, Skeleton } from "./parts.js";
 import { go, href, setQuery } from "./route.js";
 import { parseSearch } from "./search.js";
@@ -34,16 +34,12 @@ export default function Events({ query }) {
   const asked = { ...search, endpoint: search.endpoint ?? query.endpoint, state: search.state ?? query.state };
   const [pages, setPages] = useState([]);
   const load = useLoad(() => fetchEvents(asked), [asked]);
-  const [fresh, setFresh] = useState(0);
   useEffect(() => setPages([]), [JSON.stringify(asked)]);
-  useEffect(() => {
-    setFresh(0);
-    let accepted = overview.value?.ledger?.accepted; // not known yet where the page has just been opened
-    return hear("overview", ({ ledger }) => {
-      accepted ??= ledger.accepted ?? 0;
-      setFresh(Math.max(0, (ledger.accepted ?? 0) - accepted));
-    });
-  }, [load.value]);
+  // The totals may come after the list: what was accepted until then is not new.
+  const base = useRef({});
+  const accepted = overview.value?.ledger?.accepted;
+  if (base.current.list !== load.value || base.current.accepted === undefined) base.current = { list: load.value, accepted };
+  const fresh = Math.max(0, (accepted ?? 0) - (base.current.accepted ?? 0));
   const items = [...(load.value?.items ?? []), ...pages.flatMap((page) => page.items)];
   const next = (pages.at(-1) ?? load.value)?.next;
   const more = async () => setPages([...pages, await get("events", { ...asked, limit: PAGE, cursor: next })]);
