@@ -6,6 +6,8 @@ import { Icon } from "./parts.js";
 import { number } from "./words.js";
 
 const HEIGHT = 220;
+/** Between two times of the axis, which are written without seconds. */
+const MINUTES = [1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720, 1440, 2880];
 let library = null;
 
 /** uPlot and its style, fetched when the first chart is drawn. */
@@ -94,7 +96,7 @@ export function Chart({ title, times, lines, marks = [], stacked, say = number, 
           legend: { show: false },
           cursor: { sync: { key: sync }, points: { size: 6 }, y: false },
           scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.15, 1)] } },
-          axes: [{ ...axis, values: clockText, grid: { show: false }, space: 70, size: 30 }, { ...axis, size: 52, space: 44, values: (_, splits) => splits.map((value) => (value ? say(value) : "0")) }],
+          axes: [{ ...axis, values: clockText, incrs: MINUTES.map((many) => many * 60), grid: { show: false }, space: 70, size: 30 }, { ...axis, size: 52, space: 44, values: (_, splits) => splits.map((value) => (value ? say(value) : "0")) }],
           series: [{}, ...drawn(lines, stacked).map((line) => ({ label: line.name, stroke: colour(line.tone), width: 2, fill: line.area ? colour(`soft-${line.tone}`) : undefined, points: { show: false }, spanGaps: false }))],
           hooks: { draw: [marksOf(marks, faint)] },
         },

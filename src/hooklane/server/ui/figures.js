@@ -10,7 +10,7 @@ export const MEASURES = "published,attempts,delivery_ms,backlog,blocked,dead,dup
 const TONES = { delivered: "good", retry: "retry", dead: "bad", p50: "flight", p95: "accent", p99: "wait" };
 
 /** So many steps are shown at least, also of a server that has just been started. */
-const STEPS_MIN = 12;
+const STEPS_MIN = 6;
 
 export const fetchSeries = async (range, endpoint, m = MEASURES) => whatWasMeasured(await get("series", { m, range, endpoint }));
 
