@@ -72,7 +72,10 @@ async def test_an_event_that_was_just_delivered_says_what_the_receiver_answered(
 SERIES = {
     "from": "2026-01-01T00:00:00.000Z",
     "step_s": 10,
-    "series": [{"m": "published", "by": "", "values": [0] * 80 + [5] * 19 + [1]}],
+    "series": [
+        {"m": "published", "by": "", "values": [0] * 80 + [5] * 19 + [1]},
+        {"m": "blocked", "by": "", "values": [0] * 99 + [2]},
+    ],
 }
 
 
@@ -85,4 +88,5 @@ async def test_a_chart_begins_with_the_first_event_and_leaves_out_the_step_that_
     )
 
     assert measured["series"][0]["values"] == [0, *[5] * 19]
+    assert measured["series"][1]["values"] == [*[0] * 20, 2], "how many are blocked now is known"
     assert measured["from"] == "2026-01-01T00:13:10.000Z"

@@ -11,10 +11,12 @@ const TONES = { delivered: "good", retry: "retry", dead: "bad", p50: "flight", p
 
 /** So many steps are shown at least, also of a server that has just been started. */
 const STEPS_MIN = 6;
+/** What is so many at a moment: of these the step that still runs is as true as any other. */
+const MOMENTS = ["backlog", "blocked", "dead", "oldest_s"];
 
 export const fetchSeries = async (range, endpoint, m = MEASURES) => whatWasMeasured(await get("series", { m, range, endpoint }));
 
-/** Without the empty time before the first event, and without the step that is still running: it would look like a fall. */
+/** Without the empty time before the first event, and without the step that is still running: what is counted in it would look like a fall. */
 export function whatWasMeasured(series) {
   const many = series.series[0]?.values.length ?? 0;
   const isEmpty = (at) => series.series.every(({ values }) => !values[at]);
@@ -22,7 +24,7 @@ export function whatWasMeasured(series) {
   while (first < many && isEmpty(first)) first++;
   first = Math.max(0, Math.min(first - 1, many - 1 - STEPS_MIN));
   const from = new Date(Date.parse(series.from) + first * series.step_s * 1000).toISOString();
-  return { ...series, from, series: series.series.map((one) => ({ ...one, values: one.values.slice(first, many - 1) })) };
+  return { ...series, from, series: series.series.map((one) => ({ ...one, values: one.values.slice(first, MOMENTS.includes(one.m) ? many : many - 1) })) };
 }
 
 /** The values of one series; undefined where the server has none. */
