@@ -1,7 +1,7 @@
 """Pictures of every screen in both themes, for the README and the docs: `python -m tools.screenshots`.
 
-They show the demo, a real process with real deliveries, after a minute: answers were lost for a while, and one key is
-broken. Needs a Chromium, and writes docs/images/.
+They show the demo, a real process with real deliveries, after three minutes: answers were lost for a while, and one
+key is broken. Needs a Chromium, and writes docs/images/.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ IMAGES = ROOT / "docs" / "images"
 BYTES_MAX = 150 * 1024
 DESK = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
-FLOWS_S = 45.0
+FLOWS_S = 150.0
 LOSES_S = 12.0
 BREAKS_S_MAX = 90.0
 MOMENT_MS = "1300"
@@ -125,7 +125,9 @@ async def take(browser: Browser, url: str, screens: dict[str, str]) -> None:
         await desk.locator(".live .word", has_text="Live").wait_for()
         await desk.wait_for_timeout(7000 if name == "lanes" else 2500)  # rows find their groups
         if name == "playground":
-            await desk.get_by_label("Moment of the scenario").fill(MOMENT_MS)
+            scrubber = desk.get_by_label("Moment of the scenario")
+            await scrubber.fill(MOMENT_MS)
+            await scrubber.blur()
         for theme in ("light", "dark"):
             await picture(desk, name, theme, developer)
     await desk.goto(f"{url}/dead")

@@ -46,6 +46,8 @@ SCREENS = (
     "/audit",
 )
 """The addresses of the dashboard's screens; which one is shown, the page itself decides (ui/main.js)."""
+PANELS = {"/lanes": "lane_panel.js"}
+"""What a screen fetches later, unless its address names a lane (`?lane=`)."""
 MISSING = (
     b"The dashboard's modules are missing: run `python -m tools.vendor` in the source folder, or install a wheel."
     b" The API and the command line work without them.\n"
@@ -124,17 +126,17 @@ def _page(name: str, path: str, headers: Mapping[str, str] = HEADERS) -> Callabl
     async def show(request: Request) -> Response:
         if "vendor/preact.js" not in _files():
             return Response(MISSING, 503, media_type="text/plain", headers=headers)
-        return _reply(request, _text(name, path), "text/html", "no-cache", headers)
+        panel = PANELS.get(path) if "lane" in request.query_params else None
+        return _reply(request, _text(name, path, panel), "text/html", "no-cache", headers)
 
     return show
 
 
 @cache
-def _text(name: str, path: str) -> bytes:
+def _text(name: str, path: str, panel: str | None) -> bytes:
     root = "../" * (path.count("/") - 1)  # leads from the page to where it is mounted
-    links = (
-        f'<link rel="modulepreload" href="{{root}}static/{{version}}/{one}">' for one in modules_of(_files(), path)
-    )
+    modules = modules_of(_files(), path, *([panel] if panel else []))
+    links = (f'<link rel="modulepreload" href="{{root}}static/{{version}}/{one}">' for one in modules)
     text = (_UI / name).read_text("utf-8").replace("{modules}", "\n".join(links))
     return text.replace("{version}", version()).replace("{root}", root).encode()
 

@@ -15,10 +15,13 @@ _IMPORT = re.compile(rb"""(?:^|[;\n])(?:import|export)\b[^;"']*?\bfrom\s*["'](\.
 _SCREEN = re.compile(rb"""\bpath:\s*"([^"]+)".*\bimport\("(\./[^"]+)"\)""")
 
 
-def modules_of(files: Mapping[str, bytes], screen: str) -> list[str]:
-    """The modules that are there before *screen* (`/lanes`, `/events/{id}`) is drawn, those that import others last."""
+def modules_of(files: Mapping[str, bytes], screen: str, *more: str) -> list[str]:
+    """The modules that are there before *screen* (`/lanes`, `/events/{id}`) is drawn, those that import others last.
+
+    *more*: what the screen imports later, and shows at once this time.
+    """
     found: dict[str, None] = {}
-    for name in (START, *_module_of_screen(files, screen)):
+    for name in (START, *_module_of_screen(files, screen), *more):
         _visit(files, name, found)
     return [name for name in found if name != START]
 

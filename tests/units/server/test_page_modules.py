@@ -30,6 +30,7 @@ def test_a_screen_names_all_that_it_imports_each_once_and_what_others_import_fir
 def test_what_is_imported_later_is_not_named_and_an_address_without_a_screen_has_the_frame_only():
     assert "heavy.js" not in modules_of(FILES, "/events/{id}")
     assert modules_of(FILES, "/events/{id}")[-1] == "story.js"
+    assert modules_of(FILES, "/events/{id}", "heavy.js")[-2:] == ["story.js", "heavy.js"]
     assert modules_of(FILES, "/portal") == ["vendor/core.js", "vendor/x.js", "vendor/kit.js", "a.js"]
 
 

@@ -6,6 +6,8 @@ import { Icon } from "./parts.js";
 import { number } from "./words.js";
 
 const HEIGHT = 220;
+/** Between two times of the axis, which are written without seconds. */
+const MINUTES = [1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720, 1440, 2880];
 let library = null;
 
 /** uPlot and its style, fetched when the first chart is drawn. */
@@ -33,6 +35,12 @@ function colour(name) {
   const value = getComputedStyle(probe).color;
   probe.remove();
   return value;
+}
+
+/** How wide a picture in *element* may be: its own width holds its padding too. */
+function roomIn(element) {
+  const { paddingLeft, paddingRight } = getComputedStyle(element);
+  return element.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
 }
 
 function marksOf(marks, ink) {
@@ -82,20 +90,20 @@ export function Chart({ title, times, lines, marks = [], stacked, say = number, 
       const clockText = (_, splits) => splits.map((at) => new Date(at * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" }));
       plot.current = new Plot(
         {
-          width: box.current.clientWidth,
+          width: roomIn(box.current),
           height: HEIGHT,
           padding: [null, 20, null, null], // room for half of the last label
           legend: { show: false },
           cursor: { sync: { key: sync }, points: { size: 6 }, y: false },
           scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.15, 1)] } },
-          axes: [{ ...axis, values: clockText, grid: { show: false }, space: 70, size: 30 }, { ...axis, size: 52, space: 44, values: (_, splits) => splits.map((value) => (value ? say(value) : "0")) }],
+          axes: [{ ...axis, values: clockText, incrs: MINUTES.map((many) => many * 60), grid: { show: false }, space: 70, size: 30 }, { ...axis, size: 52, space: 44, values: (_, splits) => splits.map((value) => (value ? say(value) : "0")) }],
           series: [{}, ...drawn(lines, stacked).map((line) => ({ label: line.name, stroke: colour(line.tone), width: 2, fill: line.area ? colour(`soft-${line.tone}`) : undefined, points: { show: false }, spanGaps: false }))],
           hooks: { draw: [marksOf(marks, faint)] },
         },
         data,
         box.current,
       );
-      watch = new ResizeObserver(() => box.current && plot.current?.setSize({ width: box.current.clientWidth, height: HEIGHT }));
+      watch = new ResizeObserver(() => box.current && plot.current?.setSize({ width: roomIn(box.current), height: HEIGHT }));
       watch.observe(box.current);
     });
     return () => {
@@ -125,7 +133,7 @@ const Figures = ({ title, times, lines, say }) => html`<div class="tbl-wrap figu
 /** A small line without axes; nothing where nothing was measured. */
 export function Spark({ values, tone }) {
   const known = (values ?? []).map((value, at) => [at, value]).filter(([, value]) => value !== null && value !== undefined);
-  if (known.length < 2) return html`<svg class="spark" viewBox="0 0 96 30" aria-hidden="true"></svg>`;
+  if (known.length < 2 || known.every(([, value]) => value === 0)) return html`<svg class="spark" viewBox="0 0 96 30" aria-hidden="true"></svg>`;
   const most = Math.max(...known.map(([, value]) => value));
   const least = Math.min(...known.map(([, value]) => value));
   const x = (at) => 2 + (at / (values.length - 1)) * 90;

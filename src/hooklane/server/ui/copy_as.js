@@ -26,7 +26,8 @@ def test_${event.type.replace(/\W+/g, "_")}_counts_once(webhooks):
     assert webhooks.applied(event) == 1
 `;
 
-export function CopyAs({ event, letter }) {
+/** *small*: only its icon, in a head that has no room. */
+export function CopyAs({ event, letter, small }) {
   const [open, setOpen] = useState(false);
   const box = useRef();
   async function copy(make, word) {
@@ -46,6 +47,6 @@ export function CopyAs({ event, letter }) {
     ["pytest", asTest],
   ];
   return html`<span class="menu" ref=${box} onFocusOut=${(event) => !box.current.contains(event.relatedTarget) && setOpen(false)} onKeyDown=${(event) => event.key === "Escape" && setOpen(false)}>
-    <button class="btn quiet" type="button" aria-expanded=${String(open)} onClick=${() => setOpen(!open)}><${Icon} name="copy" />Copy as<${Icon} name="down" /></button>
-    ${open && html`<span class="menu-list">${options.map(([word, make]) => html`<button type="button" onClick=${() => copy(make, word)}>${word}</button>`)}</span>`}</span>`;
+    <button class=${`btn quiet ${small ? "small" : ""}`} type="button" aria-expanded=${String(open)} title=${small ? "Copy the event as" : undefined} onClick=${() => setOpen(!open)}><${Icon} name="copy" /><span class=${small ? "vh" : ""}>Copy as</span><${Icon} name="down" /></button>
+    ${open && html`<span class=${`menu-list ${small ? "to-left" : ""}`}>${options.map(([word, make]) => html`<button type="button" onClick=${() => copy(make, word)}>${word}</button>`)}</span>`}</span>`;
 }

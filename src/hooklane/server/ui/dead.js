@@ -79,7 +79,7 @@ export default function DeadLetters({ query }) {
     ${!load.value && !load.error && html`<${Skeleton} rows=${5} />`}
     ${load.value && !causes.length && (isSearched ? html`<${Empty} title="No dead letter fits" icon="n-events"><button class="btn" type="button" onClick=${() => setQuery({ q: null })}>Clear the search</button></${Empty}>` : html`<${Nothing} side=${side} store=${stats.value?.store} />`)}
     ${load.value?.more && html`<p class="faint">The oldest ${number(sum("letters"))} that fit are shown.</p>`}
-    ${causes.map((cause) => html`<${Cause} key=${`${cause.endpoint ?? cause.source} ${cause.reason}`} cause=${cause} side=${side} turn=${turn} chosen=${chosen} choose=${setChosen} open=${setDialog} again=${again} />`)}
+    ${causes.map((cause) => html`<${Cause} key=${`${cause.endpoint ?? cause.source} ${cause.reason}`} cause=${cause} side=${side} turn=${turn} isOnly=${causes.length === 1} chosen=${chosen} choose=${setChosen} open=${setDialog} again=${again} />`)}
     ${dialog?.kind === "replay" && html`<${ReplayDialog} wanted=${dialog.wanted} close=${close} />`}
     ${dialog?.kind === "skip" && html`<${SkipDialog} letter=${dialog.letter.id} lane=${asLane(dialog.letter)} close=${close} />`}
     ${dialog?.kind === "note" && html`<${NoteDialog} letter=${dialog.letter} close=${close} />`}
@@ -92,7 +92,7 @@ const asLane = (letter) => ({ key: letter.key ?? letter.id, head: letter.seq, he
 const Nothing = ({ side, store }) => html`<${Empty} title=${side === "inbox" && store === null ? "No inbox in this database" : "No dead letters"} icon=${side === "inbox" && store === null ? "n-inbox" : "delivered"}>
   <p>${side === "inbox" && store === null ? "An application that keeps its inbox in this server's database shows here what its handlers gave up." : "Nothing was given up. What fails is tried again; what fails for good comes here and stops its key until you replay or skip it."}</p></${Empty}>`;
 
-function Cause({ cause, side, turn, chosen, choose, open, again }) {
+function Cause({ cause, side, turn, isOnly, chosen, choose, open, again }) {
   const isSender = side === "sender";
   const [most, setMost] = useState(PAGE);
   const load = useLoad(() => (cause.items ? { items: cause.items } : get("dead-letters", { endpoint: cause.endpoint, reason: cause.reason, limit: most })), [cause, turn, most]);
@@ -104,7 +104,7 @@ function Cause({ cause, side, turn, chosen, choose, open, again }) {
   return html`<section class="card" aria-label=${`${cause.reason} at ${at}`}>
     <div class="cause">${isSender ? html`<input type="checkbox" aria-label=${`Select all with ${cause.reason}`} checked=${letters.length > 0 && letters.every((one) => chosen.has(one.id))} onChange=${(event) => toggle(letters.map((one) => one.id), event.target.checked)} />` : html`<${Icon} name="dead" />`}
       <p class="any"><b>${cause.reason || "failed"}${said ? ` “${said}”` : ""}</b> at ${at} <span class="faint">${counted(cause.letters, "letter")}, ${counted(cause.keys, "key")}, first ${atTime(cause.first_at)}</span></p>
-      ${isSender && cause.letters > 1 && !inPortal() && html`<button class="btn small" type="button" onClick=${() => open({ kind: "replay", wanted })}>Replay ${cause.letters === 2 ? "both" : `all ${number(cause.letters)}`}…</button>`}</div>
+      ${isSender && cause.letters > 1 && !isOnly && !inPortal() && html`<button class="btn small" type="button" onClick=${() => open({ kind: "replay", wanted })}>Replay ${cause.letters === 2 ? "both" : `all ${number(cause.letters)}`}…</button>`}</div>
     ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="These letters" />`}
     <div class="tbl-wrap"><table class="tbl letters"><thead><tr><th class="c-check"><span class="vh">Select</span></th><th>Key</th><th>Event</th><th class="r">${isSender ? "Holds back" : "Tries"}</th><th class="r">Died</th><th class="hide-s">Note</th><th><span class="vh">Act</span></th></tr></thead>
       <tbody>${letters.map((letter) => html`<${Letter} key=${letter.id} letter=${letter} isSender=${isSender} isChosen=${chosen.has(letter.id)} toggle=${toggle} open=${open} again=${again} />`)}</tbody></table></div>

@@ -63,7 +63,7 @@ function Health({ one }) {
 function BreakerStrip({ one, breaker, act }) {
   const changes = breaker.changes.map((each) => ({ ...each, time: Date.parse(each.at) }));
   const now = clock.value;
-  const from = now - 3_600_000;
+  const from = Math.max(now - 3_600_000, Math.min(Date.parse(one.created_at), now - 60_000)); // before it was created there was none
   const inside = changes.filter((each) => each.time >= from).sort((a, b) => a.time - b.time);
   const before = changes.filter((each) => each.time < from).sort((a, b) => b.time - a.time)[0];
   const parts = [];

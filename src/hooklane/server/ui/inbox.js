@@ -29,7 +29,7 @@ export default function Inbox({ query }) {
   const { stats, sources } = about.value ?? {};
   const names = Object.keys(stats?.sources ?? {});
   const error = about.error ?? load.error;
-  return html`<${Screen} title="Inbox" sub=${stats?.store && `${counted(Object.values(stats.statuses).reduce((sum, many) => sum + many, 0), "handling")}, ${number(stats.owed)} owed`}>
+  return html`<${Screen} title="Inbox" sub=${stats?.store && `${counted(Object.values(stats.statuses).reduce((sum, many) => sum + many, 0), "receipt")}, ${stats.owed ? `${number(stats.owed)} wait for a handler` : "none waits for a handler"}`}>
     ${error && html`<${Failed} error=${error} again=${() => (about.again(), load.again())} what="The inbox" />`}
     ${!about.value && !error && html`<${Skeleton} rows=${6} />`}
     ${stats && stats.store === null && html`<${Empty} title="No inbox in this database" icon="n-inbox"><p>The receiving half of hooklane lives in your application. Where it keeps its inbox in this server's database, what it received shows here: applied, duplicate, stale, failed, each with the proof.</p><${Command} text=${'pip install "hooklane[server]"  # then: Inbox("postgresql://…")'} /></${Empty}>`}
@@ -52,28 +52,22 @@ export function proof(row) {
   return copies || { completed: "applied once", pending: "waits for a worker", stale: "a newer one was applied before", held: "waits for an earlier seq", in_progress: "a handler runs now" }[row.status] || "";
 }
 
-function Sources({ sources, query }) {
-  if (!sources.length) return html`<${Empty} title="Nothing received yet" icon="n-inbox"><p>Sources appear with the first receipt.</p></${Empty}>`;
-  return html`<div class="sources">${sources.map((one) => html`<${Source} key=${one.source} one=${one} chosen=${query.source === one.source} />`)}</div>`;
-}
-
 const DAY_S = 86_400;
 
-function Source({ one, chosen }) {
-  const figures = [
-    ["received", `${rate(one.received_per_s)}/s`],
-    ["applied", one.applied],
-    ["duplicates suppressed", one.duplicate],
-    ["stale ignored", one.stale],
-    ["failed", one.failed],
-    ["dead", one.dead],
-    ["rejected", Object.values(one.rejected ?? {}).reduce((sum, many) => sum + many, 0)],
-    ["handler p95", one.handler_p95_ms === null ? null : millisText(one.handler_p95_ms)],
-    ["ids kept", one.retention_s === null ? null : `${Math.round(one.retention_s / DAY_S)} d`],
-  ].filter(([, value]) => value !== null);
-  return html`<section class="card source" data-chosen=${chosen} aria-label=${`Source ${one.source}`}><div class="title"><h2 class="grow ell">${one.source}</h2><button class="link" type="button" aria-pressed=${String(chosen)} onClick=${() => setQuery({ source: chosen ? null : one.source })}>${chosen ? "all" : "only this"}</button></div>
-    <dl class="kv pad">${figures.map(([name, value]) => html`<dt>${name}</dt><dd class=${`num ${["failed", "dead", "rejected"].includes(name) && value ? "bad" : ""}`}>${typeof value === "number" ? number(value) : value}</dd>`)}
-      ${Object.entries(one.rejected ?? {}).map(([reason, many]) => html`<dt class="sub-k">${reason.replaceAll("_", " ")}</dt><dd class="num bad">${number(many)}</dd>`)}
-      ${(one.breakers ?? []).map((each) => html`<dt>breaker of ${each.handler}</dt><dd>${each.state}</dd>`)}</dl>
-    ${one.warning && html`<p class="warning"><${Icon} name="warn" />${one.warning}</p>`}</section>`;
+/** One line for each source, so that their figures stand below one another. */
+function Sources({ sources, query }) {
+  if (!sources.length) return html`<${Empty} title="Nothing received yet" icon="n-inbox"><p>Sources appear with the first receipt.</p></${Empty}>`;
+  return html`<div class="card tbl-wrap"><table class="tbl cards sources"><thead><tr><th>Source</th><th class="r">Received</th><th class="r">Applied</th><th class="r">Duplicates suppressed</th><th class="r">Stale ignored</th><th class="r">Failed</th><th class="r">Dead</th><th class="r">Rejected</th><th class="r">Handler p95</th><th class="r">Ids kept</th></tr></thead>
+    <tbody>${sources.map((one) => html`<${Source} key=${one.source} one=${one} isChosen=${query.source === one.source} isOnly=${sources.length === 1} />`)}</tbody></table></div>`;
+}
+
+function Source({ one, isChosen, isOnly }) {
+  const rejected = Object.entries(one.rejected ?? {});
+  const bad = (name, many) => html`<td class=${`r ${many ? "bad" : ""}`} data-k=${name}>${number(many)}</td>`;
+  const notes = [...rejected.map(([reason, many]) => `${number(many)} rejected: ${reason.replaceAll("_", " ")}`), ...(one.breakers ?? []).map((each) => `breaker of ${each.handler}: ${each.state}`)];
+  return html`<tr data-source=${one.source} data-chosen=${isChosen || undefined}><td class="c-head"><b class="ell block">${one.source}</b>${notes.length > 0 && html`<span class="faint block">${notes.join(", ")}</span>`}${one.warning && html`<span class="retry row-line"><${Icon} name="warn" />${one.warning}</span>`}
+      ${!isOnly && html`<button class="link" type="button" aria-pressed=${String(isChosen)} aria-label=${isChosen ? "Receipts of all sources" : `Only receipts of ${one.source}`} onClick=${() => setQuery({ source: isChosen ? null : one.source })}>${isChosen ? "show all" : "only this"}</button>`}</td>
+    <td class="r" data-k="received">${rate(one.received_per_s)}/s</td><td class="r" data-k="applied">${number(one.applied)}</td><td class="r" data-k="duplicates suppressed">${number(one.duplicate)}</td><td class="r" data-k="stale ignored">${number(one.stale)}</td>
+    ${bad("failed", one.failed)}${bad("dead", one.dead)}${bad("rejected", rejected.reduce((sum, [, many]) => sum + many, 0))}
+    <td class="r" data-k="handler p95">${millisText(one.handler_p95_ms)}</td><td class="r" data-k="ids kept">${one.retention_s === null ? "–" : `${Math.round(one.retention_s / DAY_S)} d`}</td></tr>`;
 }

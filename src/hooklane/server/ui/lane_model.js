@@ -39,14 +39,14 @@ export class LaneModel {
     if (load === this.loading) this.end();
   }
 
-  /** Start anew from lanes that the server found. */
-  load(load, lanes, filter) {
+  /** Start anew from lanes that the server found; more of them may follow. */
+  load(load, lanes, filter, isWhole = true) {
     if (load !== this.loading) return;
     this.filter = filter;
     batch(() => {
       this.rows = new Map(lanes.map((lane) => [nameOf(lane), this.taken(this.rows.get(nameOf(lane)), lane)]));
       this.place();
-      this.end();
+      if (isWhole) this.end();
     });
   }
 

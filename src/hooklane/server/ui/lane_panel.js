@@ -5,7 +5,7 @@ import { CopyAs } from "./copy_as.js";
 import { html, useEffect, useState } from "./kit.js";
 import { headState } from "./lane_row.js";
 import { clock, hear, inPortal, useLoad } from "./live.js";
-import { Act, Cell, Chip, Failed, Icon, LONG, Shorter, Skeleton } from "./parts.js";
+import { Act, Cell, Chip, Failed, Icon, LONG, Skeleton, Why } from "./parts.js";
 import { replayOne, SkipDialog } from "./resolve.js";
 import { href } from "./route.js";
 import { TriesAxis } from "./tries.js";
@@ -32,7 +32,7 @@ export function LanePanel({ name, row, close }) {
   const { key } = laneOf(name);
   const lane = load.value && { ...load.value.lane, ...(row?.lane.value.head === load.value.lane.head ? row.lane.value : {}) };
   return html`<aside class="card side" aria-label=${`Lane ${key}`}>
-    <section><div class="row top"><h2 class=${`grow any ${key.length > LONG ? "long" : ""}`} dir="auto">${key}</h2><button class="btn small quiet" type="button" data-close aria-label="Close the panel" onClick=${close}><${Icon} name="close" /></button></div>
+    <section><div class="row top"><h2 class=${`grow any ${key.length > LONG ? "long" : ""}`} dir="auto">${key}</h2>${lane?.head_event && html`<${CopyAs} event=${lane.head_event} endpoint=${lane.endpoint} letter=${lane.state === "blocked" ? lane.dead_letter : null} small />`}<button class="btn small quiet" type="button" data-close aria-label="Close the panel" onClick=${close}><${Icon} name="close" /></button></div>
       ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="This lane" />`}
       ${!lane && !load.error && html`<${Skeleton} rows=${3} />`}
       ${lane && html`<${Head} lane=${lane} skip=${() => setSkip(true)} again=${load.again} />`}</section>
@@ -52,10 +52,9 @@ function Head({ lane, skip, again }) {
   const isDead = lane.state === "blocked" && lane.dead_letter;
   return html`<div class="row"><${Chip} state=${state} icon=${icon}>${LANE_STATES[lane.state]} ${lane.state === "blocked" || lane.state === "retrying" ? since(lane.since, clock.value) : ""}</${Chip}>
       <span class="mute">at <a class="link" href=${href(`/endpoints/${lane.endpoint}`)}>${lane.endpoint_name || lane.endpoint}</a></span></div>
-    <p class="why" data-state=${lane.state}><${Shorter} text=${lane.why} key_=${lane.key} /></p>
-    <div class="row">${isDead && html`<${Act} class="primary" run=${async () => (await replayOne(lane.dead_letter), again())}>Replay #${lane.head}</${Act}>
-      ${!inPortal() && html`<button class="btn" type="button" onClick=${skip}>Skip #${lane.head}…</button>`}`}
-      ${lane.head_event && html`<${CopyAs} event=${lane.head_event} endpoint=${lane.endpoint} letter=${isDead ? lane.dead_letter : null} />`}</div>`;
+    <${Why} text=${lane.why} key_=${lane.key} state=${lane.state} />
+    ${isDead && html`<div class="row"><${Act} class="primary" run=${async () => (await replayOne(lane.dead_letter), again())}>Replay #${lane.head}</${Act}>
+      ${!inPortal() && html`<button class="btn" type="button" onClick=${skip}>Skip #${lane.head}…</button>`}</div>`}`;
 }
 
 function Line({ lane }) {

@@ -122,9 +122,15 @@ function travelAll() {
   const all = movers.filter(([element]) => element.isConnected);
   movers = [];
   if (!all.length) return;
-  const wide = all[0][0].querySelector(".wire").offsetWidth; // the columns of all rows are alike
   for (const [element, before, lane] of all) travel(element, before, lane, wide);
 }
+
+/** How wide the column between gate and consumer is, told by the browser when it has laid out: to ask costs a layout. */
+let wide = 0;
+const watch = new ResizeObserver((entries) => (wide = entries.at(-1).contentRect.width));
+
+/** The head of that column; all rows are alike. */
+export const measured = (element) => (watch.disconnect(), element && watch.observe(element));
 
 /** From the gate to the consumer, once; what stands there already makes room. Only transform and opacity. */
 function travel(element, before, lane, wide) {

@@ -1,14 +1,11 @@
 // Lanes: what waits, what moves, what is stuck, and the way out. The screen that the demo opens on.
 
 import { get } from "./api.js";
-import { Demo } from "./demo.js";
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./kit.js";
 import { DRAWN_MAX, LaneModel } from "./lane_model.js";
-import { LanePanel } from "./lane_panel.js";
-import { LaneRow } from "./lane_row.js";
-import { clock, hear, locked, overview, useLoad } from "./live.js";
-import { Chip, Choice, Command, Empty, Failed, Icon, Search, Segments, Skeleton } from "./parts.js";
-import { ResolveAll } from "./resolve.js";
+import { LaneRow, measured } from "./lane_row.js";
+import { clock, earlierLanes, hear, inPortal, locked, overview, useLoad } from "./live.js";
+import { Chip, Choice, Command, Empty, Failed, Icon, later, Search, Segments, Skeleton } from "./parts.js";
 import { setQuery } from "./route.js";
 import { Screen } from "./shell.js";
 import { compact, counted, LANE_STATES, number, since } from "./words.js";
@@ -19,8 +16,14 @@ const SEARCH_MS = 4000;
 const IDLE_SHOWN = 20;
 /** Some more than are shown, to take the places of those that begin to move. */
 const IDLE_KEPT = 60;
-/** So many rows that are new to the board are drawn in one frame: the first of them fill the screen. */
-const NEW_ROWS_MAX = 8;
+/** So many rows fill the screen: they come frame by frame, the rest when the browser has time, or after a while. */
+const SCREENFUL = 16;
+/** So many rows that are new to the board are drawn in one turn, on the screen and below it. */
+const [NEW_ROWS_MAX, UNSEEN_ROWS_MAX] = [8, 4];
+const IDLE_MS_MAX = 100;
+const LanePanel = later(() => import("./lane_panel.js"), "LanePanel");
+const ReplayDialog = later(() => import("./resolve.js"), "ReplayDialog");
+const Demo = later(() => import("./demo.js"), "Demo");
 const SAYS = {
   blocked: "oldest first; nothing moves until you replay or skip",
   retrying: "the sender tries again by itself",
@@ -31,26 +34,27 @@ const SAYS = {
 const ICONS = { blocked: "dead", retrying: "retrying", paused: "paused", active: "in_flight", idle: "delivered" };
 const CHIPS = { blocked: "blocked", retrying: "retrying", paused: "waiting", active: "in_flight", idle: "delivered" };
 
-/** A search that looked at much ends its page early: go on until there are enough, all were seen, or *isOver* says so. */
-async function found(query, most, isOver) {
+/** A search that looked at much ends its page early: go on until there are enough, all were seen, or *isOver*; *part* is told. */
+async function found(query, most, isOver, part) {
   const lanes = [];
   let cursor;
   while (cursor !== null && lanes.length < most && !isOver()) {
     const page = await get("lanes", { ...query, limit: Math.min(PAGE, most - lanes.length), cursor });
     lanes.push(...page.items);
     cursor = page.next;
+    if (cursor !== null && lanes.length) part(lanes);
   }
   return { lanes, isWhole: cursor === null || lanes.length >= most };
 }
 
 /** Those that need attention or move, and where there is room, some that are idle; whether all lanes were looked at. */
-async function fetchLanes({ endpoint, q, states }, isLatest) {
+async function fetchLanes({ endpoint, q, states }, isLatest, part) {
   const until = Date.now() + SEARCH_MS;
   const isOver = () => Date.now() > until || !isLatest();
-  if (states) return found({ endpoint, q, state: states.join(","), order: "attention" }, DRAWN_MAX, isOver);
+  if (states) return found({ endpoint, q, state: states.join(","), order: "attention" }, DRAWN_MAX, isOver, part);
   const [loud, idle] = await Promise.all([
-    found({ endpoint, q, order: "attention" }, DRAWN_MAX, isOver),
-    found({ endpoint, q, state: "idle" }, q ? DRAWN_MAX : IDLE_KEPT, isOver),
+    found({ endpoint, q, order: "attention" }, DRAWN_MAX, isOver, part),
+    found({ endpoint, q, state: "idle" }, q ? DRAWN_MAX : IDLE_KEPT, isOver, () => {}),
   ]);
   return { lanes: [...loud.lanes, ...idle.lanes].slice(0, DRAWN_MAX), isWhole: loud.isWhole && idle.isWhole };
 }
@@ -61,7 +65,9 @@ export default function Lanes({ query }) {
   const load = useLoad(async () => {
     const mine = model.begin();
     try {
-      const { lanes, isWhole } = await fetchLanes(filter, () => model.loading === mine);
+      const isFirst = !model.rows.size;
+      const part = (some) => isFirst && model.load(mine, some, filter, false);
+      const { lanes, isWhole } = await fetchLanes(filter, () => model.loading === mine, part);
       model.load(mine, lanes, filter);
       return { isWhole };
     } catch (error) {
@@ -71,19 +77,22 @@ export default function Lanes({ query }) {
   }, [filter]);
   useEffect(() => {
     const stops = [hear("lanes", ({ items }) => model.merge(items)), hear("attempts", ({ items }) => model.attempted(items))];
+    for (const { items } of earlierLanes()) model.merge(items);
     const timer = setInterval(() => model.settle(), 500);
     return () => (clearInterval(timer), stops.forEach((stop) => stop()));
   }, []);
+  // What a press opens is fetched when the board stands, before it is pressed.
+  useEffect(() => (load.value ? void whenIdle(() => import("./lane_panel.js").catch(() => {}), 2000) : undefined), [Boolean(load.value)]);
   const lanes = overview.value?.lanes ?? {};
   const sub = overview.value && lanesSub(lanes);
   const groups = model.groups.value;
   return html`<${Screen} title="Lanes" sub=${sub}>
-    ${overview.value?.features?.includes("demo") && html`<${Demo} />`}
+    ${overview.value?.features?.includes("demo") && html`<${Demo} wait=${html`<section class="card strip" aria-label="Demo"><b>Demo</b></section>`} />`}
     <${Bar} query=${query} lanes=${lanes} />
     ${load.error && !locked.value && html`<${Failed} error=${load.error} again=${load.again} what="The lanes" />`}
     <div class=${query.lane ? "split" : ""}>
       <div class="grid">
-        ${load.value === undefined && !load.error ? html`<${Skeleton} rows=${8} />` : groups.length ? html`<${Board} groups=${groups} query=${query} lanes=${lanes} />` : !load.error && html`<${NoLanes} query=${query} lanes=${lanes} isWhole=${load.value?.isWhole} />`}
+        ${groups.length ? html`<${Board} groups=${groups} query=${query} lanes=${lanes} />` : load.value === undefined && !load.error ? html`<${Skeleton} rows=${8} />` : !load.error && html`<${NoLanes} query=${query} lanes=${lanes} isWhole=${load.value?.isWhole} />`}
         ${groups.length > 0 && load.value?.isWhole === false && html`<p class="faint">Not all ${counted(sumOf(lanes), "lane")} were searched within ${SEARCH_MS / 1000} s. More of the key finds it sooner.</p>`}
       </div>
       ${query.lane && html`<${LanePanel} key=${query.lane} name=${query.lane} row=${model.rows.get(query.lane)} close=${() => setQuery({ lane: null })} />`}
@@ -123,7 +132,7 @@ function Board({ groups, query, lanes }) {
   const hidden = (lanes.idle ?? 0) - (quiet?.rows.length ?? 0) - movingIdle(groups);
   if (query.as === "table") return html`<${Table} rows=${shown.flatMap(({ rows }) => rows).filter((row) => isDrawn.has(row.name))} />`;
   return html`<div class="card board">
-    <div class="cols" aria-hidden="true"><span>Key</span><span>Sender queue</span><span>In flight</span><span>Consumer</span><span></span></div>
+    <div class="cols" aria-hidden="true"><span>Key</span><span>Sender queue</span><span ref=${measured}>In flight</span><span>Consumer</span><span></span></div>
     ${shown.filter(({ rows }) => rows.length).map(({ group, rows, all }) => html`<div class="group" key=${`${group}-head`}><${Chip} state=${CHIPS[group]} icon=${ICONS[group]}>${LANE_STATES[group]}</${Chip}>
         <span class="num">${rows.length < all && group !== "active" && group !== "idle" ? `${number(rows.length)} of ${counted(all, "lane")}` : counted(rows.length, "lane")}</span><span class="faint">${SAYS[group]}</span>
         <span class="grow"></span>${group === "blocked" && rows.length > 1 && html`<${ResolveAll} many=${query.endpoint ? all : (lanes.blocked ?? all)} endpoint=${query.endpoint} />`}</div>
@@ -138,15 +147,31 @@ function Board({ groups, query, lanes }) {
 function useFewAtATime(names) {
   const before = useRef(new Set());
   const [, redraw] = useState(0);
-  let left = NEW_ROWS_MAX;
+  let left = before.current.size < SCREENFUL ? NEW_ROWS_MAX : UNSEEN_ROWS_MAX;
   const now = new Set(names.filter((name) => before.current.has(name) || left-- > 0));
   useLayoutEffect(() => {
     before.current = now;
     if (now.size === names.length) return undefined;
-    const frame = requestAnimationFrame(() => redraw((count) => count + 1));
+    const draw = () => redraw((count) => count + 1);
+    if (now.size >= SCREENFUL) return whenIdle(draw, IDLE_MS_MAX);
+    const frame = requestAnimationFrame(draw);
     return () => cancelAnimationFrame(frame);
   });
   return now;
+}
+
+/** When the browser has nothing else to do, or after *ms*; returns a function to stop. */
+function whenIdle(act, ms) {
+  const wait = self.requestIdleCallback ? requestIdleCallback(act, { timeout: ms }) : setTimeout(act, ms);
+  return () => (self.cancelIdleCallback ?? clearTimeout)(wait);
+}
+
+/** A button that opens the dialog for everything that is dead. */
+function ResolveAll({ many, endpoint }) {
+  const [open, setOpen] = useState(false);
+  if (!many || inPortal()) return null;
+  return html`<button class="btn small" type="button" onClick=${() => setOpen(true)}><span>Resolve ${many === 1 ? "it" : html`all<span class="hide-s"> ${number(many)}</span>`}…</span></button>
+    ${open && html`<${ReplayDialog} wanted=${{ filter: { state: "dead", ...(endpoint ? { endpoint } : {}) } }} close=${() => setOpen(false)} />`}`;
 }
 
 const movingIdle = (groups) => groups.find(({ group }) => group === "active")?.rows.filter((row) => row.lane.peek().state === "idle").length ?? 0;

@@ -25,12 +25,28 @@ export const inPortal = () => me.value?.role === "portal";
 export const clock = signal(Date.now());
 
 const listeners = new Map();
-
 /** Hear each message of a kind (`lanes`, `attempts`, `overview`, `reset`, …) with its *since*; returns a function to stop. */
 export function hear(kind, listener) {
   const all = listeners.get(kind) ?? new Set();
   listeners.set(kind, all.add(listener));
   return () => all.delete(listener);
+}
+
+let untaken = [];
+const UNTAKEN_MAX = 100;
+
+/** Messages about lanes that came before the board was there, and after early.js had asked for its lanes. */
+export const earlierLanes = () => untaken.splice(0);
+
+/** Kept until the board takes them; where that takes too long, it asks for its lanes anew. */
+function keep(value) {
+  const { answers } = window.early ?? { answers: {} };
+  const asked = Object.keys(answers).filter((path) => path.startsWith("lanes?"));
+  if (!asked.length) return;
+  untaken.push(value);
+  if (untaken.length <= UNTAKEN_MAX) return;
+  untaken = [];
+  for (const path of asked) delete answers[path];
 }
 
 function tell(kind, value, since = performance.now()) {
@@ -41,6 +57,7 @@ function tell(kind, value, since = performance.now()) {
   asOf.value = Date.now();
   if (kind === "overview") overview.value = { ...overview.value, ...value };
   if (kind === "reset" && overviewAskedAt < since) loadOverview();
+  if (kind === "lanes") keep(value);
   for (const listener of listeners.get(kind) ?? []) listener(value, since);
 }
 

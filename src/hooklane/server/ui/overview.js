@@ -80,7 +80,7 @@ function Tiles({ all, series }) {
     <${Tile} name="Succeeded in the end" value=${percent(all.eventual)} unit=${share(all.eventual, "%")} note=${`${number(all.delivered)} delivered`} values=${succeeded} tone="good" />
     <${Tile} name="Backlog" value=${number(backlog)} note=${all.oldest_pending_at ? `the oldest waits ${since(all.oldest_pending_at, clock.value)}` : "nothing waits"} values=${valuesOf(series, "backlog")} tone="retry" to=${href("/lanes")} />
     <${Tile} name="Blocked keys" value=${number(all.lanes.blocked ?? 0)} note=${all.lanes.blocked ? `${counted(all.waiting_behind_blocked ?? 0, "event")} behind them` : "no key is stuck"} values=${valuesOf(series, "blocked")} tone="bad" to=${href("/lanes", { state: "blocked" })} />
-    <${Tile} name="Dead letters" value=${number(all.ledger.dead ?? 0)} note=${all.ledger.skipped ? `${number(all.ledger.skipped)} skipped so far` : "replay or skip"} values=${valuesOf(series, "dead")} tone="bad" to=${href("/dead")} />
+    <${Tile} name="Dead letters" value=${number(all.ledger.dead ?? 0)} note=${all.ledger.skipped ? `${number(all.ledger.skipped)} skipped so far` : all.ledger.dead ? "replay or skip" : "nothing was given up"} values=${valuesOf(series, "dead")} tone="bad" to=${href("/dead")} />
     <${Tile} name="Saved you" value=${number(saved)} note=${`${counted(all.duplicates, "duplicate")}, ${counted(all.stale, "stale write")}`} values=${savedOver} tone="good" />
   </div>`;
 }

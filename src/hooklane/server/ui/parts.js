@@ -5,14 +5,42 @@ import { html, signal, useEffect, useId, useLayoutEffect, useRef, useState } fro
 import { asOf, clock, connection, retryAt, whyNot } from "./live.js";
 import { ago, atTime, STATES } from "./words.js";
 
-/** An icon of the sprite. The word beside it says the same, so it is hidden from screen readers. */
-export const Icon = ({ name }) => html`<svg class="icon" aria-hidden="true"><use href=${`${files}/icons.svg#${name}`} /></svg>`;
+/** The shapes of an event's states. Not in the sprite: a board draws a thousand of them, and a copy of a sprite's symbol costs far more than a path. */
+const SHAPES = {
+  queued: [2, "M8 3.6a4.4 4.4 0 1 1 0 8.8a4.4 4.4 0 1 1 0-8.8z"],
+  in_flight: [0, "M4.5 3v10l8-5z"],
+  retrying: [2, "M12.9 8a4.9 4.9 0 1 1-1.5-3.5M11.7 1.6v3.1H8.6"],
+  delivered: [2.3, "M3.2 8.6l3.2 3.2 6.4-7.4"],
+  dead: [2.5, "M4 4l8 8M12 4l-8 8"],
+  waiting: [2.2, "M5.2 4v8M10.8 4v8"],
+  skipped: [2, "M2 10.6a5.2 5.2 0 0 1 9.6-2.7M12.6 4.4v3.9H8.8"],
+  cancelled: [1.7, "M4 8h8"],
+};
+const shape = ([width, path]) => html`<svg class="icon shape" viewBox="0 0 16 16" aria-hidden="true"><path d=${path} stroke-width=${width} fill=${width ? "none" : "currentColor"} /></svg>`;
+
+/** A state's shape, or an icon of the sprite. The word beside it says the same, so it is hidden from screen readers. */
+export const Icon = ({ name }) => (SHAPES[name] ? shape(SHAPES[name]) : html`<svg class="icon" aria-hidden="true"><use href=${`${files}/icons.svg#${name}`} /></svg>`);
 
 /** One event of a lane: shape, word and colour. Its icon is no component of its own: a board draws a thousand of them. */
 export const Cell = ({ seq, state, class: extra = "" }) => html`
-  <span class=${`cell ${extra}`} data-state=${state} data-seq=${seq} title=${`#${seq} ${STATES[state]}`}>
-    <svg class="icon" aria-hidden="true"><use href=${`${files}/icons.svg#${state}`} /></svg>${seq}<span class="vh"> ${STATES[state]}</span>
-  </span>`;
+  <span class=${`cell ${extra}`} data-state=${state} data-seq=${seq} title=${`#${seq} ${STATES[state]}`}>${shape(SHAPES[state])}${seq}<span class="vh"> ${STATES[state]}</span></span>`;
+
+/** A part of a screen whose module is fetched when it is first drawn; *wait* stands there meanwhile. */
+export function later(load, name) {
+  let Part = null;
+  return function Later({ wait = null, ...props }) {
+    const [, redraw] = useState(false);
+    useEffect(() => {
+      if (Part) return;
+      load().then((module) => redraw(Boolean((Part = module[name]))), () => said("A part of this page could not be fetched: the server does not answer.", { bad: true }));
+    }, []);
+    return Part ? html`<${Part} ...${props} />` : wait;
+  };
+}
+
+/** A stylesheet that only some screens need; resolves when it is there. */
+export const dressed = (name) =>
+  new Promise((done) => document.head.append(Object.assign(document.createElement("link"), { rel: "stylesheet", href: `${files}/${name}`, onload: done, onerror: done })));
 
 export const Chip = ({ state, icon, children }) => html`
   <span class="chip" data-state=${state}>${icon && html`<${Icon} name=${icon} />`}${children}</span>`;
@@ -38,8 +66,14 @@ export function Act({ run, children, class: kind = "", disabled, title, ...more 
 /** A key longer than this is written small, or shortened where it stands in a sentence. */
 export const LONG = 60;
 
-/** A sentence that may hold a long key: its beginning and end are enough, for the whole key stands elsewhere. */
-export const Shorter = ({ text, key_: key }) => html`${key && key.length > LONG ? text.replaceAll(key, `${[...key].slice(0, 24).join("")}…${[...key].slice(-8).join("")}`) : text}`;
+/** The server's sentence about what waits. The name of a dead letter is for the command line: here its buttons stand beside; of a long key the beginning and the end are enough. */
+export function Why({ text, key_: key, state }) {
+  const short = key && key.length > LONG ? `${[...key].slice(0, 24).join("")}…${[...key].slice(-8).join("")}` : key;
+  const plain = text.replace(/ \(dlv_\w+\)/g, "");
+  const around = key ? plain.replaceAll(`of ${key}`, "of \0").replaceAll(`on ${key}`, "on \0").split("\0") : [plain];
+  const parts = around.flatMap((one, at) => [at > 0 && html`<b class="mono">${short}</b>`, ...one.split(/(#\d+)/).map((word) => (/^#\d+$/.test(word) ? html`<b class="mono">${word}</b>` : word))]);
+  return html`<p class="why" data-state=${state}>${parts}</p>`;
+}
 
 /** A time: how long ago, exactly when pointed at. */
 export const Ago = ({ time }) =>

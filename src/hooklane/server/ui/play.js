@@ -2,11 +2,13 @@
 
 import { call, get } from "./api.js";
 import { html, useEffect, useMemo, useRef, useState } from "./kit.js";
-import { Command, Copy, Dialog, Empty, Failed, Icon, Skeleton } from "./parts.js";
+import { Command, Copy, Dialog, dressed, Empty, Failed, Icon, Skeleton } from "./parts.js";
 import { mount } from "./player.js";
 import { setQuery } from "./route.js";
 import { Screen } from "./shell.js";
 import { counted } from "./words.js";
+
+await dressed("play.css");
 
 const FAULTS = [
   ["drop_request", "Request lost", 100, 5],

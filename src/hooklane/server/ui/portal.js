@@ -1,6 +1,5 @@
 // The customer portal: a link's token is exchanged for a session, and the page looks as the operator has set it.
 
-import { useAccent } from "./accent.js";
 import { get, logIn, root } from "./api.js";
 import { me } from "./live.js";
 
@@ -16,5 +15,5 @@ export async function enter() {
 export async function recognise() {
   me.value = await get("session").catch(() => null);
   const accent = me.value?.look?.accent;
-  if (accent) useAccent(accent);
+  if (accent) (await import("./accent.js")).useAccent(accent);
 }

@@ -21,14 +21,6 @@ export async function replayOne(letter) {
   return said(`${jobLine(job)}.`, { bad: !isGood(job), link: auditLink });
 }
 
-/** A button that opens the dialog for everything that is dead. */
-export function ResolveAll({ many, endpoint }) {
-  const [open, setOpen] = useState(false);
-  if (!many || inPortal()) return null;
-  return html`<button class="btn small" type="button" onClick=${() => setOpen(true)}><span>Resolve ${many === 1 ? "it" : html`all<span class="hide-s"> ${number(many)}</span>`}…</span></button>
-    ${open && html`<${ReplayDialog} wanted=${{ filter: { state: "dead", ...(endpoint ? { endpoint } : {}) } }} close=${() => setOpen(false)} />`}`;
-}
-
 function usePlan(op, wanted) {
   const [plan, setPlan] = useState(null);
   const [error, setError] = useState(null);

@@ -5,7 +5,7 @@ import { CopyAs } from "./copy_as.js";
 import { loudest } from "./events.js";
 import { html, useEffect, useState } from "./kit.js";
 import { endpointName, hear, inPortal, useLoad } from "./live.js";
-import { Act, Chip, Copy, Exactly, Failed, Icon, Segments, Shorter, Skeleton } from "./parts.js";
+import { Act, Chip, Copy, Exactly, Failed, Icon, Segments, Skeleton, Why } from "./parts.js";
 import { replayOne, SkipDialog } from "./resolve.js";
 import { href, place, setQuery } from "./route.js";
 import { Screen } from "./shell.js";
@@ -31,7 +31,7 @@ export default function Story({ params, query }) {
         <span class="mono any grow">${event.id}</span><${Copy} text=${event.id} label="Copy id" /><${CopyAs} event=${event.id} letter=${loud?.dead_letter} />
         ${loud?.dead_letter && html`<${Act} class="primary" run=${async () => (await replayOne(loud.dead_letter), load.again())}>Replay</${Act}>${!inPortal() && html`<button class="btn" type="button" onClick=${() => setSkip(loud)}>Skip…</button>`}`}
         ${loud?.key && html`<a class="btn" href=${href("/lanes", { lane: `${loud.endpoint}/${loud.key}` })}><${Icon} name="n-lanes" />Its lane</a>`}</div>
-      <p class="why" data-state=${loud?.state === "dead" ? "blocked" : loud?.state === "retrying" ? "retrying" : "idle"}><${Shorter} text=${why.why} key_=${event.key} /></p></section>
+      <${Why} text=${why.why} key_=${event.key} state=${loud?.state === "dead" ? "blocked" : loud?.state === "retrying" ? "retrying" : "idle"} /></section>
       <div class="cols2 story"><${Timeline} event=${event} attempts=${attempts} story=${story} chosen=${query.try} /><${Exchange} event=${event} attempts=${attempts} query=${query} /></div>`}
     ${skip && html`<${SkipDialog} letter=${skip.dead_letter} lane=${{ key: skip.key ?? skip.dead_letter, head: skip.seq, head_type: event.type, endpoint: skip.endpoint }} close=${() => (setSkip(null), load.again())} />`}
   </${Screen}>`;
@@ -45,7 +45,7 @@ function Timeline({ event, attempts, story, chosen }) {
     <ol class="timeline">${story.map((line) => {
       const one = line.attempt !== null && line.kind !== "dead" && attempts.find((each) => each.attempt === line.attempt && each.endpoint === line.endpoint && each.started_at === line.at);
       const body = html`<b>${line.kind === "try" ? `try ${line.attempt}` : line.kind}</b>${(line.kind === "try" || line.kind === "delivered") && html`<${Chip} state=${line.kind === "delivered" ? "delivered" : line.next_at ? "retrying" : "dead"} icon=${line.kind === "try" && !line.next_at ? "dead" : ICONS[line.kind]}>${resultOf(line)}</${Chip}>`}<span class="mute any">${saysOf(line, event)}</span>`;
-      return html`<li data-kind=${line.kind}><${Exactly} time=${line.at} />
+      return html`<li data-kind=${line.kind === "try" && !line.next_at ? "dead" : line.kind}><${Exactly} time=${line.at} />
         ${one ? html`<button class="what" type="button" aria-pressed=${String(chosen === one.id)} onClick=${() => setQuery({ try: one.id, tab: tabForTry() })}>${body}</button>` : html`<span class="what">${body}</span>`}</li>`;
     })}</ol></section>`;
 }
@@ -78,8 +78,9 @@ const TABS = [["data", "Data"], ["request", "Request"], ["response", "Response"]
 
 function Exchange({ event, attempts, query }) {
   const one = attempts.find((each) => each.id === query.try) ?? attempts.at(-1);
-  const tab = query.tab ?? "data";
-  return html`<section class="card"><div class="title"><${Segments} label="What is shown" value=${tab} options=${TABS} choose=${(value) => setQuery({ tab: value === "data" ? null : value }, { replace: true })} /><span class="grow"></span>
+  // Who looks at a failure wants to know what was answered.
+  const tab = query.tab ?? (one && one.outcome !== "delivered" ? "response" : "data");
+  return html`<section class="card"><div class="title"><${Segments} label="What is shown" value=${tab} options=${TABS} choose=${(value) => setQuery({ tab: value }, { replace: true })} /><span class="grow"></span>
       ${tab !== "data" && one && html`<span class="faint">of try ${one.attempt}</span>`}</div>
     <div class="pad">${tab === "data" ? html`<${Text} text=${JSON.stringify(event.data, null, 2)} />` : !one ? html`<p class="faint">It was not tried yet.</p>` : html`<${Part} tab=${tab} one=${one} event=${event} attempts=${attempts} />`}</div></section>`;
 }

@@ -18,14 +18,12 @@ export function follow(tell, status) {
   let timer = null;
 
   async function connect() {
-    const mine = new AbortController();
+    const early = window.early?.stream && { stream: window.early.stream, stop: window.early.stop };
+    if (early) delete window.early.stream;
+    const mine = early ? early.stop : new AbortController();
     controller = mine;
     try {
-      const response = await fetch(`${root}api/v1/stream`, {
-        headers: lastId ? { "last-event-id": lastId } : {},
-        signal: mine.signal,
-        cache: "no-store",
-      });
+      const { response, at } = await (early ? early.stream : join(mine.signal));
       if (response.status === 403 && !mine.signal.aborted) {
         // A caller that may not follow the stream: everything is asked for again now and then.
         status("live", 0);
@@ -35,7 +33,7 @@ export function follow(tell, status) {
       }
       if (!response.ok) throw new Error(String(response.status));
       tries = 0;
-      joinedAt = performance.now();
+      joinedAt = at;
       status("live", 0);
       await read(response.body.getReader());
       // Under WSGI a stream would hold a worker: what there is comes in one piece, and is asked for again.
@@ -51,6 +49,12 @@ export function follow(tell, status) {
     const wait = WAIT_MS[Math.min(tries++, WAIT_MS.length - 1)];
     status("reconnecting", wait);
     timer = setTimeout(connect, wait);
+  }
+
+  async function join(signal) {
+    const headers = lastId ? { "last-event-id": lastId } : {};
+    const response = await fetch(`${root}api/v1/stream`, { headers, signal, cache: "no-store" });
+    return { response, at: performance.now() };
   }
 
   async function read(reader) {
