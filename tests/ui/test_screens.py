@@ -179,12 +179,11 @@ async def test_everyone_can_use_every_screen_and_dialog_in_light_and_dark(
 async def test_the_first_screen_is_small_and_its_files_are_kept_for_ever(busy: Busy, visit: Visit):
     page: Page = await visit(f"{busy.url}/api/docs")
     answers: list[Response] = []
-    page.on("response", answers.append)
+    page.on("response", lambda one: answers.append(one))
     async with page.expect_response("**/plan_run.js"):  # the last of what comes when the board stands
         await page.goto(f"{busy.url}/lanes")
     await expect(lane(page, "c:1")).to_be_visible()
     await page.wait_for_load_state("load")
-    page.remove_listener("response", answers.append)
     files = [one for one in answers if "/static/" in one.url]
     weighed = [*files, *(one for one in answers if one.url.endswith("/lanes"))]
     sizes = {one.url: (await one.request.sizes())["responseBodySize"] for one in weighed}
