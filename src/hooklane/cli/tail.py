@@ -48,7 +48,9 @@ def tail(
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Begin with events published since (or -10m).")
     ] = None,
-    for_s: Annotated[float | None, typer.Option("--for", metavar="SECONDS", help="End after so long.")] = None,
+    for_s: Annotated[
+        float | None, typer.Option("--for", metavar="SECONDS", min=0.001, max=31_622_400, help="End after so long.")
+    ] = None,
     server: Server = None,
     db: Db = None,
     as_json: Json = False,

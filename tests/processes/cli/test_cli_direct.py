@@ -238,3 +238,10 @@ def test_a_number_that_is_not_finite_is_refused_and_does_not_mean_that_there_is_
 
     assert [(ended.code, "must be a number" in ended.talk[0]) for ended in (endpoint, tenant)] == [(2, True), (2, True)]
     assert cli("endpoints", "ls", "--json").json["items"] == []
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-1", "0"])
+def test_tail_is_told_for_how_long_by_a_number_of_seconds(cli: Cli, db: Path, seconds: str):
+    ended = cli("tail", "--for", seconds)
+
+    assert (ended.code, "--for" in ended.talk[-1]) == (2, True), ended
