@@ -153,8 +153,11 @@ def test_passes(): pass
     ("many", "marks", "status", "told"),
     [
         (2, 1, 0, "failed beside others, passed alone: test_it.py::test_fails_at_first[1]"),
-        (2, 2, 1, "failed beside others, see above alone: test_it.py::test_fails_at_first[1]"),
-        (6, 1, 1, "6 failed, 1 passed"),
+        pytest.param(
+            *(2, 2, 1, "failed beside others, see above alone: test_it.py::test_fails_at_first[1]"),
+            marks=pytest.mark.soak,
+        ),
+        pytest.param(6, 1, 1, "6 failed, 1 passed", marks=pytest.mark.soak),
     ],
     ids=["passes alone", "fails alone", "too many"],
 )

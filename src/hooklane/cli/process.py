@@ -77,7 +77,7 @@ class Running:
     _workers: WorkerProcesses | None = None
 
     def stop(self) -> None:
-        self.server.should_exit = True
+        self.server.exit()
         self.services.live_stream.close()
         if self._workers is not None:
             self._workers.stop()
