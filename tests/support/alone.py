@@ -14,7 +14,8 @@ import pytest
 from tests.support.within import run_within
 
 FEW = 5
-FAILED, ONLY = "HOOKLANE_TESTS_FAILED", "HOOKLANE_TESTS_ONLY"
+FAILED, ONLY = "FAILED_TESTS", "ONLY_TESTS"
+"""Not HOOKLANE_…: hooklane warns of settings that it does not know."""
 TESTS_FAILED = 1
 
 
