@@ -46,8 +46,8 @@ vendor: $(RUN)
 
 setup: $(TEST)
 
-# What one waits for: at most ten minutes on two quiet cores. What takes longer is marked `soak`, and each kind of it has
-# a share here (tests/harness/test_soak.py). With ARGS only what they ask for, on the plain source.
+# What one waits for; ten minutes on two quiet cores are the aim, and it takes twice that. What takes longer is marked
+# `soak`, and each kind of it has a share here (tests/harness/test_soak.py). With ARGS only what they ask for, on the plain source.
 test: $(TEST) $(if $(ARGS),,test-compiled)
 	$(BIN)/python -m tests.prepare
 	$(PYTEST) -m "not soak" $(or $(ARGS),$(SIMULATED))

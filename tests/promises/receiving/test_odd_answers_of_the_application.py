@@ -49,6 +49,20 @@ def test_an_event_that_the_applications_own_function_cannot_read_is_a_dead_lette
 
 
 @BOTH
+@pytest.mark.parametrize("order", [latest(key=raises, at="timestamp"), latest(key="id", at=raises)], ids=["key", "at"])
+def test_a_function_of_latest_that_raises_makes_a_dead_letter_at_once(world: World, mode: Any, order: Any) -> None:
+    inbox = world.inbox(mode)
+    own_source(inbox, order=order).on("*")(world.effect)
+    assert inbox.receive(signed()).status == 200
+    inbox.run_once()
+    (row,) = inbox.rows(source="hooklane")
+
+    assert statuses(inbox) == ["dead"]
+    assert "the application's function raised" in str(row.handlings[0].error)
+    assert world.effects() == []
+
+
+@BOTH
 @pytest.mark.parametrize(("account", "kept"), [(None, "default"), (7, "7"), ("a\0b", None)])
 def test_an_account_is_kept_under_a_name_that_every_store_can_hold(
     world: World, mode: Any, account: Any, kept: Any
