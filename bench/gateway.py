@@ -54,11 +54,13 @@ class Gateway:
         found: dict[str, int] = self.call("GET", "/api/v1/overview")["ledger"]
         return found
 
-    def drain(self, owed_max: int = 0) -> dict[str, int]:
-        """The ledger, once no more than *owed_max* deliveries are owed."""
-        return self.drain_counted(owed_max)[0]
+    def drain(self, owed_max: int = 0, *, pause_s: float = 0.02) -> dict[str, int]:
+        """The ledger, once no more than *owed_max* deliveries are owed; asked every *pause_s* at the most."""
+        return self.drain_counted(owed_max, pause_s=pause_s)[0]
 
-    def drain_counted(self, owed_max: int = 0, within_s: float = 120.0) -> tuple[dict[str, int], int]:
+    def drain_counted(
+        self, owed_max: int = 0, within_s: float = 120.0, *, pause_s: float = 0.02
+    ) -> tuple[dict[str, int], int]:
         """The same, and how often the ledger was asked for until then."""
         deadline, asked = time.monotonic() + within_s, 0
         while True:
@@ -68,7 +70,7 @@ class Gateway:
                 return ledger, asked
             if time.monotonic() > deadline:
                 raise SystemExit(f"{owed} deliveries are still owed after {within_s:g} s")
-            time.sleep(min(1.0, 0.02 + (owed - owed_max) / 100_000))  # what stays owed is not waited for
+            time.sleep(min(1.0, pause_s + (owed - owed_max) / 100_000))  # what stays owed is not waited for
 
     @property
     def cost(self) -> Cost:

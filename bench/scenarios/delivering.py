@@ -82,7 +82,8 @@ def measure(bench: Bench, store: Store, folder: Path, scenario: str, events: int
             before = cost_of(*store.pids).total_s if store.pids else 0.0
             with gateway(db, place) as one:
                 started = one.cost.total_s
-                one.drain()
+                # The sink's log tells the rate: few questions will do, and each takes a core from the cycle.
+                one.drain(pause_s=0.5)
                 cost = one.cost.total_s - started
                 elsewhere.append(watch.cores(one.cost.total_s))
                 database = cost_of(*store.pids).total_s - before if store.pids else 0.0
