@@ -32,9 +32,9 @@ def plain(value: object) -> str:
     return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
-def one_line(text: str | None, chars_max: int = 60) -> str:
+def one_line(text: str | None) -> str:
     """Text of another program, as an excerpt on one line."""
-    return plain(" ".join(text.split())[:chars_max]) if text else ""
+    return plain(" ".join(text.split())[:60]) if text else ""
 
 
 def counted(many: int, one: str, more: str | None = None) -> str:

@@ -105,8 +105,6 @@ class Known:
     fingerprint: bytes = b""
     type: str = ""
     handlings: tuple[Handling, ...] = ()
-    locked: bool = False
-    """Another transaction is at work on it right now."""
 
     def of(self, handler: str) -> Handling | None:
         """The handling of *handler*, if the row has one."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
@@ -41,9 +40,8 @@ class KnownKey:
 class KeyRing:
     """The keys of one process. `run` keeps them fresh."""
 
-    def __init__(self, store: AccessStore, now: Callable[[], Instant] = wall_now) -> None:
+    def __init__(self, store: AccessStore) -> None:
         self._store = store
-        self._now = now
         self._rev: int | None = None
         self._known: dict[bytes, KnownKey] = {}
         self._publishers: dict[bytes, KnownKey] = {}
@@ -95,7 +93,7 @@ class KeyRing:
         return known.caller
 
     def _is_good(self, known: KnownKey) -> bool:
-        return known.key.expires_at is None or is_alive(known.key, self._now())
+        return known.key.expires_at is None or is_alive(known.key, wall_now())
 
     # --- staying fresh ---
 
@@ -154,4 +152,4 @@ class KeyRing:
         """Write which keys were used since the last time."""
         used, self._used = self._used, set()
         if used:
-            await self._store.note_keys_used(sorted(used), self._now())
+            await self._store.note_keys_used(sorted(used), wall_now())
