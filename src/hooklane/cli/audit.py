@@ -9,7 +9,7 @@ import typer
 from hooklane.cli.client import calling
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, keep, parse_filter
-from hooklane.cli.options import Cursor, Db, Json, Limit, Server
+from hooklane.cli.options import Cursor, Db, Limit, Server
 from hooklane.cli.output import counted, show, table
 
 app = typer.Typer(no_args_is_help=True)
@@ -24,7 +24,6 @@ def ls(
     cursor: Cursor = None,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """List acts, newest first."""
     wanted = parse_filter(filter_, WORDS)
@@ -32,7 +31,7 @@ def ls(
         page = caller.page(BASE, {"limit": limit, "cursor": cursor}, keep(wanted, at="at"))
     fields = ("n", "at", "actor", "action", "subject", "note")
     rows = [[one[name] for name in fields] for one in page["items"]]
-    show(page, as_json, lambda: table(("N", "AT", "WHO", "WHAT", "SUBJECT", "NOTE"), rows))
+    show(page, lambda: table(("N", "AT", "WHO", "WHAT", "SUBJECT", "NOTE"), rows))
 
 
 @app.command("verify")
@@ -42,7 +41,6 @@ def verify(
     ] = None,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Check that no line was edited or removed; names the first that was. Ends with 7 when the log is broken."""
     with calling(server, db) as caller:
@@ -51,7 +49,6 @@ def verify(
     pruned = f", {counted(found['pruned_to'], 'older one')} removed by retention" if found["pruned_to"] else ""
     show(
         found,
-        as_json,
         lambda: (
             [f"the audit log is whole: {counted(found['lines'], 'line')}{pruned}", f"last  {last}"]
             if found["whole"]

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from hooklane.cli import plans
+from hooklane.cli import output, plans
 from hooklane.cli.client import Caller, calling, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, parse_filter, rfc3339_of
-from hooklane.cli.options import Cursor, Db, EndpointFilter, Json, LetterId, LetterIds, Limit, Server, Yes
+from hooklane.cli.options import Cursor, Db, EndpointFilter, LetterId, LetterIds, Limit, Server, Yes
 from hooklane.cli.output import complain, counted, pairs_with_tracebacks, plain, say, say_json, show, table
 from hooklane.cli.plans import PlanOnly, Rate
 
@@ -27,7 +27,6 @@ def ls(
     cursor: Cursor = None,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """List dead letters."""
     wanted = _wanted(filter_)
@@ -39,15 +38,15 @@ def ls(
         for one in page["items"]
     ]
     head = ("ID", "KEY", "SEQ", "TYPE", "TRIES", "WAITING", "DIED", "REASON")
-    show(page, as_json, lambda: table(head, rows, right=("SEQ", "TRIES", "WAITING")))
+    show(page, lambda: table(head, rows, right=("SEQ", "TRIES", "WAITING")))
 
 
 @app.command("show")
-def show_one(letter: LetterId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def show_one(letter: LetterId, server: Server = None, db: Db = None) -> None:
     """Show one dead letter with its data."""
     with calling(server, db) as caller:
         found = caller.get(f"{BASE}/{segment(letter)}")
-    show(found, as_json, lambda: pairs_with_tracebacks(found))
+    show(found, lambda: pairs_with_tracebacks(found))
 
 
 @app.command("note")
@@ -56,12 +55,11 @@ def note(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to remember.")],
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Write a note on a dead letter."""
     with calling(server, db) as caller:
         done = caller.ask("PATCH", f"{BASE}/{segment(letter)}", body={"note": text})
-    show(done, as_json, lambda: [f"{done['id']}  {plain(done['note'])}"])
+    show(done, lambda: [f"{done['id']}  {plain(done['note'])}"])
 
 
 @app.command("replay")
@@ -75,15 +73,14 @@ def replay(
     yes: Yes = False,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Send dead letters again, under the same id and seq; many at once by a plan, in order inside each key."""
     with calling(server, db) as caller:
         if letters and not (filter_ or all_ or plan or rate):
-            _each(caller, letters, "replay", None, as_json)
+            _each(caller, letters, "replay", None)
             return
         asked = plans.asked(caller, letters, filter_, all_, endpoint)
-        plans.plan_and_run(caller, "replay", asked, note="", rate=rate, plan_only=plan, yes=yes, as_json=as_json)
+        plans.plan_and_run(caller, "replay", asked, note="", rate=rate, plan_only=plan, yes=yes)
 
 
 @app.command("skip")
@@ -96,12 +93,11 @@ def skip(
     yes: Yes = False,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Give dead letters up for good, and release what waits behind them; shown first, done when confirmed."""
     with calling(server, db) as caller:
         asked = plans.asked(caller, letters, filter_, False, endpoint)
-        plans.plan_and_run(caller, "skip", asked, note=note, rate=None, plan_only=plan, yes=yes, as_json=as_json)
+        plans.plan_and_run(caller, "skip", asked, note=note, rate=None, plan_only=plan, yes=yes)
 
 
 @app.command("export")
@@ -110,7 +106,6 @@ def export(
     endpoint: EndpointFilter = None,
     server: Server = None,
     db: Db = None,
-    as_json: Annotated[bool, typer.Option("--json", help="NDJSON, which is what this prints anyway.")] = False,
 ) -> None:
     """Print all dead letters, or those that a filter finds, one JSON object a line (NDJSON)."""
     import msgspec
@@ -131,7 +126,7 @@ def _query(caller: Caller, wanted: dict[str, Any], endpoint: str | None) -> dict
     return {**wanted, "endpoint": caller.endpoint_id(named) if named else None}
 
 
-def _each(caller: Caller, letters: list[str], action: str, body: dict[str, Any] | None, as_json: bool) -> None:
+def _each(caller: Caller, letters: list[str], action: str, body: dict[str, Any] | None) -> None:
     """Act on each; what failed is told on stderr, and the exit code says whether all, some or none went well."""
     failures: list[CallFailed] = []
     for letter in letters:
@@ -143,7 +138,7 @@ def _each(caller: Caller, letters: list[str], action: str, body: dict[str, Any] 
             complain(f"{letter}: {failure}")
             failures.append(failure)
             continue
-        if as_json:
+        if output.as_json:
             say_json({"action": action, **done})
         else:
             place = "no order" if done["seq"] is None else f"{plain(done['key'])} #{done['seq']}"

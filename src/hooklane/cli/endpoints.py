@@ -11,7 +11,7 @@ import typer
 from hooklane.cli.client import calling, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, keep, parse_filter
-from hooklane.cli.options import Db, EndpointId, Json, Server, Yes
+from hooklane.cli.options import Db, EndpointId, Server, Yes
 from hooklane.cli.output import confirm, pairs, plain, show, table, talk
 
 app = typer.Typer(no_args_is_help=True)
@@ -43,7 +43,6 @@ def add(
     backoff_cap_ms: Annotated[int | None, typer.Option(help="The longest wait.")] = None,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Create an endpoint and print what its receiver verifies with, this once."""
     body: dict[str, Any] = {
@@ -66,11 +65,11 @@ def add(
     }
     with calling(server, db, create=True) as caller:
         made = caller.post(BASE, {field: value for field, value in body.items() if value is not None})
-    show(made, as_json, lambda: [f"{made['id']}  {plain(made['url'])}", *_given_away(made)])
+    show(made, lambda: [f"{made['id']}  {plain(made['url'])}", *_given_away(made)])
 
 
 @app.command("ls")
-def ls(filter_: Filter = None, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def ls(filter_: Filter = None, server: Server = None, db: Db = None) -> None:
     """List all endpoints."""
     wanted = keep(parse_filter(filter_, WORDS))
     with calling(server, db) as caller:
@@ -80,27 +79,27 @@ def ls(filter_: Filter = None, server: Server = None, db: Db = None, as_json: Js
         (one["id"], one["name"], one["state"], one["order"], ",".join(one["types"]) or "*", one["url"])
         for one in page["items"]
     ]
-    show(page, as_json, lambda: table(("ID", "NAME", "STATE", "ORDER", "TYPES", "URL"), rows))
+    show(page, lambda: table(("ID", "NAME", "STATE", "ORDER", "TYPES", "URL"), rows))
 
 
 @app.command("show")
-def show_one(endpoint: EndpointId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def show_one(endpoint: EndpointId, server: Server = None, db: Db = None) -> None:
     """Show one endpoint and its ledger."""
     with calling(server, db) as caller:
         found = caller.get(f"{BASE}/{segment(caller.endpoint_id(endpoint))}")
-    show(found, as_json, lambda: pairs(found))
+    show(found, lambda: pairs(found))
 
 
 @app.command("pause")
-def pause(endpoint: EndpointId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def pause(endpoint: EndpointId, server: Server = None, db: Db = None) -> None:
     """Send nothing to it; everything is kept."""
-    _act(endpoint, "pause", server, db, as_json)
+    _act(endpoint, "pause", server, db)
 
 
 @app.command("resume")
-def resume(endpoint: EndpointId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def resume(endpoint: EndpointId, server: Server = None, db: Db = None) -> None:
     """Send to it again."""
-    _act(endpoint, "resume", server, db, as_json)
+    _act(endpoint, "resume", server, db)
 
 
 @app.command("rotate")
@@ -113,26 +112,25 @@ def rotate(
     signature: Annotated[str | None, typer.Option(help="v1 (a shared secret) or v1a (an Ed25519 key pair).")] = None,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Sign with a new secret and print it, this once."""
     asked = {"overlap_s": overlap_s, "secret": secret, "signature": signature}
     body = {name: value for name, value in asked.items() if value is not None}
     with calling(server, db) as caller:
         made = caller.post(f"{BASE}/{segment(caller.endpoint_id(endpoint))}/rotate", body)
-    show(made, as_json, lambda: _given_away(made))
+    show(made, lambda: _given_away(made))
 
 
 @app.command("test")
-def try_out(endpoint: EndpointId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def try_out(endpoint: EndpointId, server: Server = None, db: Db = None) -> None:
     """Send a test event now and say what came of it."""
-    _try(endpoint, "test", server, db, as_json)
+    _try(endpoint, "test", server, db)
 
 
 @app.command("probe")
-def probe(endpoint: EndpointId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def probe(endpoint: EndpointId, server: Server = None, db: Db = None) -> None:
     """Send a ping and say whether the endpoint answers."""
-    _try(endpoint, "probe", server, db, as_json)
+    _try(endpoint, "probe", server, db)
 
 
 @app.command("rm")
@@ -142,7 +140,6 @@ def rm(
     yes: Yes = False,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Delete an endpoint."""
     with calling(server, db) as caller:
@@ -154,21 +151,21 @@ def rm(
             confirm(f"Delete {endpoint_id}, and {owed}?")
         caller.ask("DELETE", f"{BASE}/{segment(endpoint_id)}", query={"backlog": backlog})
     done = {"id": endpoint_id, "deleted": True, "backlog": backlog}
-    show(done, as_json, list)
+    show(done, list)
     talk(f"{endpoint_id} is deleted; what it was owed is {'cancelled' if backlog == 'cancel' else 'delivered first'}")
 
 
-def _act(endpoint: str, action: str, server: str | None, db: str | None, as_json: bool) -> None:
+def _act(endpoint: str, action: str, server: str | None, db: str | None) -> None:
     with calling(server, db) as caller:
         done = caller.post(f"{BASE}/{segment(caller.endpoint_id(endpoint))}/{action}")
-    show(done, as_json, lambda: [f"{done['id']}  {done['state']}"])
+    show(done, lambda: [f"{done['id']}  {done['state']}"])
 
 
-def _try(endpoint: str, action: str, server: str | None, db: str | None, as_json: bool) -> None:
+def _try(endpoint: str, action: str, server: str | None, db: str | None) -> None:
     with calling(server, db) as caller:
         done = caller.post(f"{BASE}/{segment(caller.endpoint_id(endpoint))}/{action}")
     result = done["status"] or done["failure"]
-    show(done, as_json, lambda: [f"{'ok' if done['ok'] else 'failed'}  {result}  {done['took_ms']:.0f} ms"])
+    show(done, lambda: [f"{'ok' if done['ok'] else 'failed'}  {result}  {done['took_ms']:.0f} ms"])
     if not done["ok"]:
         raise CallFailed(f"the endpoint did not answer 2xx: {result}")
 

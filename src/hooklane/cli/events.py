@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from hooklane.cli import complete, plans
+from hooklane.cli import complete, output, plans
 from hooklane.cli.client import Caller, calling, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, parse_filter, rfc3339_of
-from hooklane.cli.options import Cursor, Db, EndpointFilter, EventId, Json, KeyFilter, Limit, Server, Yes
+from hooklane.cli.options import Cursor, Db, EndpointFilter, EventId, KeyFilter, Limit, Server, Yes
 from hooklane.cli.output import aside, counted, one_line, pairs, plain, say_json, show, table, talk
 from hooklane.cli.plans import PlanOnly, Rate
 from hooklane.cli.times import clock_of
@@ -53,7 +53,6 @@ def ls(
     cursor: Cursor = None,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """List events, newest first."""
     with calling(server, db) as caller:
@@ -63,7 +62,7 @@ def ls(
         (one["id"], one["type"], one["key"], ",".join(each["state"] for each in one["deliveries"]), one["created_at"])
         for one in page["items"]
     ]
-    show(page, as_json, lambda: table(("ID", "TYPE", "KEY", "STATE", "PUBLISHED"), rows))
+    show(page, lambda: table(("ID", "TYPE", "KEY", "STATE", "PUBLISHED"), rows))
 
 
 @app.command("export")
@@ -83,7 +82,6 @@ def export(
     ] = None,
     server: Server = None,
     db: Db = None,
-    as_json: Annotated[bool, typer.Option("--json", help="NDJSON, which is what this prints anyway.")] = False,
 ) -> None:
     """Print events with their data and deliveries, newest first, one JSON object a line (NDJSON)."""
     if resume is not None:
@@ -132,7 +130,7 @@ def _keep_place(file: Path, place: str | None) -> None:
 
 
 @app.command("show")
-def show_one(event: EventId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def show_one(event: EventId, server: Server = None, db: Db = None) -> None:
     """Show one event, its deliveries and every try."""
     with calling(server, db) as caller:
         found = caller.get(f"{BASE}/{segment(event)}")
@@ -154,7 +152,6 @@ def show_one(event: EventId, server: Server = None, db: Db = None, as_json: Json
     ]
     show(
         {**found, "attempts": tries},
-        as_json,
         lambda: [
             *pairs(head),
             "",
@@ -172,12 +169,12 @@ def _phases(timings: Mapping[str, float | None]) -> str:
 
 
 @app.command("why")
-def why(event: EventId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def why(event: EventId, server: Server = None, db: Db = None) -> None:
     """Say why an event waits, and what would make it move."""
     with calling(server, db) as caller:
         told = caller.get(f"{BASE}/{segment(event)}/why")
-        lines = [] if as_json else _why_lines(caller, event, told)
-    show(told, as_json, lambda: lines)
+        lines = [] if output.as_json else _why_lines(caller, event, told)
+    show(told, lambda: lines)
 
 
 def _why_lines(caller: Caller, event_id: str, told: Mapping[str, Any]) -> list[str]:
@@ -223,9 +220,8 @@ def replay(
     yes: Yes = False,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Send events again that were delivered before: same id, seq and bytes, in order inside each key."""
     with calling(server, db) as caller:
         asked = plans.asked(caller, events, filter_, False, endpoint, state="delivered")
-        plans.plan_and_run(caller, "replay", asked, note="", rate=rate, plan_only=plan, yes=yes, as_json=as_json)
+        plans.plan_and_run(caller, "replay", asked, note="", rate=rate, plan_only=plan, yes=yes)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hooklane.cli.client import calling, segment
-from hooklane.cli.options import Db, Json, Server, Yes
+from hooklane.cli.options import Db, Server, Yes
 from hooklane.cli.output import confirm, show, table
 
 app = typer.Typer(no_args_is_help=True)
@@ -15,7 +15,7 @@ BASE = "/api/v1/keys"
 
 
 @app.command("ls")
-def ls(server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def ls(server: Server = None, db: Db = None) -> None:
     """List API keys, oldest first. A key itself is shown only when it is made."""
     with calling(server, db) as caller:
         page = caller.get(BASE)
@@ -30,7 +30,7 @@ def ls(server: Server = None, db: Db = None, as_json: Json = False) -> None:
         ]
         for one in page["items"]
     ]
-    show(page, as_json, lambda: table(("ID", "NAME", "SCOPES", "TENANT", "EXPIRES", "LAST USED"), rows))
+    show(page, lambda: table(("ID", "NAME", "SCOPES", "TENANT", "EXPIRES", "LAST USED"), rows))
 
 
 @app.command("add")
@@ -47,13 +47,12 @@ def add(
     ] = None,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Make an API key. It is printed this once."""
     body = {"name": name, "scopes": [word for text in scope for word in text.split(",")], "tenant": of_tenant}
     with calling(server, db, create=True) as caller:
         made = caller.post(BASE, body if expires_at is None else {**body, "expires_at": expires_at})
-    show(made, as_json, lambda: [f"{made['id']}  {made['name']}: {', '.join(made['scopes'])}", made["key"]])
+    show(made, lambda: [f"{made['id']}  {made['name']}: {', '.join(made['scopes'])}", made["key"]])
 
 
 @app.command("rm")
@@ -62,11 +61,10 @@ def rm(
     yes: Yes = False,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Revoke an API key, at once, with all sessions that it opened."""
     if not yes:
         confirm(f"Revoke {key_id}? Calls with it will be refused.")
     with calling(server, db) as caller:
         caller.ask("DELETE", f"{BASE}/{segment(key_id)}")
-    show({"id": key_id, "revoked": True}, as_json, lambda: [f"{key_id} is revoked"])
+    show({"id": key_id, "revoked": True}, lambda: [f"{key_id} is revoked"])

@@ -9,7 +9,7 @@ import typer
 from hooklane.cli.client import Caller, calling, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, parse_filter
-from hooklane.cli.options import Cursor, Db, EndpointFilter, Json, Key, Limit, Server
+from hooklane.cli.options import Cursor, Db, EndpointFilter, Key, Limit, Server
 from hooklane.cli.output import one_line, pairs, plain, show, table
 from hooklane.cli.times import clock_of, since
 
@@ -28,7 +28,6 @@ def ls(
     cursor: Cursor = None,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """List lanes, those that need attention first."""
     wanted = parse_filter(filter_, WORDS)
@@ -44,7 +43,7 @@ def ls(
         page = caller.page(BASE, query)
     rows = [_row(one) for one in page["items"]]
     head = ("KEY", "ENDPOINT", "HEAD", "WAITING", "FOR", "REASON")
-    show(page, as_json, lambda: table(head, rows, right=("WAITING", "FOR")))
+    show(page, lambda: table(head, rows, right=("WAITING", "FOR")))
 
 
 def _row(lane: dict[str, Any]) -> tuple[object, ...]:
@@ -60,23 +59,21 @@ def _row(lane: dict[str, Any]) -> tuple[object, ...]:
 
 
 @app.command("show")
-def show_one(
-    key: Key, endpoint: EndpointFilter = None, server: Server = None, db: Db = None, as_json: Json = False
-) -> None:
+def show_one(key: Key, endpoint: EndpointFilter = None, server: Server = None, db: Db = None) -> None:
     """Show one lane and what stands in line."""
     with calling(server, db) as caller:
         lane = caller.get(_path(caller, key, endpoint))
     rows = [(one["seq"], one["state"], one["attempts"], one["event"], one["reason"]) for one in lane["deliveries"]]
     head = {name: value for name, value in lane.items() if name != "deliveries"}
-    show(lane, as_json, lambda: [*pairs(head), "", *table(("SEQ", "STATE", "TRIES", "EVENT", "REASON"), rows)])
+    show(lane, lambda: [*pairs(head), "", *table(("SEQ", "STATE", "TRIES", "EVENT", "REASON"), rows)])
 
 
 @app.command("why")
-def why(key: Key, endpoint: EndpointFilter = None, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def why(key: Key, endpoint: EndpointFilter = None, server: Server = None, db: Db = None) -> None:
     """Say in one sentence what a lane waits for."""
     with calling(server, db) as caller:
         told = caller.get(f"{_path(caller, key, endpoint)}/why")
-    show(told, as_json, lambda: [plain(told["why"])])
+    show(told, lambda: [plain(told["why"])])
 
 
 def _path(caller: Caller, key: str, endpoint: str | None) -> str:

@@ -24,6 +24,8 @@ class Level(IntEnum):
 
 level = Level.NORMAL
 """How much a command says besides its data: `-q` and `-v` set it, for the one command that a process runs."""
+as_json = False
+"""Whether data is printed as JSON: `--json` sets it, likewise."""
 
 
 def plain(value: object) -> str:
@@ -76,7 +78,7 @@ def _write(stream: TextIO, line: str) -> None:
     stream.flush()
 
 
-def show(value: Mapping[str, Any], as_json: bool, lines: Callable[[], Sequence[str]]) -> None:
+def show(value: Mapping[str, Any], lines: Callable[[], Sequence[str]]) -> None:
     """One object as JSON, or the *lines* that a person reads."""
     if as_json:
         say_json(value)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hooklane.cli.client import calling
-from hooklane.cli.options import Db, Json, Server
+from hooklane.cli.options import Db, Server
 from hooklane.cli.output import counted, is_interactive, show, talk
 
 app = typer.Typer(no_args_is_help=True)
@@ -15,14 +15,14 @@ BASE = "/api/v1/secrets"
 
 
 @app.command("show")
-def show_seals(server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def show_seals(server: Server = None, db: Db = None) -> None:
     """Say with which keys the secrets of how many endpoints are sealed."""
     with calling(server, db) as caller:
         found = caller.get(BASE)
     lines = [f"seals with  {found['key'] or 'no key: secrets are kept as plain text'}"]
     lines += [f"{id}  {counted(many, 'endpoint')}" for id, many in found["endpoints"].items()]
     lines += [f"plain text  {counted(found['plain'], 'endpoint')}"] if found["plain"] else []
-    show(found, as_json, lambda: lines)
+    show(found, lambda: lines)
 
 
 @app.command("rotate")
@@ -33,7 +33,6 @@ def rotate(
     ] = False,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Seal every secret with the first key of HOOKLANE_SEAL_KEY. Ended half way, it goes on where it was."""
     sealed = 0
@@ -48,4 +47,4 @@ def rotate(
         if scrub:
             caller.scrub()
     result = {"key": step["key"], "sealed": sealed, "left": step["left"], "scrubbed": scrub}
-    show(result, as_json, lambda: [f"{counted(sealed, 'endpoint')} sealed with {step['key']}, {step['left']} left"])
+    show(result, lambda: [f"{counted(sealed, 'endpoint')} sealed with {step['key']}, {step['left']} left"])

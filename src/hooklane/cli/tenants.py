@@ -9,7 +9,7 @@ import typer
 
 from hooklane.cli.client import Caller, calling, segment
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.options import Db, Json, Limit, Server, Yes
+from hooklane.cli.options import Db, Limit, Server, Yes
 from hooklane.cli.output import confirm, counted, pairs, show, table
 
 app = typer.Typer(no_args_is_help=True)
@@ -32,13 +32,12 @@ def ls(
     cursor: Annotated[str | None, typer.Option(help="`next` of the page before.")] = None,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """List tenants, by id."""
     with calling(server, db) as caller:
         page = caller.get(BASE, {"limit": limit, "cursor": cursor})
     rows = [[one["id"], one["state"], one["name"], *_quota_cells(one["quota"])] for one in page["items"]]
-    show(page, as_json, lambda: table(("TENANT", "STATE", "NAME", "EVENTS/S", "ENDPOINTS", "BYTES"), rows))
+    show(page, lambda: table(("TENANT", "STATE", "NAME", "EVENTS/S", "ENDPOINTS", "BYTES"), rows))
 
 
 @app.command("add")
@@ -50,7 +49,6 @@ def add(
     stored: Bytes = None,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Create a tenant. An id is never given twice."""
     body: dict[str, Any] = {"id": tenant, "quota": _quota(events_per_s, endpoints, stored)}
@@ -58,15 +56,15 @@ def add(
         body["name"] = name
     with calling(server, db, create=True) as caller:
         made = caller.post(BASE, body)
-    show(made, as_json, lambda: [f"created tenant {made['id']}"])
+    show(made, lambda: [f"created tenant {made['id']}"])
 
 
 @app.command("show")
-def show_one(tenant: TenantId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def show_one(tenant: TenantId, server: Server = None, db: Db = None) -> None:
     """Show a tenant, its quotas, and how much it uses."""
     with calling(server, db) as caller:
         found = caller.get(_path(tenant))
-    show(found, as_json, lambda: pairs(found))
+    show(found, lambda: pairs(found))
 
 
 @app.command("quota")
@@ -77,27 +75,26 @@ def quota(
     stored: Bytes = None,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Set quotas; what is not given stays as it is, and without any option they are only shown."""
     wanted = _quota(events_per_s, endpoints, stored)
     with calling(server, db) as caller:
         found = caller.ask("PATCH", _path(tenant), body={"quota": wanted}) if wanted else caller.get(_path(tenant))
-    show(found["quota"], as_json, lambda: pairs({name: _cell(value) for name, value in found["quota"].items()}))
+    show(found["quota"], lambda: pairs({name: _cell(value) for name, value in found["quota"].items()}))
 
 
 @app.command("suspend")
-def suspend(tenant: TenantId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def suspend(tenant: TenantId, server: Server = None, db: Db = None) -> None:
     """Take nothing over HTTP and send nothing for a tenant; all is kept."""
     with calling(server, db) as caller:
-        _tell(caller, tenant, "suspend", as_json)
+        _tell(caller, tenant, "suspend")
 
 
 @app.command("resume")
-def resume(tenant: TenantId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def resume(tenant: TenantId, server: Server = None, db: Db = None) -> None:
     """Let a suspended tenant go on where it was."""
     with calling(server, db) as caller:
-        _tell(caller, tenant, "resume", as_json)
+        _tell(caller, tenant, "resume")
 
 
 @app.command("rm")
@@ -107,7 +104,6 @@ def rm(
     yes: Yes = False,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Delete a tenant with its endpoints; what is owed is delivered first, or cancelled."""
     with calling(server, db) as caller:
@@ -117,12 +113,12 @@ def rm(
         caller.ask("DELETE", _path(tenant), query={"backlog": backlog})
     state, owed = ("cancelling", "cancelled") if backlog == "cancel" else ("draining", "delivered")
     done = f"{tenant} is being deleted, and what it is owed is {owed}"
-    show({"id": tenant, "state": state}, as_json, lambda: [done])
+    show({"id": tenant, "state": state}, lambda: [done])
 
 
-def _tell(caller: Caller, tenant: str, verb: str, as_json: bool) -> None:
+def _tell(caller: Caller, tenant: str, verb: str) -> None:
     found = caller.post(f"{_path(tenant)}/{verb}")
-    show(found, as_json, lambda: [f"{found['id']} is {found['state']}"])
+    show(found, lambda: [f"{found['id']} is {found['state']}"])
 
 
 def _path(tenant: str) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from hooklane.cli.client import calling, segment
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.options import Db, Json, Server, Yes
+from hooklane.cli.options import Db, Server, Yes
 from hooklane.cli.output import confirm, show, table
 
 app = typer.Typer(no_args_is_help=True)
@@ -19,12 +19,12 @@ TypeName = Annotated[str, typer.Argument(metavar="TYPE", help="Such as order.cre
 
 
 @app.command("ls")
-def ls(server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def ls(server: Server = None, db: Db = None) -> None:
     """List event types."""
     with calling(server, db) as caller:
         page = caller.get(BASE)
     rows = [[one["type"], _word(one), one["description"]] for one in page["items"]]
-    show(page, as_json, lambda: table(("TYPE", "SCHEMA", "DESCRIPTION"), rows))
+    show(page, lambda: table(("TYPE", "SCHEMA", "DESCRIPTION"), rows))
 
 
 @app.command("set")
@@ -39,7 +39,6 @@ def set_type(
     ] = None,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Describe an event type; what is not given stays as it is."""
     path = f"{BASE}/{segment(type_)}"
@@ -49,17 +48,17 @@ def set_type(
         given = {"description": description, "schema": _read(schema), "enforce": enforce}
         body |= {field: value for field, value in given.items() if value is not None}
         made = caller.ask("PUT", path, body=body)
-    show(made, as_json, lambda: [f"{type_} is set; schema: {_word(made)}"])
+    show(made, lambda: [f"{type_} is set; schema: {_word(made)}"])
 
 
 @app.command("rm")
-def rm(type_: TypeName, yes: Yes = False, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+def rm(type_: TypeName, yes: Yes = False, server: Server = None, db: Db = None) -> None:
     """Forget an event type; its events stay, and nothing is checked any more."""
     if not yes:
         confirm(f"Forget the event type {type_}?")
     with calling(server, db) as caller:
         caller.ask("DELETE", f"{BASE}/{segment(type_)}")
-    show({"type": type_, "removed": True}, as_json, lambda: [f"{type_} is removed"])
+    show({"type": type_, "removed": True}, lambda: [f"{type_} is removed"])
 
 
 def _word(one: dict[str, Any]) -> str:

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.options import Json
 from hooklane.cli.output import plain, show
 from hooklane.cli.secret import secrets_of
 
@@ -28,7 +27,6 @@ def verify(
     at: Annotated[
         int | None, typer.Option("--at", help="The time to judge by, in unix seconds; now by default.")
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Say whether a request's signature fits, and if not, why."""
     from hooklane.core.profiles import find_profile
@@ -49,7 +47,7 @@ def verify(
         "reason": told.reason,
         "lines": [{"mark": line.mark.name.lower(), "text": line.text} for line in told.lines],
     }
-    show(value, as_json, lambda: [plain(str(line)) for line in told.lines])
+    show(value, lambda: [plain(str(line)) for line in told.lines])
     if not told.accepted:
         raise CallFailed(f"the request would be refused: {told.reason}", Exit.UNHEALTHY)
 
