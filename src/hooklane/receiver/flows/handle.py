@@ -1,4 +1,4 @@
-"""How is an event handled? Handler and completion of the claim are one transaction; a failure is recorded in another."""
+"""How is an event handled? Handler and completion of the claim are one transaction, the record of a failure another."""
 
 from __future__ import annotations
 
