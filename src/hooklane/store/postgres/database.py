@@ -98,17 +98,16 @@ class Database:
 
     async def read(self, flow: Callable[[], Flows[T]]) -> T:
         """Run a flow that only reads, all of it on one snapshot."""
-        try:
-            async with self.pool.connection() as connection:
-                return await self._in(connection, flow, READ)
-        except RACES as error:
-            raise StoreUnavailable(f"PostgreSQL: {error}") from error
+        return await self._read(flow, READ)
 
     async def look(self, flow: Callable[[], Flows[T]]) -> T:
         """The same for what is acted upon: it comes back once the synchronous standby, if there is one, has it too."""
+        return await self._read(flow, LOOK)
+
+    async def _read(self, flow: Callable[[], Flows[T]], begin: str) -> T:
         try:
             async with self.pool.connection() as connection:
-                return await self._in(connection, flow, LOOK)
+                return await self._in(connection, flow, begin)
         except RACES as error:
             raise StoreUnavailable(f"PostgreSQL: {error}") from error
 
