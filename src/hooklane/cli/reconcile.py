@@ -43,7 +43,7 @@ def reconcile(
     from hooklane.cli.reconcile_sides import receiver_side, sender_side
     from hooklane.core.reconcile import between
 
-    time_of(since, "--since")  # what is no time is told before anybody is asked
+    time_of(since, "--since")  # a wrong time is refused before the sender and the receiver are asked
     with sender_side(sender, endpoint) as one, receiver_side(receiver, source or SOURCE) as other:
         if source is None and SOURCE not in other.sources():
             raise CallFailed(_no_source(other.sources()), Exit.NOT_FOUND)

@@ -67,7 +67,7 @@ class NewRow:
     received_at: Instant
     variant: str = ""
     status: Status = Status.PENDING
-    """Of the row itself; where there are handlings theirs speak instead."""
+    """Of the row itself; where there are handlings, their statuses count instead."""
     reason: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     handlings: tuple[NewHandling, ...] = ()

@@ -134,7 +134,7 @@ class OutboxStore(Protocol):
         """Take up to *most* partitions that no live worker owns; each change of owner bumps the epoch."""
 
     async def release(self, worker: str, pids: Sequence[int]) -> None:
-        """Give partitions back; call it when nothing of theirs is in flight."""
+        """Give partitions back; call it when no delivery of these partitions is in flight."""
 
     async def leave(self, worker: str) -> None:
         """Give everything back and leave the roster."""

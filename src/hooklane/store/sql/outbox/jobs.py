@@ -164,7 +164,7 @@ def outcomes(plan_id: str) -> Flow[list[Mark]]:
 
 
 def note_outcomes(plan_id: str, marks: Sequence[Mark]) -> Flow[list[Mark]]:
-    """What `outcomes` found, for those that nobody else has noted meanwhile."""
+    """Note what `outcomes` found, for the members whose outcome no other process has noted meanwhile."""
     return (yield from _note(plan_id, marks, released=True))
 
 
