@@ -58,7 +58,7 @@ class KeyRing:
         return next((one.key.expires_at for one in self._known.values() if one.key.id == key_id), None)
 
     def end_of(self, key_id: str) -> Instant:
-        """The same; the beginning of time where there is no such key."""
+        """Until when calls with the key of this id are let in: 1970 where there is no such key."""
         if all(one.key.id != key_id for one in self._known.values()):
             return Instant(0)
         return self.expiry_of(key_id) or FOREVER

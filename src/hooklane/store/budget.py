@@ -16,7 +16,7 @@ SEARCH_S = 0.03
 SEARCH_S_MAX = 5.0
 """When a search is ended that is still at it, be it inside a statement or in the line before it."""
 LEDGER_S_MAX = 30.0
-"""The same for the check of the ledger, which has to count every row."""
+"""When the check of the ledger is ended, which has to count every row."""
 NARROW = "the search took too long and was ended: narrow it, for instance by `after` and `before`, or ask for fewer"
 
 

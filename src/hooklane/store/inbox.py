@@ -83,7 +83,7 @@ class Session(Protocol):
 
 
 class AsyncSession(Protocol):
-    """The same for async handlers."""
+    """One transaction for async handlers: a `Session` to await."""
 
     @property
     def tx(self) -> Any: ...
@@ -113,7 +113,7 @@ class Shared(Session, Protocol):
 
 
 class AsyncShared(AsyncSession, Protocol):
-    """The same for async handlers."""
+    """A `Shared` session for async handlers."""
 
     @property
     def is_whole(self) -> bool: ...
