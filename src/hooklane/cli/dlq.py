@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from hooklane.cli import output, plans
-from hooklane.cli.client import Caller, calling, segment
+from hooklane.cli.asking import asking
+from hooklane.cli.client import Caller, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, parse_filter, rfc3339_of
-from hooklane.cli.options import Cursor, Db, EndpointFilter, LetterId, LetterIds, Limit, Server, Yes
+from hooklane.cli.options import Cursor, EndpointFilter, LetterId, LetterIds, Limit, Yes
 from hooklane.cli.output import complain, counted, pairs_with_tracebacks, plain, say, say_json, show, table
 from hooklane.cli.plans import PlanOnly, Rate
 
@@ -19,20 +20,18 @@ BASE = "/api/v1/dead-letters"
 WORDS = ("endpoint", "key", "type", "reason", "http", "after", "before")
 
 
-@app.command("ls")
+@asking(app, "ls")
 def ls(
+    caller: Caller,
     filter_: Filter = None,
     endpoint: EndpointFilter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    server: Server = None,
-    db: Db = None,
 ) -> None:
     """List dead letters."""
     wanted = _wanted(filter_)
-    with calling(server, db) as caller:
-        query = _query(caller, wanted, endpoint)
-        page = caller.page(BASE, {**query, "limit": limit, "cursor": cursor})
+    query = _query(caller, wanted, endpoint)
+    page = caller.page(BASE, {**query, "limit": limit, "cursor": cursor})
     rows = [
         (one["id"], one["key"], one["seq"], one["type"], one["attempts"], one["waiting"], one["died_at"], one["reason"])
         for one in page["items"]
@@ -41,29 +40,27 @@ def ls(
     show(page, lambda: table(head, rows, right=("SEQ", "TRIES", "WAITING")))
 
 
-@app.command("show")
-def show_one(letter: LetterId, server: Server = None, db: Db = None) -> None:
+@asking(app, "show")
+def show_one(caller: Caller, letter: LetterId) -> None:
     """Show one dead letter with its data."""
-    with calling(server, db) as caller:
-        found = caller.get(f"{BASE}/{segment(letter)}")
+    found = caller.get(f"{BASE}/{segment(letter)}")
     show(found, lambda: pairs_with_tracebacks(found))
 
 
-@app.command("note")
+@asking(app, "note")
 def note(
+    caller: Caller,
     letter: LetterId,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to remember.")],
-    server: Server = None,
-    db: Db = None,
 ) -> None:
     """Write a note on a dead letter."""
-    with calling(server, db) as caller:
-        done = caller.ask("PATCH", f"{BASE}/{segment(letter)}", body={"note": text})
+    done = caller.ask("PATCH", f"{BASE}/{segment(letter)}", body={"note": text})
     show(done, lambda: [f"{done['id']}  {plain(done['note'])}"])
 
 
-@app.command("replay")
+@asking(app, "replay")
 def replay(
+    caller: Caller,
     letters: LetterIds = None,
     filter_: Filter = None,
     all_: Annotated[bool, typer.Option("--all", help="All dead letters (of --endpoint).")] = False,
@@ -71,49 +68,38 @@ def replay(
     rate: Rate = None,
     plan: PlanOnly = False,
     yes: Yes = False,
-    server: Server = None,
-    db: Db = None,
 ) -> None:
     """Send dead letters again, under the same id and seq; many at once by a plan, in order inside each key."""
-    with calling(server, db) as caller:
-        if letters and not (filter_ or all_ or plan or rate):
-            _each(caller, letters, "replay", None)
-            return
-        asked = plans.asked(caller, letters, filter_, all_, endpoint)
-        plans.plan_and_run(caller, "replay", asked, note="", rate=rate, plan_only=plan, yes=yes)
+    if letters and not (filter_ or all_ or plan or rate):
+        _each(caller, letters, "replay", None)
+        return
+    asked = plans.asked(caller, letters, filter_, all_, endpoint)
+    plans.plan_and_run(caller, "replay", asked, note="", rate=rate, plan_only=plan, yes=yes)
 
 
-@app.command("skip")
+@asking(app, "skip")
 def skip(
+    caller: Caller,
     letters: LetterIds = None,
     filter_: Filter = None,
     note: Annotated[str | None, typer.Option("--note", help="Why; it goes on record.")] = None,
     endpoint: EndpointFilter = None,
     plan: PlanOnly = False,
     yes: Yes = False,
-    server: Server = None,
-    db: Db = None,
 ) -> None:
     """Give dead letters up for good, and release what waits behind them; shown first, done when confirmed."""
-    with calling(server, db) as caller:
-        asked = plans.asked(caller, letters, filter_, False, endpoint)
-        plans.plan_and_run(caller, "skip", asked, note=note, rate=None, plan_only=plan, yes=yes)
+    asked = plans.asked(caller, letters, filter_, False, endpoint)
+    plans.plan_and_run(caller, "skip", asked, note=note, rate=None, plan_only=plan, yes=yes)
 
 
-@app.command("export")
-def export(
-    filter_: Filter = None,
-    endpoint: EndpointFilter = None,
-    server: Server = None,
-    db: Db = None,
-) -> None:
+@asking(app, "export")
+def export(caller: Caller, filter_: Filter = None, endpoint: EndpointFilter = None) -> None:
     """Print all dead letters, or those that a filter finds, one JSON object a line (NDJSON)."""
     import msgspec
 
     wanted = _wanted(filter_)
-    with calling(server, db) as caller:
-        for line in caller.lines(BASE, _query(caller, wanted, endpoint)):
-            say_json(msgspec.json.decode(line))
+    for line in caller.lines(BASE, _query(caller, wanted, endpoint)):
+        say_json(msgspec.json.decode(line))
 
 
 def _wanted(filter_: str | None) -> dict[str, Any]:
