@@ -157,7 +157,7 @@ async def show(call: Call) -> Response:
 
 @routes.patch(
     "/{id}",
-    "Change an endpoint from the next attempt on; `order` and `payload` never change.",
+    "Change an endpoint from the next attempt on; `order`, `payload` and `operational` never change.",
     takes=EndpointChange,
     answers=EndpointShape,
 )
