@@ -93,7 +93,7 @@ class Inbox:
         self.owner = f"{socket.gethostname()}:{os.getpid()}"
         self.lease_ms = lease_ms
         self.can_send = outbox is not None
-        self.context = Context(store=self.store, clock=clock, roll=roll, can_send=self.can_send)
+        self.context = Context(store=self.store, clock=clock, roll=roll)
         self.runner = Runner(self.store, outbox=outbox, failpoint=failpoint, clock=clock)
         self.worker = Worker(self)
         self.retention = Retention(self)

@@ -39,7 +39,7 @@ class AsyncCheckout(Protocol):
     async def give_back(self, *, clean: bool) -> None: ...
 
 
-C = TypeVar("C", Checkout, AsyncCheckout)
+C = TypeVar("C", bound=Checkout | AsyncCheckout)
 
 
 class Connections(Protocol):
