@@ -321,7 +321,7 @@ def _found(inbox: Inbox, ids: list[str]) -> list[Row]:
 
 
 def _id(text: str) -> int | str:
-    """A number where it can be one of a database's, else as it is."""
+    """A row id as its store has it: databases number their rows, Redis and DynamoDB have texts."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else text
 
 

@@ -75,7 +75,7 @@ class Arrival:
         return arrival
 
     def look(self) -> None:
-        """Ask now what the application's functions say of it: what they cannot read must be kept, not sent again."""
+        """Ask the application's order functions now: a message that they cannot read must be kept, not sent again."""
         for handler in self.handlers:
             self.stance(handler)
 
@@ -118,13 +118,13 @@ class Arrival:
 
     @property
     def guarded_by(self) -> tuple[str, str, str]:
-        """What `guard` asks by. States of one entity have the same, and are asked about as they came."""
+        """What a batch is sorted by before `guard` is asked: equal for the states of one entity, which stay as they came."""
         source, account, id = self.name
         return (source, account, id if self.entity is None else self.entity)
 
     @property
     def entity(self) -> str | None:
-        """Whose state its id stands for, if it does."""
+        """The entity whose current state the event id stands for; None where the id stands for one event."""
         by_state = self.source.rules.dedup is Dedup.STATE_TOKEN and self.poison is None
         return self.message.key if by_state else None
 

@@ -107,7 +107,7 @@ class Jobs:
             return False
 
     async def _carry_on(self, job: Job) -> bool:
-        """One step further, if the job is ours; whether it is."""
+        """Do the next step of the job if this process runs it; whether it does."""
         ours = await self._claim(job)
         if ours is None:
             self._going.pop(job.id, None)
@@ -122,7 +122,7 @@ class Jobs:
         return not is_done
 
     async def _claim(self, job: Job) -> Job | None:
-        """The job as ours, if it is, or if no living runner has it."""
+        """Take the job for this process, if no other living one runs it; None where another does."""
         now = self._now()
         if job.runner == self._name and job.id in self._going:
             return job

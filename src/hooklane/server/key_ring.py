@@ -106,7 +106,7 @@ class KeyRing:
         await asyncio.shield(task)
 
     async def look_anew(self) -> None:
-        """The same, after a change: a look that began before it may not have seen it."""
+        """Read the keys after a change: a `look` that began before the change may not have seen it."""
         if self._looking is not None and not self._looking.done():
             await asyncio.wait([self._looking])
         await self.look()

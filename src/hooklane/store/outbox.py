@@ -84,8 +84,8 @@ class OutboxStore(Protocol):
 
     @property
     def run(self) -> int:
-        """Another number for each life of the server that answers, as far as is known: what it has shown in one life it
-        may have forgotten in the next. Always 0 where there is but one."""
+        """A number that changes when the database server is restarted or replaced, as far as is known: what it
+        has shown before, it may have lost. Always 0 for a store that is no server."""
         ...
 
     async def open(self) -> None:

@@ -207,7 +207,8 @@ _VERDICTS = {
 
 
 def _status(arrival: Arrival, handler: Handler, admitted: bool) -> Status:
-    """How it ends if nothing goes wrong. What is past is stale also for one that only counts it: its key stays."""
+    """How the handling ends if nothing goes wrong. A message out of its time is stale, also for a handler that only
+    counts its key's events."""
     if not admitted:
         return Status.STALE
     return Status.COMPLETED if handler.wants(arrival.message.type) else Status.IGNORED
@@ -295,7 +296,7 @@ def _claim_failed(
 
 
 def _row(arrival: Arrival, variant: str, handler: Handler, status: Status, now: Instant, rules: Inline) -> NewRow:
-    """The row with this handler's handling as it will be when the transaction commits, and those of others owed.
+    """The row to insert: this handler's handling as it will be at the commit, those of the other handlers as owed.
 
     The others' turn comes right after; they are due only later, so that a worker takes them only if we die.
     """
