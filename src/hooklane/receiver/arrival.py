@@ -118,7 +118,7 @@ class Arrival:
 
     @property
     def guarded_by(self) -> tuple[str, str, str]:
-        """What a batch is sorted by before `guard` is asked: equal for all states of one entity, so they stay in order."""
+        """What a batch is sorted by before `guard` is asked: equal for all states of an entity, which stay in order."""
         source, account, id = self.name
         return (source, account, id if self.entity is None else self.entity)
 
