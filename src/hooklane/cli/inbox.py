@@ -6,7 +6,7 @@ import importlib
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,17 +70,9 @@ def ls(
     """List what was received, oldest first."""
     from hooklane.server import inbox_views
 
-    wanted = parse_filter(filter_, WORDS)
-    search = _search(
-        source or wanted.get("source"),
-        status or wanted.get("status"),
-        type_ or wanted.get("type"),
-        key or wanted.get("key"),
-        event_id or wanted.get("event"),
-        handler or wanted.get("handler"),
-        since or wanted.get("after"),
-        until or wanted.get("before"),
-    )
+    given = {"source": source, "status": status, "type": type_, "key": key, "event": event_id, "handler": handler}
+    given |= {"after": since, "before": until}
+    search = _search({**parse_filter(filter_, WORDS), **{word: text for word, text in given.items() if text}})
     with opened(store) as inbox:
         rows = inbox.rows(**search, after=None if after is None else _place(store, after), limit=limit)
     shown = [
@@ -139,7 +131,8 @@ def replay(
 
     With --status only the handlers for which an event is so run it again, not those that have applied it.
     """
-    search = _chosen(ids, _search(source, status, type_, key, event_id, None, since, until))
+    wanted = {"source": source, "status": status, "type": type_, "key": key, "event": event_id}
+    search = _chosen(ids, _search({**wanted, "after": since, "before": until}))
     with opened(store) as inbox:
         rows = _found(inbox, ids) if ids else []
         done = sum(_was_handled(row, handler) for row in rows)
@@ -169,7 +162,7 @@ def skip(
 
     With --status only at the handlers for which an event is so.
     """
-    search = _chosen(ids, _search(source, status, None, None, event_id, None, None, None))
+    search = _chosen(ids, _search({"source": source, "status": status, "event": event_id}))
     with opened(store) as inbox:
         if not yes:
             confirm(f"Give up {_words(search) if not ids else counted(len(ids), 'row')} for good?")
@@ -267,27 +260,20 @@ def opened(url: str) -> Iterator[Inbox]:
         inbox.close()
 
 
-def _search(
-    source: str | None,
-    status: str | None,
-    type_: str | None,
-    key: str | None,
-    event_id: str | None,
-    handler: str | None,
-    since: str | None,
-    until: str | None,
-) -> dict[str, Any]:
+def _search(wanted: Mapping[str, str | None]) -> dict[str, Any]:
+    """What *wanted* says by `WORDS`, as the inbox is asked for it."""
+    status = wanted.get("status")
     if status is not None and status not in list(Status):
         raise CallFailed(f"--status is one of {', '.join(Status)}; got {status}", Exit.USAGE)
     search = {
-        "source": source,
+        "source": wanted.get("source"),
         "status": None if status is None else Status(status),
-        "type": type_,
-        "key": key,
-        "event_id": event_id,
-        "handler": handler,
-        "received_from": _instant(since, "--since"),
-        "received_until": _instant(until, "--until"),
+        "type": wanted.get("type"),
+        "key": wanted.get("key"),
+        "event_id": wanted.get("event"),
+        "handler": wanted.get("handler"),
+        "received_from": _instant(wanted.get("after"), "--since"),
+        "received_until": _instant(wanted.get("before"), "--until"),
     }
     return {name: value for name, value in search.items() if value is not None}
 
