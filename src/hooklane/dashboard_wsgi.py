@@ -10,12 +10,12 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from starlette.types import Message
 
 from hooklane.dashboard import Dashboard
+from hooklane.model.message import Reply
 
 T = TypeVar("T")
 ANSWER_S_MAX = 60.0
@@ -24,13 +24,6 @@ PIECE_S = 0.25
 """How long a piece of the stream is gathered."""
 BODY_BYTES_MAX = 9 * 1024 * 1024
 """What any call takes at most is 8 MiB."""
-
-
-@dataclass(slots=True)
-class Answered:
-    status: int
-    headers: Sequence[tuple[str, str]]
-    body: bytes
 
 
 class WsgiDashboard:
@@ -51,12 +44,12 @@ class WsgiDashboard:
         headers: Sequence[tuple[str, str]],
         body: bytes,
         tenant: str | None = None,
-    ) -> Answered:
+    ) -> Reply:
         """The answer to a request that may come in; *path* is below where the dashboard is mounted."""
         scope = _scope(method, path, raw_path, query, headers)
         return self._run(self._answer(scope, body, tenant))
 
-    def turn_away(self, method: str, headers: Sequence[tuple[str, str]]) -> Answered:
+    def turn_away(self, method: str, headers: Sequence[tuple[str, str]]) -> Reply:
         """The answer to one that may not."""
         return self._run(_collected(self.dashboard.turn_away(_scope(method, "/", b"/", "", headers)), b""))
 
@@ -68,18 +61,17 @@ class WsgiDashboard:
             loop = self._loop
         return asyncio.run_coroutine_threadsafe(work, loop).result(ANSWER_S_MAX)
 
-    async def _answer(self, scope: dict[str, Any], body: bytes, tenant: str | None) -> Answered:
+    async def _answer(self, scope: dict[str, Any], body: bytes, tenant: str | None) -> Reply:
         async def serve(_: Any, receive: Any, send: Any) -> None:
             await self.dashboard.serve(scope, receive, send, tenant)
 
         return await _collected(serve, body)
 
 
-async def _collected(app: Any, body: bytes) -> Answered:
+async def _collected(app: Any, body: bytes) -> Reply:
     """A whole answer; of one that has no end, a piece."""
-    answered = Answered(500, [], b"")
+    status, headers, chunks = 500, list[tuple[str, str]](), list[bytes]()
     has_piece, is_read, is_over = asyncio.Event(), False, asyncio.Event()
-    chunks: list[bytes] = []
 
     async def receive() -> Message:
         nonlocal is_read
@@ -90,10 +82,11 @@ async def _collected(app: Any, body: bytes) -> Answered:
         return {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
+        nonlocal status
         if message["type"] == "http.response.start":
-            answered.status = message["status"]
-            answered.headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in message["headers"]]
-            if _is_stream(answered):
+            status = message["status"]
+            headers.extend((name.decode("latin-1"), value.decode("latin-1")) for name, value in message["headers"])
+            if _is_stream(headers):
                 has_piece.set()
         else:
             chunks.append(message.get("body", b""))
@@ -105,21 +98,20 @@ async def _collected(app: Any, body: bytes) -> Answered:
         await asyncio.wait((work, piece), return_when=asyncio.FIRST_COMPLETED)
         if has_piece.is_set() and not work.done():
             await asyncio.wait([work], timeout=PIECE_S)
-            answered.headers = [*answered.headers, ("hooklane-poll-ms", str(POLL_MS))]
+            headers.append(("hooklane-poll-ms", str(POLL_MS)))
     finally:
         is_over.set()
         piece.cancel()
-        if _is_stream(answered):
+        if _is_stream(headers):
             work.cancel()
         await asyncio.gather(piece, work, return_exceptions=True)
-    if not _is_stream(answered) and (error := work.exception()) is not None:
+    if not _is_stream(headers) and (error := work.exception()) is not None:
         raise error
-    answered.body = b"".join(chunks)
-    return answered
+    return Reply(status, b"".join(chunks), tuple(headers))
 
 
-def _is_stream(answered: Answered) -> bool:
-    return any(name == "content-type" and value.startswith("text/event-stream") for name, value in answered.headers)
+def _is_stream(headers: Sequence[tuple[str, str]]) -> bool:
+    return any(name == "content-type" and value.startswith("text/event-stream") for name, value in headers)
 
 
 def _scope(method: str, path: str, raw_path: bytes, query: str, headers: Sequence[tuple[str, str]]) -> dict[str, Any]:

@@ -107,17 +107,13 @@ def dashboard(
         headers = list(request.headers)
         customer = inner.dashboard.tenant_of() if (is_in := may()) else None
         if not is_in or (tenant is not None and not customer):
-            return _answer(inner.turn_away(request.method, headers))
+            return _response(inner.turn_away(request.method, headers))
         path = f"/{rest}"
         # The empty segments of `//` count in the raw path and not in the route: what is left over is what is below.
         depth = (request.root_path + request.path).rstrip("/").count("/") - path.rstrip("/").count("/")
         raw = raw_below(request.environ.get("REQUEST_URI") or request.environ.get("RAW_URI"), path, depth)
         body = request.stream.read(BODY_BYTES_MAX)
         query = request.query_string.decode("latin-1")
-        return _answer(inner.answer(request.method, path, raw, query, headers, body, customer))
+        return _response(inner.answer(request.method, path, raw, query, headers, body, customer))
 
     return mounted
-
-
-def _answer(answered: Any) -> Response:
-    return Response(answered.body, answered.status, list(answered.headers))

@@ -21,7 +21,6 @@ import typer
 
 from hooklane.cli.bench_load import Load, Seen, Sink, at_once, paced, request
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.options import Json
 from hooklane.cli.output import counted, show, table, talk
 from hooklane.config import load
 
@@ -65,7 +64,6 @@ def bench(
         float | None,
         typer.Option("--p95-max", metavar="MS", help="Exit with 7 where publish to arrival has a higher p95."),
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Measure publishing and delivering for a minute, with the limit of this machine beside each figure.
 
@@ -82,7 +80,7 @@ def bench(
         with _server(address, Path(folder)) as (port, pid):
             measured = asyncio.run(_measure(port, pid, Plan(seconds, keys, new_keys, connections, rate)))
     found = {"db": address.partition(":")[0], "commits_per_second": round(commits, 1), **measured}
-    show(found, as_json, lambda: _lines(found))
+    show(found, lambda: _lines(found))
     _judge(found, p95_max)
 
 

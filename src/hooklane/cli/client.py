@@ -10,6 +10,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
@@ -51,10 +52,21 @@ class Client(Protocol):
 
 
 class Caller:
-    """The calls of the API as a command makes them; a problem is raised, with the exit code that fits it."""
+    """The calls of the API as a command makes them; a problem is raised, with the exit code that fits it.
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    The client is opened by the first call: what a command refuses by itself touches no database.
+    """
+
+    def __init__(self, open_client: Callable[[], Client]) -> None:
+        self._open_client = open_client
+
+    @cached_property
+    def _client(self) -> Client:
+        return self._open_client()
+
+    def close(self) -> None:
+        if "_client" in self.__dict__:
+            self._client.close()
 
     @property
     def is_remote(self) -> bool:
@@ -149,21 +161,15 @@ def calling(server: str | None, db: str | None, *, create: bool = False) -> Iter
 
     A database that does not exist is an error unless *create*: a mistyped path must not look like an empty one.
     """
-    client = _client(server, db, create=create)
-    try:
-        yield Caller(client)
-    finally:
-        client.close()
+    with contextlib.closing(Caller(lambda: _client(server, db, create=create))) as caller:
+        yield caller
 
 
 @contextlib.contextmanager
 def calling_quickly(server: str | None, db: str | None, within_s: float) -> Iterator[Caller]:
     """A caller for a question not worth a wait; a database that would have to be migrated first is left alone."""
-    client = _client(server, db, timeout_s=within_s, migrate=False)
-    try:
-        yield Caller(client)
-    finally:
-        client.close()
+    with contextlib.closing(Caller(lambda: _client(server, db, timeout_s=within_s, migrate=False))) as caller:
+        yield caller
 
 
 def _client(

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.options import Json
 from hooklane.cli.output import show
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
@@ -21,7 +20,6 @@ def add_to(app: typer.Typer) -> None:
 
 def completion(
     shell: Annotated[str, typer.Argument(metavar=f"[{'|'.join(SHELLS)}]", help="Which shell it is for.")] = "bash",
-    as_json: Json = False,
 ) -> None:
     """Completion of commands, ids, keys and endpoints in your shell.
 
@@ -34,4 +32,4 @@ def completion(
     script: str = make.get_completion_script(prog_name="hooklane", complete_var="_HOOKLANE_COMPLETE", shell=shell)
     if shell == "bash":
         script = f"{_WHOLE_KEYS}\n{script}"
-    show({"shell": shell, "script": script}, as_json, script.splitlines)
+    show({"shell": shell, "script": script}, script.splitlines)

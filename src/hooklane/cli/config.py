@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from hooklane.cli.options import Json
 from hooklane.cli.output import show, table
 from hooklane.config import Origin, load
 from hooklane.model.database_url import shown
@@ -18,7 +17,6 @@ app = typer.Typer(no_args_is_help=True)
 @app.command("show")
 def show_settings(
     origin: Annotated[bool, typer.Option("--origin", help="Say where each setting comes from.")] = False,
-    as_json: Json = False,
 ) -> None:
     """Print the settings that hold here. Secrets are not shown."""
     _, origins = load({}, os.environ)
@@ -30,7 +28,7 @@ def show_settings(
         value[one.name] = {"value": told, "origin": one.origin} if origin else told
         rows.append((one.name, text, one.origin) if origin else (one.name, text))
     head = ("SETTING", "VALUE", "ORIGIN") if origin else ("SETTING", "VALUE")
-    show(value, as_json, lambda: table(head, rows))
+    show(value, lambda: table(head, rows))
 
 
 def _told(one: Origin) -> Any:

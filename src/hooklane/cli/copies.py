@@ -14,6 +14,7 @@ from typing import Any, assert_never
 
 import msgspec
 
+from hooklane.cli import output
 from hooklane.cli.client import address_of, connection_to, why_unreachable
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.output import plain, say, show, sign
@@ -150,17 +151,17 @@ def _verdict(response: http.client.HTTPResponse) -> str | None:
     return "duplicate" if word == "already_processed" else None
 
 
-def post_and_tell(sender: CopySender, wanted: Sequence[Copy], *, rate: float | None, as_json: bool) -> None:
+def post_and_tell(sender: CopySender, wanted: Sequence[Copy], *, rate: float | None) -> None:
     """One line for each copy as it is answered, then what they come to; the exit code says whether all were taken."""
     event, seq = sender.event, sender.seq
     place = "no order" if seq is None else f"{plain(event.key)} #{seq}"
     done: list[SentCopy] = []
     for sent in sender.post_all(wanted, rate):
         done.append(sent)
-        if not as_json:
+        if not output.as_json:
             say(f"{event.id}  {place}  {_line(sent)}")
     value = {"event": event.id, "key": event.key, "seq": seq, "copies": [_object(one) for one in done]}
-    show(value, as_json, lambda: [summary(done)])
+    show(value, lambda: [summary(done)])
     undone = [one for one in done if not _is_fine(one.outcome)]
     if undone:
         exit_ = Exit.FAILED if len(undone) == len(done) else Exit.PARTLY

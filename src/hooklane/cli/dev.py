@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hooklane.cli.hot_keys import HotKeys
-from hooklane.cli.options import Json
 from hooklane.cli.serve import Stoppable, routes_for, run_until_signalled
 from hooklane.config import Origin, Settings, load
 from hooklane.errors import UsageError
@@ -41,7 +40,6 @@ def dev(
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget the data of earlier runs.")] = False,
     demo: Annotated[bool, typer.Option("--demo", help="With a producer and receivers to break and mend.")] = False,
     db: Annotated[str | None, typer.Option("--db", metavar="URL", help=f"{DB} by default.")] = None,
-    as_json: Json = False,
 ) -> None:
     """Run everything on this machine, for development."""
     flags = {"db": db, "port": port, "host": "127.0.0.1", "no_auth": True, "role": "api,deliver", "playground": True}
@@ -51,7 +49,7 @@ def dev(
     allow = tuple(dict.fromkeys((*LOOPBACK, *settings.egress_allow)))
     settings, _ = load({**flags, "db": settings.db, "egress_allow": ",".join(allow)}, os.environ)
     run_until_signalled(
-        lambda ready: _dev(settings, ready, forward_to, demo=demo, fresh=fresh, opens=not no_open, as_json=as_json),
+        lambda ready: _dev(settings, ready, forward_to, demo=demo, fresh=fresh, opens=not no_open),
         settings,
     )
 
@@ -64,7 +62,6 @@ async def _dev(
     demo: bool,
     fresh: bool,
     opens: bool,
-    as_json: bool,
 ) -> None:
     from hooklane.cli.dev_keys import DevKeys
     from hooklane.cli.dev_screen import Printer, banner, print_banner
@@ -78,7 +75,7 @@ async def _dev(
         _forget(settings.db)
     setup = _DevSetup(Demo() if demo else None, settings)
     routes = (*routes_for(settings), *(setup.demo.routes() if setup.demo else ()))
-    printer = Printer(as_json)
+    printer = Printer()
     couriers: list[FaultyCourier] = []
 
     def faulty(transport: Courier) -> Courier:

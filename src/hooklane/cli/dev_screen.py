@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hooklane import __version__
+from hooklane.cli import output
 from hooklane.cli.attempt_line import attempt_line, waiting_line
 from hooklane.cli.client import address_of, connection_to, why_unreachable
 from hooklane.cli.output import aside, plain, say, say_json, sign
@@ -64,8 +65,7 @@ def answering(url: str) -> str:
 class Printer:
     """Listens to what happens, and prints it."""
 
-    def __init__(self, as_json: bool) -> None:
-        self._as_json = as_json
+    def __init__(self) -> None:
         self._stuck: dict[tuple[str, str], int] = {}
         """The head of each lane whose last attempt failed."""
         self.last_event: str | None = None
@@ -75,7 +75,7 @@ class Printer:
             case Recorded(settlements=settlements):
                 for settlement in settlements:
                     self._tell(settled_attempt(settlement))
-            case Queued(grown=grown) if self._stuck and not self._as_json:
+            case Queued(grown=grown) if self._stuck and not output.as_json:
                 for one in grown:
                     self._tell_waiting(one)
             case _:
@@ -89,7 +89,7 @@ class Printer:
                 self._stuck.pop(lane, None)
             else:
                 self._stuck[lane] = one["seq"]
-        if self._as_json:
+        if output.as_json:
             say_json(one)
         else:
             say(attempt_line(one))

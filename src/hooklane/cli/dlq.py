@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from hooklane.cli import plans
-from hooklane.cli.client import Caller, calling, segment
+from hooklane.cli import output, plans
+from hooklane.cli.asking import asking
+from hooklane.cli.client import Caller, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, parse_filter, rfc3339_of
-from hooklane.cli.options import Cursor, Db, EndpointFilter, Json, LetterId, LetterIds, Limit, Server, Yes
+from hooklane.cli.options import Cursor, EndpointFilter, LetterId, LetterIds, Limit, Yes
 from hooklane.cli.output import complain, counted, pairs_with_tracebacks, plain, say, say_json, show, table
 from hooklane.cli.plans import PlanOnly, Rate
 
@@ -19,53 +20,47 @@ BASE = "/api/v1/dead-letters"
 WORDS = ("endpoint", "key", "type", "reason", "http", "after", "before")
 
 
-@app.command("ls")
+@asking(app, "ls")
 def ls(
+    caller: Caller,
     filter_: Filter = None,
     endpoint: EndpointFilter = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    server: Server = None,
-    db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """List dead letters."""
     wanted = _wanted(filter_)
-    with calling(server, db) as caller:
-        query = _query(caller, wanted, endpoint)
-        page = caller.page(BASE, {**query, "limit": limit, "cursor": cursor})
+    query = _query(caller, wanted, endpoint)
+    page = caller.page(BASE, {**query, "limit": limit, "cursor": cursor})
     rows = [
         (one["id"], one["key"], one["seq"], one["type"], one["attempts"], one["waiting"], one["died_at"], one["reason"])
         for one in page["items"]
     ]
     head = ("ID", "KEY", "SEQ", "TYPE", "TRIES", "WAITING", "DIED", "REASON")
-    show(page, as_json, lambda: table(head, rows, right=("SEQ", "TRIES", "WAITING")))
+    show(page, lambda: table(head, rows, right=("SEQ", "TRIES", "WAITING")))
 
 
-@app.command("show")
-def show_one(letter: LetterId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+@asking(app, "show")
+def show_one(caller: Caller, letter: LetterId) -> None:
     """Show one dead letter with its data."""
-    with calling(server, db) as caller:
-        found = caller.get(f"{BASE}/{segment(letter)}")
-    show(found, as_json, lambda: pairs_with_tracebacks(found))
+    found = caller.get(f"{BASE}/{segment(letter)}")
+    show(found, lambda: pairs_with_tracebacks(found))
 
 
-@app.command("note")
+@asking(app, "note")
 def note(
+    caller: Caller,
     letter: LetterId,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to remember.")],
-    server: Server = None,
-    db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Write a note on a dead letter."""
-    with calling(server, db) as caller:
-        done = caller.ask("PATCH", f"{BASE}/{segment(letter)}", body={"note": text})
-    show(done, as_json, lambda: [f"{done['id']}  {plain(done['note'])}"])
+    done = caller.ask("PATCH", f"{BASE}/{segment(letter)}", body={"note": text})
+    show(done, lambda: [f"{done['id']}  {plain(done['note'])}"])
 
 
-@app.command("replay")
+@asking(app, "replay")
 def replay(
+    caller: Caller,
     letters: LetterIds = None,
     filter_: Filter = None,
     all_: Annotated[bool, typer.Option("--all", help="All dead letters (of --endpoint).")] = False,
@@ -73,52 +68,38 @@ def replay(
     rate: Rate = None,
     plan: PlanOnly = False,
     yes: Yes = False,
-    server: Server = None,
-    db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Send dead letters again, under the same id and seq; many at once by a plan, in order inside each key."""
-    with calling(server, db) as caller:
-        if letters and not (filter_ or all_ or plan or rate):
-            _each(caller, letters, "replay", None, as_json)
-            return
-        asked = plans.asked(caller, letters, filter_, all_, endpoint)
-        plans.plan_and_run(caller, "replay", asked, note="", rate=rate, plan_only=plan, yes=yes, as_json=as_json)
+    if letters and not (filter_ or all_ or plan or rate):
+        _each(caller, letters, "replay", None)
+        return
+    asked = plans.asked(caller, letters, filter_, all_, endpoint)
+    plans.plan_and_run(caller, "replay", asked, note="", rate=rate, plan_only=plan, yes=yes)
 
 
-@app.command("skip")
+@asking(app, "skip")
 def skip(
+    caller: Caller,
     letters: LetterIds = None,
     filter_: Filter = None,
     note: Annotated[str | None, typer.Option("--note", help="Why; it goes on record.")] = None,
     endpoint: EndpointFilter = None,
     plan: PlanOnly = False,
     yes: Yes = False,
-    server: Server = None,
-    db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Give dead letters up for good, and release what waits behind them; shown first, done when confirmed."""
-    with calling(server, db) as caller:
-        asked = plans.asked(caller, letters, filter_, False, endpoint)
-        plans.plan_and_run(caller, "skip", asked, note=note, rate=None, plan_only=plan, yes=yes, as_json=as_json)
+    asked = plans.asked(caller, letters, filter_, False, endpoint)
+    plans.plan_and_run(caller, "skip", asked, note=note, rate=None, plan_only=plan, yes=yes)
 
 
-@app.command("export")
-def export(
-    filter_: Filter = None,
-    endpoint: EndpointFilter = None,
-    server: Server = None,
-    db: Db = None,
-    as_json: Annotated[bool, typer.Option("--json", help="NDJSON, which is what this prints anyway.")] = False,
-) -> None:
+@asking(app, "export")
+def export(caller: Caller, filter_: Filter = None, endpoint: EndpointFilter = None) -> None:
     """Print all dead letters, or those that a filter finds, one JSON object a line (NDJSON)."""
     import msgspec
 
     wanted = _wanted(filter_)
-    with calling(server, db) as caller:
-        for line in caller.lines(BASE, _query(caller, wanted, endpoint)):
-            say_json(msgspec.json.decode(line))
+    for line in caller.lines(BASE, _query(caller, wanted, endpoint)):
+        say_json(msgspec.json.decode(line))
 
 
 def _wanted(filter_: str | None) -> dict[str, Any]:
@@ -131,7 +112,7 @@ def _query(caller: Caller, wanted: dict[str, Any], endpoint: str | None) -> dict
     return {**wanted, "endpoint": caller.endpoint_id(named) if named else None}
 
 
-def _each(caller: Caller, letters: list[str], action: str, body: dict[str, Any] | None, as_json: bool) -> None:
+def _each(caller: Caller, letters: list[str], action: str, body: dict[str, Any] | None) -> None:
     """Act on each; what failed is told on stderr, and the exit code says whether all, some or none went well."""
     failures: list[CallFailed] = []
     for letter in letters:
@@ -143,7 +124,7 @@ def _each(caller: Caller, letters: list[str], action: str, body: dict[str, Any] 
             complain(f"{letter}: {failure}")
             failures.append(failure)
             continue
-        if as_json:
+        if output.as_json:
             say_json({"action": action, **done})
         else:
             place = "no order" if done["seq"] is None else f"{plain(done['key'])} #{done['seq']}"

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hooklane.cli import output
 from hooklane.cli.client import Caller, calling
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.options import Db, Json, Server
+from hooklane.cli.options import Db, Server
 from hooklane.cli.output import aside, counted, plain, show, sign
 from hooklane.cli.times import since
 
@@ -38,7 +39,6 @@ def doctor(
     ] = None,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Check that everything is as it should be.
 
@@ -49,11 +49,11 @@ def doctor(
     fixed: list[str] = []
     for one in _findings(server, db, store, inbox, quick=quick, fix=fix, fixed=fixed):
         found.append(one)
-        if not as_json:
+        if not output.as_json:
             _print(one)
     wrong = [one for one in found if one.state == "wrong"]
     value = {"healthy": not wrong, "checks": [asdict(one) for one in found], "fixed": fixed}
-    show(value, as_json, list)
+    show(value, list)
     for line in fixed:
         aside(f"fixed: {line}")
     if wrong:

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from hooklane.cli.client import calling, segment
+from hooklane.cli.asking import asking
+from hooklane.cli.client import Caller, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, keep, parse_filter
-from hooklane.cli.options import Db, EndpointId, Json, Server, Yes
+from hooklane.cli.options import EndpointId, Yes
 from hooklane.cli.output import confirm, pairs, plain, show, table, talk
 
 app = typer.Typer(no_args_is_help=True)
@@ -19,8 +20,9 @@ BASE = "/api/v1/endpoints"
 WORDS = ("id", "name", "state", "order", "url")
 
 
-@app.command("add")
+@asking(app, "add", create=True)
 def add(
+    caller: Caller,
     url: Annotated[str, typer.Argument(help="Where to POST.")],
     name: Annotated[str | None, typer.Option(help="A name for people.")] = None,
     types: Annotated[
@@ -41,9 +43,6 @@ def add(
     attempts_max: Annotated[int | None, typer.Option(help="Then it is a dead letter.")] = None,
     backoff_ms: Annotated[int | None, typer.Option(help="Wait after the first failure; doubles.")] = None,
     backoff_cap_ms: Annotated[int | None, typer.Option(help="The longest wait.")] = None,
-    server: Server = None,
-    db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Create an endpoint and print what its receiver verifies with, this once."""
     body: dict[str, Any] = {
@@ -64,111 +63,98 @@ def add(
         "backoff_ms": backoff_ms,
         "backoff_cap_ms": backoff_cap_ms,
     }
-    with calling(server, db, create=True) as caller:
-        made = caller.post(BASE, {field: value for field, value in body.items() if value is not None})
-    show(made, as_json, lambda: [f"{made['id']}  {plain(made['url'])}", *_given_away(made)])
+    made = caller.post(BASE, {field: value for field, value in body.items() if value is not None})
+    show(made, lambda: [f"{made['id']}  {plain(made['url'])}", *_given_away(made)])
 
 
-@app.command("ls")
-def ls(filter_: Filter = None, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+@asking(app, "ls")
+def ls(caller: Caller, filter_: Filter = None) -> None:
     """List all endpoints."""
     wanted = keep(parse_filter(filter_, WORDS))
-    with calling(server, db) as caller:
-        page = caller.get(BASE)
+    page = caller.get(BASE)
     page = {**page, "items": [one for one in page["items"] if wanted(one)]}
     rows = [
         (one["id"], one["name"], one["state"], one["order"], ",".join(one["types"]) or "*", one["url"])
         for one in page["items"]
     ]
-    show(page, as_json, lambda: table(("ID", "NAME", "STATE", "ORDER", "TYPES", "URL"), rows))
+    show(page, lambda: table(("ID", "NAME", "STATE", "ORDER", "TYPES", "URL"), rows))
 
 
-@app.command("show")
-def show_one(endpoint: EndpointId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+@asking(app, "show")
+def show_one(caller: Caller, endpoint: EndpointId) -> None:
     """Show one endpoint and its ledger."""
-    with calling(server, db) as caller:
-        found = caller.get(f"{BASE}/{segment(caller.endpoint_id(endpoint))}")
-    show(found, as_json, lambda: pairs(found))
+    found = caller.get(f"{BASE}/{segment(caller.endpoint_id(endpoint))}")
+    show(found, lambda: pairs(found))
 
 
-@app.command("pause")
-def pause(endpoint: EndpointId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+@asking(app, "pause")
+def pause(caller: Caller, endpoint: EndpointId) -> None:
     """Send nothing to it; everything is kept."""
-    _act(endpoint, "pause", server, db, as_json)
+    _act(caller, endpoint, "pause")
 
 
-@app.command("resume")
-def resume(endpoint: EndpointId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+@asking(app, "resume")
+def resume(caller: Caller, endpoint: EndpointId) -> None:
     """Send to it again."""
-    _act(endpoint, "resume", server, db, as_json)
+    _act(caller, endpoint, "resume")
 
 
-@app.command("rotate")
+@asking(app, "rotate")
 def rotate(
+    caller: Caller,
     endpoint: EndpointId,
     overlap_s: Annotated[
         int | None, typer.Option(help="How long the old secret signs too; 24 hours by default.")
     ] = None,
     secret: Annotated[str | None, typer.Option(help="whsec_…; made for you by default.")] = None,
     signature: Annotated[str | None, typer.Option(help="v1 (a shared secret) or v1a (an Ed25519 key pair).")] = None,
-    server: Server = None,
-    db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Sign with a new secret and print it, this once."""
     asked = {"overlap_s": overlap_s, "secret": secret, "signature": signature}
     body = {name: value for name, value in asked.items() if value is not None}
-    with calling(server, db) as caller:
-        made = caller.post(f"{BASE}/{segment(caller.endpoint_id(endpoint))}/rotate", body)
-    show(made, as_json, lambda: _given_away(made))
+    made = caller.post(f"{BASE}/{segment(caller.endpoint_id(endpoint))}/rotate", body)
+    show(made, lambda: _given_away(made))
 
 
-@app.command("test")
-def try_out(endpoint: EndpointId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+@asking(app, "test")
+def try_out(caller: Caller, endpoint: EndpointId) -> None:
     """Send a test event now and say what came of it."""
-    _try(endpoint, "test", server, db, as_json)
+    _try(caller, endpoint, "test")
 
 
-@app.command("probe")
-def probe(endpoint: EndpointId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+@asking(app, "probe")
+def probe(caller: Caller, endpoint: EndpointId) -> None:
     """Send a ping and say whether the endpoint answers."""
-    _try(endpoint, "probe", server, db, as_json)
+    _try(caller, endpoint, "probe")
 
 
-@app.command("rm")
+@asking(app, "rm")
 def rm(
+    caller: Caller,
     endpoint: EndpointId,
     backlog: Annotated[str, typer.Option(help="drain: deliver what is owed first; cancel: do not.")] = "drain",
     yes: Yes = False,
-    server: Server = None,
-    db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Delete an endpoint."""
-    with calling(server, db) as caller:
-        endpoint_id = caller.endpoint_id(endpoint)
-        if not yes:
-            owed = (
-                "give up everything that is owed to it" if backlog == "cancel" else "deliver what is owed to it first"
-            )
-            confirm(f"Delete {endpoint_id}, and {owed}?")
-        caller.ask("DELETE", f"{BASE}/{segment(endpoint_id)}", query={"backlog": backlog})
+    endpoint_id = caller.endpoint_id(endpoint)
+    if not yes:
+        owed = "give up everything that is owed to it" if backlog == "cancel" else "deliver what is owed to it first"
+        confirm(f"Delete {endpoint_id}, and {owed}?")
+    caller.ask("DELETE", f"{BASE}/{segment(endpoint_id)}", query={"backlog": backlog})
     done = {"id": endpoint_id, "deleted": True, "backlog": backlog}
-    show(done, as_json, list)
+    show(done, list)
     talk(f"{endpoint_id} is deleted; what it was owed is {'cancelled' if backlog == 'cancel' else 'delivered first'}")
 
 
-def _act(endpoint: str, action: str, server: str | None, db: str | None, as_json: bool) -> None:
-    with calling(server, db) as caller:
-        done = caller.post(f"{BASE}/{segment(caller.endpoint_id(endpoint))}/{action}")
-    show(done, as_json, lambda: [f"{done['id']}  {done['state']}"])
+def _act(caller: Caller, endpoint: str, action: str) -> None:
+    done = caller.post(f"{BASE}/{segment(caller.endpoint_id(endpoint))}/{action}")
+    show(done, lambda: [f"{done['id']}  {done['state']}"])
 
 
-def _try(endpoint: str, action: str, server: str | None, db: str | None, as_json: bool) -> None:
-    with calling(server, db) as caller:
-        done = caller.post(f"{BASE}/{segment(caller.endpoint_id(endpoint))}/{action}")
+def _try(caller: Caller, endpoint: str, action: str) -> None:
+    done = caller.post(f"{BASE}/{segment(caller.endpoint_id(endpoint))}/{action}")
     result = done["status"] or done["failure"]
-    show(done, as_json, lambda: [f"{'ok' if done['ok'] else 'failed'}  {result}  {done['took_ms']:.0f} ms"])
+    show(done, lambda: [f"{'ok' if done['ok'] else 'failed'}  {result}  {done['took_ms']:.0f} ms"])
     if not done["ok"]:
         raise CallFailed(f"the endpoint did not answer 2xx: {result}")
 

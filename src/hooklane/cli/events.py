@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from hooklane.cli import complete, plans
-from hooklane.cli.client import Caller, calling, segment
+from hooklane.cli import complete, output, plans
+from hooklane.cli.asking import asking
+from hooklane.cli.client import Caller, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, parse_filter, rfc3339_of
-from hooklane.cli.options import Cursor, Db, EndpointFilter, EventId, Json, KeyFilter, Limit, Server, Yes
+from hooklane.cli.options import Cursor, EndpointFilter, EventId, KeyFilter, Limit, Yes
 from hooklane.cli.output import aside, counted, one_line, pairs, plain, say_json, show, table, talk
 from hooklane.cli.plans import PlanOnly, Rate
 from hooklane.cli.times import clock_of
@@ -40,8 +41,9 @@ def _query(caller: Caller, filter_: str | None, **options: str | None) -> dict[s
     return {**wanted, **{word: rfc3339_of(wanted[word], f"--{word}") for word in ("after", "before")}}
 
 
-@app.command("ls")
+@asking(app, "ls")
 def ls(
+    caller: Caller,
     filter_: Filter = None,
     type_: Type = None,
     key: KeyFilter = None,
@@ -51,23 +53,20 @@ def ls(
     before: Before = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    server: Server = None,
-    db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """List events, newest first."""
-    with calling(server, db) as caller:
-        query = _query(caller, filter_, type=type_, key=key, endpoint=endpoint, state=state, after=after, before=before)
-        page = caller.page(BASE, {**query, "limit": limit, "cursor": cursor})
+    query = _query(caller, filter_, type=type_, key=key, endpoint=endpoint, state=state, after=after, before=before)
+    page = caller.page(BASE, {**query, "limit": limit, "cursor": cursor})
     rows = [
         (one["id"], one["type"], one["key"], ",".join(each["state"] for each in one["deliveries"]), one["created_at"])
         for one in page["items"]
     ]
-    show(page, as_json, lambda: table(("ID", "TYPE", "KEY", "STATE", "PUBLISHED"), rows))
+    show(page, lambda: table(("ID", "TYPE", "KEY", "STATE", "PUBLISHED"), rows))
 
 
-@app.command("export")
+@asking(app, "export")
 def export(
+    caller: Caller,
     filter_: Filter = None,
     type_: Type = None,
     key: KeyFilter = None,
@@ -81,9 +80,6 @@ def export(
         Path | None,
         typer.Option("--resume", metavar="FILE", help="Keep the place in this file, and go on from it next time."),
     ] = None,
-    server: Server = None,
-    db: Db = None,
-    as_json: Annotated[bool, typer.Option("--json", help="NDJSON, which is what this prints anyway.")] = False,
 ) -> None:
     """Print events with their data and deliveries, newest first, one JSON object a line (NDJSON)."""
     if resume is not None:
@@ -92,20 +88,17 @@ def export(
         cursor = _place(resume)
     done, place = 0, cursor
     try:
-        with calling(server, db) as caller:
-            query = _query(
-                caller, filter_, type=type_, key=key, endpoint=endpoint, state=state, after=after, before=before
-            )
-            while limit is None or done < limit:
-                most = PAGE if limit is None else min(PAGE, limit - done)
-                page = caller.get(BASE, {**query, "limit": most, "cursor": place, "data": "true"})
-                for one in page["items"]:
-                    say_json(one)
-                done, place = done + len(page["items"]), page["next"]
-                if resume is not None:
-                    _keep_place(resume, place)
-                if place is None:
-                    break
+        query = _query(caller, filter_, type=type_, key=key, endpoint=endpoint, state=state, after=after, before=before)
+        while limit is None or done < limit:
+            most = PAGE if limit is None else min(PAGE, limit - done)
+            page = caller.get(BASE, {**query, "limit": most, "cursor": place, "data": "true"})
+            for one in page["items"]:
+                say_json(one)
+            done, place = done + len(page["items"]), page["next"]
+            if resume is not None:
+                _keep_place(resume, place)
+            if place is None:
+                break
     except (KeyboardInterrupt, CallFailed):
         if place is not None:
             talk(f"stopped after {counted(done, 'event')}; go on with --cursor {place}")
@@ -131,12 +124,11 @@ def _keep_place(file: Path, place: str | None) -> None:
         raise CallFailed(f"--resume: cannot write {file}: {error.strerror}") from None
 
 
-@app.command("show")
-def show_one(event: EventId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+@asking(app, "show")
+def show_one(caller: Caller, event: EventId) -> None:
     """Show one event, its deliveries and every try."""
-    with calling(server, db) as caller:
-        found = caller.get(f"{BASE}/{segment(event)}")
-        tries = caller.get(f"{BASE}/{segment(event)}/attempts")["items"]
+    found = caller.get(f"{BASE}/{segment(event)}")
+    tries = caller.get(f"{BASE}/{segment(event)}/attempts")["items"]
     head = {name: value for name, value in found.items() if name != "deliveries"}
     fields = ("endpoint", "seq", "state", "attempts", "reason")
     deliveries = [[one[name] for name in fields] for one in found["deliveries"]]
@@ -154,7 +146,6 @@ def show_one(event: EventId, server: Server = None, db: Db = None, as_json: Json
     ]
     show(
         {**found, "attempts": tries},
-        as_json,
         lambda: [
             *pairs(head),
             "",
@@ -171,13 +162,12 @@ def _phases(timings: Mapping[str, float | None]) -> str:
     return ", ".join(f"{name} {at:.0f}" for field, name in names.items() if (at := timings.get(field)) is not None)
 
 
-@app.command("why")
-def why(event: EventId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+@asking(app, "why")
+def why(caller: Caller, event: EventId) -> None:
     """Say why an event waits, and what would make it move."""
-    with calling(server, db) as caller:
-        told = caller.get(f"{BASE}/{segment(event)}/why")
-        lines = [] if as_json else _why_lines(caller, event, told)
-    show(told, as_json, lambda: lines)
+    told = caller.get(f"{BASE}/{segment(event)}/why")
+    lines = [] if output.as_json else _why_lines(caller, event, told)
+    show(told, lambda: lines)
 
 
 def _why_lines(caller: Caller, event_id: str, told: Mapping[str, Any]) -> list[str]:
@@ -210,8 +200,9 @@ def _blocked(event: Mapping[str, Any], seq: int, lane: Mapping[str, Any]) -> lis
     ]
 
 
-@app.command("replay")
+@asking(app, "replay")
 def replay(
+    caller: Caller,
     events: Annotated[
         list[str] | None,
         typer.Argument(metavar="EVENT…", help="Ids of events, one or more.", autocompletion=complete.events),
@@ -221,11 +212,7 @@ def replay(
     rate: Rate = None,
     plan: PlanOnly = False,
     yes: Yes = False,
-    server: Server = None,
-    db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Send events again that were delivered before: same id, seq and bytes, in order inside each key."""
-    with calling(server, db) as caller:
-        asked = plans.asked(caller, events, filter_, False, endpoint, state="delivered")
-        plans.plan_and_run(caller, "replay", asked, note="", rate=rate, plan_only=plan, yes=yes, as_json=as_json)
+    asked = plans.asked(caller, events, filter_, False, endpoint, state="delivered")
+    plans.plan_and_run(caller, "replay", asked, note="", rate=rate, plan_only=plan, yes=yes)

@@ -58,7 +58,7 @@ def time_of(text: str | None, name: str = "a time") -> datetime | None:
 
 
 def rfc3339_of(text: str | None, name: str = "a time") -> str | None:
-    """The same as the API reads it."""
+    """The time that *text* says, in the form that the API reads."""
     at = time_of(text, name)
     return None if at is None else at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

@@ -6,7 +6,7 @@ import importlib
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +15,7 @@ import typer
 
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, parse_filter, time_of
-from hooklane.cli.options import Json, Yes
+from hooklane.cli.options import Yes
 from hooklane.cli.output import confirm, counted, pairs_with_tracebacks, show, table, talk
 from hooklane.errors import StoreError, StoreRefused, StoreUnavailable
 from hooklane.model.clock import Instant, rfc3339
@@ -66,22 +66,13 @@ def ls(
     until: Until = None,
     after: Annotated[str | None, typer.Option(help="`next` of the page before.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many to list.")] = 50,
-    as_json: Json = False,
 ) -> None:
     """List what was received, oldest first."""
     from hooklane.server import inbox_views
 
-    wanted = parse_filter(filter_, WORDS)
-    search = _search(
-        source or wanted.get("source"),
-        status or wanted.get("status"),
-        type_ or wanted.get("type"),
-        key or wanted.get("key"),
-        event_id or wanted.get("event"),
-        handler or wanted.get("handler"),
-        since or wanted.get("after"),
-        until or wanted.get("before"),
-    )
+    given = {"source": source, "status": status, "type": type_, "key": key, "event": event_id, "handler": handler}
+    given |= {"after": since, "before": until}
+    search = _search({**parse_filter(filter_, WORDS), **{word: text for word, text in given.items() if text}})
     with opened(store) as inbox:
         rows = inbox.rows(**search, after=None if after is None else _place(store, after), limit=limit)
     shown = [
@@ -90,22 +81,22 @@ def ls(
     ]
     next_ = str(rows[-1].id) if len(rows) == limit else None
     value = {"items": [inbox_views.row(row) for row in rows], "next": next_}
-    show(value, as_json, lambda: table(("ID", "SOURCE", "EVENT", "TYPE", "STATUS", "RECEIVED"), shown))
+    show(value, lambda: table(("ID", "SOURCE", "EVENT", "TYPE", "STATUS", "RECEIVED"), shown))
 
 
 @app.command("show")
-def show_one(row_id: Annotated[str, typer.Argument(metavar="ID")], store: Store, as_json: Json = False) -> None:
+def show_one(row_id: Annotated[str, typer.Argument(metavar="ID")], store: Store) -> None:
     """Show one row with its payload, and what became of it at each handler."""
     from hooklane.server import inbox_views
 
     with opened(store) as inbox:
         (row,) = _found(inbox, [row_id])
     value = inbox_views.whole(row)
-    show(value, as_json, lambda: pairs_with_tracebacks(value))
+    show(value, lambda: pairs_with_tracebacks(value))
 
 
 @app.command("stats")
-def stats(store: Store, as_json: Json = False) -> None:
+def stats(store: Store) -> None:
     """How many events are in which status, how old the oldest owed one is."""
     from hooklane.server import inbox_views
 
@@ -119,7 +110,7 @@ def stats(store: Store, as_json: Json = False) -> None:
         label = f"{can.name} ({can.caveat})" if can.caveat else can.name
         return [*told, f"{label}: {found.dead} dead, the oldest event that waits is {found.lag_ms / 1000:.1f} s old"]
 
-    show(value, as_json, lines)
+    show(value, lines)
 
 
 @app.command("replay")
@@ -135,13 +126,13 @@ def replay(
     since: Since = None,
     until: Until = None,
     yes: Yes = False,
-    as_json: Json = False,
 ) -> None:
     """Owe stored events to their handlers again: some by id, or all that match. A worker then runs them.
 
     With --status only the handlers for which an event is so run it again, not those that have applied it.
     """
-    search = _chosen(ids, _search(source, status, type_, key, event_id, None, since, until))
+    wanted = {"source": source, "status": status, "type": type_, "key": key, "event": event_id}
+    search = _chosen(ids, _search({**wanted, "after": since, "before": until}))
     with opened(store) as inbox:
         rows = _found(inbox, ids) if ids else []
         done = sum(_was_handled(row, handler) for row in rows)
@@ -152,7 +143,6 @@ def replay(
         number = inbox.replay([row.id for row in rows] or None, handler=handler, **search)
     show(
         {"replayed": number},
-        as_json,
         lambda: [f"{counted(number, 'handling')} to be run again by `hooklane inbox worker`"],
     )
 
@@ -167,18 +157,17 @@ def skip(
     event_id: EventId = None,
     handler: HandlerName = None,
     yes: Yes = False,
-    as_json: Json = False,
 ) -> None:
     """Give up dead, failed or held events for good; a key that waited behind one moves on.
 
     With --status only at the handlers for which an event is so.
     """
-    search = _chosen(ids, _search(source, status, None, None, event_id, None, None, None))
+    search = _chosen(ids, _search({"source": source, "status": status, "event": event_id}))
     with opened(store) as inbox:
         if not yes:
             confirm(f"Give up {_words(search) if not ids else counted(len(ids), 'row')} for good?")
         number = inbox.skip(_ids(inbox, ids), note=note, handler=handler, **search)
-    show({"skipped": number}, as_json, lambda: [f"{counted(number, 'handling')} given up"])
+    show({"skipped": number}, lambda: [f"{counted(number, 'handling')} given up"])
 
 
 @app.command("prune")
@@ -190,7 +179,6 @@ def prune(
             "--days", min=7, max=36_500, help="Keep so many days: at least the longest retention of your sources."
         ),
     ] = 30,
-    as_json: Json = False,
 ) -> None:
     """Remove what is settled and older than the window in which duplicates must be known."""
     with opened(store) as inbox:
@@ -198,22 +186,22 @@ def prune(
     value = {"rows": done.rows, "payloads": done.payloads, "tombstones": done.tombstones, "more": done.more}
     removed = f"removed {counted(done.rows, 'row')} and {counted(done.tombstones, 'tombstone')}"
     left = ["more is left than one prune takes: run it again"] if done.more else []
-    show(value, as_json, lambda: [removed, *left])
+    show(value, lambda: [removed, *left])
 
 
 @app.command("doctor")
-def doctor(store: Store, as_json: Json = False) -> None:
+def doctor(store: Store) -> None:
     """Look for settings of the store that would make it forget."""
     with opened(store) as inbox:
         found, can = inbox.examine(), inbox.store.capabilities
     value = {"store": can.name, "healthy": not found, "warnings": found, "caveat": can.caveat}
-    show(value, as_json, lambda: [*found, *([] if found else [f"{can.name}: no problem found"])])
+    show(value, lambda: [*found, *([] if found else [f"{can.name}: no problem found"])])
     if found:
         raise CallFailed(f"{counted(len(found), 'problem')} found", Exit.UNHEALTHY)
 
 
 @app.command("create-table")
-def create_table(store: Store, as_json: Json = False) -> None:
+def create_table(store: Store) -> None:
     """Create the table of an inbox on DynamoDB: on demand, with its index and its time to live."""
     with opened(store) as inbox:
         create = getattr(inbox.store, "create_table", None)
@@ -223,7 +211,7 @@ def create_table(store: Store, as_json: Json = False) -> None:
                 Exit.USAGE,
             )
         made = create()
-    show({"created": made}, as_json, lambda: ["the table was created" if made else "the table exists already"])
+    show({"created": made}, lambda: ["the table was created" if made else "the table exists already"])
 
 
 @app.command("worker")
@@ -233,20 +221,19 @@ def worker(
     ],
     threads: Annotated[int, typer.Option("--threads", min=1, max=256, help="How many handlers at a time.")] = 4,
     once: Annotated[bool, typer.Option("--once", help="Do what is due and end.")] = False,
-    as_json: Json = False,
 ) -> None:
     """Run the handlers of your inbox, until told to stop (SIGTERM): what is in hand is finished."""
     inbox = imported(where)
     if once:
         done = inbox.run_once(1_000_000)
-        show({"handled": done}, as_json, lambda: [f"handled {counted(done, 'event')}"])
+        show({"handled": done}, lambda: [f"handled {counted(done, 'event')}"])
         inbox.close()
         return
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     inbox.start_worker(threads=threads)
-    show({"inbox": where, "threads": threads}, as_json, list)
+    show({"inbox": where, "threads": threads}, list)
     talk(f"working on {where} with {counted(threads, 'thread')}")
     stopping.wait()
     inbox.close()
@@ -273,27 +260,20 @@ def opened(url: str) -> Iterator[Inbox]:
         inbox.close()
 
 
-def _search(
-    source: str | None,
-    status: str | None,
-    type_: str | None,
-    key: str | None,
-    event_id: str | None,
-    handler: str | None,
-    since: str | None,
-    until: str | None,
-) -> dict[str, Any]:
+def _search(wanted: Mapping[str, str | None]) -> dict[str, Any]:
+    """What *wanted* says by `WORDS`, as the inbox is asked for it."""
+    status = wanted.get("status")
     if status is not None and status not in list(Status):
         raise CallFailed(f"--status is one of {', '.join(Status)}; got {status}", Exit.USAGE)
     search = {
-        "source": source,
+        "source": wanted.get("source"),
         "status": None if status is None else Status(status),
-        "type": type_,
-        "key": key,
-        "event_id": event_id,
-        "handler": handler,
-        "received_from": _instant(since, "--since"),
-        "received_until": _instant(until, "--until"),
+        "type": wanted.get("type"),
+        "key": wanted.get("key"),
+        "event_id": wanted.get("event"),
+        "handler": wanted.get("handler"),
+        "received_from": _instant(wanted.get("after"), "--since"),
+        "received_until": _instant(wanted.get("before"), "--until"),
     }
     return {name: value for name, value in search.items() if value is not None}
 
@@ -327,7 +307,7 @@ def _found(inbox: Inbox, ids: list[str]) -> list[Row]:
 
 
 def _id(text: str) -> int | str:
-    """A number where it can be one of a database's, else as it is."""
+    """A row id as its store has it: databases number their rows, Redis and DynamoDB have texts."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else text
 
 

@@ -6,19 +6,19 @@ from typing import Annotated
 
 import typer
 
-from hooklane.cli.client import calling, segment
-from hooklane.cli.options import Db, Json, Server, Yes
+from hooklane.cli.asking import asking
+from hooklane.cli.client import Caller, segment
+from hooklane.cli.options import Yes
 from hooklane.cli.output import confirm, show, table
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/keys"
 
 
-@app.command("ls")
-def ls(server: Server = None, db: Db = None, as_json: Json = False) -> None:
+@asking(app, "ls")
+def ls(caller: Caller) -> None:
     """List API keys, oldest first. A key itself is shown only when it is made."""
-    with calling(server, db) as caller:
-        page = caller.get(BASE)
+    page = caller.get(BASE)
     rows = [
         [
             one["id"],
@@ -30,11 +30,12 @@ def ls(server: Server = None, db: Db = None, as_json: Json = False) -> None:
         ]
         for one in page["items"]
     ]
-    show(page, as_json, lambda: table(("ID", "NAME", "SCOPES", "TENANT", "EXPIRES", "LAST USED"), rows))
+    show(page, lambda: table(("ID", "NAME", "SCOPES", "TENANT", "EXPIRES", "LAST USED"), rows))
 
 
-@app.command("add")
+@asking(app, "add", create=True)
 def add(
+    caller: Caller,
     name: Annotated[str, typer.Argument(help="What the key is for: it stands in the audit log.")],
     scope: Annotated[
         list[str], typer.Option("--scope", help="publish, read, operate or admin (all of them); may be repeated.")
@@ -45,28 +46,21 @@ def add(
     expires_at: Annotated[
         str | None, typer.Option("--expires-at", metavar="TIME", help="Such as 2030-03-01T12:00:00Z.")
     ] = None,
-    server: Server = None,
-    db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Make an API key. It is printed this once."""
     body = {"name": name, "scopes": [word for text in scope for word in text.split(",")], "tenant": of_tenant}
-    with calling(server, db, create=True) as caller:
-        made = caller.post(BASE, body if expires_at is None else {**body, "expires_at": expires_at})
-    show(made, as_json, lambda: [f"{made['id']}  {made['name']}: {', '.join(made['scopes'])}", made["key"]])
+    made = caller.post(BASE, body if expires_at is None else {**body, "expires_at": expires_at})
+    show(made, lambda: [f"{made['id']}  {made['name']}: {', '.join(made['scopes'])}", made["key"]])
 
 
-@app.command("rm")
+@asking(app, "rm")
 def rm(
+    caller: Caller,
     key_id: Annotated[str, typer.Argument(metavar="KEY", help="Id of a key (key_…).")],
     yes: Yes = False,
-    server: Server = None,
-    db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Revoke an API key, at once, with all sessions that it opened."""
     if not yes:
         confirm(f"Revoke {key_id}? Calls with it will be refused.")
-    with calling(server, db) as caller:
-        caller.ask("DELETE", f"{BASE}/{segment(key_id)}")
-    show({"id": key_id, "revoked": True}, as_json, lambda: [f"{key_id} is revoked"])
+    caller.ask("DELETE", f"{BASE}/{segment(key_id)}")
+    show({"id": key_id, "revoked": True}, lambda: [f"{key_id} is revoked"])

@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from hooklane.cli.client import Caller, calling, segment
+from hooklane.cli.asking import asking
+from hooklane.cli.client import Caller, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, parse_filter
-from hooklane.cli.options import Cursor, Db, EndpointFilter, Json, Key, Limit, Server
+from hooklane.cli.options import Cursor, EndpointFilter, Key, Limit
 from hooklane.cli.output import one_line, pairs, plain, show, table
 from hooklane.cli.times import clock_of, since
 
@@ -18,33 +19,30 @@ BASE = "/api/v1/lanes"
 WORDS = ("state", "endpoint", "key")
 
 
-@app.command("ls")
+@asking(app, "ls")
 def ls(
+    caller: Caller,
     filter_: Filter = None,
     state: Annotated[str | None, typer.Option("--state", help="Some of blocked,retrying,active,paused,idle.")] = None,
     endpoint: EndpointFilter = None,
     search: Annotated[str | None, typer.Option("--search", metavar="TEXT", help="Text in the key.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-    server: Server = None,
-    db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """List lanes, those that need attention first."""
     wanted = parse_filter(filter_, WORDS)
-    with calling(server, db) as caller:
-        named = endpoint or wanted.get("endpoint")
-        query = {
-            "state": state or wanted.get("state"),
-            "endpoint": caller.endpoint_id(named) if named else None,
-            "q": search or wanted.get("key"),
-            "limit": limit,
-            "cursor": cursor,
-        }
-        page = caller.page(BASE, query)
+    named = endpoint or wanted.get("endpoint")
+    query = {
+        "state": state or wanted.get("state"),
+        "endpoint": caller.endpoint_id(named) if named else None,
+        "q": search or wanted.get("key"),
+        "limit": limit,
+        "cursor": cursor,
+    }
+    page = caller.page(BASE, query)
     rows = [_row(one) for one in page["items"]]
     head = ("KEY", "ENDPOINT", "HEAD", "WAITING", "FOR", "REASON")
-    show(page, as_json, lambda: table(head, rows, right=("WAITING", "FOR")))
+    show(page, lambda: table(head, rows, right=("WAITING", "FOR")))
 
 
 def _row(lane: dict[str, Any]) -> tuple[object, ...]:
@@ -59,24 +57,20 @@ def _row(lane: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
-@app.command("show")
-def show_one(
-    key: Key, endpoint: EndpointFilter = None, server: Server = None, db: Db = None, as_json: Json = False
-) -> None:
+@asking(app, "show")
+def show_one(caller: Caller, key: Key, endpoint: EndpointFilter = None) -> None:
     """Show one lane and what stands in line."""
-    with calling(server, db) as caller:
-        lane = caller.get(_path(caller, key, endpoint))
+    lane = caller.get(_path(caller, key, endpoint))
     rows = [(one["seq"], one["state"], one["attempts"], one["event"], one["reason"]) for one in lane["deliveries"]]
     head = {name: value for name, value in lane.items() if name != "deliveries"}
-    show(lane, as_json, lambda: [*pairs(head), "", *table(("SEQ", "STATE", "TRIES", "EVENT", "REASON"), rows)])
+    show(lane, lambda: [*pairs(head), "", *table(("SEQ", "STATE", "TRIES", "EVENT", "REASON"), rows)])
 
 
-@app.command("why")
-def why(key: Key, endpoint: EndpointFilter = None, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+@asking(app, "why")
+def why(caller: Caller, key: Key, endpoint: EndpointFilter = None) -> None:
     """Say in one sentence what a lane waits for."""
-    with calling(server, db) as caller:
-        told = caller.get(f"{_path(caller, key, endpoint)}/why")
-    show(told, as_json, lambda: [plain(told["why"])])
+    told = caller.get(f"{_path(caller, key, endpoint)}/why")
+    show(told, lambda: [plain(told["why"])])
 
 
 def _path(caller: Caller, key: str, endpoint: str | None) -> str:

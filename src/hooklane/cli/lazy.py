@@ -1,6 +1,6 @@
 """How does the command line start quickly? A command's module is imported when the command is asked for.
 
-Every command gets here what all of them have: `-q` and `-v`.
+Every command gets here what all of them have: `--json`, `-q` and `-v`.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
+from hooklane.cli import output
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.faults import faults_of
-from hooklane.cli.options import Json
 from hooklane.cli.output import aside, say_json
 
 DEFAULT_PORT = 8788
@@ -46,7 +46,6 @@ def listen(
         list[str] | None,
         typer.Option("--fault", metavar="KIND=P", help="drop-ack=.1, error=.1 or delay=SECONDS; repeat for several."),
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Receive webhooks here, verify them, and show or forward them.
 
@@ -63,7 +62,7 @@ def listen(
         raise CallFailed(f"--forward-to must be a URL such as localhost:8000/webhooks, got {forward_to!r}", Exit.USAGE)
     secrets = secrets_or_none(secret)
     try:
-        server = Listener(port, target, secrets, faults, _patterns(types), _patterns(keys), record, as_json)
+        server = Listener(port, target, secrets, faults, _patterns(types), _patterns(keys), record)
     except OSError as error:
         raise CallFailed(f"cannot listen on 127.0.0.1:{port}: {error.strerror}") from None
     aside(f"  Listen on    {server.address}/   (any path)")
@@ -74,7 +73,7 @@ def listen(
         aside(f"  Record       {record}")
     if fault:
         aside(f"  Faults       {', '.join(fault)}")
-    if as_json:
+    if output.as_json:
         say_json({"address": server.address})
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

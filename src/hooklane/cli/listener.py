@@ -19,6 +19,7 @@ from urllib.parse import SplitResult, unquote
 
 import msgspec
 
+from hooklane.cli import output
 from hooklane.cli.attempt_line import start_of
 from hooklane.cli.client import connection_to, why_unreachable
 from hooklane.cli.exits import CallFailed, Exit
@@ -69,13 +70,11 @@ class Listener:
         types: Sequence[str],
         keys: Sequence[str],
         record: Path | None,
-        as_json: bool,
     ) -> None:
         self._target = target
         self._secrets = secrets
         self._faults = faults
         self._types, self._keys = types, keys
-        self._as_json = as_json
         self._printing = threading.Lock()
         self._inbox = None if target is not None else _inbox(secrets)
         self._server = _Server(("127.0.0.1", port), self)
@@ -145,7 +144,7 @@ class Listener:
                 self._record.flush()
             if not (_fits(told.type, self._types) and _fits(told.key or "", self._keys)):
                 return
-            if self._as_json:
+            if output.as_json:
                 say_json(told.view())
             else:
                 say(_line(told))

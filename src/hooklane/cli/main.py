@@ -108,7 +108,7 @@ def exit_after(error: HooklaneError) -> Exit:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command; its exit code. Only a bug of ours ends in a traceback."""
-    output.level = output.Level.NORMAL
+    output.level, output.as_json = output.Level.NORMAL, False
     if list(arguments) == ["--version"]:
         say(__version__)
         return Exit.OK

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.options import Db, Json
+from hooklane.cli.options import Db
 from hooklane.cli.output import counted, show
 from hooklane.config import load
 from hooklane.errors import StoreRefused, needing
@@ -20,14 +20,14 @@ app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("status")
-def status(db: Db = None, as_json: Json = False) -> None:
+def status(db: Db = None) -> None:
     """Say which schema the database has, and which this hooklane wants. Changes nothing."""
     from hooklane.cli.schema import versions
 
     settings, _ = load({"db": db}, os.environ)
     found, wanted = versions(settings.db)
     state = state_of(found, wanted)
-    show({"found": found, "wanted": wanted, "state": state}, as_json, lambda: [f"schema {found}/{wanted}: {state}"])
+    show({"found": found, "wanted": wanted, "state": state}, lambda: [f"schema {found}/{wanted}: {state}"])
     if found != wanted:
         raise CallFailed(f"the schema is {state}", Exit.UNHEALTHY)
 
@@ -40,7 +40,6 @@ def state_of(found: int, wanted: int) -> str:
 def copy(
     source: Annotated[str, typer.Option("--from", metavar="URL", help="sqlite:///path, whose server is stopped.")],
     target: Annotated[str, typer.Option("--to", metavar="URL", help="postgresql://…, not used by a sender yet.")],
-    as_json: Json = False,
 ) -> None:
     """Copy a sender from SQLite to PostgreSQL: every key goes on with its next seq. The file stays as it is."""
     from hooklane.cli import move
@@ -53,7 +52,6 @@ def copy(
     rows = {table: many for table, many in done.rows.items() if many}
     show(
         {"from": shown(source), "to": shown(target), "rows": rows},
-        as_json,
         lambda: [
             f"copied {counted(sum(rows.values()), 'row')}: "
             + ", ".join(f"{table} {many}" for table, many in sorted(rows.items())),
@@ -66,7 +64,6 @@ def copy(
 def up(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which migrations would be run.")] = False,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Bring the schema up to date. `serve` does this by itself."""
     from hooklane.cli.schema import pending, versions
@@ -81,7 +78,7 @@ def up(
         steps = [] if found > wanted else pending(settings.db, found)
         value: dict[str, Any] = {"found": found, "wanted": wanted, "state": state_of(found, wanted), "pending": steps}
         told = [f"would run {one['name']}: {one['about'] or counted(one['statements'], 'statement')}" for one in steps]
-        show(value, as_json, lambda: [f"schema {found}/{wanted}: {value['state']}", *told])
+        show(value, lambda: [f"schema {found}/{wanted}: {value['state']}", *told])
         if found > wanted:
             raise CallFailed("the schema is newer than this hooklane", Exit.UNHEALTHY)
         return
@@ -97,6 +94,5 @@ def up(
     found, wanted = versions(settings.db)
     show(
         {"found": found, "wanted": wanted, "state": "up to date"},
-        as_json,
         lambda: [f"schema {found}/{wanted}: up to date"],
     )

@@ -9,7 +9,6 @@ import typer
 
 from hooklane.cli import complete, output
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Server = Annotated[str | None, typer.Option("--server", metavar="URL", help="The server to ask (HOOKLANE_SERVER).")]
 Db = Annotated[str | None, typer.Option("--db", metavar="URL", help="Open this database directly, without a server.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
@@ -58,6 +57,10 @@ def _common() -> list[Any]:
     return params
 
 
+def _speak_json(wanted: bool) -> None:
+    output.as_json = wanted
+
+
 def _be_quiet(wanted: bool) -> None:
     if wanted:
         output.level = output.Level.QUIET
@@ -69,6 +72,7 @@ def _be_verbose(wanted: bool) -> None:
 
 
 def _output(
+    as_json: Annotated[bool, typer.Option("--json", callback=_speak_json, help="Print JSON, for programs.")] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", callback=_be_quiet, help="Say nothing but data and errors.")
     ] = False,

@@ -24,6 +24,8 @@ class Level(IntEnum):
 
 level = Level.NORMAL
 """How much a command says besides its data: `-q` and `-v` set it, for the one command that a process runs."""
+as_json = False
+"""Whether data is printed as JSON: `--json` sets it, likewise."""
 
 
 def plain(value: object) -> str:
@@ -32,9 +34,9 @@ def plain(value: object) -> str:
     return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
-def one_line(text: str | None, chars_max: int = 60) -> str:
+def one_line(text: str | None) -> str:
     """Text of another program, as an excerpt on one line."""
-    return plain(" ".join(text.split())[:chars_max]) if text else ""
+    return plain(" ".join(text.split())[:60]) if text else ""
 
 
 def counted(many: int, one: str, more: str | None = None) -> str:
@@ -76,7 +78,7 @@ def _write(stream: TextIO, line: str) -> None:
     stream.flush()
 
 
-def show(value: Mapping[str, Any], as_json: bool, lines: Callable[[], Sequence[str]]) -> None:
+def show(value: Mapping[str, Any], lines: Callable[[], Sequence[str]]) -> None:
     """One object as JSON, or the *lines* that a person reads."""
     if as_json:
         say_json(value)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hooklane.cli import output
 from hooklane.cli.client import Caller, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import parse_filter
@@ -73,14 +74,13 @@ def plan_and_run(
     rate: str | None,
     plan_only: bool,
     yes: bool,
-    as_json: bool,
 ) -> None:
     """Ends with 0 when all went well, 4 when the plan did not hold, 6 when only some went well."""
     pace = rate_of(rate)
     plan = caller.post("/api/v1/plans", {"op": op, **wanted})
     lines = plan_lines(plan)
     if plan_only:
-        show(plan, as_json, lambda: lines)
+        show(plan, lambda: lines)
         return
     if op == "skip" or plan["refused"] or plan["warnings"]:
         for line in lines:
@@ -97,7 +97,7 @@ def plan_and_run(
     body = {"note": note, "rate": pace, "digest": plan["digest"]}
     what = f"{'Replaying' if op == 'replay' else 'Skipping'} {_size(plan)}"
     job = watch(caller, caller.post(f"/api/v1/plans/{segment(plan['id'])}/run", body), what)
-    tell(caller, plan, job, as_json)
+    tell(caller, plan, job)
 
 
 def _nothing(plan: dict[str, Any]) -> None:
@@ -162,10 +162,10 @@ def watch(caller: Caller, job: dict[str, Any], what: str) -> dict[str, Any]:
     return job
 
 
-def tell(caller: Caller, plan: dict[str, Any], job: dict[str, Any], as_json: bool) -> None:
+def tell(caller: Caller, plan: dict[str, Any], job: dict[str, Any]) -> None:
     """What came of it; the exit code says whether all, some or none went well."""
     counts = {word: many for word, many in job["counts"].items() if many}
-    if as_json:
+    if output.as_json:
         say_json(job)
     elif job["op"] == "skip":
         say(_skipped(caller, plan, job, counts))
@@ -174,7 +174,7 @@ def tell(caller: Caller, plan: dict[str, Any], job: dict[str, Any], as_json: boo
     bad = sum(counts.get(word, 0) for word in _UNDONE)
     if bad or job["state"] == "running":
         undone = f"{bad} of {counted(job['members'], 'event')} could not be {_DONE[job['op']]}"
-        if bad and not as_json:
+        if bad and not output.as_json:
             _tell_undone(caller, job)
         message = f"{undone} (all of them: GET /api/v1/jobs/{job['id']}/members)" if bad else "the job is still running"
         raise CallFailed(message, Exit.FAILED if bad == job["members"] else Exit.PARTLY)

@@ -1,4 +1,4 @@
-"""How far has long work come? A bar on stderr for a person, nothing that moves for anybody else."""
+"""How far has long work come? A bar on stderr for a person, nothing that moves where stderr is no terminal."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import typer
 
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import time_of
-from hooklane.cli.options import EndpointFilter, Json, KeyFilter
+from hooklane.cli.options import EndpointFilter, KeyFilter
 from hooklane.cli.output import counted, show
 
 SOURCE = "hooklane"
@@ -36,7 +36,6 @@ def reconcile(
     limit: Annotated[
         int, typer.Option("--limit", min=1, max=10_000_000, help="Look at so many delivered events, newest first.")
     ] = 100_000,
-    as_json: Json = False,
 ) -> None:
     """What lies between a sender and a receiver, by key, and what mends it."""
     from hooklane.cli.reconcile_facts import compare
@@ -44,7 +43,7 @@ def reconcile(
     from hooklane.cli.reconcile_sides import receiver_side, sender_side
     from hooklane.core.reconcile import between
 
-    time_of(since, "--since")  # what is no time is told before anybody is asked
+    time_of(since, "--since")  # a wrong time is refused before the sender and the receiver are asked
     with sender_side(sender, endpoint) as one, receiver_side(receiver, source or SOURCE) as other:
         if source is None and SOURCE not in other.sources():
             raise CallFailed(_no_source(other.sources()), Exit.NOT_FOUND)
@@ -61,7 +60,7 @@ def reconcile(
         "keys": keys[:SHOWN_MAX],
         "unknown": found.unknown,
     }
-    show(value, as_json, lambda: lines_of(value, commands))
+    show(value, lambda: lines_of(value, commands))
     if value["in_between"]:
         raise CallFailed(f"{counted(value['in_between'], 'event')} found between sender and receiver", Exit.UNHEALTHY)
 

@@ -105,7 +105,7 @@ def shown_key(facts: KeyFacts, commands: Commands) -> dict[str, Any]:
 
 
 def lines_of(value: dict[str, Any], commands: Commands) -> list[str]:
-    """The same for a person."""
+    """The report *value* as lines for a person."""
     lines = []
     for one in value["keys"]:
         acked, applied = (one[name] if one[name] is not None else "?" for name in ("last_acked", "last_applied"))

@@ -125,7 +125,7 @@ class ReceiverSide(Protocol):
 
     @property
     def remembers_ms(self) -> int | None:
-        """So long it certainly remembers what is settled; None: until it is pruned."""
+        """For how many ms the receiver certainly remembers a settled event; None: until it is pruned."""
 
 
 class StoreSide:

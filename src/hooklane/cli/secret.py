@@ -19,7 +19,7 @@ def secrets_of(given: list[str] | None) -> list[str]:
 
 
 def secrets_or_none(given: list[str] | None) -> list[str]:
-    """The same where it may be none."""
+    """The secrets that were given, or those of the environment; perhaps none."""
     return given or [one.strip() for one in _environment().split(",") if one.strip()]
 
 

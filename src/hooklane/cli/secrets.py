@@ -6,46 +6,42 @@ from typing import Annotated
 
 import typer
 
-from hooklane.cli.client import calling
-from hooklane.cli.options import Db, Json, Server
+from hooklane.cli.asking import asking
+from hooklane.cli.client import Caller
 from hooklane.cli.output import counted, is_interactive, show, talk
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/secrets"
 
 
-@app.command("show")
-def show_seals(server: Server = None, db: Db = None, as_json: Json = False) -> None:
+@asking(app, "show")
+def show_seals(caller: Caller) -> None:
     """Say with which keys the secrets of how many endpoints are sealed."""
-    with calling(server, db) as caller:
-        found = caller.get(BASE)
+    found = caller.get(BASE)
     lines = [f"seals with  {found['key'] or 'no key: secrets are kept as plain text'}"]
     lines += [f"{id}  {counted(many, 'endpoint')}" for id, many in found["endpoints"].items()]
     lines += [f"plain text  {counted(found['plain'], 'endpoint')}"] if found["plain"] else []
-    show(found, as_json, lambda: lines)
+    show(found, lambda: lines)
 
 
-@app.command("rotate")
+@asking(app, "rotate")
 def rotate(
+    caller: Caller,
     scrub: Annotated[
         bool,
         typer.Option("--scrub", help="With --db on SQLite: rewrite the file, so that no old page holds a secret."),
     ] = False,
-    server: Server = None,
-    db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Seal every secret with the first key of HOOKLANE_SEAL_KEY. Ended half way, it goes on where it was."""
     sealed = 0
-    with calling(server, db) as caller:
-        while True:
-            step = caller.post(f"{BASE}/rotate")
-            sealed += step["sealed"]
-            if not step["sealed"]:
-                break
-            if is_interactive() and step["left"]:
-                talk(f"{counted(sealed, 'endpoint')} sealed, {step['left']:,} left")
-        if scrub:
-            caller.scrub()
+    while True:
+        step = caller.post(f"{BASE}/rotate")
+        sealed += step["sealed"]
+        if not step["sealed"]:
+            break
+        if is_interactive() and step["left"]:
+            talk(f"{counted(sealed, 'endpoint')} sealed, {step['left']:,} left")
+    if scrub:
+        caller.scrub()
     result = {"key": step["key"], "sealed": sealed, "left": step["left"], "scrubbed": scrub}
-    show(result, as_json, lambda: [f"{counted(sealed, 'endpoint')} sealed with {step['key']}, {step['left']} left"])
+    show(result, lambda: [f"{counted(sealed, 'endpoint')} sealed with {step['key']}, {step['left']} left"])

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+from hooklane.cli import output
 from hooklane.cli.client import Caller, calling, segment
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.options import Db, Json, Server
+from hooklane.cli.options import Db, Server
 from hooklane.cli.output import plain, say, say_json, show, sign
 from hooklane.cli.plans import rate_of
 
@@ -60,7 +61,6 @@ def send(
     ] = None,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Publish an event, or post copies of one to a receiver.
 
@@ -88,7 +88,7 @@ def send(
         event = draft_of(type_, _data(data), now=wall_now(), key=key, event_id=event_id).event
         sender = CopySender(event, None if key is None else seq or 1, to[0], secrets_of(secret), timeout_s)
         wanted = copies(times or 2, reorder=reorder, drop_ack=drop_ack)
-        post_and_tell(sender, wanted, rate=pace, as_json=as_json)
+        post_and_tell(sender, wanted, rate=pace)
         return
     _refuse("is for copies: use it with --times and a receiver's URL in --to", {"--secret": secret, "--seq": seq})
     if times is None:
@@ -108,9 +108,9 @@ def send(
         headers = {"idempotency-key": idempotency_key} if idempotency_key is not None else None
         made = caller.post("/api/v1/events", body, headers=headers)
         if not wait and times is None:
-            show(made, as_json, lambda: [_line(made)])
+            show(made, lambda: [_line(made)])
             return
-        _follow(caller, made, times or 1, rate_of(rate), timeout_s, as_json)
+        _follow(caller, made, times or 1, rate_of(rate), timeout_s)
 
 
 def _is_url(text: str) -> bool:
@@ -118,15 +118,13 @@ def _is_url(text: str) -> bool:
     return "/" in text or ":" in text
 
 
-def _follow(
-    caller: Caller, made: dict[str, Any], times: int, rate: float | None, timeout_s: float, as_json: bool
-) -> None:
+def _follow(caller: Caller, made: dict[str, Any], times: int, rate: float | None, timeout_s: float) -> None:
     """Wait for the event, and have it sent again until it was sent *times* times; then say what came of it all."""
     seen: set[str] = set()
     event = _settled(caller, made["id"], timeout_s)
     attempts = _new_attempts(caller, made["id"], seen)
-    _print(attempts, as_json)
-    if not event["deliveries"] and not as_json:
+    _print(attempts)
+    if not event["deliveries"] and not output.as_json:
         say(_line(made))
     again = 1
     while again < times and event["deliveries"] and _undone(event) == []:
@@ -139,12 +137,12 @@ def _follow(
             time.sleep(POLL_S)
             job = caller.get(f"/api/v1/jobs/{segment(job['id'])}")
         newer = _new_attempts(caller, made["id"], seen)
-        _print(newer, as_json)
+        _print(newer)
         attempts += newer
         again += 1
         if job["counts"]["delivered"] != job["members"]:
             raise CallFailed("the event was delivered, and could not be delivered again", Exit.PARTLY)
-    if as_json:
+    if output.as_json:
         say_json({**event, "attempts": attempts})
     if undone := _undone(event):
         states = [one["state"] for one in event["deliveries"]]
@@ -167,8 +165,8 @@ def _new_attempts(caller: Caller, event_id: str, seen: set[str]) -> list[dict[st
     return new
 
 
-def _print(attempts: list[dict[str, Any]], as_json: bool) -> None:
-    if not as_json:
+def _print(attempts: list[dict[str, Any]]) -> None:
+    if not output.as_json:
         for one in attempts:
             say(attempt_line(one))
 

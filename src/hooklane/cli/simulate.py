@@ -12,7 +12,6 @@ import msgspec
 import typer
 
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.options import Json
 from hooklane.cli.output import counted, plain, say, show, table, talk
 from hooklane.cli.secret import secrets_of
 from hooklane.config import load
@@ -70,11 +69,10 @@ def simulate(
     export_to: Annotated[
         str | None, typer.Option("--export-test", metavar="FILE|-", help="Write it as a pytest test for your handler.")
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Play a scenario: the real sender in a simulated network, and receivers side by side."""
     if scenario is None:
-        _list(as_json)
+        _list()
         return
     if store not in ("memory", "sqlite"):
         raise CallFailed(f"--store is memory or sqlite, got {store!r}", Exit.USAGE)
@@ -85,21 +83,21 @@ def simulate(
     if export_to is not None:
         _export(trace, asked, export_to)
     if target is not None:
-        _aim(trace, target, secrets_of(secret), expect_clean=expect_clean, as_json=as_json)
+        _aim(trace, target, secrets_of(secret), expect_clean=expect_clean)
         return
     if export_to != "-":
         value = msgspec.to_builtins(trace)
-        show(value, as_json, lambda: _meters(trace))
+        show(value, lambda: _meters(trace))
     if expect_clean:
         _assert_clean(trace)
 
 
-def _list(as_json: bool) -> None:
+def _list() -> None:
     from hooklane.cli.playground import scenarios
 
     value = msgspec.to_builtins(scenarios())
     rows = [[one["name"], one["title"], one["about"]] for one in value["scenarios"]]
-    show(value, as_json, lambda: table(["SCENARIO", "TITLE", "ABOUT"], rows))
+    show(value, lambda: table(["SCENARIO", "TITLE", "ABOUT"], rows))
 
 
 def _asked(scenario: str, faults: list[str], receiver: str | None, **numbers: int | None) -> Play:
@@ -189,12 +187,12 @@ def _export(trace: Trace, asked: Play, where: str) -> None:
     talk(f"wrote {where}; its first lines say which fixture names your receiver")
 
 
-def _aim(trace: Trace, url: str, secrets: list[str], *, expect_clean: bool, as_json: bool) -> None:
+def _aim(trace: Trace, url: str, secrets: list[str], *, expect_clean: bool) -> None:
     with needing("server"):
         from hooklane.testing.play.aim import aim
     settings, _ = load({}, os.environ)
     aimed = asyncio.run(aim(trace, url, secrets, (*LOOPBACK, *settings.egress_allow)))
-    show(msgspec.to_builtins(aimed), as_json, lambda: _copies(aimed))
+    show(msgspec.to_builtins(aimed), lambda: _copies(aimed))
     if aimed.accepted < aimed.events and expect_clean:
         raise CallFailed(f"{aimed.events - aimed.accepted} of {aimed.events} events were not accepted", Exit.UNHEALTHY)
     if aimed.applied_twice and expect_clean:

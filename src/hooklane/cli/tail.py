@@ -13,11 +13,12 @@ from typing import Annotated, Any
 
 import typer
 
+from hooklane.cli import output
 from hooklane.cli.attempt_line import attempt_line
 from hooklane.cli.client import Caller, calling, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import keep, rfc3339_of
-from hooklane.cli.options import Db, EndpointFilter, Json, KeyFilter, Server
+from hooklane.cli.options import Db, EndpointFilter, KeyFilter, Server
 from hooklane.cli.output import plain, say, say_json, talk
 from hooklane.cli.times import since as time_since
 
@@ -53,7 +54,6 @@ def tail(
     ] = None,
     server: Server = None,
     db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Show attempts as they happen.
 
@@ -75,7 +75,7 @@ def tail(
             for one in source.follow(deadline):
                 if not fits(one) or (states and one[word] not in states):
                     continue
-                if as_json:
+                if output.as_json:
                     say_json(one)
                 elif lanes:
                     say(_lane_line(one))

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from hooklane.cli.client import Caller, calling, segment
+from hooklane.cli.asking import asking
+from hooklane.cli.client import Caller, segment
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.options import Db, Json, Limit, Server, Yes
+from hooklane.cli.options import Limit, Yes
 from hooklane.cli.output import confirm, counted, pairs, show, table
 
 app = typer.Typer(no_args_is_help=True)
@@ -26,103 +27,88 @@ Bytes = Annotated[
 ]
 
 
-@app.command("ls")
+@asking(app, "ls")
 def ls(
+    caller: Caller,
     limit: Limit = 50,
     cursor: Annotated[str | None, typer.Option(help="`next` of the page before.")] = None,
-    server: Server = None,
-    db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """List tenants, by id."""
-    with calling(server, db) as caller:
-        page = caller.get(BASE, {"limit": limit, "cursor": cursor})
+    page = caller.get(BASE, {"limit": limit, "cursor": cursor})
     rows = [[one["id"], one["state"], one["name"], *_quota_cells(one["quota"])] for one in page["items"]]
-    show(page, as_json, lambda: table(("TENANT", "STATE", "NAME", "EVENTS/S", "ENDPOINTS", "BYTES"), rows))
+    show(page, lambda: table(("TENANT", "STATE", "NAME", "EVENTS/S", "ENDPOINTS", "BYTES"), rows))
 
 
-@app.command("add")
+@asking(app, "add", create=True)
 def add(
+    caller: Caller,
     tenant: TenantId,
     name: Annotated[str | None, typer.Option("--name", help="What people call it.")] = None,
     events_per_s: Rate = None,
     endpoints: Endpoints = None,
     stored: Bytes = None,
-    server: Server = None,
-    db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Create a tenant. An id is never given twice."""
     body: dict[str, Any] = {"id": tenant, "quota": _quota(events_per_s, endpoints, stored)}
     if name is not None:
         body["name"] = name
-    with calling(server, db, create=True) as caller:
-        made = caller.post(BASE, body)
-    show(made, as_json, lambda: [f"created tenant {made['id']}"])
+    made = caller.post(BASE, body)
+    show(made, lambda: [f"created tenant {made['id']}"])
 
 
-@app.command("show")
-def show_one(tenant: TenantId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+@asking(app, "show")
+def show_one(caller: Caller, tenant: TenantId) -> None:
     """Show a tenant, its quotas, and how much it uses."""
-    with calling(server, db) as caller:
-        found = caller.get(_path(tenant))
-    show(found, as_json, lambda: pairs(found))
+    found = caller.get(_path(tenant))
+    show(found, lambda: pairs(found))
 
 
-@app.command("quota")
+@asking(app, "quota")
 def quota(
+    caller: Caller,
     tenant: TenantId,
     events_per_s: Rate = None,
     endpoints: Endpoints = None,
     stored: Bytes = None,
-    server: Server = None,
-    db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Set quotas; what is not given stays as it is, and without any option they are only shown."""
     wanted = _quota(events_per_s, endpoints, stored)
-    with calling(server, db) as caller:
-        found = caller.ask("PATCH", _path(tenant), body={"quota": wanted}) if wanted else caller.get(_path(tenant))
-    show(found["quota"], as_json, lambda: pairs({name: _cell(value) for name, value in found["quota"].items()}))
+    found = caller.ask("PATCH", _path(tenant), body={"quota": wanted}) if wanted else caller.get(_path(tenant))
+    show(found["quota"], lambda: pairs({name: _cell(value) for name, value in found["quota"].items()}))
 
 
-@app.command("suspend")
-def suspend(tenant: TenantId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+@asking(app, "suspend")
+def suspend(caller: Caller, tenant: TenantId) -> None:
     """Take nothing over HTTP and send nothing for a tenant; all is kept."""
-    with calling(server, db) as caller:
-        _tell(caller, tenant, "suspend", as_json)
+    _tell(caller, tenant, "suspend")
 
 
-@app.command("resume")
-def resume(tenant: TenantId, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+@asking(app, "resume")
+def resume(caller: Caller, tenant: TenantId) -> None:
     """Let a suspended tenant go on where it was."""
-    with calling(server, db) as caller:
-        _tell(caller, tenant, "resume", as_json)
+    _tell(caller, tenant, "resume")
 
 
-@app.command("rm")
+@asking(app, "rm")
 def rm(
+    caller: Caller,
     tenant: TenantId,
     backlog: Annotated[str, typer.Option("--backlog", help="What is owed: drain (deliver it) or cancel.")] = "drain",
     yes: Yes = False,
-    server: Server = None,
-    db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Delete a tenant with its endpoints; what is owed is delivered first, or cancelled."""
-    with calling(server, db) as caller:
-        found = caller.get(_path(tenant))
-        if not yes:
-            confirm(f"Delete tenant {tenant} with {counted(found['endpoints'], 'endpoint')} ({backlog} what is owed)?")
-        caller.ask("DELETE", _path(tenant), query={"backlog": backlog})
+    found = caller.get(_path(tenant))
+    if not yes:
+        confirm(f"Delete tenant {tenant} with {counted(found['endpoints'], 'endpoint')} ({backlog} what is owed)?")
+    caller.ask("DELETE", _path(tenant), query={"backlog": backlog})
     state, owed = ("cancelling", "cancelled") if backlog == "cancel" else ("draining", "delivered")
     done = f"{tenant} is being deleted, and what it is owed is {owed}"
-    show({"id": tenant, "state": state}, as_json, lambda: [done])
+    show({"id": tenant, "state": state}, lambda: [done])
 
 
-def _tell(caller: Caller, tenant: str, verb: str, as_json: bool) -> None:
+def _tell(caller: Caller, tenant: str, verb: str) -> None:
     found = caller.post(f"{_path(tenant)}/{verb}")
-    show(found, as_json, lambda: [f"{found['id']} is {found['state']}"])
+    show(found, lambda: [f"{found['id']} is {found['state']}"])
 
 
 def _path(tenant: str) -> str:

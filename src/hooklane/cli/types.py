@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from hooklane.cli.client import calling, segment
+from hooklane.cli.asking import asking
+from hooklane.cli.client import Caller, segment
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.options import Db, Json, Server, Yes
+from hooklane.cli.options import Yes
 from hooklane.cli.output import confirm, show, table
 
 app = typer.Typer(no_args_is_help=True)
@@ -18,17 +19,17 @@ BASE = "/api/v1/types"
 TypeName = Annotated[str, typer.Argument(metavar="TYPE", help="Such as order.created.")]
 
 
-@app.command("ls")
-def ls(server: Server = None, db: Db = None, as_json: Json = False) -> None:
+@asking(app, "ls")
+def ls(caller: Caller) -> None:
     """List event types."""
-    with calling(server, db) as caller:
-        page = caller.get(BASE)
+    page = caller.get(BASE)
     rows = [[one["type"], _word(one), one["description"]] for one in page["items"]]
-    show(page, as_json, lambda: table(("TYPE", "SCHEMA", "DESCRIPTION"), rows))
+    show(page, lambda: table(("TYPE", "SCHEMA", "DESCRIPTION"), rows))
 
 
-@app.command("set")
+@asking(app, "set", create=True)
 def set_type(
+    caller: Caller,
     type_: TypeName,
     description: Annotated[str | None, typer.Option(help="What it means, for people.")] = None,
     schema: Annotated[
@@ -37,29 +38,24 @@ def set_type(
     enforce: Annotated[
         bool | None, typer.Option("--enforce/--no-enforce", help="Refuse a publish that breaks the schema.")
     ] = None,
-    server: Server = None,
-    db: Db = None,
-    as_json: Json = False,
 ) -> None:
     """Describe an event type; what is not given stays as it is."""
     path = f"{BASE}/{segment(type_)}"
-    with calling(server, db, create=True) as caller:
-        known: dict[str, Any] = next((one for one in caller.get(BASE)["items"] if one["type"] == type_), {})
-        body: dict[str, Any] = {field: known[field] for field in ("description", "schema", "enforce") if field in known}
-        given = {"description": description, "schema": _read(schema), "enforce": enforce}
-        body |= {field: value for field, value in given.items() if value is not None}
-        made = caller.ask("PUT", path, body=body)
-    show(made, as_json, lambda: [f"{type_} is set; schema: {_word(made)}"])
+    known: dict[str, Any] = next((one for one in caller.get(BASE)["items"] if one["type"] == type_), {})
+    body: dict[str, Any] = {field: known[field] for field in ("description", "schema", "enforce") if field in known}
+    given = {"description": description, "schema": _read(schema), "enforce": enforce}
+    body |= {field: value for field, value in given.items() if value is not None}
+    made = caller.ask("PUT", path, body=body)
+    show(made, lambda: [f"{type_} is set; schema: {_word(made)}"])
 
 
-@app.command("rm")
-def rm(type_: TypeName, yes: Yes = False, server: Server = None, db: Db = None, as_json: Json = False) -> None:
+@asking(app, "rm")
+def rm(caller: Caller, type_: TypeName, yes: Yes = False) -> None:
     """Forget an event type; its events stay, and nothing is checked any more."""
     if not yes:
         confirm(f"Forget the event type {type_}?")
-    with calling(server, db) as caller:
-        caller.ask("DELETE", f"{BASE}/{segment(type_)}")
-    show({"type": type_, "removed": True}, as_json, lambda: [f"{type_} is removed"])
+    caller.ask("DELETE", f"{BASE}/{segment(type_)}")
+    show({"type": type_, "removed": True}, lambda: [f"{type_} is removed"])
 
 
 def _word(one: dict[str, Any]) -> str:

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.options import Json
 from hooklane.cli.output import plain, show
 from hooklane.cli.secret import secrets_of
 
@@ -28,11 +27,10 @@ def verify(
     at: Annotated[
         int | None, typer.Option("--at", help="The time to judge by, in unix seconds; now by default.")
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Say whether a request's signature fits, and if not, why."""
     from hooklane.core.profiles import find_profile
-    from hooklane.core.verify.explain import explain
+    from hooklane.core.verify.explain import Line, Mark, explain
     from hooklane.core.verify.httptext import parse_http
     from hooklane.errors import UsageError
     from hooklane.model.clock import Instant, wall_now
@@ -44,12 +42,14 @@ def verify(
     except UsageError as problem:
         raise CallFailed(str(problem), Exit.USAGE) from None
     told = explain(asked, known, secrets, now, url=url)
+    about = [Line(Mark.HINT, f"{known.title}: {known.notes}")] if known.notes and not told.accepted else []
+    lines = [*told.lines, *about]
     value = {
         "accepted": told.accepted,
         "reason": told.reason,
-        "lines": [{"mark": line.mark.name.lower(), "text": line.text} for line in told.lines],
+        "lines": [{"mark": line.mark.name.lower(), "text": line.text} for line in lines],
     }
-    show(value, as_json, lambda: [plain(str(line)) for line in told.lines])
+    show(value, lambda: [plain(str(line)) for line in lines])
     if not told.accepted:
         raise CallFailed(f"the request would be refused: {told.reason}", Exit.UNHEALTHY)
 

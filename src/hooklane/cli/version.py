@@ -5,7 +5,6 @@ from __future__ import annotations
 import typer
 
 from hooklane import __version__
-from hooklane.cli.options import Json
 from hooklane.cli.output import show
 
 
@@ -13,6 +12,6 @@ def add_to(app: typer.Typer) -> None:
     app.command()(version)
 
 
-def version(as_json: Json = False) -> None:
+def version() -> None:
     """Print the version."""
-    show({"version": __version__}, as_json, lambda: [__version__])
+    show({"version": __version__}, lambda: [__version__])

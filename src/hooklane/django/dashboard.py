@@ -36,7 +36,7 @@ def dashboard(
     with needing("server"):
         from hooklane.dashboard import made
         from hooklane.dashboard_wsgi import BODY_BYTES_MAX, WsgiDashboard, raw_below
-    from hooklane.django.views import BrokenOff, raw_body  # which needs the settings of the project
+    from hooklane.django.views import BrokenOff, raw_body, response_of  # which needs the settings of the project
 
     inner = WsgiDashboard(
         made(
@@ -58,7 +58,7 @@ def dashboard(
         method = request.method or ""
         customer = inner.dashboard.tenant_of(request) if (is_in := may(request)) else None
         if not is_in or (tenant is not None and not customer):
-            return _response(inner.turn_away(method, headers))
+            return response_of(inner.turn_away(method, headers))
         try:
             body = raw_body(request, BODY_BYTES_MAX)
         except BrokenOff:
@@ -69,7 +69,7 @@ def dashboard(
         depth = request.path.rstrip("/").count("/") - path.rstrip("/").count("/")
         raw = raw_below(_raw_target(request), path, depth)
         query = request.META.get("QUERY_STRING", "")
-        return _response(inner.answer(method, path, raw, query, headers, body, customer))
+        return response_of(inner.answer(method, path, raw, query, headers, body, customer))
 
     return [re_path(r"^(?P<rest>.*)$", show, name="show")], "hooklane_dashboard"
 
@@ -81,11 +81,3 @@ def _raw_target(request: HttpRequest) -> str | None:
         return raw.decode("latin-1") or None
     target: str | None = request.META.get("REQUEST_URI") or request.META.get("RAW_URI")
     return target
-
-
-def _response(answered: Any) -> HttpResponse:
-    response = HttpResponse(answered.body, status=answered.status)
-    del response["Content-Type"]
-    for name, value in answered.headers:
-        response[name] = value
-    return response

@@ -25,18 +25,18 @@ def receive_webhook(request: HttpRequest, source: str) -> HttpResponse:
     try:
         box = inbox()
     except StoreError:  # the first request of a process, and the database is away: nothing was stored
-        return _response(error_reply(503, "try again", Verdict.BUSY, ("retry-after", "5")))
+        return response_of(error_reply(503, "try again", Verdict.BUSY, ("retry-after", "5")))
     threads = int(wanted().worker)
     if threads:
         box.ensure_worker(threads)
     try:
         body = raw_body(request, box.body_bytes_max)
     except BrokenOff:
-        return _response(box.broken_off(source))
+        return response_of(box.broken_off(source))
     if body is None:
-        return _response(box.too_large(request.path, source))
+        return response_of(box.too_large(request.path, source))
     raw = Request.of(request.method or "", request.build_absolute_uri(), list(request.headers.items()), body)
-    return _response(box.receive(raw, source))
+    return response_of(box.receive(raw, source))
 
 
 # With ATOMIC_REQUESTS the answer 200 would be written before Django commits, and a failed commit would lose the event.
@@ -68,7 +68,7 @@ def raw_body(request: HttpRequest, limit: int) -> bytes | None:
     raise BrokenOff  # the client left: some servers hand over what they have
 
 
-def _response(reply: Reply) -> HttpResponse:
+def response_of(reply: Reply) -> HttpResponse:
     response = HttpResponse(reply.body, status=reply.status)
     del response["Content-Type"]
     for name, value in reply.headers:

@@ -65,7 +65,7 @@ class SigningKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A receiver of events. `order` and `payload` never change; the rest applies from the next attempt."""
+    """A receiver. `order`, `payload` and `operational` never change; the rest applies to the next attempt."""
 
     id: str
     url: str

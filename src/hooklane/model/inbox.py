@@ -67,7 +67,7 @@ class NewRow:
     received_at: Instant
     variant: str = ""
     status: Status = Status.PENDING
-    """Of the row itself; where there are handlings theirs speak instead."""
+    """Of the row itself; where there are handlings, their statuses count instead."""
     reason: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     handlings: tuple[NewHandling, ...] = ()
@@ -105,8 +105,6 @@ class Known:
     fingerprint: bytes = b""
     type: str = ""
     handlings: tuple[Handling, ...] = ()
-    locked: bool = False
-    """Another transaction is at work on it right now."""
 
     def of(self, handler: str) -> Handling | None:
         """The handling of *handler*, if the row has one."""

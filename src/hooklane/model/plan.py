@@ -125,7 +125,3 @@ class Job:
     runner_until: Instant = START
     """A runner that has not said anything until then is taken for dead, and another goes on."""
     counts: Mapping[Progress, int] = field(default_factory=dict)
-
-    @property
-    def is_open(self) -> bool:
-        return self.state is JobState.RUNNING

@@ -65,5 +65,5 @@ def meaning_of_sqlstate(code: str) -> Meaning | None:
 
 
 def meaning_of_sqlite(code: int) -> Meaning | None:
-    """The same for a result code of SQLite, extended or not."""
+    """The meaning of SQLite's result *code*, extended or not; None for one that says nothing more."""
     return _SQLITE.get(code & 0xFF)

@@ -1,7 +1,5 @@
 """The receiver: verified, claimed once, applied in the application's transaction, in the right order."""
 
-from hooklane.errors import Reject, Retry
-from hooklane.model.message import Reply, Request
 from hooklane.receiver.event import Event
 from hooklane.receiver.fields import insert_once, ledger_entry, transition
 from hooklane.receiver.inbox import Inbox
@@ -11,10 +9,6 @@ from hooklane.receiver.source import Source
 __all__ = [
     "Event",
     "Inbox",
-    "Reject",
-    "Reply",
-    "Request",
-    "Retry",
     "Source",
     "insert_once",
     "latest",

@@ -11,10 +11,10 @@ from hooklane.core.verify import Dedup
 from hooklane.core.verify.messages import fingerprint
 from hooklane.errors import UsageError
 from hooklane.model.message import Message, Verdict
+from hooklane.receiver.arrival import Arrival
 from hooklane.receiver.drivers import AsyncDriver, Driver, blame_handler
 from hooklane.receiver.event import Event
 from hooklane.receiver.flows.inline import Outcome, apply
-from hooklane.receiver.flows.receive import Arrival
 from hooklane.receiver.order import NoOrder
 from hooklane.receiver.source import Handler, Rules, Source
 from hooklane.receiver.steps import HandlerFailed

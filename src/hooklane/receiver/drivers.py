@@ -161,7 +161,7 @@ class Beginner(Protocol):
 
 
 class AsyncDriver:
-    """The same on async sessions, for async handlers."""
+    """Runs flows on async sessions, for async handlers: what `Driver` is for sync ones."""
 
     def __init__(self, store: Beginner, *, outbox: Any = None, failpoint: Failpoint | None = None) -> None:
         self._store = store

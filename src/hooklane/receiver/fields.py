@@ -197,7 +197,7 @@ def _alias(table: str) -> str:
 
 
 def _columns(helper: str, table: str, *groups: Mapping[str, Any] | str) -> None:
-    """Every column has a name, and one value: of two the database, or this module, would choose one."""
+    """Refuse a column that is named twice, or badly: of two values the database, or this module, would choose one."""
     names = [name for group in groups for name in ([group] if isinstance(group, str) else group)]
     for name in names:
         if not _NAME.fullmatch(name) or "." in name:

@@ -93,7 +93,7 @@ class Inbox:
         self.owner = f"{socket.gethostname()}:{os.getpid()}"
         self.lease_ms = lease_ms
         self.can_send = outbox is not None
-        self.context = Context(store=self.store, clock=clock, roll=roll, can_send=self.can_send)
+        self.context = Context(store=self.store, clock=clock, roll=roll)
         self.runner = Runner(self.store, outbox=outbox, failpoint=failpoint, clock=clock)
         self.worker = Worker(self)
         self.retention = Retention(self)
@@ -170,7 +170,7 @@ class Inbox:
         return opened if isinstance(opened, Reply) else self.runner.run(self._receiving.receive(*opened))
 
     async def areceive(self, request: Request, source: str | None = None) -> Reply:
-        """The same for async code: the event loop is never blocked."""
+        """`receive` for async code: the event loop is never blocked."""
         opened = self._receiving.open(request, source)
         return opened if isinstance(opened, Reply) else await self.runner.arun(self._receiving.receive(*opened))
 
@@ -203,7 +203,7 @@ class Inbox:
         return self.runner.run(self.worker.round(limit))
 
     async def arun_once(self, limit: int = 100) -> int:
-        """The same from async code."""
+        """`run_once`, from async code."""
         return await self.runner.arun(self.worker.round(limit))
 
     def start_worker(self, threads: int = 1) -> None:
@@ -229,7 +229,7 @@ class Inbox:
         self.worker.stop(timeout_s)
 
     async def astop(self, timeout_s: float | None = 30.0) -> None:
-        """The same from async code."""
+        """`stop`, from async code."""
         await self.worker.astop(timeout_s)
 
     def tell(self, trouble: InboxEvent) -> None:
@@ -311,7 +311,7 @@ class Inbox:
         self.store.close()
 
     async def aclose(self) -> None:
-        """The same from async code."""
+        """`close`, from async code."""
         await self.astop()
         await self.runner.arun(self.retention.leave())
         self.runner.close()

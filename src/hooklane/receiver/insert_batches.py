@@ -10,7 +10,7 @@ from hooklane.batching.line import Blame, cut, flat
 from hooklane.batching.tasks import Requests
 from hooklane.batching.thread_requests import ThreadRequests
 from hooklane.errors import StoreBusy, StoreUnavailable, StoreUnconfirmed
-from hooklane.receiver.flows.receive import Arrival
+from hooklane.receiver.arrival import Arrival
 from hooklane.receiver.receipt import Receipt
 
 Arrivals = Sequence[Arrival]

@@ -14,9 +14,9 @@ from hooklane.errors import ProofUnavailable, StoreError, UsageError, Verificati
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import SETTLED, Known
 from hooklane.model.message import Reply, Request, Verdict
+from hooklane.receiver.arrival import Arrival
 from hooklane.receiver.failure import text_of
 from hooklane.receiver.flows.inline import Outcome, apply, loudest
-from hooklane.receiver.flows.receive import Arrival
 from hooklane.receiver.receipt import Receipt, answer, error_reply
 from hooklane.receiver.recent import Recent
 from hooklane.receiver.runner import Insert, Plan, Run

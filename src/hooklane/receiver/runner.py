@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 from hooklane.errors import UsageError
 from hooklane.model.clock import Instant
 from hooklane.model.value import value
+from hooklane.receiver.arrival import Arrival
 from hooklane.receiver.drivers import AsyncDriver, Driver, Failpoint
-from hooklane.receiver.flows.receive import Arrival, receive
+from hooklane.receiver.flows.receive import receive
 from hooklane.receiver.insert_batches import AsyncInsertBatches, InsertBatches
 from hooklane.receiver.shared_commit.tasks import TaskCommits
 from hooklane.receiver.shared_commit.threads import SharedCommits

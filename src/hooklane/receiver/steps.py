@@ -77,7 +77,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The flow is at a point where a crash is worth a test; `Handle` and `Commit` have theirs within them."""
+    """The flow is at a point where a crash is worth a test; `Handle` and `Commit` have such points within them."""
 
     point: str
 

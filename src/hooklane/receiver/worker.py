@@ -234,7 +234,7 @@ class Worker:
         self._leases.stop()
 
     async def astop(self, timeout_s: float | None = 30.0) -> None:
-        """The same from async code."""
+        """`stop`, from async code."""
         self._stopping.set()
         self._inbox.arrived.set()
         if self._task is not None:

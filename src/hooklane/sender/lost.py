@@ -27,14 +27,11 @@ LOOK_S = 1.0
 class PublishedPlaces:
     """The last places that this process published, compared with the store when its server was replaced."""
 
-    def __init__(
-        self, store: OutboxStore, tell: Listener, feed: Callable[[PublishReport], None] | None, look_s: float = LOOK_S
-    ) -> None:
+    def __init__(self, store: OutboxStore, tell: Listener, feed: Callable[[PublishReport], None] | None) -> None:
         """*feed* is told of what was published, as before."""
         self._store = store
         self._tell = tell
         self._then = feed
-        self._look_s = look_s
         self._witness = Witness()
         self._run = store.run
         self._stopping = asyncio.Event()
@@ -50,7 +47,7 @@ class PublishedPlaces:
             with contextlib.suppress(StoreError):
                 await self.look()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), self._look_s)
+                await asyncio.wait_for(self._stopping.wait(), LOOK_S)
 
     def stop(self) -> None:
         self._stopping.set()

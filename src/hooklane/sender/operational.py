@@ -66,17 +66,12 @@ class OperationalEvents:
         self,
         publish: Callable[[Sequence[Draft]], Awaitable[PublishReport]],
         endpoints: Callable[[str], Awaitable[Sequence[Endpoint]]],
-        feed: Callable[[PublishReport], None] | None = None,
-        *,
-        now: Callable[[], Instant] = wall_now,
-        clock: Callable[[], float] = time.monotonic,
+        feed: Callable[[PublishReport], None] | None,
     ) -> None:
         """*publish* and *endpoints* are the store's own verbs: no quota refuses these events."""
         self._publish = publish
         self._endpoints = endpoints
         self._feed = feed
-        self._now = now
-        self._clock = clock
         self._facts: deque[Fact] = deque(maxlen=WAITING_MAX)
         self._news = asyncio.Event()
         self._stopping = False
@@ -101,7 +96,7 @@ class OperationalEvents:
 
     def quota_reached(self, tenant: Tenant, quota: str) -> None:
         """A call was refused for want of a quota: told once a minute."""
-        now = self._clock()
+        now = time.monotonic()
         if now >= self._quotas.get((tenant.id, quota), 0.0):
             self._quotas[tenant.id, quota] = now + QUOTA_EVERY_S
             self._add(
@@ -139,7 +134,7 @@ class OperationalEvents:
 
     def _add(self, fact: Fact) -> None:
         told = self._told.setdefault((fact.tenant, fact.type), _Told())
-        if told.bucket.take(Instant(int(self._clock() * 1000))) is not None:
+        if told.bucket.take(Instant(int(time.monotonic() * 1000))) is not None:
             told.suppressed += 1
             return
         suppressed, told.suppressed = told.suppressed, 0
@@ -165,7 +160,7 @@ class OperationalEvents:
         self._news.set()
 
     async def _tell(self, fact: Fact) -> None:
-        now = self._now()
+        now = wall_now()
         data = msgspec.json.encode({"tenant": fact.tenant, **fact.data, "at": rfc3339(now)})
         for tenant, scopes in _audiences(fact.tenant):
             if not await self._tell_takers(tenant, scopes, fact.type, data, now):
@@ -188,12 +183,12 @@ class OperationalEvents:
     async def _of(self, tenant: str) -> Sequence[Endpoint]:
         """The endpoints of a tenant that take operational events, as of a moment ago."""
         known = self._known.get(tenant)
-        if known is None or self._clock() > known[0]:
+        if known is None or time.monotonic() > known[0]:
             found = await self._endpoints(tenant)
             kept = [one for one in found if one.operational is not Operational.NONE and one.state not in _DELETED]
             if len(self._known) > WAITING_MAX:
                 self._known.clear()
-            known = self._known[tenant] = (self._clock() + KNOWN_S, kept)
+            known = self._known[tenant] = (time.monotonic() + KNOWN_S, kept)
         return known[1]
 
 

@@ -107,7 +107,7 @@ class Jobs:
             return False
 
     async def _carry_on(self, job: Job) -> bool:
-        """One step further, if the job is ours; whether it is."""
+        """Do the next step of the job if this process runs it; whether it does."""
         ours = await self._claim(job)
         if ours is None:
             self._going.pop(job.id, None)
@@ -122,7 +122,7 @@ class Jobs:
         return not is_done
 
     async def _claim(self, job: Job) -> Job | None:
-        """The job as ours, if it is, or if no living runner has it."""
+        """Take the job for this process, if no other living one runs it; None where another does."""
         now = self._now()
         if job.runner == self._name and job.id in self._going:
             return job
@@ -193,11 +193,11 @@ class Jobs:
     async def _publish_owed(self, going: _Going) -> bool:
         """Publish what was released of the skipped events, as new ones at the tail; False where the next is held up.
 
-        Each is published first and then, in one commit, its letter is closed and its member marked. A crash between
-        the two leaves a released member of an open letter: whoever goes on publishes it under the same name, which is
-        the letter's and not the job's, and is told of the event that is there. So is another job for the same letter,
-        and as one of them alone closes the letter, the other's member is refused. Closing first could lose it: a job
-        that is stopped while its runner is dead would leave a closed letter and no event.
+        Each is published first and then, in one commit, its letter is closed and its member marked. A crash between the
+        two leaves a released member of an open letter: the process that goes on publishes it under the same name, which
+        is the letter's and not the job's, and is told of the event that is there. So is another job for the same
+        letter, and as one of them alone closes the letter, the other's member is refused. Closing first could lose it:
+        a job that is stopped while its runner is dead would leave a closed letter and no event.
         """
         # What follows a busy one of its key must not overtake it, so each goes by itself: such a job is small.
         while going.owed:

@@ -15,9 +15,8 @@ LOOK_MS = 1_000
 class TenantDirectory:
     """Tenants by id, as of the last look; a change of another process is seen at the next one."""
 
-    def __init__(self, store: TenantStore, look_ms: int = LOOK_MS) -> None:
+    def __init__(self, store: TenantStore) -> None:
         self._store = store
-        self._look_ms = look_ms
         self._rev = -1
         self._known: dict[str, Tenant] = {}
         self.changes = 0
@@ -59,7 +58,7 @@ class TenantDirectory:
             with contextlib.suppress(StoreError):  # what is known holds until the store answers again
                 await self.look()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._look_ms / 1000):
+                async with asyncio.timeout(LOOK_MS / 1000):
                     await self._stopping.wait()
 
     def stop(self) -> None:

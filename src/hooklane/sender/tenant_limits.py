@@ -45,19 +45,11 @@ class _Limit:
 class TenantLimits:
     """The tenants that are suspended, or going, or have a quota; the others have no limit."""
 
-    def __init__(
-        self,
-        store: TenantStore,
-        directory: TenantDirectory,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        reached: Callable[[Tenant, str], None] | None = None,
-    ) -> None:
-        """*reached* is told of each refusal for want of a quota: the tenant and the quota's name."""
+    def __init__(self, store: TenantStore, directory: TenantDirectory) -> None:
         self._store = store
         self._directory = directory
-        self._clock = clock
-        self.reached = reached
+        self.reached: Callable[[Tenant, str], None] | None = None
+        """Told of each refusal for want of a quota: the tenant and the quota's name."""
         self._server = token_hex(8)
         self._servers = 1
         self._greet_at = 0.0
@@ -71,7 +63,7 @@ class TenantLimits:
     async def look(self) -> None:
         """Count anew what must be counted."""
         self._follow()
-        now = self._clock()
+        now = time.monotonic()
         if now >= self._greet_at and any(limit.bucket is not None for limit in self._limits.values()):
             servers = await self._store.greet(self._server, GREETING_MS)
             self._greet_at = now + GREET_MS / 1000
@@ -84,11 +76,11 @@ class TenantLimits:
                 await self._count(limit)
 
     async def _count(self, limit: _Limit) -> None:
-        before, began = limit.since, self._clock()
+        before, began = limit.since, time.monotonic()
         limit.stored = await self._store.stored_bytes(limit.tenant.id)
         limit.since -= before  # what came meanwhile may count twice, never not at all
-        took = self._clock() - began
-        limit.count_at = self._clock() + max(COUNT_S_MIN, COUNT_SHARE * took)
+        took = time.monotonic() - began
+        limit.count_at = time.monotonic() + max(COUNT_S_MIN, COUNT_SHARE * took)
 
     def _follow(self) -> None:
         """The tenants have changed: those that are bound by something are known anew, their counts go on."""
@@ -130,7 +122,7 @@ class TenantLimits:
             detail = f"the events that are kept would be larger than {size_text(quota.bytes)}, which is the quota"
             return self._refused(tenant, "bytes", detail, BYTES_RETRY_S)
         if limit.bucket is not None:
-            after_s = limit.bucket.take(Instant(int(self._clock() * 1000)), len(drafts))
+            after_s = limit.bucket.take(Instant(int(time.monotonic() * 1000)), len(drafts))
             if after_s is not None:
                 return self._refused(
                     tenant, "events_per_s", f"{quota.events_per_s:g} events a second are the quota", after_s

@@ -81,7 +81,7 @@ class TypeRules:
         return _problem(event.type, violations(rule.schema, event.data))
 
     async def check(self, event: Event) -> None:
-        """The same for a call that can wait: raise the Problem."""
+        """Raise the Problem where *event* may not be published: `judge`, for a call that can wait."""
         verdict = self.judge(event) if self.enforced else None
         problem = verdict if verdict is None or isinstance(verdict, Problem) else await verdict
         if problem is not None:

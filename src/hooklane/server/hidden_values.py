@@ -1,4 +1,7 @@
-"""What becomes of values that were shown hidden and come back so? They stay, and they stay with their host."""
+"""An endpoint's header values and query are shown masked. What if a client sends the mask back, as a form does?
+
+The stored value is kept, and it is never sent to another host than the one that it was given for.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from hooklane.server.problem import Problem
 
 
 def with_hidden(headers: tuple[tuple[str, str], ...], old: Endpoint) -> tuple[tuple[str, str], ...]:
-    """A value that comes back as it was shown, hidden, is the one that the endpoint has: else it would be lost."""
+    """*headers*, with the stored value in place of each mask: a client that changes one header keeps the others."""
     present = {name.lower(): value for name, value in old.headers}
     return tuple(
         (name, present.get(name.lower(), value) if value == views.HIDDEN else value) for name, value in headers
@@ -21,7 +24,7 @@ def with_hidden(headers: tuple[tuple[str, str], ...], old: Endpoint) -> tuple[tu
 
 
 def with_hidden_query(url: str, old: Endpoint) -> str:
-    """The same for the query of a URL, as long as it goes to the same host."""
+    """*url*, with the stored query in place of a masked one, as long as it goes to the same host."""
     base, _, query = url.partition("?")
     _, mark, kept = old.url.partition("?")
     return f"{base}?{kept}" if query == views.HIDDEN and mark and _host(url) == _host(old.url) else url

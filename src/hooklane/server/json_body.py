@@ -42,7 +42,7 @@ class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Batch(msgspec.Struct, forbid_unknown_fields=True):
-    """The same, with nothing built of what it holds."""
+    """A `BatchBody` whose list is left as raw JSON, to be counted before anything is built of it."""
 
     events: msgspec.Raw
 
@@ -129,7 +129,7 @@ def read_batch(text: bytes, *, lines: bool) -> list[EventBody]:
 
 
 def at(problem: Problem, position: int) -> Problem:
-    """The same problem, told of one event of a batch."""
+    """*problem*, told of the event at *position* of a batch."""
     error = {"index": position, "code": problem.code, "detail": problem.detail}
     made = Problem(problem.code, f"event {position}: {problem.detail}", errors=[error])
     made.headers = problem.headers  # when to come back is the same

@@ -49,22 +49,19 @@ class _Known(Generic[T]):
 class Kept(Generic[T]):
     """Answers of one kind, by key (a tenant)."""
 
-    def __init__(
-        self, ask: Callable[[str], Awaitable[T]], name: str, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, ask: Callable[[str], Awaitable[T]], name: str) -> None:
         self._ask = ask
         self._name = name
-        self._clock = clock
         self._known: dict[str, _Known[T]] = {}
         self._making: dict[str, asyncio.Task[Made[T]]] = {}
 
     async def of(self, key: str) -> Made[T]:
         known = self._known.get(key)
-        if known is not None and known.is_fresh(self._clock()):
+        if known is not None and known.is_fresh(time.monotonic()):
             return known.made
         began_before = key in self._making
         task = self._making.get(key) or self._start(key)
-        if known is not None and known.may_be_told(self._clock()):
+        if known is not None and known.may_be_told(time.monotonic()):
             return known.made
         try:
             made = await asyncio.shield(task)  # others may wait for it too
@@ -89,9 +86,9 @@ class Kept(Generic[T]):
             done.exception()  # told to the callers that still wait, if any
 
     async def _make(self, key: str) -> Made[T]:
-        began, as_of = self._clock(), wall_now()
+        began, as_of = time.monotonic(), wall_now()
         made = Made(await self._ask(key), as_of)
         if len(self._known) >= KEYS_MAX:
             self._known.clear()
-        self._known[key] = _Known(made, self._clock(), self._clock() - began)
+        self._known[key] = _Known(made, time.monotonic(), time.monotonic() - began)
         return made

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
@@ -41,9 +40,8 @@ class KnownKey:
 class KeyRing:
     """The keys of one process. `run` keeps them fresh."""
 
-    def __init__(self, store: AccessStore, now: Callable[[], Instant] = wall_now) -> None:
+    def __init__(self, store: AccessStore) -> None:
         self._store = store
-        self._now = now
         self._rev: int | None = None
         self._known: dict[bytes, KnownKey] = {}
         self._publishers: dict[bytes, KnownKey] = {}
@@ -60,7 +58,7 @@ class KeyRing:
         return next((one.key.expires_at for one in self._known.values() if one.key.id == key_id), None)
 
     def end_of(self, key_id: str) -> Instant:
-        """The same; the beginning of time where there is no such key."""
+        """Until when calls with the key of this id are let in: 1970 where there is no such key."""
         if all(one.key.id != key_id for one in self._known.values()):
             return Instant(0)
         return self.expiry_of(key_id) or FOREVER
@@ -95,7 +93,7 @@ class KeyRing:
         return known.caller
 
     def _is_good(self, known: KnownKey) -> bool:
-        return known.key.expires_at is None or is_alive(known.key, self._now())
+        return known.key.expires_at is None or is_alive(known.key, wall_now())
 
     # --- staying fresh ---
 
@@ -108,7 +106,7 @@ class KeyRing:
         await asyncio.shield(task)
 
     async def look_anew(self) -> None:
-        """The same, after a change: a look that began before it may not have seen it."""
+        """Read the keys after a change: a `look` that began before the change may not have seen it."""
         if self._looking is not None and not self._looking.done():
             await asyncio.wait([self._looking])
         await self.look()
@@ -154,4 +152,4 @@ class KeyRing:
         """Write which keys were used since the last time."""
         used, self._used = self._used, set()
         if used:
-            await self._store.note_keys_used(sorted(used), self._now())
+            await self._store.note_keys_used(sorted(used), wall_now())

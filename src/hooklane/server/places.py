@@ -1,4 +1,4 @@
-"""Places for what takes long and is asked for by a call: so many at once, and never all of them for one tenant."""
+"""A bound for slow work that calls ask for, such as tests of endpoints: so many at once, never all for one tenant."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ async def story_of(call: Call, event: Event, deliveries: Sequence[Delivery]) -> 
 
 
 async def _waited(call: Call, event: Event, one: Delivery, known: PlaceHistory) -> list[tuple[Instant, View]]:
-    """How long it stood behind which event of its lane, where it did."""
+    """How long the event stood behind another one of its lane, and behind which; empty where it did not."""
     if one.seq is None or one.key is None:
         return []
     if one.state is DeliveryState.QUEUED:

@@ -52,7 +52,7 @@ def filled(shape: type[Shape], one: Any, **given: object) -> View:
 
 @cache
 def _fields_of(shape: type[Shape], kind: type[Any]) -> list[tuple[str, str | None, bool]]:
-    """Of each field its name, how *kind* calls it (None: it does not, and the field may be left out), is it a time."""
+    """For each field: its name, the attribute of *kind* (None: there is none, it may be left out), is it a time."""
     kinds = get_type_hints(shape, include_extras=True)
     has = {*dir(kind), *getattr(kind, "__dataclass_fields__", ())}
     found: list[tuple[str, str | None, bool]] = []

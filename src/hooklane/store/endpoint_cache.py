@@ -30,7 +30,7 @@ class EndpointCache:
         return known[1] if known is not None and known[0] == rev else None
 
     def last(self, tenant: str) -> Sequence[Endpoint]:
-        """Those that were known last, whether or not they are still the same."""
+        """The endpoints of *tenant* as last read, whether or not they are still the same."""
         known = self.known.get(tenant)
         return () if known is None else known[1]
 

@@ -40,10 +40,6 @@ class Capabilities:
     name: str
     atomic: bool
     """The handler's own writes on `tx` and the completion are one commit."""
-    durable: bool
-    """What was stored outlives the process."""
-    survives_failover: bool
-    """What was acknowledged outlives the loss of the primary."""
     sync: bool = True
     native_async: bool = False
     """Async sessions do not need a thread."""
@@ -87,7 +83,7 @@ class Session(Protocol):
 
 
 class AsyncSession(Protocol):
-    """The same for async handlers."""
+    """One transaction for async handlers: a `Session` to await."""
 
     @property
     def tx(self) -> Any: ...
@@ -117,7 +113,7 @@ class Shared(Session, Protocol):
 
 
 class AsyncShared(AsyncSession, Protocol):
-    """The same for async handlers."""
+    """A `Shared` session for async handlers."""
 
     @property
     def is_whole(self) -> bool: ...

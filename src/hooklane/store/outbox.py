@@ -84,8 +84,8 @@ class OutboxStore(Protocol):
 
     @property
     def run(self) -> int:
-        """Another number for each life of the server that answers, as far as is known: what it has shown in one life it
-        may have forgotten in the next. Always 0 where there is but one."""
+        """A number that changes when the database server is restarted or replaced, as far as is known: what it
+        has shown before, it may have lost. Always 0 for a store that is no server."""
         ...
 
     async def open(self) -> None:
@@ -134,7 +134,7 @@ class OutboxStore(Protocol):
         """Take up to *most* partitions that no live worker owns; each change of owner bumps the epoch."""
 
     async def release(self, worker: str, pids: Sequence[int]) -> None:
-        """Give partitions back; call it when nothing of theirs is in flight."""
+        """Give partitions back; call it when no delivery of these partitions is in flight."""
 
     async def leave(self, worker: str) -> None:
         """Give everything back and leave the roster."""

@@ -37,7 +37,7 @@ class SealedOutbox:
         return getattr(self._inner, name)
 
     async def open(self) -> None:
-        """Refuse a database whose secrets do not open: a delivery with a wrong signature would be the other way."""
+        """Refuse a database whose secrets this process cannot open: it would sign deliveries wrongly."""
         await self._inner.open()
         try:
             for endpoint in await self._inner.endpoints():

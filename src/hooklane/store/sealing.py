@@ -10,7 +10,7 @@ import base64
 import binascii
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -36,10 +36,9 @@ def sealed_with(text: str) -> str | None:
 class SealKeys:
     """The keys of a process: the first one seals, all of them open. Without any, nothing is sealed."""
 
-    def __init__(self, keys: Sequence[bytes] = (), chance: Callable[[int], bytes] = os.urandom) -> None:
+    def __init__(self, keys: Sequence[bytes] = ()) -> None:
         self._ciphers = {key_id(key): AESGCM(key) for key in keys}
         self.primary = key_id(keys[0]) if keys else None
-        self._chance = chance
         self._known: dict[tuple[str, str], str] = {}
         """What was opened before: a worker hears of the same endpoint again and again."""
 
@@ -47,7 +46,7 @@ class SealKeys:
         """*text*, sealed for the place that *about* names."""
         if self.primary is None:
             return text
-        nonce = self._chance(_NONCE_BYTES)
+        nonce = os.urandom(_NONCE_BYTES)
         sealed = self._ciphers[self.primary].encrypt(nonce, text.encode(), about.encode())
         return f"{MARK}{self.primary}:{base64.b64encode(nonce + sealed).decode()}"
 

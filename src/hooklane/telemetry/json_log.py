@@ -70,8 +70,8 @@ def _message(record: logging.LogRecord) -> str:
 class AttemptLog:
     """A listener of the relay: one wide line for each attempt, to the logger `hooklane.attempts`."""
 
-    def __init__(self, logger: logging.Logger | None = None) -> None:
-        self._logger = logger or logging.getLogger("hooklane.attempts")
+    def __init__(self) -> None:
+        self._logger = logging.getLogger("hooklane.attempts")
 
     def __call__(self, happening: Happening) -> None:
         if not isinstance(happening, Recorded):

@@ -207,7 +207,7 @@ class Webhooks:
     async def adeliver(
         self, *events: Webhook | Sequence[Webhook], copies: int = 1, concurrent: bool = False, work: bool = True
     ) -> Answers:
-        """The same in async code, in this event loop."""
+        """`deliver` in async code, in this event loop."""
         arrivals = arrivals_of(events, copies)
         if concurrent:
             self.last = Answers(await asyncio.gather(*(self._adeliver(each) for each in arrivals)))
@@ -230,7 +230,7 @@ class Webhooks:
             self._wait_for_the_worker(watch.inbox)
 
     async def awork(self, workers: int = 1) -> None:
-        """The same in async code."""
+        """`work` in async code."""
         if self._is_function:
             return
         watch = self._watched()
@@ -253,7 +253,7 @@ class Webhooks:
         raise AssertionError(f"the receiver did not come to {at}: it answered {self.last.verdicts}")
 
     async def acrash(self, event: Webhook, at: CrashPoint, *, redeliver: bool = True) -> Answers:
-        """The same in async code."""
+        """`crash` in async code."""
         await self.awork()
         try:
             with self._watched().crashing(at):

@@ -44,6 +44,15 @@ def test_a_rewritten_body_is_named(process: Callable[..., Ended]):
     assert SECRET not in ended.out + ended.err
 
 
+def test_what_is_peculiar_to_a_provider_is_told_where_its_request_is_refused(cli: Callable[..., Ended]):
+    Path("request.http").write_bytes(request(BODY).replace(b"webhook-id", b"authorization: other\r\nwebhook-id"))
+
+    ended = cli("verify", "--request", "request.http", "--secret", "Bearer x", "--profile", "okta")
+
+    assert ended.code == 7
+    assert "Okta: The secret is the whole value of the Authorization header" in ended.out
+
+
 def test_without_a_secret_it_asks_for_one(cli: Callable[..., Ended]):
     Path("request.http").write_bytes(request(BODY))
 

@@ -3,26 +3,21 @@
 from hooklane.core.verify.check import check
 from hooklane.core.verify.handshake import Handshake
 from hooklane.core.verify.messages import DERIVED, Poison, fingerprint
-from hooklane.core.verify.open_request import Messages, Opened, open_request, unsigned
-from hooklane.core.verify.profile import Budget, Dedup, Grade, Ordering, Profile, Split, When
+from hooklane.core.verify.open_request import Messages, open_request, unsigned
+from hooklane.core.verify.profile import Dedup, Grade, Profile
 from hooklane.core.verify.proof import Proof
 from hooklane.core.verify.ring import Keyring, keyring
 
 __all__ = [
     "DERIVED",
-    "Budget",
     "Dedup",
     "Grade",
     "Handshake",
     "Keyring",
     "Messages",
-    "Opened",
-    "Ordering",
     "Poison",
     "Profile",
     "Proof",
-    "Split",
-    "When",
     "check",
     "fingerprint",
     "keyring",

@@ -105,16 +105,12 @@ class Profile:
     hints: bool = False
     """Its notifications say only that something changed, so equal bodies are different events."""
     notes: str = field(default="", compare=False)
-    """What an operator should know; shown by `doctor` and the docs."""
+    """What an operator should know; `hooklane verify` shows it where it refuses a request."""
 
     @property
     def grade(self) -> Grade:
         """What the strongest scheme proves; `Keyring.grade` knows which ones are in use."""
         return grade_of(self, self.schemes[0])
-
-    @property
-    def id_signed(self) -> bool:
-        return is_proof(self.id[0], self.schemes[0]) if self.id else self.schemes[0].covers_body
 
     @property
     def tolerance_ms(self) -> int | None:

@@ -1,1 +1,1 @@
-"""The receiver's flows: receive (T1), handle (T2 and T3), inline (both in one), keep (prune, replay). No I/O here."""
+"""What the receiver does inside transactions, as generators of steps: a driver (`receiver/drivers.py`) does the I/O."""

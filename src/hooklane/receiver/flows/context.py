@@ -18,7 +18,6 @@ class Context:
     store: InboxStore
     clock: Callable[[], Instant]
     roll: Callable[[], float]
-    can_send: bool = False
 
     def fail(
         self,

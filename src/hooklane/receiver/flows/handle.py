@@ -1,4 +1,4 @@
-"""T2: the handler and the completion of its claim are one transaction. T3: a failure is recorded in one of its own."""
+"""How is an event handled? Handler and completion of the claim are one transaction, the record of a failure another."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _reseat(context: Context, claimed: Claimed, handler: Handler) -> Flow[Settle
 
 
 def fail(context: Context, claimed: Claimed, handler: Handler, raised: Exception) -> Flow[Settled]:
-    """T3: what went wrong, and when it is tried again, if ever."""
+    """Record in a transaction of its own what went wrong, and when it is tried again, if ever."""
     now = context.clock()
     error = raised.error if isinstance(raised, HandlerFailed) else raised
     failure = failure_of(error)

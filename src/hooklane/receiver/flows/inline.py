@@ -16,12 +16,13 @@ from hooklane.model.clock import Instant, boot_now
 from hooklane.model.inbox import SETTLED, Claimed, Handling, Known, NewHandling, NewRow, RowId
 from hooklane.model.message import Status, Verdict
 from hooklane.model.value import value
+from hooklane.receiver.arrival import Arrival
 from hooklane.receiver.event import Event
 from hooklane.receiver.failure import failure_of
 from hooklane.receiver.flows.context import Context
 from hooklane.receiver.flows.handle import Settled, fail, run
 from hooklane.receiver.flows.order import OutOfTurn, after, before, track_of
-from hooklane.receiver.flows.receive import FRESH, Arrival, baseline_of, guard, judge, judge_repeat
+from hooklane.receiver.flows.receive import FRESH, baseline_of, guard, judge, judge_repeat
 from hooklane.receiver.order import Latest, Refetch
 from hooklane.receiver.receipt import Receipt
 from hooklane.receiver.source import Handler
@@ -206,7 +207,8 @@ _VERDICTS = {
 
 
 def _status(arrival: Arrival, handler: Handler, admitted: bool) -> Status:
-    """How it ends if nothing goes wrong. What is past is stale also for one that only counts it: its key stays."""
+    """How the handling ends if nothing goes wrong. A message out of its time is stale, also for a handler that only
+    counts its key's events."""
     if not admitted:
         return Status.STALE
     return Status.COMPLETED if handler.wants(arrival.message.type) else Status.IGNORED
@@ -256,7 +258,7 @@ def _gap(context: Context, arrival: Arrival, handler: Handler) -> Flow[Outcome]:
 
 
 def _fail(context: Context, arrival: Arrival, handler: Handler, error: Exception, rules: Inline) -> Flow[Outcome]:
-    """T3: the work is rolled back, the message with its error is kept; what the sender is told depends on it."""
+    """After the handler's work was rolled back: keep the message with its error; the sender's answer depends on it."""
     claimed = yield from transaction(_claim_failed(context, arrival, handler, error, rules))
     if claimed is None:  # another copy got through, or is at it
         return Outcome(_receipt(arrival, Verdict.BUSY, retry_after_s=1), error=error)
@@ -294,7 +296,7 @@ def _claim_failed(
 
 
 def _row(arrival: Arrival, variant: str, handler: Handler, status: Status, now: Instant, rules: Inline) -> NewRow:
-    """The row with this handler's handling as it will be when the transaction commits, and those of others owed.
+    """The row to insert: this handler's handling as it will be at the commit, those of the other handlers as owed.
 
     The others' turn comes right after; they are due only later, so that a worker takes them only if we die.
     """

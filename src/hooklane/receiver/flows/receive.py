@@ -1,192 +1,27 @@
-"""T1: the message is stored, and that insert is the dedup; only then is it acknowledged."""
+"""How is an arrival stored? In one transaction whose insert is the deduplication; only then is it acknowledged."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass, replace
 
-from hooklane.core.admission.copies import (
-    Copy,
-    conflict_variant,
-    digest_of,
-    is_too_old,
-    judge_copy,
-    state_variant,
-)
+from hooklane.core.admission.copies import Copy, conflict_variant, digest_of, state_variant
 from hooklane.core.admission.turns import Turn, whose_turn
-from hooklane.core.verify import DERIVED, Dedup, Poison
-from hooklane.core.verify.document import Unreadable, read_json
 from hooklane.errors import Reject
 from hooklane.model.clock import Instant
-from hooklane.model.inbox import Identity, Known, NewHandling, NewRow, Track
-from hooklane.model.message import Message, Status, Verdict
+from hooklane.model.inbox import Known, NewHandling, NewRow, Track
+from hooklane.model.message import Status, Verdict
 from hooklane.model.value import value
+from hooklane.receiver.arrival import Arrival
 from hooklane.receiver.failure import text_of, traceback_of
-from hooklane.receiver.order import InSequence, Place, Refetch
+from hooklane.receiver.order import InSequence
 from hooklane.receiver.receipt import Receipt
-from hooklane.receiver.source import Handler, Source
+from hooklane.receiver.source import Handler
 from hooklane.receiver.steps import transaction
 from hooklane.store.inbox import Flow, InboxStore
 
 STATE_HANDLER = ""
 """The tracks that hold an entity's current state token belong to no handler."""
-KEY_CHARS_MAX = 512
-
-
-@value(frozen=True, slots=True)
-class Stance:
-    """What a message is to one handler: where it stands in its sequence, or of which key it is a hint."""
-
-    place: Place | None = None
-    """(key, seq, prev_seq) where the handler takes it in sequence."""
-    hint: str | None = None
-    """The key about which it is a hint to a handler that fetches."""
-    misfit: Reject | None = None
-    """Why the handler, which wants it, cannot tell where it belongs: it is a dead letter of that one."""
-
-    @property
-    def key(self) -> str | None:
-        """The key that the handler orders by."""
-        return self.hint if self.place is None else self.place[0]
-
-
-_ANYWHERE = Stance()
-
-
-@value(frozen=True)
-class Arrival:
-    """A verified message on its way in, with what must be known to store it."""
-
-    source: Source
-    message: Message
-    headers: tuple[tuple[str, str], ...]
-    received_at: Instant
-    poison: str | None = None
-    _stances: dict[str, Stance] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """What it is to each handler that was asked about."""
-
-    @classmethod
-    def of(cls, source: Source, item: Message | Poison, headers: tuple[tuple[str, str], ...], now: Instant) -> Arrival:
-        if isinstance(item, Poison):
-            message = Message(
-                source=source.name,
-                event_id=item.event_id,
-                type="unknown",
-                body=item.body,
-                fingerprint=item.fingerprint,
-                id_signed=item.id_signed,
-            )
-            return cls(source, message, headers, now, item.reason)
-        try:
-            arrival = cls(source, source.scoped(item), headers, now)
-            arrival.look()
-        except Exception as problem:  # the application's own function; whatever it raises is about this event
-            return cls(source, item, headers, now, f"{type(problem).__name__} while looking where it belongs")
-        return arrival
-
-    def look(self) -> None:
-        """Ask now what the application's functions say of it: what they cannot read must be kept, not sent again."""
-        for handler in self.handlers:
-            self.stance(handler)
-
-    @cached_property
-    def document(self) -> Any:
-        """The JSON of the message, for orders that look into it."""
-        try:
-            return read_json(self.message.body)
-        except Unreadable:
-            return None  # a form: its fields are not looked into
-
-    @property
-    def is_guarded(self) -> bool:
-        """Whether its id alone does not tell if it is new: see `guard`."""
-        return not self.message.id_signed or self.source.rules.dedup is Dedup.STATE_TOKEN
-
-    @property
-    def topic(self) -> str:
-        """Its type, where its id does not stand for one event: the id was not signed, or was made of the bytes."""
-        is_named = self.message.id_signed and not self.message.event_id.startswith(DERIVED)
-        return "" if is_named or self.poison is not None else self.message.type
-
-    def as_copy_of(self, first: Known) -> Copy:
-        """What it is beside *first*, which has its identity."""
-        second = self.message.fingerprint
-        return judge_copy(first=first.fingerprint, second=second, first_topic=first.type, second_topic=self.topic)
-
-    @property
-    def identity(self) -> Identity:
-        return self.identity_as("")
-
-    def identity_as(self, variant: str) -> Identity:
-        """Its identity under *variant*."""
-        return Identity(self.message.source, self.message.account, self.message.event_id, variant)
-
-    @property
-    def name(self) -> tuple[str, str, str]:
-        """Source, account and event id."""
-        return (self.message.source, self.message.account, self.message.event_id)
-
-    @property
-    def guarded_by(self) -> tuple[str, str, str]:
-        """What `guard` asks by. States of one entity have the same, and are asked about as they came."""
-        source, account, id = self.name
-        return (source, account, id if self.entity is None else self.entity)
-
-    @property
-    def entity(self) -> str | None:
-        """Whose state its id stands for, if it does."""
-        by_state = self.source.rules.dedup is Dedup.STATE_TOKEN and self.poison is None
-        return self.message.key if by_state else None
-
-    def track(self, handler: Handler, key: str) -> Track:
-        """Where *handler* stands with *key*."""
-        return Track(self.message.source, self.message.account, handler.name, key[:KEY_CHARS_MAX])
-
-    def standing(self) -> tuple[Status, str | None]:
-        """The status of a row that no handler will see, or `pending`."""
-        if self.poison is not None:
-            return Status.DEAD, f"poison: {self.poison}"
-        rules = self.source.rules
-        if is_too_old(self.message.event_time, now=self.received_at, age_ms_max=rules.event_age_ms_max):
-            return Status.TOO_OLD, "the event is older than the window in which duplicates are recognised"
-        return Status.PENDING, None
-
-    @property
-    def handlers(self) -> list[Handler]:
-        """The handlers that must see it: by their pattern, or because they count this key's events without gaps."""
-        found: list[Handler] | None = self.__dict__.get("_handlers")
-        if found is None:
-            type = self.message.type
-            found = [
-                handler
-                for handler in self.source.handlers.values()
-                if handler.wants(type) or (isinstance(handler.order, InSequence) and self.stance(handler).place)
-            ]
-            self.__dict__["_handlers"] = found  # as `cached_property` does, without its lock
-        return found
-
-    def stance(self, handler: Handler) -> Stance:
-        """What it is to *handler*; the application's functions are asked once."""
-        found = self._stances.get(handler.name)
-        if found is None:
-            found = self._stances[handler.name] = self._ask(handler)
-        return found
-
-    def _ask(self, handler: Handler) -> Stance:
-        order = handler.order
-        try:
-            if isinstance(order, InSequence):
-                place = order.place(self.message, lambda: self.document)
-                return _ANYWHERE if place is None else Stance(place)
-            if isinstance(order, Refetch):
-                return Stance(hint=order.hint(self.message, lambda: self.document))
-        except Reject as misfit:
-            # A function that was written for the types of its handler may raise on every other: no place there.
-            if handler.wants(self.message.type):
-                return Stance(misfit=misfit)
-        return _ANYWHERE
 
 
 @value(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class Part(Waiter):
     # Its part of a transaction, by the thread that leads
 
     def play(self, driver: Driver, session: Shared, saved: bool) -> None:
-        """Run it from its `Begin`, in its context: then it is kept, or it is over."""
+        """Run the flow from its `Begin`, in its context: then its part is kept for the commit, or the flow is over."""
         self.is_kept = self.is_over = False
         flow, undo = self.flow, session.undo if saved else session.rollback
         try:
@@ -132,7 +132,7 @@ class Part(Waiter):
         self.is_over = True
 
     def cut_off(self) -> None:
-        """The thread that had it in hand was interrupted: it is not run any more."""
+        """The thread that ran this flow was interrupted: the flow is not run any more."""
         self.step = None
         self.error = StoreUnavailable("the thread that ran this together with its own was interrupted")
         self.is_over = True

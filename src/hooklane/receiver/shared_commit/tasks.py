@@ -93,7 +93,7 @@ class _OpenTransaction:
         )
 
     async def end(self, *, commit: bool) -> None:
-        """Commit for all tasks that have a part in it, or for none; then it is over."""
+        """Commit the transaction for all tasks that have a part in it, or for none; then it is over."""
         error: StoreError | None = None
         try:
             if commit and self.kept and not self.session.is_whole:
@@ -185,7 +185,7 @@ class TaskPart:
 
 
 async def _settle(here: _Loop, share: _OpenTransaction | None) -> None:
-    """Whose turn it was has nothing (more) to write, but others may wait for the commit."""
+    """The task whose turn it was has nothing more to write, but others may wait for the commit."""
     if share is None:
         here.pass_on(None)
     else:

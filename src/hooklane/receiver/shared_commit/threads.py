@@ -166,7 +166,7 @@ class SharedCommits:
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """Whether it was meant for the thread, and not for the flow in which it came up."""
+    """Whether the exception was meant for the thread, and not for the flow in which it came up."""
     return not isinstance(error, Exception)
 
 

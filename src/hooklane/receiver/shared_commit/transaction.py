@@ -34,7 +34,7 @@ class SharedTransaction:
         return self.played >= PARTS_MAX or self.now - self._began > TOGETHER_S
 
     def play(self, part: Part) -> float:
-        """Run its part; how long it took. What fails here must not undo the work of those before."""
+        """Run the part of one flow; how long it took. What fails here must not undo the work of those before."""
         saved = self.played > 0
         if saved:
             self._session.save()

@@ -1,5 +1,5 @@
 """The one HTTP request that everything is about, under one deadline and within limits."""
 
-from hooklane.sender.transport.transport import USER_AGENT, Transport
+from hooklane.sender.transport.transport import Transport
 
-__all__ = ["USER_AGENT", "Transport"]
+__all__ = ["Transport"]

@@ -125,7 +125,7 @@ async def create(call: Call) -> Response:
 
 
 async def _check_quota(call: Call) -> None:
-    """Several servers may each let one more in at the same moment: the bound is one of use, not of safety."""
+    """Refuse an endpoint beyond the tenant's quota. Two servers may each let one more in at one moment: so be it."""
     tenant = call.services.tenants.get(call.tenant)
     most = None if tenant is None else tenant.quota.endpoints
     if tenant is None or most is None:
@@ -157,7 +157,7 @@ async def show(call: Call) -> Response:
 
 @routes.patch(
     "/{id}",
-    "Change an endpoint from the next attempt on; `order` and `payload` never change.",
+    "Change an endpoint from the next attempt on; `order`, `payload` and `operational` never change.",
     takes=EndpointChange,
     answers=EndpointShape,
 )

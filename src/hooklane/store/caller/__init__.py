@@ -5,9 +5,9 @@ that *tx* is on the database of our tables, and then runs the flow. Errors of th
 never commit and never roll back; durability is that of the caller's commit.
 """
 
-from hooklane.store.caller.adapt import SUPPORTED, adapt
+from hooklane.store.caller.adapt import adapt
 from hooklane.store.caller.base import AsyncCaller, SyncCaller
-from hooklane.store.caller.causes import causes, meanings, sqlstate
+from hooklane.store.caller.causes import causes, meanings
 from hooklane.store.caller.database_identity import (
     DatabaseIdentity,
     PostgresIdentity,
@@ -20,7 +20,6 @@ from hooklane.store.caller.locate import locate, locate_async
 from hooklane.store.caller.marker import undoable
 
 __all__ = [
-    "SUPPORTED",
     "AsyncCaller",
     "DatabaseIdentity",
     "Dialect",
@@ -40,6 +39,5 @@ __all__ = [
     "locate",
     "locate_async",
     "meanings",
-    "sqlstate",
     "undoable",
 ]

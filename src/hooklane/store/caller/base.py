@@ -97,7 +97,7 @@ class AsyncCaller(Caller):
     async def execute(self, statement: Statement) -> Rows: ...
 
     def run(self, flow: Flow[T], identity: DatabaseIdentity | None = None) -> Coroutine[Any, Any, T]:
-        """The same, to be awaited; Python warns about one that never was."""
+        """Run *flow* as `SyncCaller.run` does. Await the result: Python warns about one that was never awaited."""
         return drive_async(self._within(flow, identity), self.execute)
 
 

@@ -52,7 +52,7 @@ def drive(flow: Generator[S, Rows, T], execute: Callable[[S], Rows]) -> T:
 
 
 async def drive_async(flow: Generator[S, Rows, T], execute: Callable[[S], Awaitable[Rows]]) -> T:
-    """The same, awaiting each statement."""
+    """Run *flow* to its end as `drive` does, awaiting each statement."""
     try:
         statement = next(flow)
         while True:

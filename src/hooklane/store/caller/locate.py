@@ -20,7 +20,7 @@ def locate(url: str) -> PostgresIdentity:
 
 
 async def locate_async(url: str) -> PostgresIdentity:
-    """The same, without blocking the loop."""
+    """The identity of the database at *url*, without blocking the event loop."""
     try:
         import asyncpg
     except ImportError as error:

@@ -54,10 +54,7 @@ class Base:
         answers = yield Many([Api("query", params) for params in queries])
         found: list[list[Item]] = []
         for params, answer in zip(queries, answers, strict=True):
-            parts = [plain(item) for item in answer["Items"]]
-            while "LastEvaluatedKey" in answer:  # an answer holds a megabyte
-                answer = yield Api("query", params | {"ExclusiveStartKey": answer["LastEvaluatedKey"]})
-                parts += [plain(item) for item in answer["Items"]]
+            parts = yield from _all("query", params, answer)
             row = next((part for part in parts if part["sk"] == "row"), None)
             ours = [part for part in parts if row is not None and part.get("id") == row["id"]]
             found.append(parts if stale else ours)
@@ -76,35 +73,23 @@ class Base:
         return None
 
     def _scan(self, condition: str, values: dict[str, Any], fields: str) -> Flow[list[Item]]:
-        found: list[Item] = []
-        params: dict[str, Any] = {
+        params = {
             "TableName": self.table,
             "FilterExpression": condition,
             "ExpressionAttributeValues": values,
             "ProjectionExpression": fields,
             "ConsistentRead": True,
         }
-        while True:
-            answer = yield Api("scan", params)
-            found += [plain(item) for item in answer["Items"]]
-            if "LastEvaluatedKey" not in answer:
-                return found
-            params = params | {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+        return (yield from _all("scan", params, (yield Api("scan", params))))
 
     def _index(self, condition: str, values: dict[str, Any]) -> Flow[list[Item]]:
-        found: list[Item] = []
-        params: dict[str, Any] = {
+        params = {
             "TableName": self.table,
             "IndexName": INDEX,
             "KeyConditionExpression": condition,
             "ExpressionAttributeValues": values,
         }
-        while True:
-            answer = yield Api("query", params)
-            found += [plain(item) for item in answer["Items"]]
-            if "LastEvaluatedKey" not in answer:
-                return found
-            params = params | {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+        return (yield from _all("query", params, (yield Api("query", params))))
 
     def _alone(self, change: Change) -> Api:
         kind, params = change.params(self.table)
@@ -193,3 +178,12 @@ def is_settled(parts: Iterable[Item]) -> bool:
     if any(part.get("st") == Status.DEAD for part in parts):
         return False
     return all(Status(part["hs"]) not in CLASSES for part in parts if "hs" in part)
+
+
+def _all(verb: str, params: dict[str, Any], answer: Any) -> Flow[list[Item]]:
+    """The items of *answer*, and of the answers that follow it: each holds a megabyte at most."""
+    found = [plain(item) for item in answer["Items"]]
+    while "LastEvaluatedKey" in answer:
+        answer = yield Api(verb, params | {"ExclusiveStartKey": answer["LastEvaluatedKey"]})
+        found += [plain(item) for item in answer["Items"]]
+    return found

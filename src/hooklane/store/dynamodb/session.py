@@ -104,7 +104,7 @@ class DynamoSession(BufferedSession):
 
 
 class AsyncDynamoSession(AsyncBufferedSession):
-    """The same for event loops."""
+    """A `DynamoSession` for event loops."""
 
     def __init__(self, store: DynamoInbox, client: Any, buffer: Buffer) -> None:
         super().__init__(buffer)

@@ -98,22 +98,21 @@ class Database:
 
     async def read(self, flow: Callable[[], Flows[T]]) -> T:
         """Run a flow that only reads, all of it on one snapshot."""
-        try:
-            async with self.pool.connection() as connection:
-                return await self._in(connection, flow, READ)
-        except RACES as error:
-            raise StoreUnavailable(f"PostgreSQL: {error}") from error
+        return await self._read(flow, READ)
 
     async def look(self, flow: Callable[[], Flows[T]]) -> T:
-        """The same for what is acted upon: it comes back once the synchronous standby, if there is one, has it too."""
+        """Run a flow that reads what is acted upon: it returns once the synchronous standby, if any, has it too."""
+        return await self._read(flow, LOOK)
+
+    async def _read(self, flow: Callable[[], Flows[T]], begin: str) -> T:
         try:
             async with self.pool.connection() as connection:
-                return await self._in(connection, flow, LOOK)
+                return await self._in(connection, flow, begin)
         except RACES as error:
             raise StoreUnavailable(f"PostgreSQL: {error}") from error
 
     async def ask(self, flow: Callable[[], Flows[T]], *, s_max: float = SEARCH_S_MAX) -> T:
-        """The same for what people ask: on connections that never publish or deliver, and not for longer than *s_max*.
+        """Run a flow that reads for people: on connections that never publish or deliver, for *s_max* seconds at most.
 
         A person who leaves cancels it, and with it the statement that PostgreSQL is at.
         """

@@ -21,7 +21,6 @@ class PostgresFacts:
     synchronous_commit: str
     standby_names: str
     standbys: int
-    version: str
 
 
 async def examine(url: str) -> PostgresFacts:
@@ -31,7 +30,7 @@ async def examine(url: str) -> PostgresFacts:
     try:
         await database.read(_ask)  # the first one also prepares the connection, which takes its time
         began = time.time()
-        clock, standby, commit, names, standbys, version = await database.read(_ask)
+        clock, standby, commit, names, standbys = await database.read(_ask)
         middle = (began + time.time()) / 2 * 1000
     finally:
         await database.close()
@@ -41,11 +40,10 @@ async def examine(url: str) -> PostgresFacts:
         synchronous_commit=commit,
         standby_names=names,
         standbys=standbys,
-        version=version.split()[0],
     )
 
 
-def _ask() -> Flow[tuple[float, bool, str, str, int, str]]:
+def _ask() -> Flow[tuple[float, bool, str, str, int]]:
     (row,) = yield Statement(_SQL["examine"])
-    clock, standby, commit, names, standbys, version = row
-    return float(clock), bool(standby), str(commit), str(names), int(standbys), str(version)
+    clock, standby, commit, names, standbys = row
+    return float(clock), bool(standby), str(commit), str(names), int(standbys)

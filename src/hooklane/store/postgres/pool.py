@@ -163,7 +163,7 @@ class Pool:
 
 
 async def _settled(connection: Any) -> bool:
-    """Set for single statements what others are told by their BEGIN, and let it plan each of them once.
+    """Prepare a connection for single statements: the settings that a BEGIN would carry, and one plan per statement.
 
     Planning takes a third as long as running it. Left to itself PostgreSQL may plan it every time, for lists whose
     length it knows, and not ask what that costs.

@@ -52,4 +52,4 @@ ON CONFLICT (component) DO UPDATE SET version = excluded.version
 -- What an operator should know of this server: its clock, whether it follows another one, and what a commit waits for.
 SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8, pg_is_in_recovery(),
     current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
-    (SELECT count(*) FROM pg_stat_replication), current_setting('server_version')
+    (SELECT count(*) FROM pg_stat_replication)

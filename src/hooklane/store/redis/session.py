@@ -147,7 +147,7 @@ def _blame(error: Exception) -> Blame:
 
 
 class AsyncRedisSession(AsyncBufferedSession):
-    """The same for event loops."""
+    """A `RedisSession` for event loops."""
 
     def __init__(self, store: RedisInbox, client: Any, inserts: Inserts, buffer: Buffer) -> None:
         super().__init__(buffer)

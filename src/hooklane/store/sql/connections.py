@@ -90,7 +90,7 @@ class FactoryConnections:
 
 
 def _close(tx: Any, clean: bool) -> None:
-    """SQLAlchemy's go back to a pool, and one whose state is not known must not."""
+    """Close *tx*. SQLAlchemy's go back to a pool, so one whose state is not known is made invalid first."""
     if not clean and hasattr(tx, "invalidate"):
         with suppress(Exception):  # it is closed already
             tx.invalidate()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from hooklane.errors import TransactionMisused
 from hooklane.store.caller import AsyncCaller, Guard, Statement, SyncCaller, drive, drive_async, guard_of
@@ -39,6 +39,9 @@ class AsyncCheckout(Protocol):
     async def give_back(self, *, clean: bool) -> None: ...
 
 
+C = TypeVar("C", bound=Checkout | AsyncCheckout)
+
+
 class Connections(Protocol):
     """Lends connections to sync code."""
 
@@ -53,10 +56,10 @@ class AsyncConnections(Protocol):
     async def close(self) -> None: ...
 
 
-class SqlSession:
-    """One transaction of sync code."""
+class _Session(Generic[C]):
+    """A transaction, and how far it has come."""
 
-    def __init__(self, checkout: Checkout, queries: Queries, what: str) -> None:
+    def __init__(self, checkout: C, queries: Queries, what: str) -> None:
         self._checkout = checkout
         self._queries = queries
         self._what = what
@@ -66,6 +69,10 @@ class SqlSession:
     @property
     def tx(self) -> Any:
         return self._checkout.tx
+
+
+class SqlSession(_Session[Checkout]):
+    """One transaction of sync code."""
 
     @property
     def hook_errors(self) -> Sequence[Exception]:
@@ -114,19 +121,8 @@ class SqlSession:
         self._checkout.give_back(clean=clean)
 
 
-class AsyncSqlSession:
+class AsyncSqlSession(_Session[AsyncCheckout]):
     """One transaction of async code."""
-
-    def __init__(self, checkout: AsyncCheckout, queries: Queries, what: str) -> None:
-        self._checkout = checkout
-        self._queries = queries
-        self._what = what
-        self._state = _OPEN
-        self._guard: Guard | None = None
-
-    @property
-    def tx(self) -> Any:
-        return self._checkout.tx
 
     async def perform(self, step: Step) -> Any:
         with faults_named(self._what):

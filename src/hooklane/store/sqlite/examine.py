@@ -11,8 +11,6 @@ from hooklane.errors import StoreRefused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqliteFacts:
-    version: tuple[int, ...]
-    """Of the library, not of the file."""
     journal_mode: str
     problem: str | None
     """What a check of the file found; None where it is whole, or was not checked."""
@@ -32,7 +30,6 @@ def examine(path: str, *, thorough: bool) -> SqliteFacts:
         connection.close()
     log = Path(f"{path}-wal")
     return SqliteFacts(
-        version=sqlite3.sqlite_version_info,
         journal_mode=str(mode).lower(),
         problem=None if found == [("ok",)] else str(found[0][0]),
         log_bytes=log.stat().st_size if log.exists() else 0,

@@ -27,7 +27,7 @@ class _Buffered(ABC):
 
 
 class BufferedSession(_Buffered):
-    """For threads."""
+    """A session for sync code."""
 
     @abstractmethod
     def perform(self, step: Any) -> Any:
@@ -53,7 +53,7 @@ class BufferedSession(_Buffered):
 
 
 class AsyncBufferedSession(_Buffered):
-    """The same for event loops."""
+    """A session for event loops."""
 
     @abstractmethod
     async def perform(self, step: Any) -> Any:

@@ -15,6 +15,7 @@ from hooklane.testing.conformance_outbox.fencing import Fencing
 from hooklane.testing.conformance_outbox.kit import Outbox, OutboxKit
 from hooklane.testing.conformance_outbox.many_workers import ManyWorkers
 from hooklane.testing.conformance_outbox.minding import Minding
+from hooklane.testing.conformance_outbox.naming import Naming
 from hooklane.testing.conformance_outbox.owning import Owning
 from hooklane.testing.conformance_outbox.publishing import Publishing
 from hooklane.testing.conformance_outbox.reading import Reading
@@ -24,7 +25,7 @@ from hooklane.testing.conformance_outbox.tenancy import Tenancy
 
 
 class OutboxConformance(
-    Publishing, Owning, Settling, Announcing, Fencing, Recovering, Accounting, Reading, Minding, Tenancy
+    Publishing, Naming, Owning, Settling, Announcing, Fencing, Recovering, Accounting, Reading, Minding, Tenancy
 ):
     """All promises of an outbox store with one deliver worker at a time."""
 

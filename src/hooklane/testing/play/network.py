@@ -30,7 +30,6 @@ class _Flight:
     worker: str
     send: Send
     done: Callable[[Send, Result], None]
-    deadline: float
     digest: int
     is_over: bool = False
 
@@ -63,7 +62,7 @@ class PlayNetwork(Network):
         digest = crc32(self.body(send, send.seq))
         self.checker.sent(worker, send.epoch, send.lane_id, send.seq, send.attempt, send.at, send.event.id, digest)
         fate = self._weather.fate(send, world.now)
-        flight = _Flight(worker, send, done, world.now + send.endpoint.timeout_ms, digest)
+        flight = _Flight(worker, send, done, digest)
         copy = self._copy(send)
         self._step("sent", copy, until=world.now + fate.there_ms)
         self.flying += 1

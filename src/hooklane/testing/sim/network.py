@@ -19,7 +19,6 @@ _TOO_MANY = Answer(429, _TIMINGS, retry_after="1")
 _BACK_SOON = Answer(503, _TIMINGS, retry_after="1")
 TIMED_OUT = NoAnswer(Failure.TIMEOUT, _TIMINGS, sent=True)
 RESET = NoAnswer(Failure.RESET, _TIMINGS, sent=True)
-REFUSED = NoAnswer(Failure.CONNECT, _TIMINGS)
 NO_ROOM = NoAnswer(Failure.ABORTED, _TIMINGS)
 
 

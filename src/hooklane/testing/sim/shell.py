@@ -47,7 +47,6 @@ class Shell(Process):
         self.store = store
         self.network = network
         self.checker = checker
-        self.engine = engine
         self._lives = 0
         self._turn_is_set = False
         self._alarm_at: Instant = FOREVER

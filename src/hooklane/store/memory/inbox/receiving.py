@@ -42,9 +42,9 @@ class Receiving(Memory):
 
     @verb
     def known(self, session: MemorySession, identities: Sequence[Identity]) -> list[Known | None]:
-        return [self._known(session, identity) for identity in identities]
+        return [self._known(identity) for identity in identities]
 
-    def _known(self, session: MemorySession, identity: Identity) -> Known | None:
+    def _known(self, identity: Identity) -> Known | None:
         id = self.tables.by_identity.get(identity)
         if id is None:
             return None
@@ -55,7 +55,6 @@ class Receiving(Memory):
             fingerprint=row.message.fingerprint,
             type=row.message.type,
             handlings=self._handlings(id),
-            locked=self.locks.get(identity, session) is not session,
         )
 
     @verb

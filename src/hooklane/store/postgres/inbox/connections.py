@@ -47,21 +47,20 @@ class PsycopgCheckout:
 class PsycopgConnections:
     """A pool of psycopg connections."""
 
-    def __init__(self, url: str, pool_max: int = POOL_MAX) -> None:
+    def __init__(self, url: str) -> None:
         self._url = url
-        self._pool_max = pool_max
         self._start_process()
 
     def _start_process(self) -> None:
         self._pid = os.getpid()
         self._idle: list[psycopg.Connection[Any]] = []
-        self._room = threading.BoundedSemaphore(self._pool_max)
+        self._room = threading.BoundedSemaphore(POOL_MAX)
 
     def check_out(self, wait_ms: int) -> PsycopgCheckout:
         if self._pid != os.getpid():
             self._start_process()
         if not self._room.acquire(timeout=wait_ms / 1000):
-            raise StoreBusy(f"all {self._pool_max} connections to PostgreSQL are in use")
+            raise StoreBusy(f"all {POOL_MAX} connections to PostgreSQL are in use")
         try:
             return PsycopgCheckout(self, self._begun())
         except BaseException:
@@ -123,9 +122,8 @@ class AsyncpgCheckout:
 class AsyncpgConnections:
     """A pool of asyncpg connections for each event loop."""
 
-    def __init__(self, url: str, pool_max: int = POOL_MAX) -> None:
+    def __init__(self, url: str) -> None:
         self._url = url
-        self._pool_max = pool_max
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[list[Any], asyncio.Semaphore]] = (
             WeakKeyDictionary()
         )
@@ -133,12 +131,12 @@ class AsyncpgConnections:
     async def check_out(self, wait_ms: int) -> AsyncpgCheckout:
         loop = asyncio.get_running_loop()
         if loop not in self._pools:
-            self._pools[loop] = ([], asyncio.Semaphore(self._pool_max))
+            self._pools[loop] = ([], asyncio.Semaphore(POOL_MAX))
         idle, room = self._pools[loop]
         try:
             await asyncio.wait_for(room.acquire(), wait_ms / 1000)
         except TimeoutError:
-            raise StoreBusy(f"all {self._pool_max} connections to PostgreSQL are in use") from None
+            raise StoreBusy(f"all {POOL_MAX} connections to PostgreSQL are in use") from None
         try:
             conn, transaction = await self._begun(idle)
         except BaseException:

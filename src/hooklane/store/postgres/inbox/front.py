@@ -1,9 +1,10 @@
-"""Where do the handlings begin that are due? Behind all that were claimed before, which PostgreSQL may have to keep.
+"""From which due time on does a claim look for work? Not from the oldest, where dead index entries make that slow.
 
-A claimed handling leaves a place in the index of those that are due. Beside a transaction that is held open (a backup)
-such places are not cleared, and each claim reads past all of them, the oldest first. So where that takes long, a claim
-begins a minute before the oldest that the last one found, or before the time at which it found none, and only now and
-then at the very beginning: there may be one whose clock is far behind, or whose handler was not asked for.
+A claimed handling leaves a dead entry in the index of those that are due. While a transaction is held open (a backup),
+PostgreSQL keeps such entries, and each claim reads past all of them, the oldest first. So where that takes long, a
+claim begins a minute before the oldest handling that the last claim found, or before the time at which it found none,
+and only now and then at the very beginning: a handling may have been stored by a clock that is far behind, or for a
+handler that was not asked for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The vacuum of the acks after folding: each ack lives for two seconds, and autovacuum comes by once a minute.
 
-Until they are removed, dead rows are read past by each fold, and each index entry is sorted in among theirs: after
+Until dead rows are removed, each fold reads past them, and each new index entry is sorted in among the dead ones: after
 a quarter of a million of them an event costs the database a fifth more.
 """
 

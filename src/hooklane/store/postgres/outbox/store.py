@@ -92,8 +92,8 @@ class PostgresOutbox(SqlOutbox):
         return self._taken_in in (None, self.db.pool.runs.now)
 
     def _of_this_run(self, found: T) -> T:
-        """*found*, unless another server may have told it than the one whose lanes the worker knows: it would send what
-        stands there now in the order of what stood there before. The next poll makes it join anew."""
+        """*found*, unless another server may have answered than the one whose lanes the worker knows: the worker would
+        send what stands there now in the order of what stood there before. The next poll makes it join anew."""
         if not self._is_same_run:
             raise StoreUnavailable(
                 "PostgreSQL: the server was restarted or replaced: nothing is sent until that is known"

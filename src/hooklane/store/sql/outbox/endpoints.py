@@ -47,7 +47,7 @@ def save_endpoints(changes: Sequence[tuple[Endpoint, Endpoint]], act: Act) -> Fl
 
 
 def disable_endpoint(endpoint_id: str) -> Flow[None]:
-    """It answered that it is gone. Read under the counter's lock, so that no person's change is undone."""
+    """The endpoint answered 410. It is read under the counter's lock, so that no person's change is undone."""
     rev = yield from next_rev()
     endpoint = yield from read_endpoint(endpoint_id)
     if endpoint is not None and endpoint.state is EndpointState.ACTIVE:

@@ -164,12 +164,12 @@ def outcomes(plan_id: str) -> Flow[list[Mark]]:
 
 
 def note_outcomes(plan_id: str, marks: Sequence[Mark]) -> Flow[list[Mark]]:
-    """What `outcomes` found, for those that nobody else has noted meanwhile."""
+    """Note what `outcomes` found, for the members whose outcome no other process has noted meanwhile."""
     return (yield from _note(plan_id, marks, released=True))
 
 
 def mark(plan_id: str, marks: Sequence[Mark]) -> Flow[list[Mark]]:
-    """A letter is closed and its member marked in one commit, by one job: at another it is refused."""
+    """Close letters and mark their members in one commit; a member whose letter another job has closed is refused."""
     published = [one.n for one in marks if one.progress is Progress.PUBLISHED]
     still = (yield from _skipped_still(plan_id, published)) if published else set()
     if still:

@@ -14,7 +14,7 @@ FAULTS_MAX = 20
 
 
 def check_ledger() -> Flow[list[LedgerLine]]:
-    """Run it on one snapshot."""
+    """Count every delivery from the rows, and compare; run it on one snapshot."""
     accepted: Counter[_Account] = Counter()
     counts: dict[_Account, Counter[DeliveryState]] = defaultdict(lambda: Counter(dict.fromkeys(DeliveryState, 0)))
     faults: dict[_Account, list[str]] = defaultdict(list)

@@ -10,6 +10,7 @@ from hooklane.store.budget import Budget
 from hooklane.store.cursors import letter_place_of
 from hooklane.store.dashboard import Cause
 from hooklane.store.reads import DeadLetter, LetterFilter, Page
+from hooklane.store.recovery import Wanted
 from hooklane.store.shown import dead_letter_of
 from hooklane.store.sql.outbox import audit
 from hooklane.store.sql.outbox.board import last_words
@@ -21,15 +22,7 @@ CAUSES_LETTERS_MAX = 50_000
 
 def dead_letters(tenant: str, wanted: LetterFilter, cursor: str | None, limit: int) -> Flow[Page[DeadLetter]]:
     """The oldest first: it has waited longest. A page that looked at enough ends early."""
-    params = {
-        "tenant": tenant,
-        "endpoint": wanted.endpoint_id,
-        "key": wanted.key,
-        "type": pattern(wanted.type),
-        "reason": pattern(wanted.reason, one=True),
-        "after": wanted.after,
-        "before": wanted.before,
-    }
+    params = wanted_params(tenant, wanted)
     # What died before `after` need not be looked at: letters stand by when they died.
     start = cursor if cursor is not None or wanted.after is None else f"{max(0, wanted.after - 1)}.~"
     rows, following = yield from letters(
@@ -59,6 +52,19 @@ def assign(tenant: str, dead_letter_id: str, assignee: str, act: Act) -> Flow[bo
     if done:
         yield from audit.append(act)
     return done
+
+
+def wanted_params(tenant: str, wanted: LetterFilter | Wanted) -> dict[str, Any]:
+    """What *wanted* asks for, as parameters of a statement."""
+    return {
+        "tenant": tenant,
+        "endpoint": wanted.endpoint_id,
+        "key": wanted.key,
+        "type": pattern(wanted.type),
+        "reason": pattern(wanted.reason, one=True),
+        "after": wanted.after,
+        "before": wanted.before,
+    }
 
 
 def letters(

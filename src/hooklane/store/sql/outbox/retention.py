@@ -98,7 +98,7 @@ def _places(row: Event) -> list[Place]:
 
 
 def _over(rows: Sequence[Event], before: int) -> Flow[list[Event]]:
-    """Those whose deliveries are all settled, with a last try as old: what waited long does not go as it lands."""
+    """The events whose deliveries are all settled, and were last tried *before*: one that waited long is kept on."""
     flat = [place for row in rows for place in _places(row)]
     ordered = sorted({one["lane_id"] for one in flat if one["lane_id"] > 0})
     found = (yield sql("heads_of_lanes", lanes=ordered)) if ordered else ()

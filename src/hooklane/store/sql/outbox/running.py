@@ -29,7 +29,7 @@ class RunsFlows(ABC):
 
     @abstractmethod
     async def _ask(self, flow: Callable[[], Flow[T]], *, s_max: float | None = SEARCH_S_MAX) -> T:
-        """The same for people, beside what delivers; no *s_max* for a chore that must be read to its end."""
+        """Run a flow that reads for people, beside what delivers; no *s_max* for a chore that must come to its end."""
 
     async def _write_often(self, flow: Callable[P, Flow[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """`_write` of what a server writes by itself, again and again, beside publishes and outcomes.

@@ -15,22 +15,14 @@ from hooklane.store.cursors import number_of
 from hooklane.store.reads import Page
 from hooklane.store.recovery import Wanted
 from hooklane.store.sql.outbox.event_reads import deliveries_at, lanes_of_key
-from hooklane.store.sql.outbox.letter_reads import letters
-from hooklane.store.sql.outbox.steps import Flow, pattern, sql
+from hooklane.store.sql.outbox.letter_reads import letters, wanted_params
+from hooklane.store.sql.outbox.steps import Flow, sql
 
 
 def select(tenant: str, wanted: Wanted, cursor: str | None, limit: int) -> Flow[Page[Member]]:
     if wanted.ids:
         return Page((yield from _by_ids(tenant, wanted)), None)
-    params = {
-        "tenant": tenant,
-        "endpoint": wanted.endpoint_id,
-        "key": wanted.key,
-        "type": pattern(wanted.type),
-        "reason": pattern(wanted.reason, one=True),
-        "after": wanted.after,
-        "before": wanted.before,
-    }
+    params = wanted_params(tenant, wanted)
     if wanted.state is DeliveryState.DELIVERED:
         return (yield from _delivered(wanted, params, cursor, limit))
     word = "open" if wanted.state is DeliveryState.DEAD else "skipped"

@@ -27,7 +27,7 @@ def tenants(cursor: str | None, limit: int) -> Flow[Page[Tenant]]:
 
 
 def tenants_since(rev: int) -> Flow[TenantNews]:
-    """Run it on one snapshot."""
+    """The tenants that changed since the revision *rev*, and the revision now; run it on one snapshot."""
     ((seen,),) = yield sql("endpoint_rev")
     rows = (yield sql("tenants_since", rev=rev)) if seen != rev else ()
     return TenantNews([decode_tenant(doc) for (doc,) in rows], int(seen))

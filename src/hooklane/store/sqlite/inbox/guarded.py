@@ -1,4 +1,4 @@
-"""A connection that handlers are given: theirs to write on, ours to commit."""
+"""The SQLite connection that a handler is given: the handler writes on it, and only hooklane can commit."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How is a step performed on a connection of ours? By position, and with nothing bound that need not be.
+"""How is a step performed on a connection of ours? Parameters go by position, and NULLs are not bound at all.
 
-sqlite3 looks for an adapter for each NULL and each `bytes`, four times as slow as a number.
+sqlite3 looks for an adapter for each NULL and each `bytes`, which is four times as slow as a number.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Transactions:
         return self._writing.is_wanted
 
     def begin(self, wait_ms: int) -> SqliteSession:
-        """One more; `StoreBusy` when it is not our turn within *wait_ms*."""
+        """Begin a write transaction; `StoreBusy` when it is not our turn within *wait_ms*."""
         if not self._writing.acquire_at_once():
             asked = time.monotonic()
             self._writing.acquire(wait_ms / 1000)

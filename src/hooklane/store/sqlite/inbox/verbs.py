@@ -1,6 +1,6 @@
-"""What does SQLite do in its own way? A handling that is settled in the commit that stores its row is told by the row.
+"""How SQLite stores a handling that is settled in the commit that stores its row: in columns of the row itself.
 
-That is what inline mode does with nearly every event, and it saves a statement, a page and five indexes.
+In inline mode nearly every event is such a case, and it saves a statement, a page and five indexes.
 """
 
 from __future__ import annotations
