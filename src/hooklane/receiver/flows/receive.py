@@ -16,8 +16,9 @@ from hooklane.core.admission.copies import (
     state_variant,
 )
 from hooklane.core.admission.turns import Turn, whose_turn
-from hooklane.core.verify import DERIVED, Dedup, Poison
 from hooklane.core.verify.document import Unreadable, read_json
+from hooklane.core.verify.messages import DERIVED, Poison
+from hooklane.core.verify.profile import Dedup
 from hooklane.errors import Reject
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Identity, Known, NewHandling, NewRow, Track
