@@ -18,9 +18,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -40,6 +41,7 @@ START_WITHIN_S = 30.0
 MEANS_MODULES = ("PYTHON", "LD_")
 """Variables that begin so say how a process finds what it loads: it has to begin from nothing."""
 KNOWN = {"PYTHONPATH", "PYTHONUNBUFFERED"}
+_one_at_a_time = threading.Lock()
 
 
 class Forked:
@@ -102,10 +104,13 @@ def fork(
     out = _number(stdout, 0)
     try:
         request = {"words": words, "env": dict(env), "cwd": str(cwd or Path.cwd()), "path": path}
-        server = _server(os.getpid())
         files = [_number(stdin, null), out, _number(stderr, out), told]
-        socket.send_fds(server, [json.dumps(request).encode()], files)
-        pid = int(server.recv(16))
+        with _one_at_a_time:
+            server, _ = _server(os.getpid())
+            socket.send_fds(server, [json.dumps(request).encode()], files)
+            answer = server.recv(16)
+        assert answer, "the fork server has ended: what it wrote tells why"
+        pid = int(answer)
     finally:
         os.close(null)
         os.close(told)
@@ -120,11 +125,11 @@ def _number(file: int | IO[bytes], else_: int) -> int:
 
 
 @cache
-def _server(_owner: int) -> socket.socket:
+def _server(_owner: int) -> tuple[socket.socket, subprocess.Popen[bytes]]:
     """The fork server of this process; it ends when this process does."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.fork_server", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             cwd=ROOT,
@@ -133,7 +138,7 @@ def _server(_owner: int) -> socket.socket:
             start_new_session=True,
         )
     ours.settimeout(scaled_s(START_WITHIN_S))
-    return ours
+    return ours, process
 
 
 # --- the fork server's own side ---
@@ -145,6 +150,8 @@ def main(fd: str) -> None:
     found = [entry for entry in sys.path if entry not in own_path]
     for name in (*PRELOADED, *(f"hooklane.cli.{name}" for name in import_module("hooklane.cli.main").COMMANDS)):
         import_module(name)
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        import_module("hooklane.cli.main").run(["version"])  # which loads what typer reads options with
     gc.collect()
     gc.freeze()
     running = selectors.DefaultSelector()
