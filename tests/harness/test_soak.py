@@ -40,6 +40,17 @@ def test_every_test_that_soaks_has_a_smaller_case_in_make_test() -> None:
     assert soaking - cases(files, "not soak") == set()
 
 
+def test_every_test_that_a_folder_lets_soak_has_a_smaller_case_in_make_test() -> None:
+    """Where a conftest.py marks cases of a product, as of drivers or stores."""
+    folders = [file.parent for file in (ROOT / "tests").rglob("conftest.py") if MARK in file.read_text()]
+    files = [file for folder in folders for file in folder.glob("test_*.py")]
+
+    soaking = cases(files, "soak")
+
+    assert len(soaking) > len(folders) > 0
+    assert soaking - cases(files, "not soak") == set()
+
+
 def test_kill_loops_and_the_hunt_for_planted_bugs_soak() -> None:
     soaking = [file.stem for file in (ROOT / "tests").rglob("test_*.py") if MARK in file.read_text()]
 
