@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.fork_server import Forked, fork
+from tests.support.pace import scaled_s
 from tests.support.processes import Child, free_port, http_status, until
 from tests.support.tree import SOURCE
 
@@ -73,4 +74,4 @@ def test_where_the_environment_says_what_is_loaded_it_begins_from_nothing(tmp_pa
         env = {**os.environ, "PYTHONPATH": SOURCE, "PYTHONHASHSEED": "7"}
         started = fork([*HOOKLANE, "--version"], env=env, stdout=log, stderr=log)
         assert isinstance(started, subprocess.Popen)
-        assert started.wait(60) == 0
+        assert started.wait(scaled_s(60)) == 0
