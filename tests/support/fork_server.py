@@ -164,10 +164,14 @@ def main(fd: str) -> None:
             text, fds, _, _ = socket.recv_fds(sock, REQUEST_BYTES_MAX, 4)
             if not text:
                 return  # whose tests they were has ended; its reaper ends them
+            leads, led = os.pipe()
             pid = os.fork()
             if pid == 0:
+                os.setsid()
+                os.write(led, b".")
                 _become(json.loads(text), fds[:3], found)
-            for one in fds[:3]:
+            os.read(leads, 1)  # it leads its group: who hears of it may signal that
+            for one in (*fds[:3], leads, led):
                 os.close(one)
             running.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, fds[3]))
             sock.send(str(pid).encode())
@@ -185,7 +189,6 @@ def _bury(running: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
 
 def _become(wanted: dict[str, Any], fds: Sequence[int], found: Sequence[str]) -> None:
     """Be the process that is *wanted*; ends as that does, by `SystemExit`."""
-    os.setsid()
     for here, there in zip(fds, range(3), strict=True):
         os.dup2(here, there)
     os.closerange(3, max(4_096, *fds) + 1)
