@@ -169,6 +169,8 @@ def main(fd: str) -> None:
             if pid == 0:
                 os.setsid()
                 os.write(led, b".")
+                sock.close()  # or its number would be closed once more at the end, whatever has it then
+                running.close()
                 _become(json.loads(text), fds[:3], found)
             os.read(leads, 1)  # it leads its group: who hears of it may signal that
             for one in (*fds[:3], leads, led):
