@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +19,7 @@ from tests.support import postgres as pg
 from tests.support import valkey as vk
 from tests.support.alone import Failures
 from tests.support.dynamodb import DynamoDB
+from tests.support.fork_server import fork
 from tests.support.processes import Child
 from tests.support.receiver import Sink
 from tests.support.running import Running, tell_stacks_on_quit
@@ -136,11 +138,16 @@ def sink() -> Iterator[Sink]:
 
 @pytest.fixture
 def start_hooklane(tmp_path: Path) -> Iterator[Callable[..., Child]]:
-    """Starts `hooklane …` as a real process, from the tree under test; its log is shown when the test fails."""
+    """Starts `hooklane …` as a real process, from the tree under test; its log is shown when the test fails.
+
+    It is forked from one that has read the modules; with `born=subprocess.Popen` it begins from nothing.
+    """
     numbers = count(1)
     with ExitStack() as running:
 
-        def start(*arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> Child:
+        def start(
+            *arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None, born: Any = fork
+        ) -> Child:
             source = os.pathsep.join([SOURCE, os.environ.get("PYTHONPATH", "")])
             log = tmp_path / f"hooklane-{next(numbers)}.log"
             child = Child(
@@ -148,6 +155,7 @@ def start_hooklane(tmp_path: Path) -> Iterator[Callable[..., Child]]:
                 log=log,
                 env={"PYTHONPATH": source, "PYTHONUNBUFFERED": "1", **(env or {})},
                 cwd=cwd or tmp_path,
+                born=born,
             )
             running.enter_context(child)
             running.callback(lambda: print(f"--- {child}\n{child.output()}"))

@@ -70,7 +70,7 @@ def run(words: list[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.soak), "2"])
 def test_a_test_that_hangs_in_a_task_ends_the_run_red_and_shows_where(tmp_path: Path, workers: str) -> None:
     limits = ("-o", "timeout=4", "-o", "faulthandler_timeout=3")
 
@@ -84,7 +84,7 @@ def test_a_test_that_hangs_in_a_task_ends_the_run_red_and_shows_where(tmp_path: 
 
 
 @pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.soak), "2"])
-@pytest.mark.parametrize("test", [SPINS, WAITS], ids=["in_c", "in_a_child"])
+@pytest.mark.parametrize("test", [pytest.param(SPINS, marks=pytest.mark.soak), WAITS], ids=["in_c", "in_a_child"])
 def test_what_lets_no_other_thread_run_and_what_waits_for_a_child_ends_too(
     tmp_path: Path, workers: str, test: str
 ) -> None:

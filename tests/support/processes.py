@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+from tests.support.fork_server import Forked
 from tests.support.leftovers import entrust
 from tests.support.pace import scaled_s
 
@@ -62,6 +63,7 @@ class Child:
     """A running process that leads its own group, logs into a file, and dies with the test process at the latest.
 
     Waiting blocks the caller: in a test with an event loop use `await asyncio.to_thread(child.wait_for_line, …)`.
+    *born*: what starts it; `fork_server.fork` where how it starts is not what the test is about.
     """
 
     def __init__(
@@ -73,12 +75,13 @@ class Child:
         cwd: Path | None = None,
         user: int | None = None,
         last_signal: signal.Signals = signal.SIGKILL,
+        born: "Callable[..., subprocess.Popen[bytes] | Forked]" = subprocess.Popen,
     ) -> None:
         self.command = [str(word) for word in command]
         self.log = log
         with log.open("ab") as sink:
             self._log_from = sink.tell()
-            self._process = subprocess.Popen(
+            self._process = born(
                 self.command,
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
@@ -154,7 +157,10 @@ class Child:
     def freeze(self) -> None:
         """Stops it in the middle of whatever it does: a long pause of the host, as others see it."""
         self.send(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+        if isinstance(self._process, Forked):
+            self._process.wait_until_stopped()
+        else:
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
 
     def thaw(self) -> None:
         self.send(signal.SIGCONT)

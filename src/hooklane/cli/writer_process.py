@@ -8,14 +8,15 @@ from __future__ import annotations
 import gc
 import sys
 
-from hooklane.core.fanout import Fanout
-from hooklane.store.sqlite.outbox.store import works_for
-from hooklane.store.sqlite.writer_process import write_for_parent
-
 COMMAND = (sys.executable, "-m", "hooklane.cli.writer_process")
 
 
 def main(fd: str, path: str, busy_wait_ms: str) -> None:
+    # Here, since every server asks for the COMMAND, and one on PostgreSQL for nothing more.
+    from hooklane.core.fanout import Fanout
+    from hooklane.store.sqlite.outbox.writer_works import works_for
+    from hooklane.store.sqlite.writer_process import write_for_parent
+
     works, undone = works_for(Fanout())
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)  # requests make no circles

@@ -10,8 +10,9 @@ from functools import cached_property
 from typing import Any
 
 from hooklane.core.admission.copies import Copy, is_too_old, judge_copy
-from hooklane.core.verify import DERIVED, Dedup, Poison
 from hooklane.core.verify.document import Unreadable, read_json
+from hooklane.core.verify.messages import DERIVED, Poison
+from hooklane.core.verify.profile import Dedup
 from hooklane.errors import Reject
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Identity, Known, Track

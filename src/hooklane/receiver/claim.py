@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from hooklane.core.profiles import find_profile
-from hooklane.core.verify import Dedup
 from hooklane.core.verify.messages import fingerprint
+from hooklane.core.verify.profile import Dedup
 from hooklane.errors import UsageError
 from hooklane.model.message import Message, Verdict
 from hooklane.receiver.arrival import Arrival

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from hooklane.core.admission.retention import RETENTION_MS
-from hooklane.core.verify import Profile
+from hooklane.core.verify.profile import Profile
 from hooklane.core.verify.ring import Certificates
 from hooklane.errors import ConfigError, UsageError
 from hooklane.model.clock import Instant, wall_now
@@ -22,7 +22,7 @@ from hooklane.receiver.flows.context import Context
 from hooklane.receiver.flows.inline import Inline
 from hooklane.receiver.flows.maintain import Shadow
 from hooklane.receiver.gaps import Gaps
-from hooklane.receiver.maintenance import Maintenance, Stats
+from hooklane.receiver.maintenance import Maintenance
 from hooklane.receiver.order import Order, OrderWord
 from hooklane.receiver.receive import Receiving, source_in
 from hooklane.receiver.replays import Replays
@@ -30,6 +30,7 @@ from hooklane.receiver.retention import Retention
 from hooklane.receiver.runner import Plan, Run, Runner
 from hooklane.receiver.search import Filter, Ids, as_search
 from hooklane.receiver.source import Account, KeepSecret, RulesGiven, Source, Where, make_source
+from hooklane.receiver.stats import Stats
 from hooklane.receiver.steps import transaction
 from hooklane.receiver.validate.fits_store import check_fits_store
 from hooklane.receiver.validate.outbox import PublishesInTx, check_outbox

@@ -5,16 +5,14 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hooklane.core.admission.breaker import BreakerState
 from hooklane.errors import StoreError
 from hooklane.model.clock import START, Instant
 from hooklane.model.inbox import Count, RowId
-from hooklane.model.message import Status
 from hooklane.receiver.retention import is_time
 from hooklane.receiver.runner import Plan, Run
+from hooklane.receiver.stats import Stats
 from hooklane.receiver.steps import transaction
 
 if TYPE_CHECKING:
@@ -26,30 +24,6 @@ GAP_CHECK_MS = 1_000
 PRUNE_MS = 3_600_000
 COPIES_MAX = 1_000
 STATS_WAIT_MS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """How an inbox is doing."""
-
-    counts: tuple[Count, ...]
-    breakers: dict[tuple[str, str], BreakerState]
-    now: Instant
-
-    def total(self, status: Status) -> int:
-        """How many handlings (or rows without one) are in *status*."""
-        return sum(count.rows for count in self.counts if count.status is status)
-
-    @property
-    def dead(self) -> int:
-        """Dead letters: an operator should look at them."""
-        return self.total(Status.DEAD)
-
-    @property
-    def lag_ms(self) -> int:
-        """The age of the oldest event that is still owed."""
-        owed = (Status.PENDING, Status.IN_PROGRESS, Status.FAILED, Status.HELD)
-        return max((self.now - count.oldest_at for count in self.counts if count.status in owed), default=0)
 
 
 class Maintenance:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from hooklane.core.admission.copies import Copy
-from hooklane.core.verify import Handshake
+from hooklane.core.verify.handshake import Handshake
 from hooklane.errors import ProofUnavailable, StoreError, UsageError, VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import SETTLED, Known

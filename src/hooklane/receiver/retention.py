@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hooklane.core.admission.retention import RETENTION_MS, STILL_FUNCTION_MS, STILL_MS, cutoff
-from hooklane.core.verify import Dedup
+from hooklane.core.verify.profile import Dedup
 from hooklane.errors import StoreError
 from hooklane.model.clock import START, Instant
 from hooklane.model.inbox import Count, Heartbeat, Search

@@ -15,10 +15,13 @@ from hooklane.core.admission.rate import Bucket
 from hooklane.core.admission.retention import RETENTION_MS, RETENTION_MS_MIN, TOMBSTONE_MS
 from hooklane.core.fanout import STARS_MAX, matches
 from hooklane.core.profiles import find_profile
-from hooklane.core.verify import Dedup, Handshake, Keyring, Messages, Profile, keyring, open_request, unsigned
 from hooklane.core.verify.custom import places_in
+from hooklane.core.verify.handshake import Handshake
 from hooklane.core.verify.messages import derived_id, storable
+from hooklane.core.verify.open_request import Messages, open_request, unsigned
 from hooklane.core.verify.places import Place, as_text
+from hooklane.core.verify.profile import Dedup, Profile
+from hooklane.core.verify.ring import Keyring, keyring
 from hooklane.errors import ConfigError, UsageError
 from hooklane.model.clock import Instant
 from hooklane.model.message import DEFAULT_ACCOUNT, Message, Request

@@ -9,7 +9,7 @@ from hooklane.model.audit import Act
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Row, Search
 from hooklane.model.message import Status
-from hooklane.receiver.flows.maintain import give_up, give_up_row, owe_again
+from hooklane.receiver.flows.stored_rows import give_up, give_up_row, owe_again
 from hooklane.server.inbox_views import dead_of
 from hooklane.store.colocated_inbox import Changed
 from hooklane.store.inbox import Flow, InboxVerbs
@@ -102,7 +102,7 @@ def _replay(
     number = 0
     for handler in handlers:
         # Which handlers there are besides knows only the application; it is owed to those that it was given to.
-        number += yield from owe_again(verbs, row, (), handler, now)
+        number += yield from owe_again(verbs, row, handler, now)
     if number == 0:
         return Changed(_why_not(row))
     return Changed(HandlingsChanged(row, number), record(row))

@@ -10,7 +10,7 @@ import msgspec
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import OPEN, Count, Handling, Row
 from hooklane.model.message import Status
-from hooklane.receiver.maintenance import Stats
+from hooklane.receiver.stats import Stats
 from hooklane.server.shapes_of_inbox import HandlingShape, RowCount, RowShape, WholeHandling
 from hooklane.server.shapes_of_recovery import DeadLetterShape
 from hooklane.server.views import View, filled, when

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from hooklane.core.verify import Profile
 from hooklane.core.verify.places import InBody, InEnvelope, InHeader, Joined, Place, Proven, put
-from hooklane.core.verify.profile import When
+from hooklane.core.verify.profile import Profile, When
 from hooklane.core.verify.reading import Unit, write_instant
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from hooklane.core.signing import new_key_pair, new_secret
-from hooklane.core.verify import Profile
+from hooklane.core.verify.profile import Profile
 from hooklane.core.verify.scheme import KeyKind
 
 PUBLIC_URL = "https://example.test/webhooks/{name}"

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from hooklane.core.verify import Grade, Keyring, Profile, keyring
 from hooklane.core.verify.places import InBody, InEnvelope, InHeader
-from hooklane.core.verify.ring import Certificates
+from hooklane.core.verify.profile import Grade, Profile
+from hooklane.core.verify.ring import Certificates, Keyring, keyring
 from hooklane.core.verify.scheme import KeyKind, Scheme
 from hooklane.errors import UsageError
 from hooklane.model.clock import Instant

@@ -6,15 +6,19 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tests.support.hosts import Host
 from tests.support.pace import scaled_s
 from tests.support.processes import free_port
+from tests.support.tree import ROOT
 
 WITHIN_S = 60.0
 
@@ -22,18 +26,21 @@ WITHIN_S = 60.0
 class Nursery:
     """Makes servers quickly; see nursery.py."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+    def __init__(self, env: Mapping[str, str] | None = None) -> None:
+        self._is_own = env is not None
+        self._one_at_a_time = threading.Lock()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.crash.nursery"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            env={**os.environ, **(env or {})},
+        )
 
     @classmethod
     async def open(cls, env: Mapping[str, str] | None = None) -> Nursery:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.faults.crash.nursery"),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, **(env or {})},
-        )
-        return cls(process)
+        """The one of this process, or with an *env* of its own another one."""
+        return _lasting(os.getpid()) if env is None else cls(env)
 
     async def start(
         self,
@@ -48,16 +55,26 @@ class Nursery:
         wanted: dict[str, Any] = {"options": options, "env": env, "log": str(log)}
         wanted |= {"host": [host.name, host.namespace]} if host is not None else {}
         wanted |= {name: limit for name, limit in limits.items() if limit is not None}
+        async with asyncio.timeout(scaled_s(WITHIN_S)):
+            return await asyncio.to_thread(self._ask, json.dumps(wanted).encode() + b"\n")
+
+    def _ask(self, line: bytes) -> int:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(wanted).encode() + b"\n")
-        async with asyncio.timeout(scaled_s(WITHIN_S)):
-            return int(await self._process.stdout.readline())
+        with self._one_at_a_time:
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
+            return int(self._process.stdout.readline())
 
     async def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        await self._process.wait()
+        if self._is_own:
+            await asyncio.to_thread(self._process.communicate)
+
+
+@cache
+def _lasting(_owner: int) -> Nursery:
+    """For all tests of this process, with which it ends."""
+    return Nursery()
 
 
 class Server:

@@ -39,7 +39,7 @@ def test_what_polls_miss_a_sweep_finds_and_counts(faults) -> None:
 @pytest.mark.parametrize("bug", ["mark_outlives_its_session", "polls_miss_and_nobody_sweeps"])
 def test_without_either_events_are_stranded(bug: str) -> None:
     stuck = [
-        seed for seed in SEEDS if any(one.number == 19 for one in simulate(seed, events=400, mutant=bug).violations)
+        seed for seed in SEEDS[:5] if any(one.number == 19 for one in simulate(seed, events=400, mutant=bug).violations)
     ]
 
     assert len(stuck) >= 3

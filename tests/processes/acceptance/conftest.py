@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -53,7 +54,7 @@ def serve(start_hooklane: Callable[..., Child], tmp_path: Path) -> Callable[...,
         url = f"http://127.0.0.1:{port}"
         db = f"sqlite:///{tmp_path}/sender.db"
         allow = ("--egress-allow", "127.0.0.0/8")
-        child = start_hooklane("serve", "--no-auth", "--port", str(port), "--db", db, *allow)
+        child = start_hooklane("serve", "--no-auth", "--port", str(port), "--db", db, *allow, born=subprocess.Popen)
         child.wait_for_http(f"{url}/readyz", status=200)
         return child, Client(url)
 

@@ -2,14 +2,16 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
+from tests.support.fork_server import fork
+from tests.support.pace import scaled_s
 from tests.support.processes import Child, free_port
 from tests.support.tree import SOURCE
 
@@ -66,18 +68,31 @@ def db(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def process(tmp_path: Path) -> Callable[..., Ended]:
-    """Runs a command as a process to its end."""
+    """Runs a command as a process to its end; forked from one that has read the modules, unless told how it is born."""
 
-    def call(*arguments: str, env: dict[str, str] | None = None, stdin: bytes = b"", within_s: float = 20) -> Ended:
-        ended = subprocess.run(
-            [sys.executable, "-m", "hooklane", *arguments],
-            input=stdin,
-            capture_output=True,
-            timeout=within_s,
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": SOURCE, **(env or {})},
-        )
-        return Ended(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+    def call(
+        *arguments: str, env: dict[str, str] | None = None, stdin: bytes = b"", within_s: float = 20, born: Any = fork
+    ) -> Ended:
+        with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
+            given.write(stdin)
+            given.seek(0)
+            process = born(
+                [sys.executable, "-m", "hooklane", *arguments],
+                stdin=given,
+                stdout=out,
+                stderr=err,
+                cwd=tmp_path,
+                env={**os.environ, "PYTHONPATH": SOURCE, **(env or {})},
+            )
+            try:
+                code = process.wait(scaled_s(within_s))
+            finally:
+                process.kill()
+            told = []
+            for file in (out, err):
+                file.seek(0)
+                told.append(file.read().decode())
+            return Ended(code, *told)
 
     return call
 

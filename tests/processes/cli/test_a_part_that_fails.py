@@ -1,6 +1,7 @@
 """A part of the server that fails ends the process with one clear line and a code: never one that looks healthy."""
 
 import json
+import os
 import sqlite3
 import sys
 import urllib.request
@@ -10,13 +11,13 @@ from typing import Any
 
 import pytest
 from tests.processes.cli.broken_part import PARTS
+from tests.support.fork_server import fork
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, free_port, until
 from tests.support.receiver import Sink
-from tests.support.tree import ROOT
+from tests.support.tree import ROOT, SOURCE
 
 WITHIN_S = 60
-HERE = ROOT
 
 
 def call(url: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
@@ -35,7 +36,8 @@ def test_a_part_that_fails_ends_the_server_with_one_clear_line(part: str, sink: 
     url = f"http://127.0.0.1:{port}"
     command = (sys.executable, "-m", "tests.processes.cli.broken_part", part, "serve", "--no-auth", "--port", str(port))
     options = ("--db", f"sqlite:///{tmp_path}/h.db", "--egress-allow", "127.0.0.0/8")
-    with Child([*command, *options], log=tmp_path / "log", cwd=HERE) as child:
+    env = {"PYTHONPATH": os.pathsep.join([SOURCE, str(ROOT)])}
+    with Child([*command, *options], log=tmp_path / "log", env=env, cwd=ROOT, born=fork) as child:
 
         def provoked() -> bool:
             if child.returncode is None:

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -147,7 +148,8 @@ def test_a_second_deliver_role_on_one_sqlite_file_is_refused(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_orderly_when_told_to(start_hooklane: Callable[..., Child], tmp_path: Path, number: signal.Signals):
-    child = start_hooklane("serve", "--no-auth", "--port", "0", "--db", f"sqlite:///{tmp_path}/x.db")
+    db = f"sqlite:///{tmp_path}/x.db"
+    child = start_hooklane("serve", "--no-auth", "--port", "0", "--db", db, born=subprocess.Popen)  # from nothing
     url = child.wait_for_line(r"on (http://\S+),")[1]
     child.wait_for_http(f"{url}/healthz", status=200)
 
@@ -193,8 +195,6 @@ def test_a_server_that_is_not_there_is_exit_5(process: Process):
 
 
 def test_output_into_a_closed_pipe_is_no_traceback(tmp_path: Path):
-    import subprocess
-
     command = f"{sys.executable} -m hooklane config show --origin | head -1 >/dev/null"
     ended = subprocess.run(
         ["bash", "-c", command], capture_output=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": SOURCE}
@@ -238,11 +238,13 @@ def held(db: Path) -> sqlite3.Connection:
 
 
 def serving(db: Path, port: int, wait_ms: int = 30_000) -> list[str]:
-    """`hooklane serve`, with another bound of its wait."""
+    """`hooklane serve`, with another bound of its wait, and looks at the file that are shorter than five seconds."""
     argv = ["serve", "--no-auth", "--port", str(port), "--db", f"sqlite:///{db}"]
     return [
         sys.executable,
         "-c",
         f"import hooklane.sender.relay as relay; relay.BEGIN_WAIT_MS = {wait_ms}\n"
+        "import functools, hooklane.cli.process as process\n"
+        "process.StoreOptions = functools.partial(process.StoreOptions, busy_wait_ms=500)\n"
         f"from hooklane.cli.main import run; raise SystemExit(run({argv!r}))",
     ]

@@ -127,16 +127,20 @@ def test_tail_prints_one_attempt_a_line_in_the_shape_of_the_api(
     assert [one["id"] for one in lines] == [one["id"] for one in logged]
 
 
-def test_tail_begins_in_the_past_and_ends_when_told(cli: Cli, endpoint: str):
+def test_tail_begins_in_the_past_and_ends_when_told(cli: Cli, endpoint: str, start_hooklane: Start, server: str):
     cli("send", "order.created", "{}", "--key", "order:1", "--wait")
     cli("send", "order.paid", "{}", "--key", "order:2", "--wait")
 
-    words = ("tail", "--since", "-5m", "--for", str(scaled_s(2)))
-    both, one, lanes = cli(*words), cli(*words, "--key", "order:2", "--json"), cli(*words, "--lanes", "--json")
+    env = {"HOOKLANE_SERVER": server, "HOOKLANE_API_KEY": os.environ["HOOKLANE_API_KEY"]}
+    words = ("tail", "--quiet", "--since", "-5m", "--for", str(scaled_s(2)))
+    wanted = ((), ("--key", "order:2", "--json"), ("--lanes", "--json"))
+    tails = [start_hooklane(*words, *more, env=env) for more in wanted]
+    assert [tail.wait(within_s=60) for tail in tails] == [0, 0, 0]
+    both, one, lanes = (tail.output() for tail in tails)
 
-    assert [line.split()[2] for line in both.out.splitlines()] == ["order.created", "order.paid"]
-    assert json.loads(one.out)["key"] == "order:2"
-    assert {json.loads(line)["key"] for line in lanes.out.splitlines()} == {"order:1", "order:2"}
+    assert [line.split()[2] for line in both.splitlines()] == ["order.created", "order.paid"]
+    assert json.loads(one)["key"] == "order:2"
+    assert {json.loads(line)["key"] for line in lanes.splitlines()} == {"order:1", "order:2"}
 
 
 def test_tail_works_on_a_database_without_a_server(cli: Cli, endpoint: str, server: str, tmp_path: Path):

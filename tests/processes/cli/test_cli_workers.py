@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import pytest
 import uvloop
 from tests.processes.cli.conftest import Ended
+from tests.support.fork_server import fork
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, until
 from tests.support.receiver import Answer, Sink
@@ -78,6 +79,7 @@ def serve(postgres_url: str, tmp_path: Path) -> Iterator[Callable[[], Site]]:
                 log=tmp_path / "serve.log",
                 env={"PYTHONPATH": os.pathsep.join([SOURCE, str(ROOT)])},
                 cwd=tmp_path,
+                born=fork,
             )
             running.enter_context(child)
             running.callback(lambda: print(child.output()))

@@ -305,6 +305,32 @@ def test_no_command_needs_more_than_itself_to_show_its_help():
     assert [name for name in modules if name.split(".")[0] in HEAVY or name.startswith(PARTS)] == []
 
 
+SERVER = "import hooklane.cli.serve, hooklane.cli.process"
+WRITER = "from hooklane.store.sqlite.outbox.writer_works import works_for"
+
+
+@pytest.mark.parametrize(
+    ("imports", "absent"),
+    [
+        (SERVER, ("hooklane.receiver.inbox", "hooklane.receiver.source", "hooklane.core.verify.open_request")),
+        (SERVER, ("hooklane.store.sqlite.outbox", "hooklane.store.postgres", "asyncpg")),
+        (WRITER, ("hooklane.store.sqlite.outbox.store", "hooklane.server", "hooklane.sender", "cryptography")),
+    ],
+    ids=["no receiver", "no store before it is named", "a writer has only what it writes with"],
+)
+def test_a_server_loads_what_it_runs_and_is_ready_sooner(imports: str, absent: tuple[str, ...]):
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{imports}; import sys; print(*sorted(sys.modules))"],
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": SOURCE},
+        timeout=scaled_s(60),
+    )
+    assert ended.returncode == 0, ended.stderr.decode()
+
+    loaded = ended.stdout.decode().split()
+    assert [name for name in loaded for one in absent if name == one or name.startswith(f"{one}.")] == []
+
+
 def test_the_table_of_commands_tells_what_their_own_help_tells():
     alone = {name: about for name, about in COMMANDS.items() if name in EVERY}
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.support.once import once_per_run
 from tests.support.pace import scaled_s
 from tests.support.packages import built_wheel
 from tests.support.printed import environment, packages_of
@@ -31,10 +32,19 @@ class Installed:
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    home = tmp_path_factory.mktemp("installed")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the built wheel."""
+    return once_per_run(tmp_path_factory, "wheels", built_wheel)
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Installed:
+    home = once_per_run(tmp_path_factory, "installed", lambda home: _install(home, wheels))
+    return Installed(home, home / "packages", wheels)
+
+
+def _install(home: Path, wheels: Path) -> None:
     packages = packages_of("test.lock", home / "packages")
-    wheels = built_wheel(home / "wheels").parent
     env = environment(home, {8000: 8000, 8787: 8787}, packages, wheels)
     pages = [page.read_text("utf-8") for page in sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
     lines = {line for page in pages for line in re.findall(r"^pip install .*$", page, re.MULTILINE)}
@@ -42,7 +52,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     subprocess.run(
         ["bash", "-ec", "\n".join(words)], cwd=home, env=env, check=True, capture_output=True, timeout=scaled_s(120)
     )
-    return Installed(home, packages, wheels)
 
 
 @pytest.fixture

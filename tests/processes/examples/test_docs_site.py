@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect, sync_playwright
 from tests.support.browser import ARGUMENTS, chromium
+from tests.support.once import once_per_run
 from tests.support.pace import scaled_ms, scaled_s
 from tests.support.tree import ROOT
 from tools.docs_site import STAGED, DocsBroken, check, with_whole_menu
@@ -23,11 +24,15 @@ WHOLE = '<html><head><script src="a.js"></script></head><body><h1 id="top">A</h1
 
 
 @pytest.fixture(scope="module")
-def site() -> Path:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` does: a warning, a dead link or a request to another host is an error there."""
-    words = [sys.executable, "-m", "tools.docs_site"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=scaled_s(120), check=False)
-    assert done.returncode == 0, done.stderr
+
+    def build(_: Path) -> None:
+        words = [sys.executable, "-m", "tools.docs_site"]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=scaled_s(120), check=False)
+        assert done.returncode == 0, done.stderr
+
+    once_per_run(tmp_path_factory, "site", build)
     return ROOT / "build" / "site"
 
 

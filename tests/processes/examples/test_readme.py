@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from tests.support.pace import scaled_ms, scaled_s
-from tests.support.packages import built_wheel
 from tests.support.printed import (
     RECEIVER_PORT,
     START_S,
@@ -40,12 +39,11 @@ def ports(running: ExitStack) -> dict[int, int]:
 
 
 @pytest.fixture
-def person(tmp_path: Path, ports: dict[int, int], running: ExitStack) -> Person:
+def person(tmp_path: Path, ports: dict[int, int], running: ExitStack, wheels: Path) -> Person:
     """In an empty folder; pip finds the built wheel, and what it depends on is there already."""
     folder = tmp_path / "empty"
     folder.mkdir()
     packages = packages_of("run.lock", tmp_path / "packages")
-    wheels = built_wheel(tmp_path / "wheels").parent
     return Person(folder, environment(tmp_path, ports, packages, wheels), running)
 
 

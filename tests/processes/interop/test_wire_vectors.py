@@ -18,7 +18,8 @@ from tests.support.pace import scaled_s
 from tools import wire_vectors
 
 from hooklane.core.profiles import find_profile
-from hooklane.core.verify import check, keyring
+from hooklane.core.verify.check import check
+from hooklane.core.verify.ring import keyring
 from hooklane.errors import VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request

@@ -177,6 +177,12 @@ def test_a_customer_has_the_portal_of_its_own_tenant_and_nothing_else(running: M
     assert stranger.call("GET", f"{api}/endpoints")[0] == 404
 
 
+# One that streams and one that answers in pieces; what differs besides, the tests above show without a browser.
+@pytest.mark.parametrize(
+    "running",
+    ["fastapi", "flask", *(pytest.param(name, marks=pytest.mark.soak) for name in ("flask_run", "django"))],
+    indirect=True,
+)
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_person_works_with_it_behind_a_proxy_that_adds_a_prefix(app: Mounted, visit: Visit) -> None:
     async with prefix_proxy(app.port) as port:

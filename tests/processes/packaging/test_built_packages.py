@@ -11,6 +11,7 @@ from email import message_from_string
 from pathlib import Path
 
 import pytest
+from tests.support.once import once_per_run
 from tests.support.pace import scaled_s
 from tests.support.packages import build, link, needed
 
@@ -67,19 +68,19 @@ subprocess.run([sys.executable, "-S", "-m", "hooklane", "version"], stderr=sys.s
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel and the sdist of this tree."""
-    folder = tmp_path_factory.mktemp("built")
-    build(folder, "sdist", "wheel")
-    return folder
+    return once_per_run(tmp_path_factory, "built", lambda folder: build(folder, "sdist", "wheel"))
 
 
 @pytest.fixture(scope="module")
 def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What pip makes of the wheel, without what it depends on."""
-    folder = tmp_path_factory.mktemp("installed") / "site"
-    words = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(folder)]
-    (wheel,) = built.glob("*.whl")
-    subprocess.run([*words, str(wheel)], check=True, capture_output=True, timeout=scaled_s(60))
-    return folder
+
+    def install(folder: Path) -> None:
+        words = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target"]
+        (wheel,) = built.glob("*.whl")
+        subprocess.run([*words, str(folder), str(wheel)], check=True, capture_output=True, timeout=scaled_s(60))
+
+    return once_per_run(tmp_path_factory, "installed_alone", install)
 
 
 @pytest.fixture(scope="module")

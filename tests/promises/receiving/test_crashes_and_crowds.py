@@ -12,9 +12,10 @@ import psycopg
 import pytest
 from tests.promises.receiving.conftest import World
 from tests.promises.receiving.kit import outcome, own_source, signed, statuses
+from tests.support.fork_server import fork
 from tests.support.pace import scaled_ms, scaled_s
 from tests.support.processes import Child, until
-from tests.support.tree import ROOT
+from tests.support.tree import ROOT, SOURCE
 
 from hooklane.errors import StoreUnavailable
 from hooklane.model.clock import wall_now
@@ -30,8 +31,8 @@ def receiver(world: World, log: Path, mode: str, point: str, *options: Any, leas
     """A receiver in a process of its own: *options* are copies, events, and the file whose coming starts it."""
     words = [str(option) for option in options or (1, 1)]
     command = [sys.executable, "-m", "tests.promises.receiving.crashing", world.where(), mode, point, *words]
-    env = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "LEASE_MS": str(lease_ms)}
-    return Child(command, log=log, cwd=ROOT, env=env)
+    env = {"PYTHONPATH": f"{SOURCE}{os.pathsep}{ROOT}", "LEASE_MS": str(lease_ms)}
+    return Child(command, log=log, cwd=ROOT, env=env, born=fork)
 
 
 @pytest.mark.parametrize("mode", ["durable", "inline"])

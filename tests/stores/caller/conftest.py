@@ -3,12 +3,43 @@
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
+from zlib import crc32
 
 import psycopg
 import pytest
-from tests.support.connections import EVERY, ON_SQLITE, TABLE, Open
+from tests.support.connections import EVERY, ON_POSTGRES, ON_SQLITE, TABLE, Open
 
 from hooklane.store.caller import DatabaseIdentity, PostgresIdentity, SqliteIdentity, adapt, identify_postgres
+
+ON_EVERY_KIND = {
+    "test_an_event_is_published_by_the_callers_commit",
+    "test_s3_a_rollback_takes_the_event_along_and_leaves_no_gap",
+    "test_a_commit_is_refused_before_it_happens_with_every_driver",
+}
+"""What `make test` shows on every kind of connection. Of all else it shows each case on one kind on SQLite and on three
+on PostgreSQL, in turns, so that each kind sees a quarter of the cases; the whole product soaks."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before those that soak are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    kinds_of: dict[str, dict[str, list[pytest.Item]]] = {}
+    for item in items:
+        kind = item.callspec.params.get("kind") if hasattr(item, "callspec") else None
+        name = item.nodeid.partition("[")[0]
+        if (
+            kind is not None
+            and Path(__file__).parent in item.path.parents
+            and name.partition("::")[2] not in ON_EVERY_KIND
+        ):
+            kinds_of.setdefault(name, {}).setdefault(kind, []).append(item)
+    for name, kinds in kinds_of.items():
+        if len(kinds) <= len(ON_SQLITE):
+            continue
+        turn = crc32(name.partition("::")[2].encode())  # the same, whichever tests were asked for
+        share = {*list(ON_POSTGRES)[turn % 4 :: 4], list(ON_SQLITE)[turn % len(ON_SQLITE)]}
+        for kind in kinds.keys() - share:
+            for item in kinds[kind]:
+                item.add_marker(pytest.mark.soak)
 
 
 @pytest.fixture

@@ -17,10 +17,12 @@ import pytest
 import redis
 from tests.promises.receiving.kit import SECRET, header, outcome, own_source, signed, statuses
 from tests.stores.inbox.worlds import RedisWorld
+from tests.support.fork_server import fork
 from tests.support.pace import scaled_ms, scaled_s
 from tests.support.processes import Child, until
 from tests.support.proxy import Clear, FaultProxy, LoseReply
 from tests.support.tree import ROOT
+from tests.support.tree import SOURCE as TREE
 from tests.support.valkey import ValkeyServer, valkey_server
 
 from hooklane.errors import ConfigError, LeaseLost, Reject, StoreRefused, UsageError
@@ -62,8 +64,8 @@ def run(store: RedisInbox, flow: Any) -> Any:
 def receiver(world: RedisWorld, log: Path, mode: str, point: str, *options: Any, lease_ms: int = 1) -> Child:
     words = [str(option) for option in options or (1, 1)]
     command = [sys.executable, "-m", "tests.promises.receiving.crashing", world.url, mode, point, *words]
-    env = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "LEASE_MS": str(lease_ms)}
-    return Child(command, log=log, cwd=ROOT, env=env)
+    env = {"PYTHONPATH": f"{TREE}{os.pathsep}{ROOT}", "LEASE_MS": str(lease_ms)}
+    return Child(command, log=log, cwd=ROOT, env=env, born=fork)
 
 
 def test_it_is_inline_unless_told_and_says_what_it_cannot_do(redis_url: str) -> None:

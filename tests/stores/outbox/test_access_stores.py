@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.sqlite_files import new_outbox_file
 
 from hooklane.core.fanout import places
 from hooklane.store.outbox import StoreOptions
@@ -16,6 +17,7 @@ OPTIONS = StoreOptions(placer=places)
 class TestSqliteAccess(AccessConformance):
     @pytest.fixture
     async def store(self, tmp_path):
+        new_outbox_file(tmp_path / "outbox.db")
         store = SqliteOutbox(str(tmp_path / "outbox.db"), OPTIONS)
         await store.open()
         yield store

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.many_events import ENDPOINT, fill, fill_postgres
+from bench.many_events import ENDPOINT, fill
 from tests.support.pace import scaled_s
+from tests.support.postgres import Postgres
+from tests.support.shared import WITH_TABLES
+from tests.support.sqlite_files import new_outbox_file
 
 from hooklane.core.fanout import places
 from hooklane.errors import SearchTooLong
@@ -31,17 +36,42 @@ LANES = 500
 Ask = Callable[[Outbox, str | None], Awaitable[Page[Any]]]
 
 
+@pytest.fixture(scope="module")
+def full_file(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A file with more events than one search may look at."""
+    path = tmp_path_factory.mktemp("full") / "outbox.db"
+    fill(new_outbox_file(path), EVENTS, LANES, wall_now())
+    with closing(sqlite3.connect(path)) as conn:
+        conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def full_database(postgres_server: Postgres) -> Iterator[str]:
+    """The name of a database with as many."""
+    with postgres_server.fresh_database(WITH_TABLES) as url:
+        fill(url, EVENTS, LANES, wall_now())
+        yield url.rpartition("/")[2]
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Outbox]:
-    """A store with more events than one search may look at."""
-    is_sqlite = request.param == "sqlite"
-    url = f"sqlite:///{tmp_path}/outbox.db" if is_sqlite else request.getfixturevalue("postgres_url")
-    store = outbox_store(url, StoreOptions(placer=places))
-    await store.open()
-    if is_sqlite:
-        await asyncio.to_thread(fill, url, EVENTS, LANES, wall_now())
+def full_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A copy of either for this test alone."""
+    if request.param == "sqlite":
+        path = tmp_path / "outbox.db"
+        path.touch(mode=0o600)
+        path.write_bytes(request.getfixturevalue("full_file"))
+        yield f"sqlite:///{path}"
     else:
-        await fill_postgres(url, EVENTS, LANES, wall_now())
+        server: Postgres = request.getfixturevalue("postgres_server")
+        with server.fresh_database(request.getfixturevalue("full_database")) as url:
+            yield url
+
+
+@pytest.fixture
+async def store(full_url: str) -> AsyncIterator[Outbox]:
+    store = outbox_store(full_url, StoreOptions(placer=places))
+    await store.open()
     yield store
     await store.close()
 

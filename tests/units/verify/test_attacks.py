@@ -14,7 +14,10 @@ from tests.support.pace import scaled_s
 
 from hooklane.core.profiles import find_profile
 from hooklane.core.signing import Signer, new_key_pair, new_secret
-from hooklane.core.verify import Handshake, Messages, Poison, keyring, open_request
+from hooklane.core.verify.handshake import Handshake
+from hooklane.core.verify.messages import Poison
+from hooklane.core.verify.open_request import Messages, open_request
+from hooklane.core.verify.ring import keyring
 from hooklane.errors import VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import SigningKey

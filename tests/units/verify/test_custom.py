@@ -6,8 +6,11 @@ import hmac
 
 import pytest
 
-from hooklane.core.verify import DERIVED, Dedup, Grade, Messages, Poison, keyring, open_request
 from hooklane.core.verify.custom import profile_of, signature_scheme, token_scheme
+from hooklane.core.verify.messages import DERIVED, Poison
+from hooklane.core.verify.open_request import Messages, open_request
+from hooklane.core.verify.profile import Dedup, Grade
+from hooklane.core.verify.ring import keyring
 from hooklane.errors import UsageError, VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Message, Request

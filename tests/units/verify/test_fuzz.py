@@ -11,10 +11,13 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from hooklane.core.profiles import find_profile, profile_names
-from hooklane.core.verify import Handshake, Messages, fingerprint, keyring, open_request, unsigned
 from hooklane.core.verify.document import Unreadable, read_json
 from hooklane.core.verify.explain import explain, headers_of
+from hooklane.core.verify.handshake import Handshake
 from hooklane.core.verify.httptext import parse_http
+from hooklane.core.verify.messages import fingerprint
+from hooklane.core.verify.open_request import Messages, open_request, unsigned
+from hooklane.core.verify.ring import keyring
 from hooklane.errors import UsageError, VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request

@@ -9,7 +9,9 @@ import json
 import pytest
 
 from hooklane.core.profiles import find_profile
-from hooklane.core.verify import Handshake, Messages, keyring, open_request, unsigned
+from hooklane.core.verify.handshake import Handshake
+from hooklane.core.verify.open_request import Messages, open_request, unsigned
+from hooklane.core.verify.ring import keyring
 from hooklane.errors import VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request

@@ -9,7 +9,9 @@ import pytest
 
 from hooklane.core.profiles import find_profile
 from hooklane.core.signing import Signer, new_key_pair, new_secret
-from hooklane.core.verify import Grade, Messages, keyring, open_request
+from hooklane.core.verify.open_request import Messages, open_request
+from hooklane.core.verify.profile import Grade
+from hooklane.core.verify.ring import keyring
 from hooklane.errors import ConfigError, VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import SigningKey

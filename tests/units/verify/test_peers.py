@@ -12,7 +12,8 @@ import stripe
 import svix.webhooks
 
 from hooklane.core.profiles import find_profile
-from hooklane.core.verify import Messages, keyring, open_request
+from hooklane.core.verify.open_request import Messages, open_request
+from hooklane.core.verify.ring import keyring
 from hooklane.errors import VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request

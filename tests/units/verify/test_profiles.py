@@ -8,18 +8,10 @@ from dataclasses import replace
 import pytest
 
 from hooklane.core.profiles import find_profile, profile_names
-from hooklane.core.verify import (
-    DERIVED,
-    Dedup,
-    Grade,
-    Messages,
-    Poison,
-    Profile,
-    fingerprint,
-    keyring,
-    open_request,
-    unsigned,
-)
+from hooklane.core.verify.messages import DERIVED, Poison, fingerprint
+from hooklane.core.verify.open_request import Messages, open_request, unsigned
+from hooklane.core.verify.profile import Dedup, Grade, Profile
+from hooklane.core.verify.ring import keyring
 from hooklane.core.verify.scheme import SignedItems, Token
 from hooklane.errors import UsageError, VerificationError
 from hooklane.model.clock import Instant

@@ -11,7 +11,8 @@ from standardwebhooks.webhooks import Webhook
 
 from hooklane.core.profiles import find_profile
 from hooklane.core.signing import Signer, new_key_pair, new_secret, public_key
-from hooklane.core.verify import Messages, keyring, open_request
+from hooklane.core.verify.open_request import Messages, open_request
+from hooklane.core.verify.ring import keyring
 from hooklane.errors import ConfigError, VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import SigningKey

@@ -10,7 +10,10 @@ import pytest
 from tests.support.tree import ROOT
 
 from hooklane.core.profiles import find_profile
-from hooklane.core.verify import Handshake, Keyring, Messages, Profile, keyring, open_request
+from hooklane.core.verify.handshake import Handshake
+from hooklane.core.verify.open_request import Messages, open_request
+from hooklane.core.verify.profile import Profile
+from hooklane.core.verify.ring import Keyring, keyring
 from hooklane.core.verify.scheme import Signed
 from hooklane.errors import VerificationError
 from hooklane.model.clock import Instant

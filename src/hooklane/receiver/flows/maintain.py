@@ -9,19 +9,18 @@ from hooklane.core.admission.retention import beat
 from hooklane.core.admission.turns import OnGap, Turn, whose_turn
 from hooklane.errors import Reject, UsageError
 from hooklane.model.clock import Instant
-from hooklane.model.inbox import Gap, Handling, Heartbeat, NewHandling, Row, RowId, Track
+from hooklane.model.inbox import Gap, Handling, Heartbeat, NewHandling, Row, RowId
 from hooklane.model.message import Message, Status
 from hooklane.receiver.event import Event
 from hooklane.receiver.failure import text_of
 from hooklane.receiver.flows.context import Context
 from hooklane.receiver.flows.order import document_of, resync, track_of
 from hooklane.receiver.flows.receive import baseline_of, dead_from_the_start
+from hooklane.receiver.flows.stored_rows import give_up, give_up_row, owe_again
 from hooklane.receiver.order import InSequence, Refetch
 from hooklane.receiver.source import Handler
 from hooklane.receiver.steps import ROLLBACK, Begin, Handle, HandlerFailed, transactional
 from hooklane.store.inbox import Flow, InboxVerbs
-
-GAPS_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +44,9 @@ def reopen(
     """
     if row.purged:
         raise UsageError(f"row {row.id} ({row.message.event_id}) cannot be replayed: its payload was purged")
-    return (yield from owe_again(context.store, row, handlers, only, context.clock(), status))
-
-
-def owe_again(
-    store: InboxVerbs,
-    row: Row,
-    handlers: Sequence[Handler],
-    only: str | None,
-    now: Instant,
-    status: Status | None = None,
-) -> Flow[int]:
-    """What `reopen` does, in a transaction that is open; how many handlings are owed now."""
-    reopened = 0
-    there = {each.handler: each for each in row.handlings}
-    for name, before in sorted(there.items()):
-        # What was applied in its place of a sequence is past: later events of its key stand on it.
-        is_past = before.status is Status.COMPLETED and before.seq is not None
-        if only in (None, name) and status in (None, before.status) and not is_past:
-            reopened += yield from store.reopen(row.id, name, now=now, was=before.status)
+    store, now = context.store, context.clock()
+    reopened = yield from owe_again(store, row, only, now, status)
+    there = {each.handler for each in row.handlings}
     for handler in handlers:
         is_meant = only in (None, handler.name) and status in (None, row.status_for(handler.name))
         if handler.name not in there and is_meant:
@@ -121,35 +104,6 @@ def skip(context: Context, row: Row, handling: Handling, note: str) -> Flow[bool
 def skip_row(context: Context, row: Row, note: str) -> Flow[bool]:
     """Give up by hand a row that is dead itself: it could not be read, so no handler was given it."""
     return (yield from give_up_row(context.store, row, note, context.clock()))
-
-
-def give_up_row(store: InboxVerbs, row: Row, note: str, now: Instant) -> Flow[bool]:
-    """What `skip_row` does, in a transaction that is open; False when it was replayed or given up meanwhile."""
-    return (yield from store.restate(row.id, Status.IGNORED, f"skipped: {note}", now, was=Status.DEAD))
-
-
-def give_up(store: InboxVerbs, row: Row, handling: Handling, note: str, now: Instant) -> Flow[bool]:
-    """What `skip` does, in a transaction that is open; False when there was nothing left to give up."""
-    if handling.key is None or handling.seq is None or handling.prev_seq is None:
-        return (yield from _settle(store, row, handling, note, now))
-    track = Track(row.message.source, row.message.account, handling.handler, handling.key)
-    after = handling.prev_seq
-    if handling.status is Status.HELD:
-        applied = yield from store.applied(track)
-        if applied is not None and applied < after:
-            gaps = yield from store.gaps(now, GAPS_MAX)
-            if not any(gap.track == track and gap.prev_seq == after for gap in gaps):
-                return False  # what it waits for is here, and comes first: given up now, it would never be passed
-            after = applied  # what it waits for never came, and is given up with it
-    done = yield from _settle(store, row, handling, note, now)
-    if done and (yield from store.advance(track, prev_seq=after, seq=handling.seq)):
-        yield from store.release(track, handling.seq, now)
-    return done
-
-
-def _settle(store: InboxVerbs, row: Row, handling: Handling, note: str, now: Instant) -> Flow[bool]:
-    skipped = f"skipped: {note}"
-    return store.settle(row.id, handling.handler, Status.IGNORED, skipped, now, was=handling.status)
 
 
 @transactional

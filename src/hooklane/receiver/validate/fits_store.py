@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hooklane.core.verify import Dedup
+from hooklane.core.verify.profile import Dedup
 from hooklane.errors import ConfigError
 from hooklane.receiver.order import InSequence, Latest, NoOrder, Order, Refetch
 from hooklane.store.inbox import Capabilities

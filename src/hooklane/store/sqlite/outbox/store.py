@@ -16,7 +16,6 @@ from hooklane.model.attempt import Write
 from hooklane.model.event import Event
 from hooklane.model.lane import LaneId, LaneRow
 from hooklane.store.budget import SEARCH_S_MAX
-from hooklane.store.caller.flow import Rows, Statement
 from hooklane.store.endpoint_cache import EndpointCache
 from hooklane.store.outbox import (
     CommitReport,
@@ -25,7 +24,6 @@ from hooklane.store.outbox import (
     Load,
     News,
     NotAll,
-    Placer,
     PublishReport,
     StoreOptions,
     all_or_nothing,
@@ -39,13 +37,13 @@ from hooklane.store.sqlite import database
 from hooklane.store.sqlite.inbox.borrowed import VERBS
 from hooklane.store.sqlite.inbox.verbs import SqliteVerbs
 from hooklane.store.sqlite.outbox import lanes, outcomes, writer_protocol
-from hooklane.store.sqlite.outbox.publish import Placed, place_all, publish
+from hooklane.store.sqlite.outbox.publish import publish
 from hooklane.store.sqlite.outbox.statements import SQL, run, run_on_snapshot
+from hooklane.store.sqlite.outbox.writer_works import drive_publish
 from hooklane.store.sqlite.readers import Readers
-from hooklane.store.sqlite.rows import Many, PublishFlow
 from hooklane.store.sqlite.write_turns import WriteTurns
 from hooklane.store.sqlite.writer import Writer
-from hooklane.store.sqlite.writer_process import Work, WriterProcess, exit_without_writer_process
+from hooklane.store.sqlite.writer_process import WriterProcess, exit_without_writer_process
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -173,7 +171,7 @@ class SqliteOutbox(SqlOutbox):
         return writer_protocol.published(drafts, answer)
 
     def _publish(self, conn: sqlite3.Connection, drafts: Sequence[Draft]) -> PublishReport:
-        return _drive(conn, publish(drafts, self._options.placer, self._cache))
+        return drive_publish(conn, publish(drafts, self._options.placer, self._cache))
 
     # owning
 
@@ -236,37 +234,6 @@ class SqliteOutbox(SqlOutbox):
 def _size_of_log(path: str) -> int:
     log = Path(f"{path}-wal")
     return log.stat().st_size if log.exists() else 0
-
-
-def works_for(placer: Placer) -> tuple[Mapping[int, Work], Callable[[], None]]:
-    """What a writer process of this store is asked to do, and what it must be told when work was undone."""
-    cache = EndpointCache()
-
-    def place(conn: sqlite3.Connection, drafts: Sequence[Draft]) -> Placed:
-        return _drive(conn, place_all(drafts, placer, cache))
-
-    return {
-        writer_protocol.PUBLISH: writer_protocol.do_publish(place),
-        writer_protocol.PUBLISH_ALL: writer_protocol.do_publish_all(place, cache.forget),
-        writer_protocol.COMMIT: writer_protocol.do_commit,
-        writer_protocol.FLOW: writer_protocol.do_flow,
-    }, cache.forget
-
-
-def _drive(conn: sqlite3.Connection, flow: PublishFlow[T]) -> T:
-    """Run a publish on our own connection; many rows go in by one statement."""
-    try:
-        wanted = next(flow)
-        while True:
-            rows: Rows = ()
-            match wanted:
-                case Statement(sql=sql, params=params):
-                    rows = conn.execute(sql, params).fetchall()
-                case Many(insert=insert, rows=many):
-                    rows = insert.run(conn, many)
-            wanted = flow.send(rows)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
 
 
 def lock_delivery(path: str) -> int:
