@@ -61,7 +61,7 @@ class Dashboard:
     def __init__(self, where: str, may: May, options: Options) -> None:
         if not callable(may):
             raise UsageError("`may` must be a function that says of a request whether it may use the dashboard")
-        self._may = may
+        self.may = may
         self._options = options
         self._key = secrets.token_urlsafe(32)
         flags = {
@@ -83,12 +83,17 @@ class Dashboard:
         if scope["type"] != "http":
             raise UsageError(f"the dashboard answers http, not {scope['type']}")
         request = Request(scope, receive)
-        is_in = await _told(self._may(request))
+        is_in = await _told(self.may(request))
         tenant = await _told(self.tenant_of(request)) if is_in else None
         if not is_in or (self.in_portal and not tenant):
             await self.turn_away(scope)(scope, receive, send)
         else:
             await self.serve(scope, receive, send, tenant)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What the application is asked, by the name of the option."""
+        return {"may": self.may, "tenant": self._options.tenant}
 
     @property
     def in_portal(self) -> bool:
