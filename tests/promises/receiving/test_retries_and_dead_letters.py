@@ -215,7 +215,7 @@ def no_struct(_: Any) -> None:
 @pytest.mark.parametrize("mode", ["durable", "inline"])
 @pytest.mark.parametrize("ask", [no_json, no_text, no_model, no_struct])
 def test_an_answer_of_another_service_that_cannot_be_read_is_asked_for_again(world: World, mode: Any, ask: Any) -> None:
-    """Naive: what cannot be read is poison. A service that is down answers a page of HTML, and every event died of it."""
+    """Naive: what cannot be read is poison. A service that is down answers HTML, and every event died of it."""
     inbox = world.inbox(mode)
     calls: list[int] = []
 
