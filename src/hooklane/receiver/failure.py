@@ -17,7 +17,7 @@ def failure_of(error: BaseException) -> Failure:
     later for all else. A text that is no JSON, or does not fit a model, is most often the answer of some other service
     that is down: the event itself was read before, and who finds it wanting says `Reject`."""
     if isinstance(error, Reject):
-        return Hopeless(str(error))
+        return Hopeless(_words_of(error))
     if isinstance(error, Retry):
         return Transient(error.after_ms)
     if isinstance(error, UsageError) and not isinstance(error, TransactionAborted):
@@ -29,11 +29,14 @@ def failure_of(error: BaseException) -> Failure:
 
 def text_of(error: BaseException) -> str:
     """One line for lists."""
+    return f"{type(error).__name__}: {_words_of(error)}"[:1000]
+
+
+def _words_of(error: BaseException) -> str:
     try:
-        text = str(error)
+        return str(error)
     except Exception:  # an error that cannot even be told is still an error, and must be recorded
-        text = "(its text cannot be had)"
-    return f"{type(error).__name__}: {text}"[:1000]
+        return "(its text cannot be had)"
 
 
 def place_of(error: BaseException) -> str | None:
