@@ -114,6 +114,8 @@ async def test_the_unit_of_systemd_starts_a_server_whose_metrics_dashboard_and_a
     assert child.stop() == 0
     assert service["User"] == "hooklane"
     assert int(service["TimeoutStopSec"]) > 10
+    assert unit["Unit"]["StartLimitIntervalSec"] == "0", "a server whose database comes up later is started until then"
+    assert int(service["RestartSec"]) >= 1
 
 
 def _replaced(text: str, places: dict[str, str]) -> str:
