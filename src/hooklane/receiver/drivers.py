@@ -273,7 +273,8 @@ def _is_the_end(error: BaseException) -> bool:
     if isinstance(error, SystemExit):
         # In the main thread it may be a signal that ends the process (gunicorn); in others it ends the worker unseen.
         return threading.current_thread() is threading.main_thread()
-    return isinstance(error, KeyboardInterrupt | GeneratorExit)
+    # The last by name: so gevent and eventlet end a thread, and neither is a dependency of ours.
+    return isinstance(error, KeyboardInterrupt | GeneratorExit) or type(error).__name__ == "GreenletExit"
 
 
 def _is_cancelled() -> bool:

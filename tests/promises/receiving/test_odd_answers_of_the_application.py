@@ -162,6 +162,24 @@ def test_what_a_library_raises_besides_exceptions_is_a_failure_of_its_handler(
     assert str(row.handlings[0].error).startswith(error.__name__)
 
 
+class GreenletExit(BaseException):
+    """As gevent and eventlet end a thread."""
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit, GreenletExit])
+def test_what_ends_its_caller_is_no_failure_of_the_handler(world: World, end: type[BaseException]) -> None:
+    def ends(event: Any, tx: Any) -> None:
+        raise end
+
+    inbox = world.inbox()
+    own_source(inbox).on("*")(ends)
+    inbox.receive(signed())
+    with pytest.raises(end):
+        inbox.run_once()
+
+    assert statuses(inbox) == ["in_progress"]
+
+
 def test_a_worker_outlives_a_library_that_panics(world: World) -> None:
     """Naive: its thread ends, and with it the only worker of the process."""
 
