@@ -229,7 +229,7 @@ class AsyncDriver:
                 assert session is not None
                 await session.handing_over()
                 try:
-                    await fn(event, session.tx)
+                    _must_be_done(await fn(event, session.tx), "the handler", "await it")
                 except BaseException as error:
                     await session.taking_back(error)
                     blame_handler(error)
@@ -286,15 +286,15 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _must_be_done(result: Any, what: str) -> None:
-    """A sync function round an async one (a decorator, a lambda) has done nothing yet, and is not awaited here; nor has
-    one with a `yield` in it."""
+def _must_be_done(result: Any, what: str, advice: str = "make it async def") -> None:
+    """A function that gives back what another one promised (a decorator, a lambda, a `return` without `await`) has done
+    nothing yet, and is not awaited here; nor has one with a `yield` in it."""
     if result is None:
         return
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
-        raise UsageError(f"{what} gave back something to await, so none of its work was done: make it async def")
+        raise UsageError(f"{what} gave back something to await, so none of its work was done: {advice}")
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
         raise UsageError(f"{what} gave back a generator, so none of its work was done: it must not yield")
 
@@ -315,7 +315,7 @@ async def _await_all(event: Event) -> list[Exception]:
         try:
             result = hook()
             if asyncio.iscoroutine(result):
-                await result
+                _must_be_done(await result, "a function of event.on_commit", "await it")
         except BaseException as error:  # as above
             errors.append(_failure_of(error))
     return errors

@@ -230,6 +230,28 @@ def test_a_handler_whose_work_is_a_generator_is_a_dead_letter_and_not_done(world
     assert "must not yield" in (row.handlings[0].error or "")
 
 
+@BOTH
+def test_an_async_handler_that_returns_what_it_should_await_is_a_dead_letter_and_not_done(
+    world: World, mode: Any
+) -> None:
+    """Naive: it was awaited, so it is done. What it gave back was not."""
+
+    async def work(event: Any, tx: Any) -> None:
+        raise AssertionError("nobody awaits it")
+
+    async def handler(event: Any, tx: Any) -> Any:
+        return work(event, tx)  # and not `await work(event, tx)`
+
+    inbox = world.inbox(mode)
+    own_source(inbox).on("*")(handler)
+    inbox.receive(signed())
+    inbox.run_once()
+
+    (row,) = inbox.rows(source="hooklane")
+    assert row.overall == "dead"
+    assert "none of its work was done: await it" in (row.handlings[0].error or "")
+
+
 def test_a_handler_that_yields_is_refused(world: World) -> None:
     def rows(event: Any, tx: Any) -> Any:
         yield event
