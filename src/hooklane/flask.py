@@ -22,7 +22,7 @@ METHODS = ["POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
 """All: which of them a provider's greeting may use is the profile's business, and so is the answer to the others."""
 
 
-class BrokenOff(Exception):
+class _BrokenOff(Exception):
     """The body did not come to its end."""
 
 
@@ -41,7 +41,7 @@ def blueprint(inbox: Inbox, *, name: str = "hooklane", worker: bool = True) -> B
             inbox.ensure_worker()
         try:
             body = _whole_body(inbox.body_bytes_max)
-        except BrokenOff:
+        except _BrokenOff:
             return _response(inbox.broken_off(source))
         if body is None:
             return _response(inbox.too_large(_url(), source))
@@ -61,11 +61,11 @@ def _whole_body(limit: int) -> bytes | None:
     try:
         body = request.stream.read(limit + 1)
     except Exception as error:  # each server has errors of its own for a chunk that is none, and for a client that left
-        raise BrokenOff from error
+        raise _BrokenOff from error
     if len(body) > limit:
         return None
     if len(body) < length:  # the client left: some servers hand over what they have
-        raise BrokenOff
+        raise _BrokenOff
     return body
 
 
@@ -129,7 +129,7 @@ def dashboard(
         raw = raw_below(request.environ.get("REQUEST_URI") or request.environ.get("RAW_URI"), path, depth)
         try:
             body = _whole_body(BODY_BYTES_MAX)
-        except BrokenOff:
+        except _BrokenOff:
             return Response(status=400)
         if body is None:
             return Response(status=413)
