@@ -305,6 +305,12 @@ def test_the_manifests_of_kubernetes_probe_as_the_image_does_and_run_what_compos
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert pod["terminationGracePeriodSeconds"] > 10
         assert ("PodDisruptionBudget", f"hooklane-{name}") in found
+    for one in manifests:
+        if one["kind"] in (
+            "Deployment",
+            "Job",
+        ):  # the kubelet would set HOOKLANE_PORT=tcp://… for the service `hooklane`
+            assert one["spec"]["template"]["spec"]["enableServiceLinks"] is False, one["metadata"]["name"]
     migrate = found["Job", "hooklane-migrate"]["spec"]["template"]["spec"]["containers"][0]
     assert migrate["args"] == compose["services"]["migrate"]["command"]
     service = found["Service", "hooklane"]["spec"]["selector"]
