@@ -306,10 +306,8 @@ def test_the_manifests_of_kubernetes_probe_as_the_image_does_and_run_what_compos
         assert pod["terminationGracePeriodSeconds"] > 10
         assert ("PodDisruptionBudget", f"hooklane-{name}") in found
     for one in manifests:
-        if one["kind"] in (
-            "Deployment",
-            "Job",
-        ):  # the kubelet would set HOOKLANE_PORT=tcp://… for the service `hooklane`
+        # Each would be told HOOKLANE_PORT=tcp://… for the service `hooklane`.
+        if one["kind"] in ("Deployment", "Job"):
             assert one["spec"]["template"]["spec"]["enableServiceLinks"] is False, one["metadata"]["name"]
     migrate = found["Job", "hooklane-migrate"]["spec"]["template"]["spec"]["containers"][0]
     assert migrate["args"] == compose["services"]["migrate"]["command"]
