@@ -199,7 +199,14 @@ class Dashboard:
 
 async def _told(answer: Any) -> Any:
     """What a plain or an async function of the application says."""
-    return await answer if inspect.isawaitable(answer) else answer
+    return granted(await answer if inspect.isawaitable(answer) else answer)
+
+
+def granted(answer: Any) -> Any:
+    """*answer* of the application, or None where it is a response: so decorators such as `login_required` turn a person
+    away, and a redirect to the login counts as true."""
+    is_response = hasattr(answer, "status_code") or isinstance(answer, tuple)  # Flask's ("Unauthorized", 401)
+    return None if is_response else answer
 
 
 def _below(scope: Scope) -> tuple[str, bytes]:

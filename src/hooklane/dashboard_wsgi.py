@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from starlette.types import Message
 
-from hooklane.dashboard import Dashboard
+from hooklane.dashboard import Dashboard, granted
 from hooklane.errors import UsageError
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ def _said_at_once(answer: Any, name: str) -> Any:
         if inspect.iscoroutine(answer):
             answer.close()
         raise UsageError(_MUST_BE_PLAIN.format(name))
-    return answer
+    return granted(answer)
 
 
 async def _collected(app: Any, body: bytes) -> Answered:

@@ -1,4 +1,4 @@
-"""The mounted dashboard in Flask and Django: an answer that nobody awaited lets nobody in, half a body is no body."""
+"""The mounted dashboard: what is no yes lets nobody in, and half a body is no body."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from flask import Flask
+from flask import Flask, redirect
+from starlette.responses import RedirectResponse
 from tests.support.pace import scaled_s
 from tests.support.tree import ROOT
 
 from hooklane.errors import UsageError
+from hooklane.fastapi import dashboard as asgi_dashboard
 from hooklane.flask import dashboard
 
 
@@ -52,6 +55,36 @@ def test_flask_lets_nobody_in_by_an_answer_that_nobody_awaited(tmp_path: Path, o
     assert answer.status_code == 500
 
 
+TURNED_AWAY: dict[str, Callable[[], Any]] = {
+    "redirect": lambda: redirect("/login"),
+    "pair": lambda: ("Unauthorized", 401),
+}
+
+
+@pytest.mark.parametrize("answer", TURNED_AWAY)
+@pytest.mark.parametrize("asked", ["may", "tenant"])
+def test_flask_lets_nobody_in_whom_a_decorator_turned_away(tmp_path: Path, asked: str, answer: str) -> None:
+    """Naive: a redirect to the login, which `login_required` gives back, is true."""
+    options: dict[str, Any] = {"may": lambda: True} | {asked: TURNED_AWAY[answer]}
+    got = flask_app(tmp_path, **options).test_client().get("/hooklane/api/v1/endpoints")
+
+    assert (got.status_code, got.get_json(force=True)["code"]) == (401, "login_required")
+
+
+@pytest.mark.parametrize("asked", ["may", "tenant"])
+async def test_fastapi_lets_nobody_in_whom_a_decorator_turned_away(tmp_path: Path, asked: str) -> None:
+    async def away(request: Any) -> Any:
+        return RedirectResponse("/login")
+
+    options: dict[str, Any] = {"may": lambda request: True} | {asked: away}
+    mounted = asgi_dashboard(f"sqlite:///{tmp_path}/hooklane.db", **options)
+    transport = httpx.ASGITransport(mounted)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        got = await client.get("/api/v1/endpoints")
+
+    assert (got.status_code, got.json()["code"]) == (401, "login_required")
+
+
 DJANGO = """
 import sys
 from django.conf import settings
@@ -84,6 +117,11 @@ for option in ("may", "tenant"):
         assert "must be a plain function" in str(error)
     else:
         raise AssertionError(f"an async {option} let a stranger in: {answer.status_code}")
+    from django.http import HttpResponseRedirect
+    away = lambda request: HttpResponseRedirect("/login")
+    (patterns, _) = dashboard(sys.argv[1], **plain, **{option: away})
+    answer = patterns[0].callback(RequestFactory().get("/api/v1/endpoints"), rest="api/v1/endpoints")
+    assert answer.status_code == 401, f"{option}: {answer.status_code}"
 print("nobody came in")
 """
 
