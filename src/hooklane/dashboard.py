@@ -205,7 +205,8 @@ async def _told(answer: Any) -> Any:
 def granted(answer: Any) -> Any:
     """*answer* of the application, or None where it is a response: so decorators such as `login_required` turn a person
     away, and a redirect to the login counts as true."""
-    is_response = hasattr(answer, "status_code") or isinstance(answer, tuple)  # Flask's ("Unauthorized", 401)
+    is_pair = isinstance(answer, tuple) and len(answer) in (2, 3) and isinstance(answer[1], int)  # Flask's ("No", 401)
+    is_response = hasattr(answer, "status_code") or (is_pair and 300 <= answer[1] <= 599)
     return None if is_response else answer
 
 
