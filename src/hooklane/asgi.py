@@ -93,7 +93,8 @@ def url_of(scope: Scope) -> str:
 
 async def write_reply(send: Send, reply: Reply, *, close: bool = False) -> None:
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers]
-    headers.append((b"content-length", str(len(reply.body)).encode()))
+    if reply.status != 204:  # which has no content, and may not speak of its length (RFC 9110, section 8.6)
+        headers.append((b"content-length", str(len(reply.body)).encode()))
     if close:  # the rest of the body was not read
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})

@@ -321,6 +321,16 @@ _BESIDES = ("CONFIG", "SERVER", "STORE", "SECRET", "SECRET_FILE", "COMPILE", "FA
 """Variables that are read elsewhere, and are no settings of a server."""
 
 
+_SERVICE_LINK = re.compile(r"HOOKLANE_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)\Z")
+_SERVICE_PORT = re.compile(r"HOOKLANE_(\w+_)?PORT\Z")
+
+
+def _is_service_link(name: str, value: str) -> bool:
+    """Whether Kubernetes has set it. Every pod beside a service called `hooklane…` has such variables, and one of them
+    is called as the port to listen on: `HOOKLANE_PORT=tcp://10.96.0.10:80`."""
+    return bool(_SERVICE_LINK.match(name) or (_SERVICE_PORT.match(name) and "://" in value))
+
+
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """A line for each `HOOKLANE_…` variable that nothing reads: a misspelt setting does not hold, and is not missed.
     What begins with `HOOKLANE_TEST_` is for test runs."""
@@ -328,7 +338,9 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     known |= {f"{setting.env}_FILE" for setting in SETTINGS if setting.is_secret}
     lines = []
     for name in sorted(environ):
-        if name.upper().startswith("HOOKLANE_") and name not in known and not name.startswith("HOOKLANE_TEST_"):
+        if _is_service_link(name, environ[name]) or name.startswith("HOOKLANE_TEST_"):
+            continue
+        if name.upper().startswith("HOOKLANE_") and name not in known:
             near = difflib.get_close_matches(name.upper(), sorted(known), n=1, cutoff=0.85)
             advice = f"did you mean {near[0]}?" if near else "see `hooklane config show` for those that are"
             lines.append(f"{name} is set, but no setting has this name, so it is ignored: {advice}")
@@ -346,7 +358,7 @@ def _find(
     flag = flags.get(setting.name)
     if flag is not None:
         return flag, f"flag --{setting.name.replace('_', '-')}"
-    if setting.env in environ:
+    if setting.env in environ and not _is_service_link(setting.env, environ[setting.env]):
         return environ[setting.env], setting.env
     if setting.is_secret and f"{setting.env}_FILE" in environ:
         secret_file = Path(environ[f"{setting.env}_FILE"])

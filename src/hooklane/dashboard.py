@@ -61,7 +61,7 @@ class Dashboard:
     def __init__(self, where: str, may: May, options: Options) -> None:
         if not callable(may):
             raise UsageError("`may` must be a function that says of a request whether it may use the dashboard")
-        self._may = may
+        self.may = may
         self._options = options
         self._key = secrets.token_urlsafe(32)
         flags = {
@@ -83,12 +83,17 @@ class Dashboard:
         if scope["type"] != "http":
             raise UsageError(f"the dashboard answers http, not {scope['type']}")
         request = Request(scope, receive)
-        is_in = await _told(self._may(request))
+        is_in = await _told(self.may(request))
         tenant = await _told(self.tenant_of(request)) if is_in else None
         if not is_in or (self.in_portal and not tenant):
             await self.turn_away(scope)(scope, receive, send)
         else:
             await self.serve(scope, receive, send, tenant)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What the application is asked, by the name of the option."""
+        return {"may": self.may, "tenant": self._options.tenant}
 
     @property
     def in_portal(self) -> bool:
@@ -194,7 +199,15 @@ class Dashboard:
 
 async def _told(answer: Any) -> Any:
     """What a plain or an async function of the application says."""
-    return await answer if inspect.isawaitable(answer) else answer
+    return granted(await answer if inspect.isawaitable(answer) else answer)
+
+
+def granted(answer: Any) -> Any:
+    """*answer* of the application, or None where it is a response: so decorators such as `login_required` turn a person
+    away, and a redirect to the login counts as true."""
+    is_pair = isinstance(answer, tuple) and len(answer) in (2, 3) and isinstance(answer[1], int)  # Flask's ("No", 401)
+    is_response = hasattr(answer, "status_code") or (is_pair and 300 <= answer[1] <= 599)
+    return None if is_response else answer
 
 
 def _below(scope: Scope) -> tuple[str, bytes]:

@@ -7,6 +7,7 @@ there is at the moment and ends; the page asks again, from where it was, every f
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import threading
 from collections.abc import Coroutine, Sequence
@@ -14,7 +15,8 @@ from typing import Any, TypeVar
 
 from starlette.types import Message
 
-from hooklane.dashboard import Dashboard
+from hooklane.dashboard import Dashboard, granted
+from hooklane.errors import UsageError
 from hooklane.model.message import Reply
 
 T = TypeVar("T")
@@ -24,16 +26,26 @@ PIECE_S = 0.25
 """How long a piece of the stream is gathered."""
 BODY_BYTES_MAX = 9 * 1024 * 1024
 """What any call takes at most is 8 MiB."""
+_MUST_BE_PLAIN = "`{}` must be a plain function here: nothing awaits an async one in Flask or Django"
 
 
 class WsgiDashboard:
     """Runs a dashboard in a thread, which starts at the first request and so after any fork."""
 
     def __init__(self, dashboard: Dashboard) -> None:
+        for name, asked in dashboard.asked.items():
+            if inspect.iscoroutinefunction(asked):
+                raise UsageError(_MUST_BE_PLAIN.format(name))
         self.dashboard = dashboard
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
+
+    def lets_in(self, *request: Any) -> tuple[bool, Any]:
+        """Whether the person who makes this request may come in, as the application says, and as whose customer."""
+        is_in = _said_at_once(self.dashboard.may(*request), "may")
+        customer = _said_at_once(self.dashboard.tenant_of(*request), "tenant") if is_in else None
+        return bool(is_in and (customer or not self.dashboard.in_portal)), customer
 
     def answer(
         self,
@@ -66,6 +78,15 @@ class WsgiDashboard:
             await self.dashboard.serve(scope, receive, send, tenant)
 
         return await _collected(serve, body)
+
+
+def _said_at_once(answer: Any, name: str) -> Any:
+    """What a plain function said. Something to await counts as true, and would let everybody in."""
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise UsageError(_MUST_BE_PLAIN.format(name))
+    return granted(answer)
 
 
 async def _collected(app: Any, body: bytes) -> Reply:

@@ -22,6 +22,10 @@ METHODS = ["POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]
 """All: which of them a provider's greeting may use is the profile's business, and so is the answer to the others."""
 
 
+class _BrokenOff(Exception):
+    """The body did not come to its end."""
+
+
 def blueprint(inbox: Inbox, *, name: str = "hooklane", worker: bool = True) -> Blueprint:
     """A blueprint that answers `POST …/<source>` and the providers' handshakes.
 
@@ -35,23 +39,34 @@ def blueprint(inbox: Inbox, *, name: str = "hooklane", worker: bool = True) -> B
     def receive_webhook(source: str) -> Response:
         if worker:
             inbox.ensure_worker()
-        limit = inbox.body_bytes_max
-        if (request.content_length or 0) > limit:
-            return _response(inbox.too_large(_url(), source))
-        # The stream itself: get_data() would parse nothing, but keep all of a body that may be chunked and endless.
         try:
-            body = request.stream.read(limit + 1)
-        except Exception:  # each server has errors of its own for a chunk that is none, and for a client that left
+            body = _whole_body(inbox.body_bytes_max)
+        except _BrokenOff:
             return _response(inbox.broken_off(source))
-        if len(body) > limit:
+        if body is None:
             return _response(inbox.too_large(_url(), source))
-        if len(body) < (request.content_length or 0):  # the client left: some servers hand over what they have
-            return _response(inbox.broken_off(source))
         # WSGI has merged headers that came twice; a scheme that forbids that sees one value with a comma, and refuses.
         raw = Request.of(request.method, _url(), list(request.headers), body)
         return _response(inbox.receive(raw, source))
 
     return made
+
+
+def _whole_body(limit: int) -> bytes | None:
+    """The bytes as they were sent; None when there are more than *limit*."""
+    length = request.content_length or 0
+    if length > limit:
+        return None
+    # The stream itself: get_data() would parse nothing, but keep all of a body that may be chunked and endless.
+    try:
+        body = request.stream.read(limit + 1)
+    except Exception as error:  # each server has errors of its own for a chunk that is none, and for a client that left
+        raise _BrokenOff from error
+    if len(body) > limit:
+        return None
+    if len(body) < length:  # the client left: some servers hand over what they have
+        raise _BrokenOff
+    return body
 
 
 def _url() -> str:
@@ -105,14 +120,19 @@ def dashboard(
     @mounted.route("/<path:rest>", methods=METHODS, provide_automatic_options=False)
     def show(rest: str) -> Response:
         headers = list(request.headers)
-        customer = inner.dashboard.tenant_of() if (is_in := may()) else None
-        if not is_in or (tenant is not None and not customer):
+        is_in, customer = inner.lets_in()
+        if not is_in:
             return _response(inner.turn_away(request.method, headers))
         path = f"/{rest}"
         # The empty segments of `//` count in the raw path and not in the route: what is left over is what is below.
         depth = (request.root_path + request.path).rstrip("/").count("/") - path.rstrip("/").count("/")
         raw = raw_below(request.environ.get("REQUEST_URI") or request.environ.get("RAW_URI"), path, depth)
-        body = request.stream.read(BODY_BYTES_MAX)
+        try:
+            body = _whole_body(BODY_BYTES_MAX)
+        except _BrokenOff:
+            return Response(status=400)
+        if body is None:
+            return Response(status=413)
         query = request.query_string.decode("latin-1")
         return _response(inner.answer(request.method, path, raw, query, headers, body, customer))
 

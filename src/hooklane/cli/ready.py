@@ -18,7 +18,8 @@ DEFAULT_PORT = 8787
 
 def why_not_ready(environ: Mapping[str, str]) -> str | None:
     """None when it is ready."""
-    port = int(environ.get("HOOKLANE_PORT", DEFAULT_PORT))
+    told = environ.get("HOOKLANE_PORT", "")
+    port = int(told) if told.isdecimal() else DEFAULT_PORT  # Kubernetes may have set it: `_is_service_link`
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WITHIN_S)
     try:
         connection.request("GET", "/readyz", headers=_key(environ))

@@ -56,8 +56,8 @@ def dashboard(
     def show(request: HttpRequest, rest: str) -> HttpResponse:
         headers = list(request.headers.items())
         method = request.method or ""
-        customer = inner.dashboard.tenant_of(request) if (is_in := may(request)) else None
-        if not is_in or (tenant is not None and not customer):
+        is_in, customer = inner.lets_in(request)
+        if not is_in:
             return response_of(inner.turn_away(method, headers))
         try:
             body = raw_body(request, BODY_BYTES_MAX)

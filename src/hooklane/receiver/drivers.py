@@ -229,7 +229,7 @@ class AsyncDriver:
                 assert session is not None
                 await session.handing_over()
                 try:
-                    await fn(event, session.tx)
+                    _must_be_done(await fn(event, session.tx), "the handler", "await it")
                 except BaseException as error:
                     await session.taking_back(error)
                     blame_handler(error)
@@ -260,14 +260,21 @@ class AsyncDriver:
 
 def blame_handler(error: BaseException) -> None:
     """Raise `HandlerFailed` where *error* is the handler's, although its type says otherwise: an outbox that it uses is
-    away, a task that it awaited was cancelled, a library that it called has called `sys.exit`."""
-    if isinstance(error, StoreError):
+    away, a task that it awaited was cancelled, a library that it called has called `sys.exit`, has panicked (Rust's) or
+    has timed out (gevent's)."""
+    if isinstance(error, StoreError) or not (isinstance(error, Exception) or _is_the_end(error)):
         raise HandlerFailed(error) from error
-    if isinstance(error, asyncio.CancelledError) and not _is_cancelled():
-        raise HandlerFailed(error) from error
-    # In the main thread it may be a signal that ends the process (gunicorn); in others it ends the worker unseen.
-    if isinstance(error, SystemExit) and threading.current_thread() is not threading.main_thread():
-        raise HandlerFailed(error) from error
+
+
+def _is_the_end(error: BaseException) -> bool:
+    """Whether *error* is no failure of what was called, but the end of the task, thread or process that called it."""
+    if isinstance(error, asyncio.CancelledError):
+        return _is_cancelled()
+    if isinstance(error, SystemExit):
+        # In the main thread it may be a signal that ends the process (gunicorn); in others it ends the worker unseen.
+        return threading.current_thread() is threading.main_thread()
+    # The last by name: so gevent and eventlet end a thread, and neither is a dependency of ours.
+    return isinstance(error, KeyboardInterrupt | GeneratorExit) or type(error).__name__ == "GreenletExit"
 
 
 def _is_cancelled() -> bool:
@@ -279,12 +286,17 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _must_be_done(result: Any, what: str) -> None:
-    """A sync function round an async one (a decorator, a lambda) has done nothing yet, and is not awaited here."""
-    if result is not None and inspect.isawaitable(result):
+def _must_be_done(result: Any, what: str, advice: str = "make it async def") -> None:
+    """A function that gives back what another one promised (a decorator, a lambda, a `return` without `await`) has done
+    nothing yet, and is not awaited here; nor has one with a `yield` in it."""
+    if result is None:
+        return
+    if inspect.isawaitable(result):
         if inspect.iscoroutine(result):
             result.close()
-        raise UsageError(f"{what} gave back something to await, so none of its work was done: make it async def")
+        raise UsageError(f"{what} gave back something to await, so none of its work was done: {advice}")
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise UsageError(f"{what} gave back a generator, so none of its work was done: it must not yield")
 
 
 def _call_all(event: Event) -> list[Exception]:
@@ -292,8 +304,8 @@ def _call_all(event: Event) -> list[Exception]:
     for hook in event.hooks:
         try:
             _must_be_done(hook(), "a function of event.on_commit")
-        except Exception as error:  # committed already: the error is told, the event is not run again
-            errors.append(error)
+        except BaseException as error:  # committed already: the error is told, the event is not run again
+            errors.append(_failure_of(error))
     return errors
 
 
@@ -303,7 +315,15 @@ async def _await_all(event: Event) -> list[Exception]:
         try:
             result = hook()
             if asyncio.iscoroutine(result):
-                await result
-        except Exception as error:  # as above
-            errors.append(error)
+                _must_be_done(await result, "a function of event.on_commit", "await it")
+        except BaseException as error:  # as above
+            errors.append(_failure_of(error))
     return errors
+
+
+def _failure_of(error: BaseException) -> Exception:
+    if isinstance(error, Exception):
+        return error
+    if _is_the_end(error):
+        raise error
+    return HandlerFailed(error)

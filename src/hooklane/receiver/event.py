@@ -27,7 +27,7 @@ class Event:
     """One verified event, as a handler sees it. *attempt* counts this handler's attempts, from 1."""
 
     __slots__ = ("_data_path", "_payload", "_read", "attempt", "can_send", "handler", "headers", "hook_errors", "hooks",
-                 "message", "received_at", "sent", "tied", "variant")  # fmt: skip
+                 "is_over", "message", "received_at", "sent", "tied", "variant")  # fmt: skip
 
     def __init__(
         self,
@@ -51,6 +51,8 @@ class Event:
         self.tied = False
         """With `latest(on_tie="refetch")`: another event of the same instant was applied, so ask the provider."""
         self.sent: list[Sent] = []
+        self.is_over = False
+        """Whether the handler's turn has ended: what it sends is on its way into the commit, and no more is taken."""
         self.hooks: list[Callable[[], Any]] = []
         self.hook_errors: Sequence[Exception] = ()
         """What functions of the connection's own `on_commit` (Django's) have raised; they are called at the commit."""
@@ -121,6 +123,11 @@ class Event:
         """Publish an event of your own, in the same commit as everything else this handler writes."""
         if not self.can_send:
             raise UsageError("event.send needs an outbox of the same database: Inbox(…, outbox=Outbox(…))")
+        if self.is_over:
+            raise UsageError(
+                "event.send was called after its handler had ended, so no commit would hold it: send it before, or"
+                " publish it with an outbox of your own"
+            )
         self.sent.append(Sent(type, data, key))
 
     def on_commit(self, fn: Callable[[], Any]) -> None:

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import traceback
 from pathlib import Path
-
-import msgspec
 
 from hooklane.core.admission.failures import Failure, Hopeless, Interrupted, Transient, weigh
 from hooklane.errors import Reject, Retry, StoreUnavailable, TransactionAborted, TransactionMisused, UsageError
 from hooklane.store.caller import meanings
 
 TRACEBACK_CHARS_MAX = 16_384
-_UNREADABLE = (json.JSONDecodeError, UnicodeDecodeError, msgspec.DecodeError)
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Never again for what cannot get better (rejected, unreadable, the contract broken); soon where the database was
-    in the way; later for all else."""
+    """Never again for what cannot get better (rejected, the contract broken); soon where the database was in the way;
+    later for all else. A text that is no JSON, or does not fit a model, is most often the answer of some other service
+    that is down: the event itself was read before, and who finds it wanting says `Reject`."""
     if isinstance(error, Reject):
-        return Hopeless(str(error))
+        return Hopeless(_words_of(error))
     if isinstance(error, Retry):
         return Transient(error.after_ms)
     if isinstance(error, UsageError) and not isinstance(error, TransactionAborted):
         return Hopeless("transaction_misused" if isinstance(error, TransactionMisused) else "usage")
-    if isinstance(error, _UNREADABLE) or _is_validation(error):
-        return Hopeless("poison")
     if isinstance(error, StoreUnavailable):
         return Interrupted()
     return weigh(meanings(error))
@@ -34,11 +29,14 @@ def failure_of(error: BaseException) -> Failure:
 
 def text_of(error: BaseException) -> str:
     """One line for lists."""
+    return f"{type(error).__name__}: {_words_of(error)}"[:1000]
+
+
+def _words_of(error: BaseException) -> str:
     try:
-        text = str(error)
+        return str(error)
     except Exception:  # an error that cannot even be told is still an error, and must be recorded
-        text = "(its text cannot be had)"
-    return f"{type(error).__name__}: {text}"[:1000]
+        return "(its text cannot be had)"
 
 
 def place_of(error: BaseException) -> str | None:
@@ -50,9 +48,3 @@ def place_of(error: BaseException) -> str | None:
 def traceback_of(error: BaseException) -> str:
     """The whole story, bounded; its end is what matters."""
     return "".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:]
-
-
-def _is_validation(error: BaseException) -> bool:
-    # pydantic is not a dependency of ours, so it is known by name.
-    kind = type(error)
-    return kind.__name__ == "ValidationError" and kind.__module__.partition(".")[0] in ("pydantic", "pydantic_core")

@@ -175,6 +175,8 @@ class Source:
             if called in self.handlers:
                 raise UsageError(f"{self.name}: there is a handler {called!r} already; give one of them name=…")
             _check_arguments(fn, called)
+            if _is_generator(fn):
+                raise UsageError(f"{called} has a yield in it, so that calling it would do nothing: it must not yield")
             asked = as_order(order, self.order)
             is_async = is_async_function(fn)
             fetch = asked.resync if isinstance(asked, InSequence) else None
@@ -296,6 +298,12 @@ def make_source(
 def is_async_function(fn: Callable[..., Any]) -> bool:
     """Whether calling *fn* gives something to await."""
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+
+
+def _is_generator(fn: Callable[..., Any]) -> bool:
+    """Whether calling *fn* gives something to iterate over, and does nothing else."""
+    kinds = (fn, getattr(fn, "__call__", None))  # noqa: B004
+    return any(inspect.isgeneratorfunction(kind) or inspect.isasyncgenfunction(kind) for kind in kinds)
 
 
 def _account_text(account: Any) -> str:

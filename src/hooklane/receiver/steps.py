@@ -50,7 +50,7 @@ class HandlerFailed(Exception):
     this thread or task."""
 
     def __init__(self, error: BaseException) -> None:
-        super().__init__(str(error))
+        super().__init__(type(error).__name__)  # its text may be one that cannot be had
         self.error = error
 
 

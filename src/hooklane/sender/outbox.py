@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar, overload
 
@@ -166,8 +166,13 @@ def _check_texts(event: Publish) -> None:
     for name, value in texts.items():
         if not isinstance(value, str) and (value is not None or name == "type"):
             raise InvalidEvent(f"invalid_{name}", f"{name} must be text, got {value!r}: write str(value)")
-    if isinstance(event.endpoints, str):
-        raise InvalidEvent("invalid_endpoints", f"endpoints must be a list of ids, got {event.endpoints!r}")
+    listed = event.endpoints
+    if listed is not None and (isinstance(listed, str) or not _are_texts(listed)):
+        raise InvalidEvent("invalid_endpoints", f"endpoints must be a list of ids, got {listed!r}")
+
+
+def _are_texts(listed: object) -> bool:
+    return isinstance(listed, Collection) and all(isinstance(one, str) for one in listed)
 
 
 def _published(flow: Flow[PublishReport]) -> Flow[list[Published]]:
@@ -191,6 +196,8 @@ def json_bytes(data: Any) -> bytes:
         raise InvalidEvent(
             "invalid_json", f"data cannot be JSON ({error}): NaN and Infinity have no JSON form"
         ) from None
+    except TypeError as error:  # the name of a member; what it holds is asked of `_no_word`
+        raise InvalidEvent("invalid_json", f"data cannot be JSON ({error}): write str(name)") from None
     except RecursionError:
         raise InvalidEvent("too_deep", "data is nested too deeply, or contains itself") from None
 

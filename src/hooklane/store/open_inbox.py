@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import sqlite3
 from typing import Any
 
-from hooklane.errors import ConfigError, MissingExtra, UsageError, needing
+from hooklane.errors import ConfigError, MissingExtra, StoreRefused, UsageError, needing
 from hooklane.model.database_url import shown
 from hooklane.store.caller import Dialect, django_settings
 from hooklane.store.inbox import InboxStore
@@ -15,6 +16,10 @@ EXPECTED = (
     "a URL (sqlite:///app.db, postgresql://…, redis://…, dynamodb://table, memory://), a SQLAlchemy engine or"
     " sessionmaker (sync or async), an asyncpg, psycopg or psycopg2 pool, a function that makes connections, or an"
     " alias of Django's DATABASES"
+)
+
+_LONELY = (
+    "belongs to one connection, and what it keeps is lost with that: name a file, or give an inbox for tests memory://"
 )
 
 
@@ -68,10 +73,12 @@ def _by_kind(where: Any) -> InboxStore:
 
     names = {(cls.__module__.partition(".")[0], cls.__name__) for cls in type(where).__mro__}
     if ("sqlalchemy", "Engine") in names:
+        _check_engine(where)
         return _borrowing(
             Dialect(where.dialect.name), "the SQLAlchemy engine", sync=connections.FactoryConnections(where.connect)
         )
     if ("sqlalchemy", "AsyncEngine") in names:
+        _check_engine(where)
         return _borrowing(
             Dialect(where.dialect.name),
             "the SQLAlchemy engine",
@@ -112,6 +119,7 @@ def _bind_dialect(maker: Any) -> Dialect:
     bind = maker.kw.get("bind")
     if bind is None:
         raise UsageError("the sessionmaker has no bind: make it with sessionmaker(engine)")
+    _check_engine(bind)
     return Dialect(bind.dialect.name)
 
 
@@ -120,9 +128,29 @@ def _made_dialect(make: Any) -> Dialect:
 
     connection = make()
     try:
+        if hasattr(connection, "get_bind"):  # a session of SQLAlchemy
+            _check_engine(connection.get_bind())
+        elif isinstance(connection, sqlite3.Connection) and not _file_of(connection):
+            raise StoreRefused(f"a SQLite database in memory {_LONELY}")
         return adapt(connection).dialect
     finally:
         connection.close()
+
+
+def _check_engine(engine: Any) -> None:
+    """Refuse an engine on which two threads cannot have a transaction each, in one database."""
+    engine = getattr(engine, "engine", engine)  # a connection that a session is bound to
+    if engine.dialect.name == "sqlite" and engine.url.database in (None, "", ":memory:"):
+        raise StoreRefused(f"the SQLite database of this engine is in memory, which {_LONELY}")
+    if any(kind.__name__ == "StaticPool" for kind in type(engine.pool).__mro__):
+        raise StoreRefused(
+            "the StaticPool of this engine gives one connection to everybody at once: transactions of several threads"
+            " would be one; leave poolclass out"
+        )
+
+
+def _file_of(connection: sqlite3.Connection) -> str:
+    return next((str(row[2]) for row in connection.execute("PRAGMA database_list") if row[1] == "main"), "")
 
 
 def _django_dialect(alias: str) -> Dialect:

@@ -9,6 +9,7 @@ from tests.processes.cli.conftest import Ended
 
 import hooklane
 from hooklane.cli.main import run
+from hooklane.cli.ready import why_not_ready
 from hooklane.config import DEFAULT_DB, SETTINGS, load, unknown_variables
 from hooklane.errors import ConfigError
 
@@ -193,3 +194,24 @@ def test_a_command_says_once_that_a_variable_is_ignored(
     assert "HOOKLANE_API_KEYS is set" in told.err
     assert "did you mean HOOKLANE_API_KEY?" in told.err
     assert "sixteen" not in told.err
+
+
+def test_what_kubernetes_sets_for_a_service_of_our_name_is_no_setting():
+    """Naive: it is. A pod beside a service called `hooklane` has HOOKLANE_PORT=tcp://…, and no server started there."""
+    links = {
+        "HOOKLANE_PORT": "tcp://10.96.0.10:80",
+        "HOOKLANE_PORT_80_TCP": "tcp://10.96.0.10:80",
+        "HOOKLANE_PORT_80_TCP_ADDR": "10.96.0.10",
+        "HOOKLANE_PORT_80_TCP_PORT": "80",
+        "HOOKLANE_PORT_80_TCP_PROTO": "tcp",
+        "HOOKLANE_SERVICE_HOST": "10.96.0.10",
+        "HOOKLANE_SERVICE_PORT": "80",
+        "HOOKLANE_SERVICE_PORT_HTTP": "80",
+        "HOOKLANE_API_PORT": "tcp://10.96.0.11:80",
+        "HOOKLANE_API_SERVICE_HOST": "10.96.0.11",
+    }
+    settings, origins = load({}, links)
+
+    assert (settings.port, {one.origin for one in origins if one.name == "port"}) == (8787, {"default"})
+    assert unknown_variables(links) == []
+    assert "8787" in str(why_not_ready(links))

@@ -114,6 +114,27 @@ async def test_the_unit_of_systemd_starts_a_server_whose_metrics_dashboard_and_a
     assert child.stop() == 0
     assert service["User"] == "hooklane"
     assert int(service["TimeoutStopSec"]) > 10
+    assert unit["Unit"]["StartLimitIntervalSec"] == "0", "a server whose database comes up later is started until then"
+    assert int(service["RestartSec"]) >= 1
+
+
+def test_the_key_that_compose_is_given_is_read_by_containers_and_by_no_other_user_of_the_host(tmp_path: Path):
+    """Naive: `chmod 600`. Compose mounts the file with its rights, and no container runs as its owner."""
+    comment = (DEPLOY / "compose.yaml").read_text().partition("\nname:")[0]
+    [recipe] = re.findall(r"#   (install .*api_key.*)", comment)
+    assert recipe in (ROOT / "docs" / "how-to" / "run-with-docker.md").read_text()
+    subprocess.run(["sh", "-c", f"umask 077; {recipe}"], cwd=tmp_path, check=True, timeout=scaled_s(20))
+
+    assert (tmp_path / "secrets").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "secrets" / "api_key").stat().st_mode & 0o004
+
+
+def test_no_alert_waits_for_a_counter_that_is_not_there_to_be_zero():
+    """Naive: `rate(…) == 0`. A counter with labels is not there before its first event, and nothing equals nothing."""
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text())["groups"][0]["rules"]
+    silent = [rule["alert"] for rule in rules if "== 0" in rule["expr"] and "absent(" not in rule["expr"]]
+
+    assert silent == []
 
 
 def _replaced(text: str, places: dict[str, str]) -> str:
@@ -284,6 +305,10 @@ def test_the_manifests_of_kubernetes_probe_as_the_image_does_and_run_what_compos
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert pod["terminationGracePeriodSeconds"] > 10
         assert ("PodDisruptionBudget", f"hooklane-{name}") in found
+    for one in manifests:
+        # Each would be told HOOKLANE_PORT=tcp://… for the service `hooklane`.
+        if one["kind"] in ("Deployment", "Job"):
+            assert one["spec"]["template"]["spec"]["enableServiceLinks"] is False, one["metadata"]["name"]
     migrate = found["Job", "hooklane-migrate"]["spec"]["template"]["spec"]["containers"][0]
     assert migrate["args"] == compose["services"]["migrate"]["command"]
     service = found["Service", "hooklane"]["spec"]["selector"]

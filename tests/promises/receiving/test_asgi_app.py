@@ -108,3 +108,12 @@ async def test_an_unknown_source_and_a_bad_signature_are_told_apart_by_status_on
     assert (await served.post(request, "/nobody"))[0] == 404
     status, _, body = await served.post(forged)
     assert (status, body) == (401, b'{"error": "unauthorized"}')
+
+
+async def test_an_answer_without_content_says_nothing_of_its_length(served: Served) -> None:
+    """What Discord is greeted with: a 204 may not have the header (RFC 9110, section 8.6)."""
+    served.inbox.source("discord", unsafe=True)
+    ping = Request.of("POST", "/discord", {"content-type": "application/json"}, b'{"type": 0}')
+    status, headers, body = await served.post(ping, "/discord")
+
+    assert (status, "content-length" in headers, body) == (204, False, b"")

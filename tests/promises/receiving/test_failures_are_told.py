@@ -209,7 +209,7 @@ def test_a_cancelled_request_is_not_the_handlers_failure(world: World, caplog: A
 
 
 def test_what_killed_its_worker_is_told_when_it_is_taken_over(world: World, caplog: Any) -> None:
-    class Killed(BaseException):
+    class Killed(KeyboardInterrupt):
         pass
 
     def die(event: Any, tx: Any) -> None:

@@ -14,6 +14,7 @@ from tests.promises.receiving.kit import own_source, signed, statuses
 from hooklane import Outbox
 from hooklane.errors import ConfigError, Reject, UsageError
 from hooklane.receiver import Event, Inbox
+from hooklane.telemetry.events import CommitHookFailed
 
 
 def published(world: World) -> list[str]:
@@ -73,6 +74,26 @@ def test_what_cannot_be_sent_takes_everything_with_it(sql_world: World) -> None:
     inbox.receive(signed())
     inbox.run_once()
     assert (statuses(inbox), sql_world.effects(), published(sql_world)) == (["dead"], [], [])
+
+
+def test_what_is_sent_after_the_handler_has_ended_is_refused_and_told(sql_world: World) -> None:
+    """Naive: it is kept in a list that nobody looks at any more."""
+    inbox = sql_world.inbox(outbox=Outbox(sql_world.where()))
+    late: list[Event] = []
+
+    @own_source(inbox).on("*")
+    def ship(event: Event, tx: Any) -> None:
+        late.append(event)
+        event.on_commit(lambda: event.send("shipped", {}))
+
+    inbox.receive(signed())
+    inbox.run_once()
+
+    (failed,) = sql_world.told_of(CommitHookFailed)
+    assert "after its handler had ended" in failed.error
+    with pytest.raises(UsageError, match="after its handler had ended"):
+        late[0].send("shipped", {})
+    assert (statuses(inbox), published(sql_world)) == (["completed"], [])
 
 
 def test_an_outbox_elsewhere_is_refused_at_construction(sql_world: World, tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from tests.promises.receiving.conftest import World
 from tests.promises.receiving.kit import outcome, own_source, signed, statuses
+from tests.support.processes import until
 
 from hooklane import latest, refetch, sequence
-from hooklane.errors import ConfigError
-from hooklane.model.clock import Instant, rfc3339
+from hooklane.errors import ConfigError, UsageError
+from hooklane.model.clock import Instant, rfc3339, wall_now
 from hooklane.model.message import Request
 from hooklane.telemetry.events import CommitHookFailed, Refused
 
@@ -137,6 +138,130 @@ def test_an_error_that_cannot_be_told_is_recorded_all_the_same(world: World, mod
     inbox.run_once()
 
     assert statuses(inbox) == ["failed"]
+
+
+class Panic(BaseException):
+    """As Rust's libraries panic, and as gevent, eventlet and others time out: no Exception."""
+
+
+@BOTH
+@pytest.mark.parametrize("error", [Panic, BaseExceptionGroup], ids=["panic", "group"])
+def test_what_a_library_raises_besides_exceptions_is_a_failure_of_its_handler(
+    world: World, mode: Any, error: Any
+) -> None:
+    def fails(event: Any, tx: Any) -> None:
+        raise Panic("index out of bounds") if error is Panic else BaseExceptionGroup("several", [Panic()])
+
+    inbox = world.inbox(mode)
+    own_source(inbox).on("*")(fails)
+    inbox.receive(signed())
+    inbox.run_once()
+
+    assert statuses(inbox) == ["failed"]
+    (row,) = inbox.rows(source="hooklane")
+    assert str(row.handlings[0].error).startswith(error.__name__)
+
+
+class GreenletExit(BaseException):
+    """As gevent and eventlet end a thread."""
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit, GreenletExit])
+def test_what_ends_its_caller_is_no_failure_of_the_handler(world: World, end: type[BaseException]) -> None:
+    def ends(event: Any, tx: Any) -> None:
+        raise end
+
+    inbox = world.inbox()
+    own_source(inbox).on("*")(ends)
+    inbox.receive(signed())
+    with pytest.raises(end):
+        inbox.run_once()
+
+    assert statuses(inbox) == ["in_progress"]
+
+
+def test_a_worker_outlives_a_library_that_panics(world: World) -> None:
+    """Naive: its thread ends, and with it the only worker of the process."""
+
+    def fails(event: Any, tx: Any) -> None:
+        if event.id == "evt_1":
+            raise Panic
+        world.effect(event, tx)
+
+    inbox = world.inbox(clock=wall_now)
+    own_source(inbox).on("*")(fails)
+    inbox.start_worker()
+    inbox.receive(signed("evt_1"))
+    until(lambda: statuses(inbox) == ["failed"], what="a failure on record")
+    inbox.receive(signed("evt_2"))
+
+    until(lambda: world.effects() == ["evt_2"], what="the next event's turn")
+    inbox.close()
+
+
+def test_a_commit_hook_that_panics_is_told(world: World) -> None:
+    def panics() -> None:
+        raise Panic
+
+    inbox = world.inbox()
+    own_source(inbox).on("*")(lambda event, tx: event.on_commit(panics))
+    inbox.receive(signed())
+    inbox.run_once()
+
+    assert statuses(inbox) == ["completed"]
+    (failed,) = world.told_of(CommitHookFailed)
+    assert "Panic" in failed.error
+
+
+@BOTH
+def test_a_handler_whose_work_is_a_generator_is_a_dead_letter_and_not_done(world: World, mode: Any) -> None:
+    """Naive: it gave back something, so it is done. Nothing of it has run."""
+
+    def rows(event: Any, tx: Any) -> Any:
+        yield world.effect(event, tx)
+
+    inbox = world.inbox(mode)
+    own_source(inbox).on("*")(lambda event, tx: rows(event, tx))
+    inbox.receive(signed())
+    inbox.run_once()
+
+    (row,) = inbox.rows(source="hooklane")
+    assert (row.overall, world.effects()) == ("dead", [])
+    assert "must not yield" in (row.handlings[0].error or "")
+
+
+@BOTH
+def test_an_async_handler_that_returns_what_it_should_await_is_a_dead_letter_and_not_done(
+    world: World, mode: Any
+) -> None:
+    """Naive: it was awaited, so it is done. What it gave back was not."""
+
+    async def work(event: Any, tx: Any) -> None:
+        raise AssertionError("nobody awaits it")
+
+    async def handler(event: Any, tx: Any) -> Any:
+        return work(event, tx)  # and not `await work(event, tx)`
+
+    inbox = world.inbox(mode)
+    own_source(inbox).on("*")(handler)
+    inbox.receive(signed())
+    inbox.run_once()
+
+    (row,) = inbox.rows(source="hooklane")
+    assert row.overall == "dead"
+    assert "none of its work was done: await it" in (row.handlings[0].error or "")
+
+
+def test_a_handler_that_yields_is_refused(world: World) -> None:
+    def rows(event: Any, tx: Any) -> Any:
+        yield event
+
+    async def later(event: Any, tx: Any) -> Any:
+        yield event
+
+    for handler in (rows, later):
+        with pytest.raises(UsageError, match="has a yield in it"):
+            own_source(world.inbox()).on("*")(handler)
 
 
 @BOTH

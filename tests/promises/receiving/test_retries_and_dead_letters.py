@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import msgspec
+import pydantic
 import pytest
 from tests.promises.receiving.conftest import World
 from tests.promises.receiving.kit import (
@@ -188,3 +191,46 @@ def test_stats_tell_what_is_owed_how_old_it_is_and_what_died(world: World) -> No
     stats = inbox.stats()
 
     assert (stats.dead, stats.total(Status.PENDING), stats.lag_ms) == (1, 1, 1500)
+
+
+def no_json(_: Any) -> None:
+    json.loads("<html>502 Bad Gateway</html>")
+
+
+def no_text(_: Any) -> None:
+    b"\xff".decode()
+
+
+def no_model(_: Any) -> None:
+    class Stock(pydantic.BaseModel):
+        left: int
+
+    Stock.model_validate({"error": "try again later"})
+
+
+def no_struct(_: Any) -> None:
+    msgspec.json.decode(b'{"error": "try again later"}', type=list[int])
+
+
+@pytest.mark.parametrize("mode", ["durable", "inline"])
+@pytest.mark.parametrize("ask", [no_json, no_text, no_model, no_struct])
+def test_an_answer_of_another_service_that_cannot_be_read_is_asked_for_again(world: World, mode: Any, ask: Any) -> None:
+    """Naive: what cannot be read is poison. A service that is down answers HTML, and every event died of it."""
+    inbox = world.inbox(mode)
+    calls: list[int] = []
+
+    @own_source(inbox).on("order.*")
+    def reserve(event: Any, tx: Any) -> None:
+        calls.append(event.attempt)
+        if len(calls) == 1:
+            ask(event)
+        world.effect(event, tx)
+
+    inbox.receive(signed(at=world.clock.now))
+    inbox.run_once()
+    assert statuses(inbox) == ["failed"]
+    world.clock.pass_ms(60_000)
+    inbox.receive(signed(at=world.clock.now))
+    inbox.run_once()
+
+    assert (world.effects(), statuses(inbox)) == (["evt_1"], ["completed"])

@@ -298,7 +298,7 @@ def test_who_is_not_taken_in_time_is_told_to_come_back_and_is_not_run_later(path
     assert ran == ["evt_0", "evt_2"]
 
 
-class Interrupted(BaseException):
+class Interrupted(KeyboardInterrupt):
     """What a signal raises wherever the thread is at that moment."""
 
 

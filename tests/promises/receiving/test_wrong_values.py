@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import StaticPool, create_engine
+from sqlalchemy.orm import scoped_session, sessionmaker
 from tests.promises.receiving.kit import SECRET, outcome, signed
 
 from hooklane import Inbox, Outbox, Request, latest, refetch, sequence
@@ -91,6 +94,33 @@ def test_a_database_in_the_memory_of_each_connection_is_refused(make, tmp_path, 
         make("sqlite:///:memory:")
 
     assert list(tmp_path.iterdir()) == []
+
+
+def in_memory(**options: Any) -> Any:
+    return create_engine("sqlite://", **options)
+
+
+LONELY: dict[str, Callable[[], Any]] = {
+    "engine": in_memory,
+    "engine with one connection": lambda: in_memory(poolclass=StaticPool),
+    "sessionmaker": lambda: sessionmaker(in_memory()),
+    "scoped session": lambda: scoped_session(sessionmaker(in_memory())),
+    "function": lambda: lambda: sqlite3.connect(":memory:"),
+}
+
+
+@pytest.mark.parametrize("kind", LONELY)
+def test_an_applications_own_database_in_the_memory_of_one_connection_is_refused(kind: str) -> None:
+    """Naive: it is taken. Each thread has a database of its own then, and what one answered 200 for is never seen."""
+    with pytest.raises(StoreRefused, match="name a file, or give an inbox for tests memory://"):
+        Inbox(LONELY[kind]())
+
+
+def test_an_engine_that_gives_one_connection_to_all_threads_is_refused(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path}/app.db", poolclass=StaticPool)
+    for where in (engine, sessionmaker(engine)):
+        with pytest.raises(StoreRefused, match="StaticPool of this engine gives one connection to everybody"):
+            Inbox(where)
 
 
 @pytest.mark.parametrize("make", [Inbox, Outbox])

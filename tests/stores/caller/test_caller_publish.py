@@ -214,6 +214,7 @@ async def test_a_repeatable_read_caller_gets_the_databases_own_conflict(url: str
         ("\ud800", "lone surrogate"),
         (10**70, "more than 64 characters"),
         ({1: "a", "1": "b"}, "the same key twice"),
+        ({("a", 1): "b"}, r"keys must be str.*: write str\(name\)"),
     ],
 )
 @pytest.mark.parametrize("kind", ["sqlite3"])
@@ -230,6 +231,8 @@ def test_data_that_json_has_no_word_for_is_refused_with_advice(outbox: Outbox, v
         ({"idempotency_key": b"k"}, "idempotency_key must be text"),
         ({"type": None}, "type must be text, got None"),
         ({"endpoints": "ep_a"}, "endpoints must be a list of ids, got 'ep_a'"),
+        ({"endpoints": 7}, "endpoints must be a list of ids, got 7"),
+        ({"endpoints": [7]}, r"endpoints must be a list of ids, got \[7\]"),
     ],
 )
 @pytest.mark.parametrize("kind", ["sqlite3"])

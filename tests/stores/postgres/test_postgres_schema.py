@@ -1,13 +1,17 @@
 """Opening a PostgreSQL store: migrations by one at a time, and one clear line when it cannot be."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import asyncpg
 import psycopg
 import pytest
+from tests.promises.receiving.kit import own_source, signed
 from tests.stores.outbox.test_upgrade import COUNTED_TAILS, undone
 from tests.support.pace import scaled_s
 
+from hooklane import Inbox, Outbox
 from hooklane.core.fanout import places
 from hooklane.errors import StoreRefused, StoreUnavailable
 from hooklane.store.outbox import StoreOptions
@@ -134,15 +138,58 @@ def test_a_script_is_cut_where_its_statements_end() -> None:
         list(statements_of("SELECT 1"))
 
 
-async def test_a_database_that_cannot_hold_every_text_is_refused(empty_postgres_url: str) -> None:
-    """One key that it cannot hold would refuse all that share a commit with it."""
-    url = f"{empty_postgres_url}_latin"
-    name = url.rpartition("/")[2]
-    conn = await asyncpg.connect(empty_postgres_url)
-    await conn.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+@asynccontextmanager
+async def encoded(url: str, encoding: str) -> AsyncIterator[str]:
+    """The URL of a database of this *encoding*, beside the one at *url*."""
+    name = f"{url.rpartition('/')[2]}_{encoding.lower()}"
+    conn = await asyncpg.connect(url)
+    await conn.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'")
     try:
-        with pytest.raises(StoreRefused, match=r"encoding of this database is LATIN1.* ENCODING 'UTF8'"):
-            await opened(url)
+        yield f"{url.rpartition('/')[0]}/{name}"
     finally:
         await conn.execute(f"DROP DATABASE {name} WITH (FORCE)")
         await conn.close()
+
+
+async def test_a_database_that_cannot_hold_every_text_is_refused(empty_postgres_url: str) -> None:
+    """One key that it cannot hold would refuse all that share a commit with it."""
+    async with encoded(empty_postgres_url, "LATIN1") as url:
+        with pytest.raises(StoreRefused, match=r"encoding of this database is LATIN1.* ENCODING 'UTF8'"):
+            await opened(url)
+
+
+async def test_an_inbox_is_not_kept_in_a_database_that_cannot_hold_every_text(empty_postgres_url: str) -> None:
+    """Naive: it is, and an event with a letter that the database lacks is answered 503 until its provider gives up."""
+    async with encoded(empty_postgres_url, "LATIN1") as url:
+        for where in (url, lambda: psycopg.connect(url)):
+            with pytest.raises(StoreRefused, match=r"encoding of this database is LATIN1.* ENCODING 'UTF8'"):
+                await asyncio.to_thread(Inbox, where)
+
+
+async def test_an_inbox_does_not_speak_an_encoding_that_cannot_say_every_text(
+    empty_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StoreRefused, match="client_encoding of this connection is LATIN1"):
+        await asyncio.to_thread(Inbox, lambda: psycopg.connect(empty_postgres_url, client_encoding="latin1"))
+
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    assert await asyncio.to_thread(applied, empty_postgres_url) == ["snow ☃"]
+
+
+async def test_an_inbox_and_an_outbox_work_where_the_database_does_not_look_at_bytes(empty_postgres_url: str) -> None:
+    async with encoded(empty_postgres_url, "SQL_ASCII") as url:
+        assert await asyncio.to_thread(applied, url) == ["snow ☃"]
+        await (await opened(url)).close()
+        published = await asyncio.to_thread(lambda: Outbox(url).publish("t", {"k": "☃"}, key="snow ☃"))
+        assert published.key == "snow ☃"
+
+
+def applied(url: str) -> list[str | None]:
+    """The keys that a handler of an inbox at *url* sees, of one event."""
+    keys: list[str | None] = []
+    inbox = Inbox(url)
+    own_source(inbox).on("*")(lambda event, tx: keys.append(event.key))
+    assert inbox.receive(signed("evt_1", key="snow ☃", seq=1)).status == 200
+    inbox.run_once()
+    inbox.close()
+    return keys

@@ -49,10 +49,20 @@ def test_okta_gets_its_header_back_as_json():
     assert json.loads(reply.body) == {"verification": "v"}
 
 
-def test_trello_finds_somebody_at_home():
-    reply = greeted("trello", Request.of("HEAD", "/h", {}, b"")).reply
+@pytest.mark.parametrize("name", ["trello", "intercom"])
+def test_who_asks_with_head_when_the_address_is_saved_finds_somebody_at_home(name: str):
+    reply = greeted(name, Request.of("HEAD", "/h", {}, b"")).reply
 
     assert reply.status == 200
+
+
+def test_woocommerce_signs_no_ping_and_wants_200_for_it():
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    assert greeted("woocommerce", Request.of("POST", "/h", form, b"webhook_id=7")).reply.status == 200
+
+    for other in (b"webhook_id=", b"webhook_id=7&x=1", b"webhook_id=x", b"id=7", b'{"webhook_id": 7}'):
+        with pytest.raises(VerificationError):
+            greeted("woocommerce", Request.of("POST", "/h", form, other))
 
 
 def test_twitch_gets_its_challenge_only_when_it_signed():

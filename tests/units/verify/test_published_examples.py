@@ -33,6 +33,38 @@ EXAMPLES = {
         '{"test":"body"}',
         1565125718,
     ),
+    # a notification with its key, printed in the provider's developer forum ("HMAC SHA-512 hash not matching")
+    "authorize_net": (
+        "2679A5D5785C9B26CF921E1754765CDDB265C9C88400786923E5343B315954FA"
+        "FB4B7BF608818F6A21766741E8637DC206F286C725908C777ED4127D8562163D",
+        {
+            "x-anet-signature": "sha512=9607C69D2734514554CE13D923D19939563F2FD6567D239F49F0DF0D08865632"
+            "A0FB98061B4620CC52C47BB8BF6E2B69A15A67E4C98E81D7D65111076C515C6A"
+        },
+        '{"notificationId":"f813b98f-3552-4eeb-ba40-acb4704eeba3","eventType":"net.authorize.payment.authcapture.created",'
+        '"eventDate":"2017-03-08T17:35:37.155999Z","webhookId":"63d6fea2-aa13-4b1d-a204-f5fbc15942b7","payload":'
+        '{"responseCode":1,"authCode":"8VTPDC","avsResponse":"Y","authAmount":10.00,"entityName":"transaction",'
+        '"id":"60019392075"}}',
+        1489000000,
+    ),
+    # the worked example of Adyen's documentation and SDKs
+    "adyen": (
+        "44782DEF547AAA06C910C43932B1EB0C71FC68D9D0C057550C48EC2ACF6BA056",
+        {"content-type": "application/json"},
+        '{"live":"false","notificationItems":[{"NotificationRequestItem":{"additionalData":{"hmacSignature":'
+        '"coqCmt/IZ4E3CzPvMY8zTjQVL5hYJUiBRg8UU+iCWo0="},"amount":{"value":1130,"currency":"EUR"},"pspReference":'
+        '"7914073381342284","eventCode":"AUTHORISATION","eventDate":"2019-05-06T17:15:34.121+02:00",'
+        '"merchantAccountCode":"TestMerchant","merchantReference":"TestPayment-1407325143704","paymentMethod":"visa",'
+        '"success":"true"}}]}',
+        1700000000,
+    ),
+    # the tests of Sanity's SDK: its signatures do not grow old
+    "sanity": (
+        "test",
+        {"sanity-webhook-signature": "t=1633519811129,v1=tLa470fx7qkLLEcMOcEUFuBbRSkGujyskxrNXcoh0N0"},
+        '{"_id":"resume"}',
+        1700000000,
+    ),
     # the tests of Twilio's SDK for Python
     "twilio": (
         "12345",
@@ -75,3 +107,15 @@ def test_persona_sends_a_whole_set_for_each_secret_while_one_is_rotated(mine):
     assert isinstance(verify(" ".join(sets)), Messages)
     with pytest.raises(VerificationError, match="more than one timestamp"):
         verify(f"{sets[0]} {sets[1].replace(stamp, '1700000001')}")
+
+
+def test_supabase_shows_its_secrets_with_the_version_of_the_signature_before_them():
+    secret, headers, body, seconds = EXAMPLES["svix"]
+    standard = {name.replace("svix", "webhook"): value for name, value in headers.items()}
+    profile = find_profile("supabase")
+    request = Request.of("POST", "/supabase", standard, body.encode())
+
+    assert isinstance(
+        open_request(request, profile, keyring(profile, [f"v1,{secret}"]), Instant(seconds * 1000), source="s"),
+        Messages,
+    )

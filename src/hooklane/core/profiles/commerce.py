@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hooklane.core.verify.handshake import Fixed, Greeting, IfForm
 from hooklane.core.verify.places import InBody, InHeader, Joined
 from hooklane.core.verify.profile import Budget, Dedup, Profile, Split, When
 from hooklane.core.verify.reading import Encoding, Unit
@@ -20,6 +21,7 @@ from hooklane.core.verify.scheme import (
     UrlForm,
 )
 from hooklane.core.verify.scheme import InSignature as Beside
+from hooklane.model.message import Reply
 
 _HOURS_MS = 3_600_000
 _STAMPED = (StampText(), Literal(b"."), Body())
@@ -49,8 +51,8 @@ WOOCOMMERCE = Profile(
     type=(InHeader("x-wc-webhook-topic"),),
     key=(InBody("id"),),
     event_time=(When(InBody("date_modified_gmt")),),
+    handshakes=(Greeting(IfForm("webhook_id"), Fixed(Reply(200)), signed=False),),  # when the webhook is saved
     budget=Budget(timeout_ms=5_000, window_ms=0, retries=False),
-    form=True,  # the ping on creation is `webhook_id=7`
 )
 
 XERO = Profile(

@@ -14,6 +14,7 @@ from hooklane.core.verify.handshake import (
     HmacOf,
     IfBody,
     IfHeader,
+    IfMethod,
     IfQuery,
     json_reply,
 )
@@ -283,6 +284,7 @@ INTERCOM = Profile(
     account=(InBody("app_id"),),
     volatile=("delivery_attempts", "delivery_status", "delivered_at", "first_sent_at"),
     data="data",
+    handshakes=(Greeting(IfMethod("HEAD"), Fixed(Reply(200)), signed=False),),  # when the address is saved
     budget=Budget(timeout_ms=5_000, window_ms=60_000),
 )
 

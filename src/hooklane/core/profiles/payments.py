@@ -218,7 +218,6 @@ AUTHORIZE_NET = Profile(
             source=Header("x-anet-signature"),
             format=Plain("sha512="),
             algorithm=Algorithm.HMAC_SHA512,
-            key=KeyKind.HEX,
         ),
     ),
     id=(InBody("notificationId"),),
@@ -226,6 +225,8 @@ AUTHORIZE_NET = Profile(
     key=(InBody("payload.id"),),
     event_time=(When(InBody("eventDate")),),
     data="payload",
+    notes="The secret is the Signature Key as it is shown: its 128 capital letters and digits are the key, not the "
+    "bytes that they spell.",
 )
 
 CHARGEBEE = Profile(

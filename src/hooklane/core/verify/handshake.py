@@ -64,6 +64,13 @@ class IfMethod:
     method: str
 
 
+@dataclass(frozen=True, slots=True)
+class IfForm:
+    """The body is a form with this one member, a number, and nothing else."""
+
+    name: str
+
+
 # What does it expect?
 @dataclass(frozen=True, slots=True)
 class Echo:
@@ -126,7 +133,7 @@ class SecretInBody:
     path: str
 
 
-Condition = IfBody | IfHeader | IfQuery | IfMethod
+Condition = IfBody | IfHeader | IfQuery | IfMethod | IfForm
 Answer = Echo | EchoQuery | EchoHeader | HmacOf | CrcResponse | Fixed | SecretInHeader | SecretInBody
 
 
@@ -172,6 +179,9 @@ def is_greeting(when: Condition, request: Request, document: Any) -> bool:
             return request.method == method and _parameter(request, name) is not None
         case IfMethod(method):
             return request.method == method
+        case IfForm(name):
+            member, _, number = request.body.partition(b"=")
+            return request.method == "POST" and member == name.encode() and number.isdigit()
 
 
 def answer_greeting(answer: Answer, request: Request, document: Any, trust: Trust) -> Handshake:

@@ -126,7 +126,8 @@ def read_keys(secret: str, kind: KeyKind, algorithm: Algorithm) -> list[Key]:
             _utf8(secret)
             return [TokenKey(secret)]
         case KeyKind.WHSEC:
-            return [HmacKey(read_whsec(secret, GIVEN_BYTES_MIN), algorithm)]
+            # Supabase shows `v1,whsec_…`: the version of the signature stands before the secret.
+            return [HmacKey(read_whsec(secret.removeprefix("v1,"), GIVEN_BYTES_MIN), algorithm)]
         case KeyKind.WHSEC_ONLY:
             if not secret.startswith("whsec_"):
                 raise BadSecret("expected whsec_ and base64")

@@ -90,7 +90,11 @@ def run(context: Context, handler: Handler, message: Message, key: str | None, e
     # What an earlier run of the same attempt left was rolled back with it (inline, when the commit was refused).
     event.sent.clear()
     event.hooks.clear()
-    yield Handle(traced(handler.fn, event), event)
+    event.is_over = False
+    try:
+        yield Handle(traced(handler.fn, event), event)
+    finally:
+        event.is_over = True
     if event.sent:
         yield Publish(event)
     return until

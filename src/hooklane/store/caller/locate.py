@@ -15,7 +15,7 @@ def locate(url: str) -> PostgresIdentity:
         raise MissingExtra("psycopg", "postgres") from error
     from hooklane.store.caller.psycopg3 import PsycopgCaller
 
-    with psycopg.connect(url) as connection:
+    with psycopg.connect(url, client_encoding="utf8") as connection:
         return drive(identify_postgres(), PsycopgCaller(connection).execute)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from hooklane.errors import MissingExtra, StoreRefused, StoreUnavailable
 from hooklane.store.postgres.driver_errors import named, opening
+from hooklane.store.postgres.encoding import check_encoding
 from hooklane.store.postgres.runs import OtherRun, Runs, Session
 from hooklane.store.postgres.transactions import COMMAND_WAIT_S
 from hooklane.store.sql.queries import queries_of
@@ -20,8 +21,6 @@ except ImportError as missing:
     raise MissingExtra("asyncpg", "postgres") from missing
 
 VERSION_MIN = 140_000
-ENCODINGS = ("UTF8", "SQL_ASCII")
-"""The second means that PostgreSQL does not look at the bytes; ours are always UTF-8."""
 CONNECT_WAIT_S = 10.0
 STANDING_MAX = 3
 READERS = 3
@@ -54,12 +53,7 @@ class Pool:
             self.is_pooled = pid != connection.get_server_pid()
             if version < VERSION_MIN:
                 raise StoreRefused(f"PostgreSQL {version // 10_000} is too old: hooklane needs 14 or newer")
-            if encoding not in ENCODINGS:
-                # One key that it cannot hold would refuse all that share a commit with it.
-                raise StoreRefused(
-                    f"the encoding of this database is {encoding}, which cannot hold every text: hooklane needs one"
-                    " made with  CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
-                )
+            check_encoding(encoding)
             if standby:
                 raise StoreRefused("this PostgreSQL is a standby, which cannot be written to: give the primary's URL")
         with opening(self.url):

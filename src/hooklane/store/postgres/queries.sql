@@ -5,6 +5,10 @@
 SELECT pg_backend_pid(), current_setting('server_version_num')::int, pg_is_in_recovery(),
     current_setting('server_encoding')
 
+-- name: encodings
+-- In which encoding texts are kept, and in which this connection speaks.
+SELECT current_setting('server_encoding'), current_setting('client_encoding')
+
 -- name: run
 -- A crash of one process restarts the others within the same postmaster, and discards the statistics.
 SELECT (SELECT system_identifier FROM pg_control_system()), pg_postmaster_start_time(),

@@ -82,7 +82,7 @@ class PsycopgConnections:
             conn.close()
         # Not in autocommit: what a handler writes after a rollback of its own would be kept at once. Read-only, but for
         # what we begin: its own transaction then writes nothing.
-        conn = psycopg.connect(self._url, connect_timeout=CONNECT_WAIT_S)
+        conn = psycopg.connect(self._url, connect_timeout=CONNECT_WAIT_S, client_encoding="utf8")
         conn.read_only = True
         conn.pgconn.exec_(_BEGIN)
         return conn

@@ -13,6 +13,7 @@ from hooklane.model.clock import Instant
 from hooklane.model.inbox import Claimed, Identity, Known, NewRow, RowId, Track
 from hooklane.store.caller import Dialect
 from hooklane.store.inbox import Capabilities, Flow
+from hooklane.store.postgres.encoding import check_encodings
 from hooklane.store.postgres.inbox.connections import AsyncpgConnections, PsycopgConnections, has_asyncpg, need_psycopg
 from hooklane.store.postgres.inbox.front import Front
 from hooklane.store.sql.borrowed import BorrowedInbox, Verbs
@@ -158,6 +159,10 @@ VERBS = Verbs(
 
 class PostgresInbox(PostgresVerbs, BorrowedInbox):
     """The schema `hooklane` of a PostgreSQL database."""
+
+    def _migration(self) -> Flow[bool]:
+        yield from check_encodings()
+        return (yield from super()._migration())
 
 
 def by_url(url: str) -> PostgresInbox:

@@ -102,7 +102,10 @@ class PostgresPublishPort:
         if found is None or not _is_alive(found):
             with _named():
                 found = psycopg.connect(
-                    self._url, connect_timeout=CONNECT_WAIT_S, prepare_threshold=self._prepare_after
+                    self._url,
+                    connect_timeout=CONNECT_WAIT_S,
+                    client_encoding="utf8",
+                    prepare_threshold=self._prepare_after,
                 )
                 # Whatever the database's default is: under a stricter one two publishers of a key fail each other.
                 found.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
