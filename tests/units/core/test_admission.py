@@ -352,7 +352,10 @@ def test_a_downtime_counts_until_the_retention_has_passed_since(later_ms: int, d
     assert beat(heart, now, retention_ms=7 * DAY_MS).down_ms == down_ms
 
 
-@given(st.floats(1e-323, 1e6), st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 1_000)), max_size=20))
+@given(
+    st.floats(1e-323, 1e6) | st.floats(0.5, 50.0),
+    st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 1_000)), max_size=20),
+)
 def test_however_many_come_together_they_come_in_after_the_wait_that_they_were_told(
     rate: float, asked: list[tuple[int, int]]
 ) -> None:

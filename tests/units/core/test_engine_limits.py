@@ -54,6 +54,16 @@ def test_deliveries_keep_the_distance_that_a_rate_limit_asks_for() -> None:
     assert all(100 <= later - earlier <= 102 for earlier, later in pairwise(times))
 
 
+def test_a_high_rate_is_kept_by_a_process_that_comes_late_to_each_turn() -> None:
+    bench = Bench(rate_limit=100.0, in_flight_max=1_000, in_flight_max_all=8_192)
+    sent = len(bench.step(*(grown(lane, 1) for lane in range(1, 200))).sends)
+
+    while bench.now < T0 + 1_000:
+        sent += len(bench.later(15).sends)
+
+    assert 99 <= sent <= 103
+
+
 def test_a_rate_limit_is_shared_with_other_workers() -> None:
     bench = Bench(rate_limit=10.0)
     bench.step(LeaseSet(FOREVER, share=0.5))
@@ -125,7 +135,7 @@ def test_a_probe_is_made_only_when_the_store_says_that_it_is_ours() -> None:
 
     effects = bench.step(HealthSeen([replace(turn, by="w2")], "w1", ["ep"]))
 
-    assert effects.sends == []
+    assert (effects.sends, effects.health) == ([], [])
 
 
 def test_one_poison_event_is_no_outage() -> None:

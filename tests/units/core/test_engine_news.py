@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from tests.units.core.kit import T0, Bench, endpoint, event, grown, row
 
-from hooklane.core.engine import Committed, Draining, Dropped, EndpointChanged, Fetched, Leaving, Loaded, Reloaded
+from hooklane.core.engine import (
+    Committed,
+    Draining,
+    Dropped,
+    EndpointChanged,
+    Fetch,
+    Fetched,
+    Leaving,
+    Loaded,
+    Reloaded,
+)
 from hooklane.model.attempt import Cancel, Dead, Gone, Settlement, Start
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import EndpointState, OnDead
@@ -40,6 +50,15 @@ def test_a_lane_that_waits_for_its_own_reload_is_not_content_with_an_older_one()
     effects = bench.step(Reloaded([row(1, head=1, tail=3)], [1]))
 
     assert (effects.fetches, effects.reloads) == ([], [1])
+
+
+def test_a_reload_tells_how_far_a_lane_goes_by_now() -> None:
+    waiting = {"state": LaneState.RETRYING, "attempts": 1, "next_at": Instant(T0 + 1_000)}
+    bench = Bench(row(1, tail=1, **waiting))
+
+    bench.step(Reloaded([row(1, tail=3, rev=1, **waiting)], [1]))
+
+    assert bench.later(1_000).fetches == [Fetch(1, 1, 3)]
 
 
 def test_a_reload_from_before_a_takeover_is_void() -> None:

@@ -221,6 +221,16 @@ def test_deleting_an_endpoint_cancels_what_nobody_has_in_hands_and_the_rest_when
     assert bench.commit(cancel).writes == []
 
 
+def test_what_comes_for_a_deleted_endpoint_is_cancelled_from_where_the_last_cancelling_ended() -> None:
+    bench = Bench(row(1), state=EndpointState.CANCELLING)
+    (cancel,) = bench.effects.writes
+
+    meanwhile = bench.step(grown(1, 4)).writes
+
+    assert (cancel, meanwhile) == (Cancel(1, 0, 1, 3, 0), [])
+    assert bench.commit(cancel).writes == [Cancel(1, 0, 4, 4, 0)]
+
+
 def test_a_lane_that_is_being_read_when_its_endpoint_is_deleted_is_cancelled() -> None:
     bench = Bench(row())
     assert len(bench.effects.fetches) == 1

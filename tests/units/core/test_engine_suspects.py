@@ -10,11 +10,14 @@ from tests.units.core.kit import T0, TIMINGS, Bench, answer, endpoint, event, gr
 
 from hooklane.core.engine import (
     Committed,
+    Draining,
     Dropped,
     EndpointChanged,
     Fetch,
     Fetched,
     Input,
+    LeaseSet,
+    Leaving,
     Loaded,
     Reloaded,
     Settled,
@@ -216,6 +219,37 @@ def test_a_suspect_that_is_lost_with_its_partition_holds_nobody_up() -> None:
     assert starts(announced(bench)) == [(2, 1, 3)]
 
 
+def test_an_announcement_that_is_lost_with_its_partition_gives_its_place_back() -> None:
+    bench = Bench(row(1), unclean=True, in_flight_max_all=1)
+    announced(bench)
+
+    bench.step(Dropped(frozenset({0})))
+    bench.step(Loaded(1, 1, [row(2, pid=1)]))
+
+    assert [send.lane_id for send in bench.fetch().sends] == [2]
+
+
+def test_a_suspect_in_a_partition_that_will_be_given_back_holds_nobody_up() -> None:
+    bench = Bench(row(1, starts=2))
+    being_read = bench.effects
+    bench.step(Loaded(1, 1, [row(2, pid=1, starts=2)]))
+
+    bench.step(Leaving(frozenset({0})))
+    bench.effects = being_read
+    bench.fetch()
+
+    assert starts(announced(bench)) == [(2, 1, 3)]
+
+
+@pytest.mark.parametrize("end", [Draining(), LeaseSet(T0)], ids=["draining", "lease over"])
+def test_an_announced_head_is_not_sent_by_a_worker_that_may_send_no_more(end: Input) -> None:
+    bench = Bench(row(1), unclean=True)
+    writes = announced(bench)
+
+    assert len(writes) == 1
+    assert bench.step(end, Committed(writes)).sends == []
+
+
 def test_an_attempt_that_was_never_made_is_not_announced_again() -> None:
     bench = Bench(row(starts=2))
     (send,) = fly(bench, announced(bench))
@@ -278,6 +312,19 @@ def test_who_goes_alone_waits_for_others_only_so_long() -> None:
     assert bench.effects.wake_at == T0 + QUIET_MS
     bench.later(QUIET_MS)
     assert starts(announced(bench)) == [(2, 1, 3)]
+
+
+def test_others_do_not_wait_for_one_that_cannot_go_alone_after_all() -> None:
+    bench = Bench(row(1), unclean=True, **WIDE)
+    (send,) = fly(bench, announced(bench))
+    bench.step(EndpointChanged(endpoint("other")))
+    bench.step(Loaded(1, 1, [row(2, pid=1, starts=2, endpoint_id="other")]))
+    bench.step(Loaded(2, 1, [row(3, pid=2)], unclean=True))
+    held = bench.fetch()
+
+    bench.step(EndpointChanged(endpoint("other", state=EndpointState.PAUSED)))
+
+    assert (held.writes, starts(bench.settle(send).writes)) == ([], [(3, 0, 1)])
 
 
 def test_others_wait_for_who_goes_alone_only_so_long() -> None:

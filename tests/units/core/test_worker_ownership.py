@@ -18,12 +18,13 @@ from hooklane.core.engine import (
     Reloaded,
     StartedAnew,
 )
-from hooklane.core.worker import ClockSet, LeaseLost, MarkLost
+from hooklane.core.worker import ClockSet, LeaseLost, Lost, MarkLost
 from hooklane.core.worker.ownership import AGAIN_MS, FORMER_MAX, LET_GO_POLL_MS, LOADED_FIRST, RENEWALS, SAFE_PART
 from hooklane.core.worker.reading import REST_MS
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.jumps import NO_JUMP
 from hooklane.model.lane import PARTITIONS
+from hooklane.model.lost import LostLane
 from hooklane.model.owning import CommitReport
 from hooklane.model.session import Session
 
@@ -394,6 +395,20 @@ def test_a_worker_whose_mark_is_lost_leaves_under_its_old_name_and_comes_back_un
     assert bench.call("join").args[0] == "a2"
     bench.settle()
     assert set(bench.worker.epochs.values()) == {2}
+
+
+def test_what_another_store_lost_of_what_was_sent_is_told_before_anything_is_loaded_there() -> None:
+    bench = WorkerBench(lanes=1)
+    bench.settle("fetch")
+    lost = [LostLane("default", "ep", "k0", ((1, "evt_0"),))]
+    lose_the_mark(bench)
+    was_asked_first = not bench.is_open("leave")
+
+    bench.answer("account_for", lost)
+
+    assert was_asked_first
+    assert [note for note in bench.notes if isinstance(note, Lost)] == [Lost(lost)]
+    assert bench.is_open("leave")
 
 
 def test_what_was_asked_under_a_name_that_is_given_up_is_not_believed() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from hooklane.sender.egress import EgressGuard, UrlNotAllowed
+from hooklane.sender.egress import URL_BYTES_MAX, EgressGuard, UrlNotAllowed
 
 
 class NoResolver:
@@ -158,6 +158,18 @@ def test_a_url_is_taken_apart_as_it_goes_on_the_wire() -> None:
     six = guard.check("https://[2606:4700:4700:0:0:0:0:1111]/")
     assert (six.host, six.authority) == ("2606:4700:4700::1111", "[2606:4700:4700::1111]")
     assert guard.check("https://good.example:443/").authority == "good.example"
+    plain = EgressGuard(resolver=NoResolver(), allow=["127.0.0.0/8"])
+    hosts = [plain.check(f"http://127.0.0.1{port}/").authority for port in ("", ":80", ":8081", ":443")]
+    assert hosts == ["127.0.0.1", "127.0.0.1", "127.0.0.1:8081", "127.0.0.1:443"]
+
+
+def test_a_url_may_be_as_long_as_the_limit_and_no_longer() -> None:
+    guard, start = GUARDS["nothing-allowed"], "https://good.example/"
+    longest = start + "a" * (URL_BYTES_MAX - len(start))
+
+    assert guard.check(longest).path == longest.removeprefix("https://good.example")
+    with pytest.raises(UrlNotAllowed, match="at most 2048 bytes"):
+        guard.check(longest + "a")
 
 
 def test_credentials_in_a_url_are_told_where_to_go() -> None:

@@ -151,7 +151,7 @@ class Hunt:
 
     def _noticed(self, session: pytest.Session, mutant: Mutant, items: list[pytest.Item]) -> str:
         """The first of *items* that is red with *mutant* and green without it, just then; or ""."""
-        while True:
+        while items:
             seen = _in_a_fork(partial(self._run, session, mutant, items))
             assert "wrong" not in seen, f"{mutant.name}: {seen['wrong']}"
             if "ended" in seen:
@@ -160,6 +160,7 @@ class Hunt:
             if not red or not _in_a_fork(partial(self._run, session, None, red)):
                 return str(seen.get("red", ""))
             items = [item for item in items if item not in red]
+        return ""  # none runs it, or each that does is red by itself
 
     def _run(
         self,
@@ -310,8 +311,9 @@ def main() -> None:
     wanted = [mutants(module)[int(number)] for module, _, number in named]
     out = os.fdopen(os.dup(1), "w")
     nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)
-    if not os.environ.get("HUNT_SHOWS"):
+    shows = bool(os.environ.get("HUNT_SHOWS"))  # what pytest and the tests say, on stderr
+    os.dup2(2 if shows else nothing, 1)
+    if not shows:
         os.dup2(nothing, 2)
 
     def tell(said: dict[str, Any]) -> None:

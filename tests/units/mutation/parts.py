@@ -57,6 +57,7 @@ PARTS = {
         (
             "tests/units/egress/test_egress_addresses.py",
             "tests/units/egress/test_egress_urls.py",
+            "tests/units/transport/test_transport_answers.py",
             "tests/units/transport/test_transport_egress.py",
             "tests/units/transport/test_transport_connections.py",
             "tests/units/transport/test_transport_tls.py",

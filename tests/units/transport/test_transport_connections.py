@@ -237,6 +237,52 @@ async def test_a_request_that_found_no_free_connection_was_ours_to_give_up() -> 
     assert failures(results[1:]) == {(Failure.ABORTED, False)}
 
 
+async def test_what_was_given_up_while_it_waited_for_a_connection_is_never_sent() -> None:
+    goes_on = asyncio.Event()
+
+    def held(peer: Peer) -> Behaviour:
+        async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while True:
+                peer.requests.append(await read_request(reader))
+                await goes_on.wait()
+                writer.write(OK)
+
+        return behave
+
+    async with serving(held) as peer, transporting(connections_max=1) as transport:
+        target = Target("ep_1", peer.url())
+        first = asyncio.ensure_future(posted(transport, target, body=b"first"))
+        given_up = asyncio.ensure_future(posted(transport, target, body=b"given up"))
+        await asyncio.sleep(0)
+        transport._pool.waiting[0].expire()
+        goes_on.set()
+        await first
+        await posted(transport, target, body=b"last")
+
+    assert failures([await given_up]) == {(Failure.ABORTED, False)}
+    assert [request.rpartition(b"\r\n\r\n")[2] for request in peer.requests] == [b"first", b"last"]
+
+
+async def test_what_is_given_up_at_any_step_of_its_dial_is_sent_only_if_it_is_told_so() -> None:
+    told: dict[str, list[Result]] = {}
+    async with serving(answering(OK)) as peer, transporting() as transport:
+        for steps in range(30):  # of the loop; a connection to this machine stands after some ten
+            path = f"/{steps}"
+            told[path] = []
+            transport.send(Target(f"ep_{steps}", peer.url(path)), b"", b"{}", told[path].append)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            transport._dialer.abort()
+        await post(transport, peer.url("/last"))
+        await transport.close(5_000)
+
+    unsent = {path for path, (result,) in told.items() if isinstance(result, NoAnswer) and not result.sent}
+    seen = {request.split(b" ")[1].decode() for request in peer.requests}
+    assert unsent & seen == set()
+    assert unsent, "none was given up before it was sent"
+    assert seen > {"/last"}, "none was sent"
+
+
 RESPONSE = b"HTTP/1.1 200 OK\r\nhooklane-outcome: stored\r\nContent-Length: 11\r\n\r\nhello world"
 HEAD_LENGTH = RESPONSE.index(b"\r\n\r\n") + 4
 

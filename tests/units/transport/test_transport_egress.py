@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.support.pace import scaled_ms, scaled_s
@@ -323,6 +324,35 @@ async def test_localhost_is_never_looked_up_and_reaches_the_loopback_that_listen
     assert isinstance(result, Answer)
     assert script.queries == []
     assert b"Host: localhost:" in six.requests[0]
+
+
+async def test_localhost_is_that_loopback_alone_which_the_operator_allows() -> None:
+    async with serving(answering(OK), host="::1") as six, transporting(allow=["127.0.0.0/8"]) as transport:
+        result = await post(transport, six.url(host="localhost"))
+
+    assert failure_of(result) == (Failure.CONNECT, False)
+    assert six.accepted == 0
+
+
+async def test_a_free_port_that_is_connected_to_itself_is_one_where_nobody_listens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    port = closed_port()
+
+    class FromThatPort(socket.socket):
+        """As if the kernel had chosen, of all free ports, the one that is to be reached."""
+
+        def connect(self, address: Any) -> None:
+            if address[1] == port:
+                self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                self.bind(address)
+            super().connect(address)
+
+    monkeypatch.setattr(socket, "socket", FromThatPort)
+    async with transporting() as transport:
+        result = await post(transport, f"http://{HERE}:{port}/")
+
+    assert failure_of(result) == (Failure.CONNECT, False)
 
 
 async def test_an_address_that_refuses_leaves_the_turn_to_the_next_one() -> None:

@@ -273,6 +273,14 @@ def test_docusign_takes_any_of_its_numbered_headers():
     assert refusal(request, profile, keyring(profile, ["d"])) == "mismatch"
 
 
+def test_docusign_takes_a_signature_from_no_other_header():
+    profile = find_profile("docusign")
+    request = build_request(profile, ["a"], "envelope-sent", {}, id="x", at=AT)
+    elsewhere = [(name.lower().replace("-1", "-x"), value) for name, value in request.headers]
+
+    assert refusal(replace(request, headers=tuple(elsewhere)), profile, keyring(profile, ["a"])) == "missing_header"
+
+
 def test_a_mailgun_event_can_be_changed_for_who_sees_it_so_it_proves_no_id_and_no_time():
     profile = find_profile("mailgun")
     request = build_request(profile, ["s"], "opened", {"recipient": "a"}, id="e1", at=AT)

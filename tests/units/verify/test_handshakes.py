@@ -14,7 +14,7 @@ from hooklane.core.verify.open_request import Messages, open_request, unsigned
 from hooklane.core.verify.ring import keyring
 from hooklane.errors import VerificationError
 from hooklane.model.clock import Instant
-from hooklane.model.message import Request
+from hooklane.model.message import Reply, Request
 from hooklane.testing.sign_request import sign_request
 
 AT = Instant(1_700_000_000_000)
@@ -146,6 +146,19 @@ def test_smartcar_answers_with_the_secret_that_signed():
     reply = greeted("smartcar", request, ["new", "old"]).reply
 
     assert {"challenge": hmac.digest(b"old", b"c", "sha256").hex()} == json.loads(reply.body)
+
+
+def test_an_unsafe_source_with_a_token_answers_those_who_know_it_and_no_others():
+    profile = find_profile("meta")
+    keys = keyring(profile, ["s"], verify_token="known")
+
+    def asked(token: str) -> Reply:
+        query = f"hub.mode=subscribe&hub.challenge=c&hub.verify_token={token}"
+        shaken = unsigned(Request.of("GET", f"/h?{query}", {}, b""), profile, AT, source="s", keys=keys)
+        assert isinstance(shaken, Handshake)
+        return shaken.reply
+
+    assert (asked("known").status, asked("known").body, asked("guessed").status) == (200, b"c", 403)
 
 
 def test_an_unsafe_source_answers_greetings_too():

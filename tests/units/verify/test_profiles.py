@@ -9,11 +9,14 @@ from dataclasses import replace
 import pytest
 
 from hooklane.core.profiles import find_profile, profile_names
+from hooklane.core.verify.document import canonical
+from hooklane.core.verify.keys import BadSecret, HmacKey
 from hooklane.core.verify.messages import DERIVED, Poison, fingerprint
 from hooklane.core.verify.open_request import Messages, open_request, unsigned
+from hooklane.core.verify.places import InBody, InHeader
 from hooklane.core.verify.profile import Dedup, Grade, Profile
 from hooklane.core.verify.ring import keyring
-from hooklane.core.verify.scheme import SignedItems, Token
+from hooklane.core.verify.scheme import Algorithm, SignedItems, Token
 from hooklane.errors import UsageError, VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Message, Request
@@ -200,6 +203,49 @@ def test_an_unsafe_source_reads_the_same_event_without_any_proof(name):
     assert isinstance(claimed, Message)
     assert (proven.event_id, proven.type, proven.body) == (claimed.event_id, claimed.type, claimed.body)
     assert not claimed.id_signed
+
+
+def test_poison_that_nothing_proves_has_no_signed_id():
+    profile = find_profile("github")
+    request = Request.of("POST", "/h", {}, b"no JSON")
+    signed = sign_request(request, profile, ["s"], AT, event_id="x")
+
+    unproven = unsigned(request, profile, AT, source="s")
+    proven = open_request(signed, profile, keyring(profile, ["s"]), AT, source="s")
+
+    assert isinstance(unproven, Messages)
+    assert isinstance(proven, Messages)
+    found = [one.id_signed for opened in (unproven, proven) for one in opened.items if isinstance(one, Poison)]
+    assert found == [False, True], "its id is made of its bytes, which only the second time are signed"
+
+
+@every_profile
+def test_a_message_has_an_account(name):
+    (message,) = messages_of(find_profile(name), request_of(find_profile(name)))
+
+    assert message.account
+
+
+@pytest.mark.parametrize(("told", "attempt"), [("3", 3), ("999999999", 999_999_999), ("1000000000", None), ("x", None)])
+def test_the_number_of_an_attempt_is_a_number_of_nine_digits_at_most(told, attempt):
+    profile = replace(find_profile("github"), attempt=(InHeader("x-attempt"),))
+    request = Request.of("POST", "/h", {"x-attempt": told, "x-github-event": "push"}, b"{}")
+    (message,) = messages_of(profile, sign_request(request, profile, [credentials(profile).secret], AT, event_id="x"))
+
+    assert message.attempt == attempt
+
+
+def test_numbers_of_any_size_are_spelled_one_way():
+    assert canonical({"b": 2**70, "a": 1}) == canonical({"a": 1, "b": 2**70})
+
+
+def test_a_place_of_one_step_is_known_as_a_member():
+    assert [InBody(path).member for path in ("id", "data.id", "items[0]")] == ["id", None, None]
+
+
+def test_an_empty_secret_is_no_secret():
+    with pytest.raises(BadSecret):
+        HmacKey(b"", Algorithm.HMAC_SHA256)
 
 
 @every_profile

@@ -146,6 +146,18 @@ class Settling(OutboxKit):
         assert [DeliveryState.DELIVERED, cancelled, cancelled, cancelled] == states
         assert await owner.loaded() == {}
 
+    async def test_what_was_decided_of_an_older_head_cancels_nothing(self, store: Outbox) -> None:
+        lane_id = await lane_of(store, 3)
+        owner = await Owner.of(store)
+        row = await owner.row(lane_id)
+        await owner.deliver(lane_id)
+
+        report = await owner.commit(Cancel(lane_id, row.pid, 1, 3, row.rev))
+
+        assert {lane_id} == report.stale
+        states = [await state_of(store, f"e{n}") for n in range(1, 4)]
+        assert states == [DeliveryState.DELIVERED, DeliveryState.QUEUED, DeliveryState.QUEUED]
+
     async def test_a_dead_head_can_be_cancelled(self, store: Outbox) -> None:
         lane_id = await lane_of(store, 2)
         owner = await Owner.of(store)

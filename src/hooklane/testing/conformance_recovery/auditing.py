@@ -70,6 +70,19 @@ class Auditing(OutboxKit):
         lines = (await store.audit("default", AuditFilter(), None, 10)).items
         assert [one.act.action for one in lines] == ["endpoint.created"]
 
+    async def test_a_letter_of_one_tenant_is_nothing_to_another(self, store: Store) -> None:
+        lane_id = await lane_with(store, 1)
+        owner = await Owner.of(store)
+        letter = await owner.kill(lane_id)
+
+        assert await store.dead_letter("acme", letter.id) is None
+        assert not await store.set_note("acme", letter.id, "x", act=act("dead_letter.noted", tenant="acme"))
+        assert await store.replay("acme", letter.id, actor="them", now=NOW) is None
+        assert await store.skip("acme", letter.id, note="x", actor="them", now=NOW) is None
+
+        assert letter == await store.dead_letter("default", letter.id)
+        assert (await store.audit("acme", AuditFilter(), None, 10)).items == []
+
     async def test_a_skip_by_policy_is_on_record_like_one_by_a_person(self, store: Store) -> None:
         lane_id = await lane_with(store, 2)
         owner = await Owner.of(store)

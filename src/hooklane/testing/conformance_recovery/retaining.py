@@ -117,6 +117,20 @@ class Retaining(OutboxKit):
         assert await store.event("default", "e1") is not None
         assert list(await store.attempts("default", "e1")) == []
 
+    async def test_attempts_that_were_too_young_go_when_they_are_old(self, store: Store) -> None:
+        await store.save_endpoint(endpoint(), expect=None)
+        report = await published(store, event("old", "a"), event("young", "a", at=10 * DAY_MS))
+        owner = await Owner.of(store)
+        await owner.deliver(report.grown[0].lane_id)
+        await owner.settle(report.grown[0].lane_id, DELIVERED, at=10 * DAY_MS)
+
+        first = await pruned(store, Cutoffs(attempts=Instant(T0 + 5 * DAY_MS)))
+        kept = await store.attempts("default", "young")
+        second = await pruned(store, Cutoffs(attempts=LATER))
+
+        assert (first["attempts"], len(kept), second["attempts"]) == (1, 1, 1)
+        assert list(await store.attempts("default", "young")) == []
+
     async def test_a_repeated_publish_gets_the_same_answer_after_its_event_was_pruned(self, store: Store) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         named = draft(event("e1", "a"), "key:once", "id:e1")
@@ -198,6 +212,25 @@ class Retaining(OutboxKit):
                 await owner.deliver(lane_id)
         await self.wait_for_tombstone(store)
         await store.tidy()
+        assert list(await store.endpoints()) == []
+        await balanced(store)
+
+    async def test_a_drained_endpoint_is_not_forgotten_while_something_is_sent_to_it_again(self, store: Store) -> None:
+        lane_id = await lane_with(store, 1)
+        owner = await Owner.of(store)
+        await owner.deliver(lane_id)
+        job = await planned(store, Op.REPLAY, await all_members(store, Wanted(state=DeliveryState.DELIVERED)))
+        (again,) = (await store.carry_out(job.id, Op.REPLAY, [1], act=act("job.released"))).lanes
+        (one,) = await store.endpoints()
+        await store.save_endpoint(replace(one, state=EndpointState.DRAINING), expect=one)
+        await self.wait_for_tombstone(store)
+
+        await store.tidy()
+        still_owed = await store.endpoints()
+        await owner.deliver(again)
+        await store.tidy()
+
+        assert [found.id for found in still_owed] == [one.id]
         assert list(await store.endpoints()) == []
         await balanced(store)
 

@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 from tests.promises.sending.api.conftest import Api
+from tests.support.eventually import eventually
 from tests.support.http_client import Answer
 
 from hooklane.core.api_key import digest_of, key_of
+from hooklane.errors import StoreUnavailable
 from hooklane.model.api_key import ApiKey, Scope
 from hooklane.model.audit import Act
 from hooklane.model.clock import Instant, wall_now
-from hooklane.server import wrong_keys
+from hooklane.server import key_ring, wrong_keys
 from hooklane.server.api import ROUTES
 from hooklane.server.call import Access, Route
 from hooklane.server.permission import PORTAL, scope_of
@@ -125,6 +127,29 @@ async def test_a_revoked_key_is_dead_on_a_connection_that_used_it_a_moment_ago(a
         after = await connection.call("POST", "/api/v1/events", {"type": "a", "data": 1})
 
     assert (before, after.status) == ([202, 202, 202], 401)
+
+
+async def test_keys_that_cannot_be_compared_with_the_store_are_trusted_for_a_while_only(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(key_ring, "TRUST_S", 0.5)
+    key = await new_key(api, "publish")
+    store = api.server.services.store
+    compare = store.key_revision
+
+    async def away() -> int:
+        raise StoreUnavailable("the database is away")
+
+    async with api.connect(bearer(key["key"])) as connection:
+
+        async def answered(status: int) -> bool:
+            return (await connection.call("POST", "/api/v1/events", {"type": "a", "data": 1})).status == status
+
+        assert await answered(202)
+        monkeypatch.setattr(store, "key_revision", away)
+        await eventually(lambda: answered(503))  # another process may have revoked it meanwhile
+        monkeypatch.setattr(store, "key_revision", compare)
+        await eventually(lambda: answered(202))
 
 
 async def test_a_key_is_shown_once_and_then_by_what_it_may_do(api: Api):

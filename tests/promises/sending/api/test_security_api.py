@@ -33,6 +33,9 @@ EVENT = {"type": "a", "data": 1}
         f"bearer {KEY}",
         f"Bearer  {KEY}",
         f"Bearer {KEY}x",
+        f"Bearer {KEY[:-1]}",
+        f"Bearer {KEY[:-1]}x",
+        f"Bearer {'x' * len(KEY)}",
         "Bearer é",
     ],
 )

@@ -126,7 +126,8 @@ async def told(town: Town) -> list[Any]:
     endpoints = (await town.call("GET", f"{V1}/endpoints")).json["items"]
     lists = [(await town.call("GET", f"{V1}/{name}")).json for name in ("audit", "inbox", "ledger")]
     letters = (await town.call("GET", f"{V1}/dead-letters")).json["items"]
-    return [*lists, [(one["id"], one["state"], one["name"]) for one in endpoints], [one["id"] for one in letters]]
+    owners = [(one["id"], one["note"], one["assignee"]) for one in letters]
+    return [*lists, [(one["id"], one["state"], one["name"]) for one in endpoints], owners]
 
 
 async def test_a_tenants_own_ids_are_found_on_every_route(towns: dict[str, Town]):

@@ -277,6 +277,32 @@ async def test_stored_bytes_beyond_the_quota_get_429_also_at_a_server_that_start
     assert (await publish(again, "acme", data="x")).status == 202
 
 
+async def test_what_comes_in_while_stored_bytes_are_counted_counts_as_well(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+):
+    api = await start(role=("api",))
+    store, meanwhile = api.server.services.store, list[Reply]()
+    count = store.stored_bytes
+
+    async def counted(tenant: str) -> int:
+        found = await count(tenant)
+        if not meanwhile:
+            async with api.connect() as client:
+                body = {"type": "a", "data": "x" * 600}
+                meanwhile.append(await client.call("POST", f"{V1}/events", body, {"hooklane-tenant": tenant}))
+        return int(found)
+
+    async def was_counted() -> bool:
+        return bool(meanwhile)
+
+    monkeypatch.setattr(store, "stored_bytes", counted)
+    await add(api, "acme", quota={"bytes": 1_000})
+    await eventually(was_counted)
+
+    assert meanwhile[0].status == 202
+    assert (await publish(api, "acme", data="x" * 600)).status == 429
+
+
 async def test_a_tenant_that_another_process_creates_can_be_used_at_once(start: Start):
     one, other = await start(), await start(role=("api",))
     await add(one, "acme")

@@ -77,14 +77,18 @@ WHERE l.rev = excluded.rev AND l.state <> 'blocked'
 RETURNING lane_id
 
 -- name: pass_heads
--- The head passes what is given up, by policy or because the endpoint is deleted. A repeat finds it passed.
+-- The head passes what is given up, by policy or because the endpoint is deleted. A repeat finds it passed; what was
+-- decided of an older head passes nothing.
 WITH passed AS (
     INSERT INTO hooklane.lane AS l (lane_id, tenant, head, rev, since)
     SELECT w.lane_id, t.tenant, w.upto + 1, w.rev, coalesce(nullif(w.at, 0), hooklane.now_ms())
-    FROM unnest(:lanes::bigint[], :uptos::bigint[], :revs::bigint[], :ats::bigint[]) AS w (lane_id, upto, rev, at)
+    FROM unnest(:lanes::bigint[], :seqs::bigint[], :uptos::bigint[], :revs::bigint[], :ats::bigint[])
+        AS w (lane_id, seq, upto, rev, at)
     JOIN hooklane.lane_tail t USING (lane_id)
     WHERE (w.rev = 0 OR EXISTS (SELECT 1 FROM hooklane.lane x WHERE x.lane_id = w.lane_id))
-      AND NOT EXISTS (SELECT 1 FROM hooklane.ack k WHERE k.lane_id = w.lane_id AND k.head > w.upto + 1)
+      AND NOT EXISTS (SELECT 1 FROM hooklane.lane x
+                      WHERE x.lane_id = w.lane_id AND x.head > w.seq AND x.head <> w.upto + 1)
+      AND NOT EXISTS (SELECT 1 FROM hooklane.ack k WHERE k.lane_id = w.lane_id AND k.head > w.seq)
     ORDER BY w.lane_id
     ON CONFLICT (lane_id) DO UPDATE SET head = excluded.head, since = excluded.since,
         state = CASE WHEN l.head < excluded.head THEN 'active' ELSE l.state END,

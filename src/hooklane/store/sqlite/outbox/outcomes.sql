@@ -25,12 +25,12 @@ WHERE hooklane_lane.rev = :rev AND hooklane_lane.head <= :seq
 RETURNING 1
 
 -- name: pass_head
--- The head passes over what is given up.
+-- The head passes over what is given up, from where it stands: what was decided of an older head passes nothing.
 INSERT INTO hooklane_lane (lane_id, tenant, head, since) SELECT :lane_id, :tenant, :upto + 1, :at WHERE :rev = 0
     OR EXISTS (SELECT 1 FROM hooklane_lane WHERE lane_id = :lane_id)
 ON CONFLICT (lane_id) DO UPDATE SET head = excluded.head, state = 'active', attempts = 0, next_at = 0, reason = NULL,
     since = excluded.since, starts = 0
-WHERE hooklane_lane.rev = :rev AND hooklane_lane.head <= :upto
+WHERE hooklane_lane.rev = :rev AND hooklane_lane.head <= :seq
 RETURNING 1
 
 -- name: note_passed
