@@ -1,6 +1,7 @@
 """Every screen and dialog: it opens, everyone can use it, it fits, and it brings nothing from elsewhere."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -266,3 +267,31 @@ async def test_the_page_is_used_with_the_keyboard_alone(site: Site, visit: Visit
     await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
     await page.keyboard.press("Escape")
     await expect(page.get_by_role("dialog")).to_have_count(0)
+
+    shop.statuses["keys:2"] = 422
+    await shop.publish("keys:2")
+    row = page.get_by_role("row", name="keys:2")
+    await row.get_by_role("link", name="keys:2").focus()
+    shop.statuses.clear()
+    await page.keyboard.press("r")
+    await expect(row).to_have_count(0)
+    await page.locator("body").press("p")
+    await expect(page.locator(".live .word")).to_contain_text("Paused")
+
+
+async def test_a_reason_leads_to_the_events_that_failed_so_also_to_those_that_were_delivered_later(
+    site: Site, visit: Visit
+):
+    shop = await site.shop(attempts_max=1_000, backoff_cap_ms=50)
+    shop.statuses["reason:1"] = 503
+    [event] = await shop.publish("reason:1")
+    await shop.sink.arrived(12, where=lambda one: one.path == f"/{shop.name}")
+    shop.statuses.clear()
+    page: Page = await visit(site.url)
+    reason = page.locator(".reasons a", has_text=shop.name)
+    await expect(reason).to_contain_text("503")
+    await reason.click()
+
+    await expect(page.locator("h1")).to_have_text("Events")
+    await expect(page.locator("table.events tbody tr")).to_have_count(1)
+    await expect(page.locator("table.events tbody a[data-row]")).to_have_attribute("href", re.compile(event))

@@ -89,7 +89,7 @@ function Tiles({ all, series }) {
 function Reasons({ all, word }) {
   const most = Math.max(1, ...all.top_reasons.map((one) => one.count));
   return html`<section class="card"><div class="title"><h2>Top reasons for a failed try</h2><span class="grow"></span><span class="faint">${word}</span></div>
-    ${all.top_reasons.length ? html`<ul class="reasons">${all.top_reasons.slice(0, 6).map((one) => html`<li><a class="ell" href=${href("/dead", { endpoint: one.endpoint })}><b>${one.reason}</b> <span class="faint">${one.endpoint_name || one.endpoint}</span></a><span class="num">${number(one.count)}</span>
+    ${all.top_reasons.length ? html`<ul class="reasons">${all.top_reasons.slice(0, 6).map((one) => html`<li><a class="ell" href=${href("/events", { q: one.reason === "other" ? null : `reason:${one.reason.replaceAll(/\s/g, "?")}`, endpoint: one.endpoint })}><b>${one.reason}</b> <span class="faint">${one.endpoint_name || one.endpoint}</span></a><span class="num">${number(one.count)}</span>
       <svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true"><rect width="100" height="4" class="f-soft" /><rect width=${Math.max(1, (one.count / most) * 100)} height="4" class=${/^4/.test(one.reason) ? "f-bad" : "f-retry"} /></svg></li>`)}</ul>` : html`<p class="pad-all faint">No try has failed.</p>`}</section>`;
 }
 

@@ -17,7 +17,8 @@ const KEYS = [
   ["j, k", "Next and previous row"],
   ["Enter", "Open the row"],
   ["Esc", "Close what is open"],
-  ["Space", "Pause and go on"],
+  ["r", "Replay what is chosen or open"],
+  ["p or Space", "Pause and go on"],
   ["?", "This list"],
 ];
 
@@ -123,7 +124,8 @@ export function listenToKeys() {
     if (before === "g" && now - beforeAt < NEXT_MS) {
       const screen = screens().find((one) => one.letter === event.key);
       if (screen) go(screen.path);
-    }
+    } else if (event.key === "p") togglePause();
+    else if (event.key === "r") replay();
     before = event.key;
     beforeAt = now;
     return undefined;
@@ -133,6 +135,12 @@ export function listenToKeys() {
 function prevented(event, act) {
   event.preventDefault();
   act();
+}
+
+/** Presses the button that replays (data-replay): that of the row that has the focus, or of the lane or event that is open. */
+function replay() {
+  const row = document.activeElement?.closest("tr, li");
+  (row?.querySelector("[data-replay]") ?? document.querySelector("aside [data-replay], .story-head [data-replay]"))?.click();
 }
 
 /** The row links of a screen carry data-row; j and k move the focus among them. */

@@ -31,7 +31,7 @@ export default function Story({ params, query }) {
     ${event && html`<section class="card story-head"><div class="row-line wrap">
         ${waitsFor ? html`<${Chip} state="waiting" icon="waiting">waiting for #${waitsFor}</${Chip}>` : loud ? html`<${Chip} state=${loud.state} icon=${loud.state}>${STATES[loud.state]}</${Chip}>` : html`<${Chip}>no endpoint</${Chip}>`}
         <span class="mono any grow">${event.id}</span><${Copy} text=${event.id} label="Copy id" /><${CopyAs} event=${event.id} letter=${loud?.dead_letter} />
-        ${loud?.dead_letter && html`<${Act} class="primary" run=${async () => (await replayOne(loud.dead_letter), load.again())}>Replay</${Act}>${!inPortal() && html`<button class="btn" type="button" onClick=${() => setSkip(loud)}>Skip…</button>`}`}
+        ${loud?.dead_letter && html`<${Act} class="primary" data-replay run=${async () => (await replayOne(loud.dead_letter), load.again())}>Replay</${Act}>${!inPortal() && html`<button class="btn" type="button" onClick=${() => setSkip(loud)}>Skip…</button>`}`}
         ${loud?.key && html`<a class="btn" href=${href("/lanes", { lane: `${loud.endpoint}/${loud.key}` })}><${Icon} name="n-lanes" />Its lane</a>`}</div>
       <${Why} text=${why.why} key_=${event.key} state=${loud?.state === "dead" ? "blocked" : loud?.state === "retrying" ? "retrying" : "idle"} /></section>
       <div class="cols2 story"><${Timeline} event=${event} attempts=${attempts} story=${story} chosen=${query.try} waits=${waitsFor ? last : null} /><${Exchange} event=${event} attempts=${attempts} query=${query} /></div>`}
