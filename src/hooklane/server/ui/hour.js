@@ -20,8 +20,8 @@ async function fetchHours(ids) {
   return Object.fromEntries(items.map((one) => [one.endpoint, { ...one, from: Date.parse(from), stepMs: 1000 * step_s }]));
 }
 
-/** The hours of at most AT_ONCE endpoints; a bar lasts two minutes, so they need not be asked for often. */
-export const useHours = (ids) => useLoad(() => fetchHours(ids), ids, { everyMs: 20_000, on: ["endpoints"] }).value ?? {};
+/** The hours of at most AT_ONCE endpoints. Not at each news of an endpoint, whose figures change every second: a bar lasts two minutes. */
+export const useHours = (ids) => useLoad(() => fetchHours(ids), ids, { everyMs: 10_000 }).value ?? {};
 
 /** [ref, whether that element is on the screen or near it]. */
 export function useSeen() {
