@@ -295,3 +295,19 @@ async def test_a_reason_leads_to_the_events_that_failed_so_also_to_those_that_we
     await expect(page.locator("h1")).to_have_text("Events")
     await expect(page.locator("table.events tbody tr")).to_have_count(1)
     await expect(page.locator("table.events tbody a[data-row]")).to_have_attribute("href", re.compile(event))
+
+
+async def test_times_are_said_as_on_this_machine_or_in_utc(site: Site, visit: Visit):
+    shop = await site.shop()
+    [event] = await shop.publish("times:1")
+    created = (await site.call("GET", f"events/{event}"))["created_at"]
+    page: Page = await visit(f"{site.url}/events/{event}", timezone_id="Asia/Kathmandu")
+    published = page.locator(".timeline li time").first
+    await expect(published).to_have_text(re.compile(r":\d\d$"))
+    minutes = (await published.inner_text()).split(":")[1]
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("utc")
+    await page.keyboard.press("Enter")
+
+    await expect(published).to_have_text(f"{created[11:19]}Z")
+    assert minutes == f"{(int(created[14:16]) + 45) % 60:02}"  # Kathmandu is 5:45 h ahead

@@ -12,6 +12,8 @@ import { Schedule } from "./schedule.js";
 import { Screen } from "./shell.js";
 import { atTime, counted, millisText, number, percent, rate, tries, until } from "./words.js";
 
+/** So many changes of a breaker the server tells. */
+const CHANGES_MAX = 200;
 const OVERLAPS = [[3600, "1 hour"], [86_400, "1 day"], [604_800, "7 days"]];
 
 async function fetchEndpoint(id) {
@@ -70,7 +72,7 @@ function BreakerStrip({ one, breaker, act }) {
   const inside = changes.filter((each) => each.time >= from).sort((a, b) => a.time - b.time);
   const before = changes.filter((each) => each.time < from).sort((a, b) => b.time - a.time)[0];
   const parts = [];
-  let at = born;
+  let at = before || changes.length < CHANGES_MAX ? born : inside[0].time; // what came before those is not known
   let state = before?.state ?? "closed";
   for (const each of [...inside, { time: now, state: null }]) {
     parts.push({ from: at, to: each.time, state });

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { html, useEffect, useRef, useState } from "./kit.js";
 import { useLoad } from "./live.js";
-import { counted, number, percent, span } from "./words.js";
+import { atTime, counted, number, percent, span } from "./words.js";
 
 /** So many endpoints are asked for in one call. */
 export const AT_ONCE = 20;
@@ -11,7 +11,7 @@ const BAR = 16;
 const FOOT = { open: "f-bad", probing: "f-retry", ramping: "f-retry" };
 
 const sum = (values) => values.reduce((all, one) => all + one, 0);
-const timeText = (at) => new Date(at).toTimeString().slice(0, 5);
+const timeText = (at) => atTime(at).replace(/:\d\dZ?$/, "");
 
 /** By id: {from, stepMs, breaker, delivered, failed}. */
 async function fetchHours(ids) {
