@@ -64,6 +64,7 @@ function Bar({ hour, n, foot }) {
 
 export function Hour({ hour, large = false, foot = true }) {
   const bars = hour?.delivered ?? [];
-  return html`<svg class=${large ? "hour large" : "hour"} viewBox="0 0 120 20" preserveAspectRatio="none" role="img" aria-label=${hour ? inWords(hour) : "Last hour: not known yet"}>
+  return html`<svg class=${large ? "hour large" : "hour"} viewBox=${`0 0 120 ${foot ? BAR + 4 : BAR}`} preserveAspectRatio="none" role="img" aria-label=${hour ? inWords(hour) : "Last hour: not known yet"}>
+    <rect y=${BAR - 1} width="119" height="1" class="f-line" />
     ${bars.map((_, n) => html`<${Bar} key=${n} hour=${hour} n=${n} foot=${foot} />`)}</svg>`;
 }
