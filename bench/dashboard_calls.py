@@ -120,6 +120,7 @@ def calls(blocked_key: str, blocked_event: str) -> list[str]:
         "endpoints",
         f"endpoints/{many_events.ENDPOINT}",
         f"endpoints/{many_events.ENDPOINT}/breaker",
+        f"endpoints/last-hour?ids={many_events.ENDPOINT}",
         "jobs",
         "plans",
         "audit?actor=nobody",

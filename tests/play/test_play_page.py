@@ -191,6 +191,9 @@ async def test_everyone_can_use_it(room: str, visit: Visit, scheme: str, width: 
     await page.get_by_role("button", name="Aim at my URL").click()
     assert await violations(page) == []
     assert await page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
+    seen = """() => { const part = document.querySelector(".stage .consumer").getBoundingClientRect();
+      return part.left >= 0 && part.right <= innerWidth; }"""
+    assert await page.evaluate(seen), "the consumer is beyond the edge of the screen"
 
 
 async def test_with_reduced_motion_nothing_travels_and_it_still_plays(room: str, visit: Visit) -> None:

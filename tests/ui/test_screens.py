@@ -1,6 +1,7 @@
 """Every screen and dialog: it opens, everyone can use it, it fits, and it brings nothing from elsewhere."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -274,3 +275,47 @@ async def test_the_page_is_used_with_the_keyboard_alone(site: Site, visit: Visit
     await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
     await page.keyboard.press("Escape")
     await expect(page.get_by_role("dialog")).to_have_count(0)
+
+    shop.statuses["keys:2"] = 422
+    await shop.publish("keys:2")
+    row = page.get_by_role("row", name="keys:2")
+    await row.get_by_role("link", name="keys:2").focus()
+    shop.statuses.clear()
+    await page.keyboard.press("r")
+    await expect(row).to_have_count(0)
+    await page.locator("body").press("p")
+    await expect(page.locator(".live .word")).to_contain_text("Paused")
+
+
+async def test_a_reason_leads_to_the_events_that_failed_so_also_to_those_that_were_delivered_later(
+    site: Site, visit: Visit
+):
+    shop = await site.shop(attempts_max=1_000, backoff_cap_ms=50)
+    shop.statuses["reason:1"] = 503
+    [event] = await shop.publish("reason:1")
+    await shop.sink.arrived(12, where=lambda one: one.path == f"/{shop.name}")
+    shop.statuses.clear()
+    page: Page = await visit(site.url)
+    reason = page.locator(".reasons a", has_text=shop.name)
+    await expect(reason).to_contain_text("503")
+    await reason.click()
+
+    await expect(page.locator("h1")).to_have_text("Events")
+    await expect(page.locator("table.events tbody tr")).to_have_count(1)
+    await expect(page.locator("table.events tbody a[data-row]")).to_have_attribute("href", re.compile(event))
+
+
+async def test_times_are_said_as_on_this_machine_or_in_utc(site: Site, visit: Visit):
+    shop = await site.shop()
+    [event] = await shop.publish("times:1")
+    created = (await site.call("GET", f"events/{event}"))["created_at"]
+    page: Page = await visit(f"{site.url}/events/{event}", timezone_id="Asia/Kathmandu")
+    published = page.locator(".timeline li time").first
+    await expect(published).to_have_text(re.compile(r":\d\d$"))
+    minutes = (await published.inner_text()).split(":")[1]
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("utc")
+    await page.keyboard.press("Enter")
+
+    await expect(published).to_have_text(f"{created[11:19]}Z")
+    assert minutes == f"{(int(created[14:16]) + 45) % 60:02}"  # Kathmandu is 5:45 h ahead

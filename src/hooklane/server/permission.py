@@ -25,6 +25,7 @@ PORTAL = frozenset(
         "GET /api/v1/dead-letters/causes",
         "GET /api/v1/dead-letters/{id}",
         "GET /api/v1/endpoints",
+        "GET /api/v1/endpoints/last-hour",
         "GET /api/v1/endpoints/{id}",
         "GET /api/v1/events",
         "GET /api/v1/events/{id}",

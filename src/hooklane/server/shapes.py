@@ -196,6 +196,24 @@ class BreakerShape(Breaker, kw_only=True):
     changes: list[BreakerChange]
 
 
+class HourOfEndpoint(Shape, kw_only=True):
+    """By slot: attempts, and the state of the breaker that held most back; null is not known, or no endpoint yet."""
+
+    endpoint: str
+    breaker: list[BreakerState | None]
+    delivered: list[int]
+    failed: list[int]
+
+
+class LastHour(Shape, kw_only=True):
+    """The slots begin at `from`, one `step_s` after the other; the last one is not over yet."""
+
+    from_: Time = msgspec.field(name="from")
+    step_s: int
+    as_of: Time
+    items: list[HourOfEndpoint]
+
+
 class EndpointShape(Shape, kw_only=True):
     """An endpoint; of its headers only the names are shown."""
 

@@ -200,6 +200,11 @@ class DashboardReads(Protocol):
     ) -> Sequence[BreakerTurn]:
         """The turns of one breaker, or of all of the tenant, the newest first."""
 
+    async def breaker_turns_of(
+        self, tenant: str, endpoint_ids: Sequence[str], since: Instant, limit: int
+    ) -> Sequence[BreakerTurn]:
+        """The turns of some breakers from *since* on and the one before, of each the last *limit*, oldest first."""
+
     async def keep_series(self, rows: Sequence[SeriesRow], *, before: Mapping[int, Instant]) -> None:
         """Write rows, each in the place of an earlier one of its process; drop those *before* a time, by step."""
 

@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
+import re
+
 from hooklane.model.clock import START
 from hooklane.model.health import BreakerState, Health
 from hooklane.server import views
 from hooklane.server.api.endpoints import find
 from hooklane.server.audit_acts import act_of
-from hooklane.server.call import Call, Response, Routes, answer
+from hooklane.server.call import Call, Param, Response, Routes, answer
+from hooklane.server.last_hour import ENDPOINTS_MAX, last_hour
 from hooklane.server.problem import Problem
-from hooklane.server.shapes import BreakerChange, BreakerShape
+from hooklane.server.shapes import BreakerChange, BreakerShape, LastHour
 
 CHANGES_SHOWN = 200
 TRIES = 5
+_IDS = f"[a-z0-9_]{{1,64}}(,[a-z0-9_]{{1,64}}){{0,{ENDPOINTS_MAX - 1}}}"
 _HELD = (BreakerState.OPEN, BreakerState.PROBING)
 
 
 routes = Routes("endpoints", "/api/v1/endpoints")
+
+
+@routes.get(
+    "/last-hour",
+    "The last hour of endpoints in slots of two minutes: what was delivered, what failed, what the breaker did.",
+    query=(
+        Param(
+            "ids",
+            f"whose, with commas, at most {ENDPOINTS_MAX}; the {ENDPOINTS_MAX} oldest unless given",
+            {"type": "string", "pattern": f"^{_IDS}$"},
+        ),
+    ),
+    answers=LastHour,
+)
+async def hours(call: Call) -> Response:
+    store, text = call.services.store, call.query.get("ids")
+    if text is None:
+        endpoints = (await store.endpoints(call.tenant))[:ENDPOINTS_MAX]
+    else:
+        if not re.fullmatch(_IDS, text):
+            raise Problem("invalid_parameter", f"ids must be 1 to {ENDPOINTS_MAX} ids of endpoints, got {text[:40]!r}")
+        found = [await store.endpoint(call.tenant, id) for id in dict.fromkeys(text.split(","))]
+        endpoints = [one for one in found if one is not None]
+    return answer(await last_hour(call.services, call.tenant, endpoints))
 
 
 @routes.get("/{id}/breaker", "The breaker and what it did lately, with times.", answers=BreakerShape)

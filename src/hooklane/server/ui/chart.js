@@ -3,7 +3,7 @@
 import { files } from "./api.js";
 import { html, signal, useEffect, useRef, useState } from "./kit.js";
 import { Icon } from "./parts.js";
-import { number } from "./words.js";
+import { atTime, number } from "./words.js";
 
 const HEIGHT = 220;
 /** Between two times of the axis, which are written without seconds. */
@@ -87,7 +87,7 @@ export function Chart({ title, times, lines, marks = [], stacked, say = number, 
       const faint = colour("ink-3");
       const grid = { stroke: colour("line"), width: 1 };
       const axis = { stroke: faint, grid, ticks: { show: false }, font: "12px system-ui, sans-serif" };
-      const clockText = (_, splits) => splits.map((at) => new Date(at * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" }));
+      const clockText = (_, splits) => splits.map((at) => atTime(at * 1000).replace(/:\d\dZ?$/, "").slice(-5));
       plot.current = new Plot(
         {
           width: roomIn(box.current),
@@ -128,7 +128,7 @@ function drawn(lines, stacked) {
 }
 
 const Figures = ({ title, times, lines, say }) => html`<div class="tbl-wrap figures" tabindex="0" role="region" aria-label=${`${title}, as a table`}><table class="tbl"><thead><tr><th>Time</th>${lines.map((line) => html`<th class="r">${line.name}</th>`)}</tr></thead>
-  <tbody>${times.map((at, n) => [at, n]).reverse().slice(0, 120).map(([at, n]) => html`<tr><td class="num">${new Date(at * 1000).toLocaleTimeString("en-GB")}</td>${lines.map((line) => html`<td class="r">${say(line.values[n])}</td>`)}</tr>`)}</tbody></table></div>`;
+  <tbody>${times.map((at, n) => [at, n]).reverse().slice(0, 120).map(([at, n]) => html`<tr><td class="num">${atTime(at * 1000)}</td>${lines.map((line) => html`<td class="r">${say(line.values[n])}</td>`)}</tr>`)}</tbody></table></div>`;
 
 /** A small line without axes; nothing where nothing was measured. */
 export function Spark({ values, tone }) {

@@ -121,7 +121,7 @@ function Letter({ letter, isSender, isChosen, toggle, open, again }) {
     <td class="r">${isSender ? html`<b class=${letter.waiting ? "bad" : "faint"}>${number(letter.waiting)}</b>` : number(letter.attempts)}</td>
     <td class="r"><${Ago} time=${letter.died_at} /></td>
     <td class="note hide-s">${isSender && html`<button class="link ell" type="button" aria-label=${`${letter.note || "Add a note"} on ${name}`} onClick=${() => open({ kind: "note", letter })}>${letter.note || "Add a note"}${letter.assignee ? ` (${letter.assignee})` : ""}</button>`}</td>
-    <td class="r acts"><${Act} class="small" aria-label=${`Replay ${name}`} run=${async () => (await (isSender ? replayOne(letter.id) : replayRow(letter)), again())}>Replay</${Act}>
+    <td class="r acts"><${Act} class="small" data-replay aria-label=${`Replay ${name}`} run=${async () => (await (isSender ? replayOne(letter.id) : replayRow(letter)), again())}>Replay</${Act}>
       ${!inPortal() && html`<button class="btn small" type="button" aria-label=${`Skip ${name}`} onClick=${() => open({ kind: isSender ? "skip" : "give-up", letter })}>Skip…</button>`}</td></tr>`;
 }
 

@@ -3,6 +3,7 @@
 import { call, get } from "./api.js";
 import { EndpointState, SecretDialog, secretAge } from "./endpoints.js";
 import { Charts, fetchSeries } from "./figures.js";
+import { Hour, inWords, useHours } from "./hour.js";
 import { html, useState } from "./kit.js";
 import { clock, inPortal, useLoad } from "./live.js";
 import { Act, Ago, Chip, Dialog, Exactly, Failed, Icon, said, Skeleton } from "./parts.js";
@@ -11,6 +12,8 @@ import { Schedule } from "./schedule.js";
 import { Screen } from "./shell.js";
 import { atTime, counted, millisText, number, percent, rate, tries, until } from "./words.js";
 
+/** So many changes of a breaker the server tells. */
+const CHANGES_MAX = 200;
 const OVERLAPS = [[3600, "1 hour"], [86_400, "1 day"], [604_800, "7 days"]];
 
 async function fetchEndpoint(id) {
@@ -59,26 +62,28 @@ function Health({ one }) {
     <dl>${figures.filter(([, value]) => value !== "–").map(([name, value, unit]) => html`<div><dt>${name}</dt><dd class=${(name === "Blocked" || name === "Dead") && value !== "0" ? "bad" : ""}>${value} <small>${unit}</small></dd></div>`)}</dl></section>`;
 }
 
-/** The breaker over the last hour: closed, open, probing, each for as long as it was so. */
+/** The last hour: what became of each try, and below it the breaker (closed, open, probing), each for as long as it was so. */
 function BreakerStrip({ one, breaker, act }) {
+  const hour = useHours([one.id])[one.id];
   const changes = breaker.changes.map((each) => ({ ...each, time: Date.parse(each.at) }));
   const now = clock.value;
-  const from = Math.max(now - 3_600_000, Math.min(Date.parse(one.created_at), now - 60_000)); // before it was created there was none
+  const from = hour?.from ?? now - 3_600_000;
+  const born = Math.max(from, Date.parse(one.created_at)); // before it was created there was none
   const inside = changes.filter((each) => each.time >= from).sort((a, b) => a.time - b.time);
   const before = changes.filter((each) => each.time < from).sort((a, b) => b.time - a.time)[0];
   const parts = [];
-  let at = from;
+  let at = before || changes.length < CHANGES_MAX ? born : inside[0].time; // what came before those is not known
   let state = before?.state ?? "closed";
   for (const each of [...inside, { time: now, state: null }]) {
     parts.push({ from: at, to: each.time, state });
     [at, state] = [each.time, each.state];
   }
-  const x = (time) => ((time - from) / (now - from)) * 1000;
+  const x = (time) => (Math.max(0, time - from) / (hour ? hour.delivered.length * hour.stepMs : 3_600_000)) * 1000;
   const paint = { closed: "f-good", open: "f-bad", probing: "f-retry" };
-  return html`<section class="card"><div class="title"><h2>Breaker</h2><span class="grow"></span><span class="faint">${one.breaker.state === "closed" ? "closed: everything is sent" : one.breaker.state === "open" ? `open: held, never dropped, tries are not used up${one.breaker.until ? `; probe ${until(one.breaker.until, now)}` : ""}` : "probing: one event at a time"}</span>
+  return html`<section class="card"><div class="title"><h2>Last hour</h2>${hour && html`<span class="faint hide-s">${inWords(hour).replace("Last hour: ", "")}</span>`}<span class="grow"></span><span class="faint">breaker ${one.breaker.state === "closed" ? "closed: everything is sent" : one.breaker.state === "open" ? `open: held, never dropped, tries are not used up${one.breaker.until ? `; probe ${until(one.breaker.until, now)}` : ""}` : "probing: one event at a time"}</span>
       ${one.breaker.state !== "closed" && !inPortal() && html`<${Act} class="small" run=${() => act("close", "Breaker closed by hand.")}>Close it</${Act}>`}</div>
-    <div class="pad"><svg class="strip-svg" viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" aria-label=${`Breaker in the last hour: ${counted(inside.length, "change")}, ${one.breaker.state} now`}>
-      ${parts.map((part) => html`<rect x=${x(part.from)} y="0" width=${Math.max(1, x(part.to) - x(part.from))} height="20" class=${paint[part.state] ?? "f-retry"} />`)}</svg>
+    <div class="pad"><${Hour} hour=${hour} large foot=${inPortal()} />${!inPortal() && html`<svg class="strip-svg" viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" aria-label=${`Breaker in the last hour: ${counted(inside.length, "change")}, ${one.breaker.state} now`}>
+      <rect width="1000" height="20" class="f-soft" />${parts.map((part) => html`<rect x=${x(part.from)} y="0" width=${Math.max(1, x(part.to) - x(part.from))} height="20" class=${paint[part.state] ?? "f-retry"} />`)}</svg>`}
       <p class="axis-line faint num"><span>${atTime(new Date(from).toISOString())}</span><span>now</span></p>
       ${inside.length > 0 && html`<ol class="changes">${inside.slice(-4).reverse().map((each) => html`<li><${Exactly} time=${each.at} /><${Chip} state=${each.state}>${each.state}</${Chip}><span class="mute ell">by ${each.by}${each.until ? `, until ${atTime(each.until)}` : ""}</span></li>`)}</ol>`}</div></section>`;
 }

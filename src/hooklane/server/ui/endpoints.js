@@ -1,6 +1,7 @@
 // Endpoints: where deliveries go, and how each of them does.
 
 import { call, get } from "./api.js";
+import { AT_ONCE, Hour, useHours, useSeen } from "./hour.js";
 import { html, useState } from "./kit.js";
 import { clock, useLoad } from "./live.js";
 import { Act, Chip, Command, Copy, Dialog, Empty, Failed, Icon, said, Skeleton } from "./parts.js";
@@ -26,14 +27,23 @@ export default function Endpoints({ query }) {
     ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="The endpoints" />`}
     ${!load.value && !load.error && html`<${Skeleton} rows=${4} />`}
     ${load.value && !items.length && html`<${Empty} title="No endpoints yet" icon="n-endpoints"><p>An endpoint is an address that events are delivered to.</p><${Command} text="hooklane endpoints add http://127.0.0.1:8000/webhooks" /></${Empty}>`}
-    ${items.length > 0 && html`<div class="card tbl-wrap"><table class="tbl cards"><thead><tr><th>Endpoint</th><th>State</th><th class="r">Success, 1 h</th><th class="r">p95</th><th class="r">Backlog</th><th class="r">Blocked</th><th class="r">Rate</th><th class="r">Secret</th></tr></thead>
-      <tbody>${items.map((one) => html`<tr key=${one.id}><td class="c-head"><a class="ell block" data-row href=${href(`/endpoints/${one.id}`)}><b>${one.name || one.id}</b></a><span class="faint ell block">${shortUrl(one.url)}</span></td>
-        <td class="c-side"><${EndpointState} one=${one} /></td>
-        <td class="r" data-k="success">${percent(one.stats?.success)}${one.stats?.success !== null && one.stats ? " %" : ""}</td><td class="r" data-k="p95">${millisText(one.stats?.p95_ms)}</td><td class="r" data-k="backlog">${number(one.stats?.backlog)}</td>
-        <td class="r" data-k="blocked">${one.stats?.blocked ? html`<b class="bad">${number(one.stats.blocked)}</b>` : number(one.stats?.blocked)}</td>
-        <td class="r" data-k="rate">${one.stats ? `${rate(one.stats.rate)}/s` : ""}${one.rate_limit ? html`<span class="faint"> of ${one.rate_limit}</span>` : ""}</td><td class="r" data-k="secret">${secretAge(one)}</td></tr>`)}</tbody></table></div>`}
+    ${items.length > 0 && html`<div class="card tbl-wrap"><table class="tbl cards"><thead><tr><th>Endpoint</th><th>State</th><th>Last hour</th><th class="r">Success, 1 h</th><th class="r">p95</th><th class="r">Backlog</th><th class="r">Blocked</th><th class="r">Rate</th><th class="r">Secret</th></tr></thead>
+      ${inGroups(items).map((group, n) => html`<${Rows} key=${n} items=${group} />`)}</table></div>`}
     ${adding && html`<${AddDialog} close=${() => (setAdding(false), load.again())} />`}
   </${Screen}>`;
+}
+
+const inGroups = (items) => Array.from({ length: Math.ceil(items.length / AT_ONCE) }, (_, n) => items.slice(n * AT_ONCE, (n + 1) * AT_ONCE));
+
+/** Some endpoints; their last hour is asked for while they are on the screen. */
+function Rows({ items }) {
+  const [body, isSeen] = useSeen();
+  const hours = useHours(isSeen ? items.map((one) => one.id) : []);
+  return html`<tbody ref=${body}>${items.map((one) => html`<tr key=${one.id}><td class="c-head"><a class="ell block" data-row href=${href(`/endpoints/${one.id}`)}><b>${one.name || one.id}</b></a><span class="faint ell block">${shortUrl(one.url)}</span></td>
+    <td class="c-side"><${EndpointState} one=${one} /></td><td class="c-hour"><${Hour} hour=${hours[one.id]} /></td>
+    <td class="r" data-k="success">${percent(one.stats?.success)}${one.stats?.success !== null && one.stats ? " %" : ""}</td><td class="r" data-k="p95">${millisText(one.stats?.p95_ms)}</td><td class="r" data-k="backlog">${number(one.stats?.backlog)}</td>
+    <td class="r" data-k="blocked">${one.stats?.blocked ? html`<b class="bad">${number(one.stats.blocked)}</b>` : number(one.stats?.blocked)}</td>
+    <td class="r" data-k="rate">${one.stats ? `${rate(one.stats.rate)}/s` : ""}${one.rate_limit ? html`<span class="faint"> of ${one.rate_limit}</span>` : ""}</td><td class="r" data-k="secret">${secretAge(one)}</td></tr>`)}</tbody>`;
 }
 
 function AddDialog({ close }) {

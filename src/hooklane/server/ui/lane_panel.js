@@ -53,7 +53,7 @@ function Head({ lane, skip, again }) {
   return html`<div class="row"><${Chip} state=${state} icon=${icon}>${LANE_STATES[lane.state]} ${lane.state === "blocked" || lane.state === "retrying" ? since(lane.since, clock.value) : ""}</${Chip}>
       <span class="mute">at <a class="link" href=${href(`/endpoints/${lane.endpoint}`)}>${lane.endpoint_name || lane.endpoint}</a></span></div>
     <${Why} text=${lane.why} key_=${lane.key} state=${lane.state} />
-    ${isDead && html`<div class="row"><${Act} class="primary" run=${async () => (await replayOne(lane.dead_letter), again())}>Replay #${lane.head}</${Act}>
+    ${isDead && html`<div class="row"><${Act} class="primary" data-replay run=${async () => (await replayOne(lane.dead_letter), again())}>Replay #${lane.head}</${Act}>
       ${!inPortal() && html`<button class="btn" type="button" onClick=${skip}>Skip #${lane.head}…</button>`}</div>`}`;
 }
 

@@ -16,10 +16,10 @@ const SEARCH_MS = 4000;
 const IDLE_SHOWN = 20;
 /** Some more than are shown, to take the places of those that begin to move. */
 const IDLE_KEPT = 60;
-/** So many rows fill the screen: they come frame by frame, the rest when the browser has time, or after a while. */
-const SCREENFUL = 16;
-/** So many rows that are new to the board are drawn in one turn, on the screen and below it. */
-const [NEW_ROWS_MAX, UNSEEN_ROWS_MAX] = [8, 4];
+/** So many rows come frame by frame, the rest when the browser has time, or after a while. More than a screen: of a thousand lanes few move at a time, and the more are drawn, the sooner one is seen to move. */
+const AT_ONCE = 64;
+/** So many rows that are new to the board are drawn in one frame at first, and later in one turn. */
+const [NEW_ROWS_MAX, LATER_ROWS_MAX] = [8, 4];
 const IDLE_MS_MAX = 100;
 const LanePanel = later(() => import("./lane_panel.js"), "LanePanel");
 const ReplayDialog = later(() => import("./resolve.js"), "ReplayDialog");
@@ -147,13 +147,13 @@ function Board({ groups, query, lanes }) {
 function useFewAtATime(names) {
   const before = useRef(new Set());
   const [, redraw] = useState(0);
-  let left = before.current.size < SCREENFUL ? NEW_ROWS_MAX : UNSEEN_ROWS_MAX;
+  let left = before.current.size < AT_ONCE ? NEW_ROWS_MAX : LATER_ROWS_MAX;
   const now = new Set(names.filter((name) => before.current.has(name) || left-- > 0));
   useLayoutEffect(() => {
     before.current = now;
     if (now.size === names.length) return undefined;
     const draw = () => redraw((count) => count + 1);
-    if (now.size >= SCREENFUL) return whenIdle(draw, IDLE_MS_MAX);
+    if (now.size >= AT_ONCE) return whenIdle(draw, IDLE_MS_MAX);
     const frame = requestAnimationFrame(draw);
     return () => cancelAnimationFrame(frame);
   });

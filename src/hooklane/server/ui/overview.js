@@ -4,6 +4,7 @@ import { get } from "./api.js";
 import { Spark } from "./chart.js";
 import { EndpointState } from "./endpoints.js";
 import { Charts, fetchSeries, valuesOf } from "./figures.js";
+import { Hour, useHours } from "./hour.js";
 import { html } from "./kit.js";
 import { clock, inPortal, overview as totals, useLoad } from "./live.js";
 import { Command, Failed, Icon, Segments, Skeleton } from "./parts.js";
@@ -38,7 +39,7 @@ function Verdict({ all }) {
   const flowing = lanes - blocked;
   if (blocked) {
     const dead = all.ledger.dead ?? 0;
-    return html`<section class="verdict" data-tone="bad" aria-label="Verdict"><span class="sym"><${Icon} name="dead" /></span><div class="grow"><p class="big">${counted(blocked, "key")} ${blocked === 1 ? "is" : "are"} blocked${oldest?.since ? `, the oldest for ${since(oldest.since, clock.value)}` : ""}</p>
+    return html`<section class="verdict" data-tone="bad" aria-label="Verdict"><span class="sym"><${Icon} name="dead" /></span><div class="grow"><p class="big">${counted(blocked, "key")} ${blocked === 1 ? "is" : "are"} blocked${oldest?.since ? `${blocked === 1 ? "" : ", the oldest"} for ${since(oldest.since, clock.value)}` : ""}</p>
       ${oldest && html`<p><a class="mono ell" dir="auto" title=${oldest.key} href=${href("/lanes", { lane: `${oldest.endpoint}/${oldest.key}` })}>${oldest.key}</a> stands behind #${oldest.head}, which died: ${oldest.reason}${oldest.said ? ` “${oldest.said}”` : ""}. ${counted(all.waiting_behind_blocked ?? oldest.waiting, "event")} ${(all.waiting_behind_blocked ?? oldest.waiting) === 1 ? "waits" : "wait"}; the other ${counted(flowing, "lane")} ${flowing === 1 ? "flows" : "flow"}.</p>`}</div>
       <a class="btn danger" href=${href("/dead")}>Review ${counted(dead, "dead letter")}<${Icon} name="right" /></a></section>`;
   }
@@ -88,12 +89,13 @@ function Tiles({ all, series }) {
 function Reasons({ all, word }) {
   const most = Math.max(1, ...all.top_reasons.map((one) => one.count));
   return html`<section class="card"><div class="title"><h2>Top reasons for a failed try</h2><span class="grow"></span><span class="faint">${word}</span></div>
-    ${all.top_reasons.length ? html`<ul class="reasons">${all.top_reasons.slice(0, 6).map((one) => html`<li><a class="ell" href=${href("/dead", { endpoint: one.endpoint })}><b>${one.reason}</b> <span class="faint">${one.endpoint_name || one.endpoint}</span></a><span class="num">${number(one.count)}</span>
+    ${all.top_reasons.length ? html`<ul class="reasons">${all.top_reasons.slice(0, 6).map((one) => html`<li><a class="ell" href=${href("/events", { q: one.reason === "other" ? null : `reason:${one.reason.replaceAll(/\s/g, "?")}`, endpoint: one.endpoint })}><b>${one.reason}</b> <span class="faint">${one.endpoint_name || one.endpoint}</span></a><span class="num">${number(one.count)}</span>
       <svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true"><rect width="100" height="4" class="f-soft" /><rect width=${Math.max(1, (one.count / most) * 100)} height="4" class=${/^4/.test(one.reason) ? "f-bad" : "f-retry"} /></svg></li>`)}</ul>` : html`<p class="pad-all faint">No try has failed.</p>`}</section>`;
 }
 
 function EndpointTable({ items }) {
-  return html`<section class="card"><div class="title"><h2>Endpoints</h2></div>${items.length ? html`<div class="tbl-wrap"><table class="tbl cards"><thead><tr><th>Endpoint</th><th>State</th><th class="r">Success</th><th class="r">p95</th><th class="r">Backlog</th><th class="r">Blocked</th></tr></thead>
-    <tbody>${items.slice(0, 8).map((one) => html`<tr key=${one.id}><td class="c-head"><a class="ell block" href=${href(`/endpoints/${one.id}`)}><b>${one.name || one.id}</b></a><span class="faint ell block">${shortUrl(one.url)}</span></td><td class="c-side"><${EndpointState} one=${one} /></td>
+  const hours = useHours(items.slice(0, 8).map((one) => one.id));
+  return html`<section class="card"><div class="title"><h2>Endpoints</h2></div>${items.length ? html`<div class="tbl-wrap"><table class="tbl cards"><thead><tr><th>Endpoint</th><th>State</th><th>Last hour</th><th class="r">Success</th><th class="r">p95</th><th class="r">Backlog</th><th class="r">Blocked</th></tr></thead>
+    <tbody>${items.slice(0, 8).map((one) => html`<tr key=${one.id}><td class="c-head"><a class="ell block" href=${href(`/endpoints/${one.id}`)}><b>${one.name || one.id}</b></a><span class="faint ell block">${shortUrl(one.url)}</span></td><td class="c-side"><${EndpointState} one=${one} /></td><td class="c-hour"><${Hour} hour=${hours[one.id]} /></td>
       <td class="r" data-k="success">${percent(one.stats?.success)}${one.stats && one.stats.success !== null ? " %" : ""}</td><td class="r" data-k="p95">${millisText(one.stats?.p95_ms)}</td><td class="r" data-k="backlog">${number(one.stats?.backlog)}</td><td class="r" data-k="blocked">${one.stats?.blocked ? html`<b class="bad">${number(one.stats.blocked)}</b>` : number(one.stats?.blocked)}</td></tr>`)}</tbody></table></div>` : html`<p class="pad-all faint">No endpoint yet.</p>`}</section>`;
 }

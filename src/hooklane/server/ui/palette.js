@@ -6,9 +6,12 @@ import { togglePause } from "./live.js";
 import { Dialog, Icon } from "./parts.js";
 import { go } from "./route.js";
 import { openOverlay, screens, setTheme } from "./shell.js";
+import { inUtc, setUtc } from "./words.js";
 
 const OFF = "hooklane-keys-off";
-const off = signal(readOff());
+const UTC = "hooklane-utc";
+const off = signal(isKept(OFF));
+setUtc(isKept(UTC));
 const NEXT_MS = 1200;
 
 const KEYS = [
@@ -17,25 +20,36 @@ const KEYS = [
   ["j, k", "Next and previous row"],
   ["Enter", "Open the row"],
   ["Esc", "Close what is open"],
-  ["Space", "Pause and go on"],
+  ["r", "Replay what is chosen or open"],
+  ["p or Space", "Pause and go on"],
   ["?", "This list"],
 ];
 
-function readOff() {
+function isKept(name) {
   try {
-    return localStorage.getItem(OFF) === "1";
+    return localStorage.getItem(name) === "1";
   } catch {
     return false;
   }
 }
 
-function setOff(value) {
-  off.value = value;
+function keep(name, value) {
   try {
-    localStorage.setItem(OFF, value ? "1" : "0");
+    localStorage.setItem(name, value ? "1" : "0");
   } catch {
     // A browser that keeps nothing forgets it with the page.
   }
+}
+
+function setOff(value) {
+  off.value = value;
+  keep(OFF, value);
+}
+
+/** Everything on the page is said anew; what is shown stands in its address. */
+function switchUtc() {
+  keep(UTC, !inUtc());
+  location.reload();
 }
 
 export function Overlay({ what, close, show }) {
@@ -68,6 +82,7 @@ function Palette({ close, show }) {
     ...screens().map((screen) => ({ icon: screen.icon, name: screen.name, hint: screen.letter && `g ${screen.letter}`, run: () => go(screen.path) })),
     { icon: "pause", name: "Pause or go on", hint: "space", run: togglePause },
     ...["system", "light", "dark"].map((theme) => ({ icon: "theme", name: `Theme: ${theme}`, run: () => setTheme(theme) })),
+    { icon: "n-audit", name: inUtc() ? "Times as on this machine" : "Times in UTC", run: switchUtc },
     { icon: "info", name: "Keys", hint: "?", run: () => setTimeout(() => show("help")) },
   ].filter((one) => one.name.toLowerCase().includes(wanted));
   const found = [
@@ -123,7 +138,8 @@ export function listenToKeys() {
     if (before === "g" && now - beforeAt < NEXT_MS) {
       const screen = screens().find((one) => one.letter === event.key);
       if (screen) go(screen.path);
-    }
+    } else if (event.key === "p") togglePause();
+    else if (event.key === "r") replay();
     before = event.key;
     beforeAt = now;
     return undefined;
@@ -133,6 +149,12 @@ export function listenToKeys() {
 function prevented(event, act) {
   event.preventDefault();
   act();
+}
+
+/** Presses the button that replays (data-replay): that of the row that has the focus, or of the lane or event that is open. */
+function replay() {
+  const row = document.activeElement?.closest("tr, li");
+  (row?.querySelector("[data-replay]") ?? document.querySelector("aside [data-replay], .story-head [data-replay]"))?.click();
 }
 
 /** The row links of a screen carry data-row; j and k move the focus among them. */

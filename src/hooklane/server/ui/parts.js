@@ -5,7 +5,7 @@ import { html, signal, useEffect, useId, useLayoutEffect, useRef, useState } fro
 import { asOf, clock, connection, retryAt, whyNot } from "./live.js";
 import { ago, atTime, STATES } from "./words.js";
 
-/** The shapes of an event's states. Not in the sprite: a board draws a thousand of them, and a copy of a sprite's symbol costs far more than a path. */
+/** The shapes of an event's states, for chips; those of cells are in app.css. Not in the sprite: a copy of a sprite's symbol costs far more than a path. */
 const SHAPES = {
   queued: [2, "M8 3.6a4.4 4.4 0 1 1 0 8.8a4.4 4.4 0 1 1 0-8.8z"],
   in_flight: [0, "M4.5 3v10l8-5z"],
@@ -21,9 +21,11 @@ const shape = ([width, path]) => html`<svg class="icon shape" viewBox="0 0 16 16
 /** A state's shape, or an icon of the sprite. The word beside it says the same, so it is hidden from screen readers. */
 export const Icon = ({ name }) => (SHAPES[name] ? shape(SHAPES[name]) : html`<svg class="icon" aria-hidden="true"><use href=${`${files}/icons.svg#${name}`} /></svg>`);
 
-/** One event of a lane: shape, word and colour. Its icon is no component of its own: a board draws a thousand of them. */
-export const Cell = ({ seq, state, class: extra = "" }) => html`
-  <span class=${`cell ${extra}`} data-state=${state} data-seq=${seq} title=${`#${seq} ${STATES[state]}`}>${shape(SHAPES[state])}${seq}<span class="vh"> ${STATES[state]}</span></span>`;
+/** One event of a lane: shape, word and colour. One element, its shape is drawn by the stylesheet: a board has a thousand of them. */
+export const Cell = ({ seq, state, class: extra = "" }) => {
+  const says = `#${seq} ${STATES[state]}`;
+  return html`<span class=${`cell ${extra}`} data-state=${state} data-seq=${seq} role="img" aria-label=${says} title=${says}>${seq}</span>`;
+};
 
 /** A part of a screen whose module is fetched when it is first drawn; *wait* stands there meanwhile. */
 export function later(load, name) {

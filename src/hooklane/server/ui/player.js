@@ -4,12 +4,10 @@
 import { frameAt, METERS, modelOf, RECEIVERS, stepFrom } from "./trace_model.js";
 
 const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
-const WIDE = 1000;
-const QUEUE = { x: 20, width: 250 };
-const WIRE = { from: 290, to: 716 };
-const CONSUMER = { x: 734, width: 246 };
+/** Where things stand in the picture, and how many cells there is room for; a narrow screen has one of its own, since a wide one shrunk cannot be read. */
+const WIDE = { name: "wide", width: 1000, queue: { x: 20, width: 250 }, wire: { from: 290, to: 716 }, consumer: { x: 734, width: 246 }, cells: 3 };
+const NARROW = { name: "narrow", width: 440, queue: { x: 4, width: 132 }, wire: { from: 152, to: 296 }, consumer: { x: 302, width: 134 }, cells: 2 };
 const TOP = 30;
-const SEEN_MAX = 3;
 const REST_MS = 450;
 
 function node(tag, attributes = {}, ...children) {
@@ -121,14 +119,16 @@ export function mount(element, trace, { speed = 1, at = 0, tell = () => {}, extr
 }
 
 function theatre(model) {
+  const plan = matchMedia("(max-width: 720px)").matches ? NARROW : WIDE;
+  const { queue, wire, consumer } = plan;
   const row = model.keys.length <= 2 ? 108 : model.keys.length <= 4 ? 72 : 46;
   const tall = TOP + row * model.keys.length + 8;
-  const svg = node("svg:svg", { viewBox: `0 0 ${WIDE} ${tall}`, role: "img", class: "stage" });
-  for (const [x, text] of [[QUEUE.x + QUEUE.width / 2, "sender queue"], [(WIRE.from + WIRE.to) / 2, "network"], [CONSUMER.x + CONSUMER.width / 2, "consumer"]]) {
+  const svg = node("svg:svg", { viewBox: `0 0 ${plan.width} ${tall}`, role: "img", class: `stage ${plan.name}` });
+  for (const [x, text] of [[queue.x + queue.width / 2, "sender queue"], [(wire.from + wire.to) / 2, "network"], [consumer.x + consumer.width / 2, "consumer"]]) {
     svg.append(node("svg:text", { x, y: 18, class: "over" }, text));
   }
-  svg.append(node("svg:rect", { class: "consumer", x: CONSUMER.x, y: TOP, width: CONSUMER.width, height: tall - TOP - 8, rx: 12 }));
-  const lanes = model.keys.map((key, at) => lane(svg, key, TOP + at * row, row));
+  svg.append(node("svg:rect", { class: "consumer", x: consumer.x, y: TOP, width: consumer.width, height: tall - TOP - 8, rx: 12 }));
+  const lanes = model.keys.map((key, at) => lane(svg, key, TOP + at * row, row, plan));
   const flying = new Map();
   const layer = node("svg:g", {});
   svg.append(layer);
@@ -149,7 +149,7 @@ function theatre(model) {
       group.lastChild.textContent = one.kind.endsWith("lost") ? "" : one.name;
       const place = lanes[model.keys.indexOf(one.key)].y + (one.isCopy ? row * 0.22 : 0) + (one.kind === "ack" || one.kind === "refusal" || one.kind === "ack-lost" ? row * -0.12 : 0);
       const along = still ? 0.5 : one.at;
-      group.setAttribute("transform", `translate(${WIRE.from + 34 + along * (WIRE.to - WIRE.from - 68)} ${place})`);
+      group.setAttribute("transform", `translate(${wire.from + 34 + along * (wire.to - wire.from - 68)} ${place})`);
     }
     for (const [id, group] of flying) {
       if (seen.has(id)) continue;
@@ -157,21 +157,25 @@ function theatre(model) {
       flying.delete(id);
     }
   }
-  // On a narrow screen the picture scrolls sideways, and the keyboard must be able to do that too.
-  const scrolls = matchMedia("(max-width: 720px)").matches ? { tabindex: "0", role: "group", "aria-label": "Picture, scrolls sideways" } : {};
-  return { element: node("div", { class: "theatre", ...scrolls }, svg), draw };
+  return { element: node("div", { class: "theatre" }, svg), draw };
 }
 
-function lane(svg, key, top, row) {
+function lane(svg, key, top, row, { queue, wire, consumer, cells: room }) {
   const y = top + row / 2;
-  const box = node("svg:rect", { class: "queue-box", x: QUEUE.x, y: top, width: QUEUE.width, height: row - 8, rx: 10 });
-  const wire = node("svg:line", { x1: WIRE.from, x2: WIRE.to, y1: y - 4, y2: y - 4, class: "track" });
-  const gate = node("svg:rect", { class: "gate", x: QUEUE.x + QUEUE.width + 6, y: top + 6, width: 6, height: row - 20, rx: 3 });
-  const note = node("svg:text", { class: "note", x: (WIRE.from + WIRE.to) / 2, y });
+  const isTall = row > 60;
+  const isNarrow = room < 3;
+  const box = node("svg:rect", { class: "queue-box", x: queue.x, y: top, width: queue.width, height: row - 8, rx: 10 });
+  const track = node("svg:line", { x1: wire.from, x2: wire.to, y1: y - 4, y2: y - 4, class: "track" });
+  const gate = node("svg:rect", { class: "gate", x: queue.x + queue.width + 6, y: top + 6, width: 6, height: row - 20, rx: 3 });
+  const note = node("svg:text", { class: "note", x: (wire.from + wire.to) / 2, y });
   const cells = node("svg:g", {});
-  const label = row > 60 ? { x: QUEUE.x + 14, y: top + 22, class: "key" } : { x: QUEUE.x + 12, y, class: "key" };
-  const group = node("svg:g", { class: "lane-row" }, box, wire, gate, node("svg:text", label, `key ${key}`), note, cells);
+  const label = isTall ? { x: queue.x + 14, y: top + 22, class: "key" } : { x: queue.x + 12, y, class: "key" };
+  const group = node("svg:g", { class: "lane-row" }, box, track, gate, node("svg:text", label, `key ${key}`), note, cells);
   svg.append(group);
+  const most = isTall ? room : room - 1;
+  // Where no place is left before the cells, how many more there are stands below them.
+  const moreAt = !isNarrow ? { x: queue.x + (isTall ? 14 : 74), y } : isTall ? { x: queue.x + 14, y: top + row - 16 } : { x: queue.x + 12, y: y + 15 };
+  const restAt = !isNarrow ? { x: consumer.x + consumer.width - 28, y } : { x: consumer.x + 8, y: top + row - 12 };
   let before = "";
   function draw(one) {
     group.dataset.gate = one.gate;
@@ -179,12 +183,10 @@ function lane(svg, key, top, row) {
     const now = JSON.stringify([one.queue, one.done]);
     if (now === before) return;
     before = now;
-    const most = row > 60 ? 3 : 2;
-    const waiting = one.queue.slice(0, most).map((cell, at) => cellAt(key, cell, QUEUE.x + QUEUE.width - 34 - at * 62, y - 4));
-    const more = one.queue.length > most ? [node("svg:text", { class: "more", x: QUEUE.x + (row > 60 ? 14 : 74), y }, `+${one.queue.length - most}`)] : [];
-    const room = SEEN_MAX;
-    const done = one.done.slice(-room).reverse().map((cell, at) => cellAt(key, cell, CONSUMER.x + 40 + at * 62, y - 4));
-    const rest = one.done.length > room ? [node("svg:text", { class: "more", x: CONSUMER.x + CONSUMER.width - 28, y }, `+${one.done.length - room}`)] : [];
+    const waiting = one.queue.slice(0, most).map((cell, at) => cellAt(key, cell, queue.x + queue.width - 34 - at * 62, y - 4));
+    const more = one.queue.length > most ? [node("svg:text", { class: "more", ...moreAt }, `+${one.queue.length - most}`)] : [];
+    const done = one.done.slice(-room).reverse().map((cell, at) => cellAt(key, cell, consumer.x + (isNarrow ? 35 : 40) + at * 62, y - 4));
+    const rest = one.done.length > room ? [node("svg:text", { class: "more", ...restAt }, `+${one.done.length - room}`)] : [];
     cells.replaceChildren(...waiting, ...more, ...done, ...rest);
   }
   return { y: y - 4, draw };

@@ -22,17 +22,19 @@ export default function Story({ params, query }) {
   useEffect(() => hear("attempts", ({ items }) => items.some((one) => one.event === params.id) && load.again()), [params.id]);
   const { event, attempts, story, why } = load.value ?? {};
   const loud = event && loudest(event.deliveries);
+  const last = loud?.state === "queued" && story.findLast((line) => line.endpoint === loud.endpoint);
+  const waitsFor = last?.kind === "waited" ? last.for_seq : null;
   return html`<${Screen} title=${event?.type ?? "Event"} name="story" sub=${event && html`<span class="mono">${event.key ?? "no key"}${loud?.seq ? ` #${loud.seq}` : ""}</span>`}>
     <p class="crumb"><a class="link" href=${href("/events")}><${Icon} name="left" />Events</a></p>
     ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="This event" />`}
     ${!event && !load.error && html`<${Skeleton} rows=${6} />`}
     ${event && html`<section class="card story-head"><div class="row-line wrap">
-        ${loud ? html`<${Chip} state=${loud.state} icon=${loud.state}>${STATES[loud.state]}</${Chip}>` : html`<${Chip}>no endpoint</${Chip}>`}
+        ${waitsFor ? html`<${Chip} state="waiting" icon="waiting">waiting for #${waitsFor}</${Chip}>` : loud ? html`<${Chip} state=${loud.state} icon=${loud.state}>${STATES[loud.state]}</${Chip}>` : html`<${Chip}>no endpoint</${Chip}>`}
         <span class="mono any grow">${event.id}</span><${Copy} text=${event.id} label="Copy id" /><${CopyAs} event=${event.id} letter=${loud?.dead_letter} />
-        ${loud?.dead_letter && html`<${Act} class="primary" run=${async () => (await replayOne(loud.dead_letter), load.again())}>Replay</${Act}>${!inPortal() && html`<button class="btn" type="button" onClick=${() => setSkip(loud)}>Skip…</button>`}`}
+        ${loud?.dead_letter && html`<${Act} class="primary" data-replay run=${async () => (await replayOne(loud.dead_letter), load.again())}>Replay</${Act}>${!inPortal() && html`<button class="btn" type="button" onClick=${() => setSkip(loud)}>Skip…</button>`}`}
         ${loud?.key && html`<a class="btn" href=${href("/lanes", { lane: `${loud.endpoint}/${loud.key}` })}><${Icon} name="n-lanes" />Its lane</a>`}</div>
       <${Why} text=${why.why} key_=${event.key} state=${loud?.state === "dead" ? "blocked" : loud?.state === "retrying" ? "retrying" : "idle"} /></section>
-      <div class="cols2 story"><${Timeline} event=${event} attempts=${attempts} story=${story} chosen=${query.try} /><${Exchange} event=${event} attempts=${attempts} query=${query} /></div>`}
+      <div class="cols2 story"><${Timeline} event=${event} attempts=${attempts} story=${story} chosen=${query.try} waits=${waitsFor ? last : null} /><${Exchange} event=${event} attempts=${attempts} query=${query} /></div>`}
     ${skip && html`<${SkipDialog} letter=${skip.dead_letter} lane=${{ key: skip.key ?? skip.dead_letter, head: skip.seq, head_type: event.type, endpoint: skip.endpoint }} close=${() => (setSkip(null), load.again())} />`}
   </${Screen}>`;
 }
@@ -40,15 +42,18 @@ export default function Story({ params, query }) {
 const ICONS = { published: "plus", waited: "waiting", try: "retrying", delivered: "delivered", dead: "dead", skipped: "skipped", cancelled: "cancelled", replayed: "again", noted: "n-audit", receiver: "n-inbox" };
 
 /** What happened, oldest first; a try opens what was sent and answered. */
-function Timeline({ event, attempts, story, chosen }) {
+function Timeline({ event, attempts, story, chosen, waits }) {
   return html`<section class="card"><div class="title"><h2>What happened</h2><span class="grow"></span><span class="faint ell">${event.replay_of ? html`replay of <a class="link" href=${href(`/events/${event.replay_of}`)}>${event.replay_of}</a>` : ""}</span></div>
     <ol class="timeline">${story.map((line) => {
       const one = line.attempt !== null && line.kind !== "dead" && attempts.find((each) => each.attempt === line.attempt && each.endpoint === line.endpoint && each.started_at === line.at);
-      const body = html`<b>${line.kind === "try" ? `try ${line.attempt}` : line.kind}</b>${(line.kind === "try" || line.kind === "delivered") && html`<${Chip} state=${line.kind === "delivered" ? "delivered" : line.next_at ? "retrying" : "dead"} icon=${line.kind === "try" && !line.next_at ? "dead" : ICONS[line.kind]}>${resultOf(line)}</${Chip}>`}<span class="mute any">${saysOf(line, event)}</span>`;
+      const body = html`<b>${line.kind === "try" ? `try ${line.attempt}` : line === waits ? "waits" : line.kind}</b>${(line.kind === "try" || line.kind === "delivered") && html`<${Chip} state=${line.kind === "delivered" ? "delivered" : line.next_at ? "retrying" : "dead"} icon=${line.kind === "try" && !line.next_at ? "dead" : ICONS[line.kind]}>${resultOf(line)}</${Chip}>`}<span class="mute any">${saysOf(line, event)}</span>${line.for_seq && html`<a class="link" href=${hrefOfSeq(event, line)}>open #${line.for_seq}</a>`}`;
       return html`<li data-kind=${line.kind === "try" && !line.next_at ? "dead" : line.kind}><${Exactly} time=${line.at} />
         ${one ? html`<button class="what" type="button" aria-pressed=${String(chosen === one.id)} onClick=${() => setQuery({ try: one.id, tab: tabForTry() })}>${body}</button>` : html`<span class="what">${body}</span>`}</li>`;
     })}</ol></section>`;
 }
+
+/** Where the event that this one waited for is found; a search holds no key with a space in it. */
+const hrefOfSeq = (event, { endpoint, for_seq }) => (/\s/.test(event.key) ? href("/lanes", { lane: `${endpoint}/${event.key}` }) : href("/events", { q: `key:${event.key} seq:${for_seq}`, endpoint }));
 
 /** A try is opened for its answer, unless a person looks at something else already. */
 const tabForTry = () => place.value.query.tab ?? "response";

@@ -63,10 +63,16 @@ export const since = (time, now) => (time ? span(now - Date.parse(time)) : "");
 
 export const ago = (time, now) => (!time ? "–" : now - Date.parse(time) < 2000 ? "just now" : `${since(time, now)} ago`);
 
+let isUtc = false;
+/** Whether times are said in UTC, and then with a Z; otherwise as the clock of this machine has them. */
+export const setUtc = (value) => (isUtc = value);
+export const inUtc = () => isUtc;
+
 /** 14:02:11 of today, with the day before it otherwise. */
 export function atTime(time, now = Date.now()) {
   if (!time) return "–";
   const at = new Date(time);
+  if (isUtc) return `${at.toISOString().slice(0, 10) === new Date(now).toISOString().slice(0, 10) ? "" : `${at.toISOString().slice(0, 10)} `}${at.toISOString().slice(11, 19)}Z`;
   const day = at.toDateString() === new Date(now).toDateString() ? "" : `${at.toLocaleDateString("en-CA")} `;
   return day + at.toTimeString().slice(0, 8);
 }

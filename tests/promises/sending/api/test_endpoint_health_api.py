@@ -78,3 +78,40 @@ async def test_a_breaker_tells_what_it_did_and_is_closed_by_hand(api: Api, sink:
     assert (await api.call("POST", f"{path}/close")).status == 200  # it is closed: nothing to do
     kinds = {mark["kind"] for mark in (await api.get("/api/v1/series?range=15m"))["marks"]}
     assert "breaker.open" in kinds
+
+
+async def test_the_last_hour_of_an_endpoint_shows_what_was_delivered_what_failed_and_that_its_breaker_was_open(
+    api: Api, sink: Sink
+) -> None:
+    well = await api.endpoint(sink.url("/well"), types=["well.*"])
+    ill = await api.endpoint(sink.url("/ill"), types=["ill.*"], backoff_ms=20, backoff_cap_ms=20, attempts_max=1_000)
+    sink.react = lambda seen: Answer(status=503 if "ill" in seen.path else 200)
+    for number in range(30):
+        await api.publish("well.it", key=f"k{number}")
+        await api.publish("ill.it", key=f"k{number}")
+
+    async def shown() -> Any:
+        hour = await api.get(f"/api/v1/endpoints/last-hour?ids={ill['id']},ep_unknown,{well['id']}")
+        of_ill, of_well = hour["items"]
+        return hour if "open" in of_ill["breaker"][-2:] and sum(of_well["delivered"]) == 30 else None
+
+    hour = await eventually(shown)
+    of_ill, of_well = hour["items"]
+    assert (of_ill["endpoint"], of_well["endpoint"]) == (ill["id"], well["id"])
+    assert hour["step_s"] == 120
+    assert {len(of_ill[name]) for name in ("breaker", "delivered", "failed")} == {30}
+    assert sum(of_ill["delivered"]) == 0
+    assert sum(of_ill["failed"]) >= 20
+    assert sum(of_well["failed"]) == 0
+    assert of_well["breaker"][-1] == "closed"
+    assert of_well["breaker"][:27] == [None] * 27  # there was no endpoint then
+    everyone = await api.get("/api/v1/endpoints/last-hour")
+    assert [one["endpoint"] for one in everyone["items"]] == [well["id"], ill["id"]]
+
+
+async def test_the_last_hour_is_told_of_few_endpoints_at_a_time(api: Api) -> None:
+    many = ",".join(f"ep_{number}" for number in range(21))
+
+    assert (await api.call("GET", f"/api/v1/endpoints/last-hour?ids={many}")).code == "invalid_parameter"
+    assert (await api.call("GET", "/api/v1/endpoints/last-hour?ids=ep_1,,ep_2")).code == "invalid_parameter"
+    assert (await api.get(f"/api/v1/endpoints/last-hour?ids={many[:-6]}"))["items"] == []

@@ -38,7 +38,7 @@ async def test_every_route_answers_in_the_shape_that_its_description_gives(
     paths += ["events", "endpoints", f"endpoints/{good['id']}", "lanes?cells=4", "audit", "audit/verify", "ledger"]
     paths += [f"lanes/{good['id']}/k%2F1", f"lanes/{good['id']}/k%2F1/why", "overview", "inbox", "inbox/stats"]
     paths += [f"dead-letters/{first}", "dead-letters?side=inbox", f"dead-letters/{dead}", f"inbox/{dead}"]
-    paths += ["series", "attempts", "dead-letters/causes", "jobs", "plans", "inbox/sources"]
+    paths += ["series", "attempts", "dead-letters/causes", "jobs", "plans", "inbox/sources", "endpoints/last-hour"]
     for path in paths:
         await api.get(f"{V1}/{path}")
     for path in ("/healthz", "/readyz", "/metrics", "/api/openapi.json"):

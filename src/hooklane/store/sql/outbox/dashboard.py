@@ -42,5 +42,6 @@ class SqlDashboard(RunsFlows):
     assign = writing(letter_reads.assign)
     jobs = asking(job_flows.page)
     breaker_turns = asking(health.breaker_turns)
+    breaker_turns_of = asking(health.breaker_turns_of)
     keep_series = writing_often(series_flows.keep)
     series = asking(series_flows.read)

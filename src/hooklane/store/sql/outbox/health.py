@@ -38,4 +38,14 @@ def health_of(row: Sequence[Any]) -> Health:
 
 def breaker_turns(tenant: str, endpoint_id: str | None, since: Instant, limit: int) -> Flow[list[BreakerTurn]]:
     rows = yield sql("breaker_turns", tenant=tenant, endpoint=endpoint_id, since=since, limit=limit)
-    return [BreakerTurn(at, turn, BreakerState(state), until, when, by) for at, turn, state, until, when, by in rows]
+    return [_turn_of(row) for row in rows]
+
+
+def breaker_turns_of(tenant: str, ids: Sequence[str], since: Instant, limit: int) -> Flow[list[BreakerTurn]]:
+    rows = yield sql("breaker_turns_of", tenant=tenant, ids=list(ids), since=since, limit=limit)
+    return [_turn_of(row) for row in rows]
+
+
+def _turn_of(row: Sequence[Any]) -> BreakerTurn:
+    endpoint_id, turn, state, until, at, by = row
+    return BreakerTurn(endpoint_id, turn, BreakerState(state), until, at, by)

@@ -144,6 +144,14 @@ SELECT endpoint_id, turn, state, until, at, by FROM hooklane_breaker_turn
 WHERE tenant = :tenant AND endpoint_id = coalesce(:endpoint, endpoint_id) AND at >= :since
 ORDER BY at DESC, turn DESC LIMIT :limit
 
+-- name: breaker_turns_of
+-- The turns of some breakers from a time on, and of each the one before it, oldest first; no more of each than the limit.
+SELECT b.endpoint_id, b.turn, b.state, b.until, b.at, b.by FROM hooklane_breaker_turn b
+JOIN (SELECT endpoint_id, max(turn) AS newest, max(CASE WHEN at < :since THEN turn END) AS before FROM hooklane_breaker_turn
+      WHERE tenant = :tenant AND endpoint_id IN (SELECT value FROM json_each(:ids)) GROUP BY endpoint_id) w USING (endpoint_id)
+WHERE b.turn >= coalesce(w.before, 0) AND b.turn > w.newest - :limit
+ORDER BY b.endpoint_id, b.turn
+
 
 -- === attempts and the story of an event ===
 
