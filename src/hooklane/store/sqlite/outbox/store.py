@@ -39,7 +39,7 @@ from hooklane.store.sqlite import database
 from hooklane.store.sqlite.inbox.borrowed import VERBS
 from hooklane.store.sqlite.inbox.verbs import SqliteVerbs
 from hooklane.store.sqlite.outbox import lanes, outcomes, writer_protocol
-from hooklane.store.sqlite.outbox.publish import Placed, place_all, publish
+from hooklane.store.sqlite.outbox.publish import KnownLanes, Placed, place_all, publish
 from hooklane.store.sqlite.outbox.statements import SQL, run, run_on_snapshot
 from hooklane.store.sqlite.readers import Readers
 from hooklane.store.sqlite.rows import Many, PublishFlow
@@ -240,17 +240,25 @@ def _size_of_log(path: str) -> int:
 
 def works_for(placer: Placer) -> tuple[Mapping[int, Work], Callable[[], None]]:
     """What a writer process of this store is asked to do, and what it must be told when work was undone."""
-    cache = EndpointCache()
+    cache, known = EndpointCache(), KnownLanes()
 
     def place(conn: sqlite3.Connection, drafts: Sequence[Draft]) -> Placed:
-        return _drive(conn, place_all(drafts, placer, cache))
+        return _drive(conn, place_all(drafts, placer, cache, known))
+
+    def undone() -> None:
+        cache.forget()
+        known.forget()
+
+    def flow(conn: sqlite3.Connection, request: bytes) -> bytes:
+        known.forget()  # it may remove some
+        return writer_protocol.do_flow(conn, request)
 
     return {
         writer_protocol.PUBLISH: writer_protocol.do_publish(place),
-        writer_protocol.PUBLISH_ALL: writer_protocol.do_publish_all(place, cache.forget),
+        writer_protocol.PUBLISH_ALL: writer_protocol.do_publish_all(place, undone),
         writer_protocol.COMMIT: writer_protocol.do_commit,
-        writer_protocol.FLOW: writer_protocol.do_flow,
-    }, cache.forget
+        writer_protocol.FLOW: flow,
+    }, undone
 
 
 def _drive(conn: sqlite3.Connection, flow: PublishFlow[T]) -> T:
