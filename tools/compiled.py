@@ -31,6 +31,10 @@ _NAME = "hooklane"
 _AS_SHIPPED, _QUICK = "2", "1"
 """How hard the C compiler tries: a tree that is only tested is there sooner. With 0 the simulator ran slower than the
 plain source, which cost more than the compiler saved."""
+_ON_LINUX = sys.platform == "linux"
+_COMPILER_FLAGS = ["-fno-semantic-interposition"] if _ON_LINUX else []
+_LINKER_FLAGS = ["-s", "-Wl,-Bsymbolic"] if _ON_LINUX else []
+"""No other library replaces a function of ours: so they call each other directly, not through a table of addresses."""
 # The types were checked by `make check`; here mypy only has to know them.
 _MYPY_INI = "[mypy]\nignore_missing_imports = True\n"
 
@@ -105,14 +109,13 @@ def _compiled(work: Path, level: str) -> list[tuple[Any, list[str]]]:
 
     def compiled(extension: Any, source: str) -> str:
         key = headers.copy()
-        key.update(repr(extension.extra_compile_args).encode() + Path(source).read_bytes())
+        flags = [*extension.extra_compile_args, *_COMPILER_FLAGS]
+        key.update(repr(flags).encode() + Path(source).read_bytes())
         kept = work / f"{Path(source).stem}-{key.hexdigest()[:16]}.o"
         if not kept.exists():
             includes = [*extension.include_dirs, sysconfig.get_path("include")]
             output = str(work / key.hexdigest())
-            (made,) = _compiler().compile(
-                [source], output_dir=output, include_dirs=includes, extra_postargs=extension.extra_compile_args
-            )
+            (made,) = _compiler().compile([source], output_dir=output, include_dirs=includes, extra_postargs=flags)
             Path(made).replace(kept)
             shutil.rmtree(output, ignore_errors=True)
         return str(kept)
@@ -128,7 +131,7 @@ def _compiled(work: Path, level: str) -> list[tuple[Any, list[str]]]:
 
 def _linked(extension: Any, objects: list[str], folder: Path) -> Path:
     target = folder / (extension.name.replace(".", "/") + sysconfig.get_config_var("EXT_SUFFIX"))
-    _compiler().link_shared_object(objects, str(target), extra_postargs=["-s"] if sys.platform == "linux" else [])
+    _compiler().link_shared_object(objects, str(target), extra_postargs=_LINKER_FLAGS)
     return target
 
 

@@ -147,13 +147,10 @@ def _place(event: Event, endpoint: Endpoint) -> Place:
 
 def lane_key(endpoint: Endpoint, event_key: str | None) -> str | None:
     """The key of the lane in which an event stands at *endpoint*, or None where it stands in no line at all."""
-    match endpoint.order:
-        case Order.GLOBAL:
-            return GLOBAL_KEY
-        case Order.NONE:
-            return None
-        case Order.KEY:
-            return event_key
+    order = endpoint.order
+    if order is Order.KEY:  # as nearly always
+        return event_key
+    return GLOBAL_KEY if order is Order.GLOBAL else None
 
 
 def partition_of(endpoint_id: str, key: str) -> int:

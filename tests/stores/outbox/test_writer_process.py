@@ -147,6 +147,31 @@ async def test_a_batch_that_is_refused_leaves_no_trace_in_the_commit_that_it_sha
     ]
 
 
+async def test_a_lane_goes_on_where_another_process_left_it(store, tmp_path):
+    """The writer process remembers where lanes end, until somebody else writes."""
+    await store.save_endpoint(endpoint(), expect=None)
+    other = SqliteOutbox(str(tmp_path / "outbox.db"), StoreOptions(placer=places))
+    await other.open()
+    try:
+        turns = [store, store, other, other, store, other, store, store]
+        found = [(await one.publish([draft(event(f"evt_{n}", "k"))])).grown[0] for n, one in enumerate(turns)]
+    finally:
+        await other.close()
+
+    assert [grown.seq for grown in found] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert len({grown.lane_id for grown in found}) == 1
+
+
+async def test_what_was_undone_leaves_no_gap_in_a_lane_that_was_known(store):
+    await store.save_endpoint(endpoint(), expect=None)
+    await store.publish([draft(event("evt_1", "k"))])
+    await store.publish_all([draft(event("evt_2", "k")), draft(event("evt_3", "k"), asked=("ep_nowhere",))])
+
+    report = await store.publish([draft(event("evt_4", "k")), draft(event("evt_5", "k"))])
+
+    assert [grown.seq for grown in report.grown] == [2, 3]
+
+
 async def test_a_caller_that_goes_away_keeps_nobody_waiting(store):
     await store.save_endpoint(endpoint(), expect=None)
     gone = asyncio.ensure_future(store.publish([draft(event("evt_1"))]))

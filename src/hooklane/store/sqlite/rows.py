@@ -22,8 +22,9 @@ from hooklane.store.caller.flow import Rows, Statement
 T = TypeVar("T")
 Row = tuple[Any, ...]
 
-_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-"""Rows of one statement: few sizes, so that each is prepared once; 256 stays far below SQLite's count of parameters."""
+_SIZES = (1, 2, 4, 8, *range(16, 257, 16))
+"""Rows of one statement: few sizes, so that each is prepared once, and near enough to each other that little is filled
+up; 256 stays far below SQLite's count of parameters."""
 _decode = msgspec.json.Decoder(list[Any]).decode
 
 blob = bytearray
@@ -107,11 +108,29 @@ class Upsert(Insert):
         return found
 
 
+_PARAMETER = re.compile(r":(\w+)")
+
+
+class Update:
+    """An UPDATE of one row, as `.sql` files have it, for as many rows as there are. It tells as often as it found one.
+
+    Row by row: where most columns stay as they are, one statement for all rows takes nearly three times as long.
+    """
+
+    def __init__(self, single: str) -> None:
+        self.single = single
+        self.columns: tuple[str, ...] = tuple(dict.fromkeys(_PARAMETER.findall(single)))
+        self._sql = _PARAMETER.sub(lambda found: f"?{self.columns.index(found[1]) + 1}", single)
+
+    def run(self, conn: sqlite3.Connection, rows: Sequence[Row]) -> Sequence[Row]:
+        return [(1,)] * conn.executemany(self._sql, rows).rowcount if rows else ()
+
+
 @dataclass(frozen=True, slots=True)
 class Many:
     """Rows that go in together; what comes back, if anything, is a row for each."""
 
-    insert: Insert
+    insert: Insert | Update
     rows: Sequence[Row]
 
 

@@ -19,13 +19,14 @@ from hooklane.store.sql.outbox.endpoints import disable_endpoint
 from hooklane.store.sql.outbox.recovery import act_of
 from hooklane.store.sqlite.outbox.lanes import store_now
 from hooklane.store.sqlite.outbox.statements import SQL, run
-from hooklane.store.sqlite.rows import Insert, Row
+from hooklane.store.sqlite.rows import Insert, Row, Update
 
 NO_EPOCH = -1
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[int]).decode
 
 _ACK = Insert(SQL["ack_lanes"])
+_MOVE = Update(SQL["move_heads"])
 _LOG = Insert(SQL["log_attempts"])
 _LOG_PLAIN = Insert(SQL["log_plain_attempts"])
 PLAIN = len(_LOG_PLAIN.columns)
@@ -79,10 +80,18 @@ def commit(
             log.append(_log_row(write))
         elif not (_start(conn, write) if isinstance(write, Start) else _cancel(conn, write)):
             stale.add(write.lane_id)
-    _ACK.run(conn, acks)
+    _move_heads(conn, acks)
     _LOG_PLAIN.run(conn, plain + [row[:PLAIN] for row in log if row[PLAIN:] == NOTHING_SAID])
     _LOG.run(conn, [row for row in log if row[PLAIN:] != NOTHING_SAID])
     return CommitReport(now, fenced, frozenset(stale))
+
+
+def _move_heads(conn: sqlite3.Connection, acks: Sequence[Row]) -> None:
+    """Rows of `ack_lanes`; a lane has no row before its first ack."""
+    moves = [(head, acked, since, lane_id) for lane_id, _, head, acked, since in acks if acked > 1]
+    if len(_MOVE.run(conn, moves)) == len(moves):
+        acks = [ack for ack in acks if ack[3] == 1] if len(moves) < len(acks) else ()
+    _ACK.run(conn, acks)
 
 
 def _pid_of(write: Write) -> int:

@@ -12,6 +12,12 @@ ON CONFLICT (lane_id) DO UPDATE SET head = excluded.head, acked = excluded.acked
     next_at = 0, reason = NULL, since = excluded.since, starts = 0
 WHERE hooklane_lane.head < excluded.head
 
+-- name: move_heads
+-- The same where nothing but the head moves, as nearly always: state and attempts are as an ack leaves them already.
+UPDATE hooklane_lane SET head = :head, acked = :acked, since = :since
+WHERE lane_id = :lane_id AND head < :head
+    AND state = 'active' AND attempts = 0 AND next_at = 0 AND reason IS NULL AND starts = 0
+
 -- name: hold_head
 -- A repeat of the same write finds its own traces and changes nothing; a recovery in between has bumped rev.
 INSERT INTO hooklane_lane (lane_id, tenant, head, state, attempts, next_at, reason, since)

@@ -18,17 +18,47 @@ from hooklane.store.outbox import UNKNOWN_ENDPOINT, Draft, Placer, Published, Pu
 from hooklane.store.sqlite.outbox.lanes import Span
 from hooklane.store.sqlite.outbox.names import claim, claim_all, known_before, published_before
 from hooklane.store.sqlite.outbox.statements import SQL
-from hooklane.store.sqlite.rows import Insert, Many, PublishFlow, Row, Upsert, blob
+from hooklane.store.sqlite.rows import Insert, Many, PublishFlow, Row, Update, Upsert, blob
 
 T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 
 _NUMBERS = Statement(SQL["last_numbers"])
 _GROW = Upsert(SQL["grow_lanes"])
+_MOVE_TAILS = Update(SQL["move_tails"])
 _ADD_EVENTS = Insert(SQL["add_events"])
 _ADD_REPLAYS = Insert(SQL["add_replays"])
 _ADD_LANE_EVENTS = Insert(SQL["add_lane_events"])
 _ADD_LOOSE = Insert(SQL["add_loose"])
+
+
+LANES_MAX = 20_000
+"""So many lanes a connection remembers; beyond that all are forgotten, and asked for again."""
+
+
+class KnownLanes:
+    """Lanes as this very connection left them, each with its id and the seq that comes next in it.
+
+    SQLite tells a connection when another one has committed, and whoever rolls back says so (`forget`): until then
+    nothing else can have moved a lane, and its tail is written without being looked for. (Were it wrong all the same,
+    the place would be taken, and the whole would be undone and done anew.)
+    """
+
+    __slots__ = ("_version", "next")
+
+    def __init__(self) -> None:
+        self._version = -1
+        self.next: dict[Place, list[int]] = {}
+
+    def as_of(self, version: int) -> dict[Place, list[int]]:
+        """Those that are known still; *version* is SQLite's `data_version` inside of the transaction."""
+        if version != self._version or len(self.next) > LANES_MAX:
+            self._version = version
+            self.forget()
+        return self.next
+
+    def forget(self) -> None:
+        self.next.clear()
 
 
 @dataclass(slots=True)
@@ -61,11 +91,13 @@ def publish(drafts: Sequence[Draft], placer: Placer, cache: EndpointCache | None
     return PublishReport(list(_reported(results)), grown, span)
 
 
-def place_all(drafts: Sequence[Draft], placer: Placer, cache: EndpointCache | None = None) -> PublishFlow[Placed]:
-    """The same, told in as little as it takes."""
-    cache = cache or EndpointCache()
+def place_all(
+    drafts: Sequence[Draft], placer: Placer, cache: EndpointCache | None = None, lanes: KnownLanes | None = None
+) -> PublishFlow[Placed]:
+    """The same, told in as little as it takes. *lanes* are what a connection remembers that publishes all the time."""
+    cache, lanes = cache or EndpointCache(), lanes or KnownLanes()
     endpoints = yield from _read_endpoints({draft.event.tenant for draft in drafts}, cache)
-    ((last_n, last_lane_event, last_loose),) = yield _NUMBERS
+    ((last_n, last_lane_event, last_loose, version),) = yield _NUMBERS
     results: list[Published | Refused | Accepted] = []
     for draft in drafts:
         try:
@@ -75,7 +107,8 @@ def place_all(drafts: Sequence[Draft], placer: Placer, cache: EndpointCache | No
             before = (yield from known_before(draft)) if error.code == UNKNOWN_ENDPOINT else None
             results.append(before or Refused(error.code, str(error)))
     accepted = yield from _admit(results, last_n + 1)
-    next_lane_event, next_loose = yield from _stamp(accepted, last_lane_event + 1, last_loose + 1)
+    heads = lanes.as_of(version)
+    next_lane_event, next_loose = yield from _stamp(accepted, heads, last_lane_event + 1, last_loose + 1)
     span = Span(last_lane_event + 1, next_lane_event - 1, last_loose + 1, next_loose - 1)
     return Placed(results, accepted, span)
 
@@ -120,22 +153,28 @@ def _admit(results: list[Published | Refused | Accepted], next_n: int) -> Publis
     return list(by_n.values())
 
 
-def _stamp(accepted: Sequence[Accepted], next_lane_event: int, next_loose: int) -> PublishFlow[tuple[int, int]]:
+def _stamp(
+    accepted: Sequence[Accepted], heads: dict[Place, list[int]], next_lane_event: int, next_loose: int
+) -> PublishFlow[tuple[int, int]]:
     """Give every accepted event its places: each lane's counter moves once, by as many as it takes.
 
-    Numbers go on from *next_lane_event* and *next_loose*; the next ones that are free come back.
+    *heads* are lanes that are known, with what comes next in them. Numbers go on from *next_lane_event* and
+    *next_loose*; the next ones that are free come back.
     """
-    many: dict[Place, int] = {}
+    asked: dict[Place, int] = {}
     tenants: dict[Place, str] = {}
     for one in accepted:
         for place in one.places:
-            if place.key is not None:
-                many[place] = many.get(place, 0) + 1
+            if place.key is not None and place not in heads:
+                asked[place] = asked.get(place, 0) + 1
                 tenants[place] = one.draft.event.tenant
     # In sorted order, so that two publishers never wait for each other crosswise.
-    lanes = sorted(many)
-    tails = yield Many(_GROW, [(tenants[lane], *lane, many[lane]) for lane in lanes])
-    heads = {lane: [lane_id, tail - many[lane] + 1] for lane, (lane_id, tail) in zip(lanes, tails, strict=True)}
+    lanes = sorted(asked)
+    tails = yield Many(_GROW, [(tenants[lane], *lane, asked[lane]) for lane in lanes])
+    for lane, (lane_id, tail) in zip(lanes, tails, strict=True):
+        heads[lane] = [lane_id, tail - asked[lane] + 1]
+    grown = {lane_id for lane_id, _ in tails}
+    moved: dict[int, int] = {}
     events: list[Row] = []
     replays: list[Row] = []
     lane_events: list[Row] = []
@@ -151,7 +190,8 @@ def _stamp(accepted: Sequence[Accepted], next_lane_event: int, next_loose: int) 
             else:
                 head = heads[place]
                 lane_id, seq = head
-                head[1] += 1
+                moved[lane_id] = seq
+                head[1] = seq + 1
                 one.stamps.append((place.endpoint_id, lane_id, seq))
                 lane_events.append((next_lane_event, tenant, lane_id, seq, n))
                 next_lane_event += 1
@@ -169,6 +209,7 @@ def _stamp(accepted: Sequence[Accepted], next_lane_event: int, next_loose: int) 
             events.append(row)
         else:
             replays.append((*row, event.replay_of, event.trace))
+    yield Many(_MOVE_TAILS, [(seq, lane_id) for lane_id, seq in moved.items() if lane_id not in grown])
     yield Many(_ADD_EVENTS, events)
     yield Many(_ADD_REPLAYS, replays)
     yield Many(_ADD_LANE_EVENTS, lane_events)

@@ -1,10 +1,11 @@
 -- What publishing runs on SQLite: all at once on our own writer, row by row on a caller's connection (`sqlite/rows.py`).
 
 -- name: last_numbers
--- Where the numbers of this publish begin.
+-- Where the numbers of this publish begin, and whether another connection has written since the last one.
 SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_event'), 0),
     coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_lane_event'), 0),
-    coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_loose'), 0)
+    coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_loose'), 0),
+    (SELECT data_version FROM pragma_data_version)
 
 -- name: publishing_tenants
 -- Which of these tenants are there, and whether their endpoints are those that the publisher knows.
@@ -23,6 +24,10 @@ SELECT doc FROM hooklane_endpoint ORDER BY id
 -- Each lane's tail moves once, by as many events as it gets.
 INSERT INTO hooklane_lane_tail (tenant, endpoint_id, key, pid, tail) VALUES (:tenant, :endpoint_id, :key, :pid, :tail)
 ON CONFLICT (endpoint_id, key) DO UPDATE SET tail = tail + excluded.tail RETURNING lane_id, tail
+
+-- name: move_tails
+-- The same for lanes of which the writer knows where they end.
+UPDATE hooklane_lane_tail SET tail = :tail WHERE lane_id = :lane_id
 
 -- name: add_events
 -- A body is written once and never updated.

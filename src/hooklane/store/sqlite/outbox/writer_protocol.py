@@ -8,7 +8,6 @@ from __future__ import annotations
 import pickle
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple
 from typing import Any
 
 import msgspec
@@ -107,7 +106,9 @@ def _answer(placed: Placed) -> bytes:
             results.append(_refusal(result))
         else:
             results.append(_earlier(result))
-    return _encode(PublishAnswer(results, grown, astuple(placed.span)))
+    span = placed.span
+    numbers = (span.lane_event_first, span.lane_event_last, span.loose_first, span.loose_last)
+    return _encode(PublishAnswer(results, grown, numbers))
 
 
 def _refusal(refused: Refused) -> dict[str, str]:

@@ -10,7 +10,7 @@ from hooklane.store.caller.flow import Rows, Statement
 from hooklane.store.endpoint_cache import EndpointCache
 from hooklane.store.outbox import Draft, Placer
 from hooklane.store.sqlite.outbox import writer_protocol
-from hooklane.store.sqlite.outbox.publish import Placed, place_all
+from hooklane.store.sqlite.outbox.publish import KnownLanes, Placed, place_all
 from hooklane.store.sqlite.rows import Many, PublishFlow
 from hooklane.store.sqlite.writer_process import Work
 
@@ -19,17 +19,25 @@ T = TypeVar("T")
 
 def works_for(placer: Placer) -> tuple[Mapping[int, Work], Callable[[], None]]:
     """What a writer process of this store is asked to do, and what it must be told when work was undone."""
-    cache = EndpointCache()
+    cache, known = EndpointCache(), KnownLanes()
 
     def place(conn: sqlite3.Connection, drafts: Sequence[Draft]) -> Placed:
-        return drive_publish(conn, place_all(drafts, placer, cache))
+        return drive_publish(conn, place_all(drafts, placer, cache, known))
+
+    def undone() -> None:
+        cache.forget()
+        known.forget()
+
+    def flow(conn: sqlite3.Connection, request: bytes) -> bytes:
+        known.forget()  # it may remove some
+        return writer_protocol.do_flow(conn, request)
 
     return {
         writer_protocol.PUBLISH: writer_protocol.do_publish(place),
-        writer_protocol.PUBLISH_ALL: writer_protocol.do_publish_all(place, cache.forget),
+        writer_protocol.PUBLISH_ALL: writer_protocol.do_publish_all(place, undone),
         writer_protocol.COMMIT: writer_protocol.do_commit,
-        writer_protocol.FLOW: writer_protocol.do_flow,
-    }, cache.forget
+        writer_protocol.FLOW: flow,
+    }, undone
 
 
 def drive_publish(conn: sqlite3.Connection, flow: PublishFlow[T]) -> T:
