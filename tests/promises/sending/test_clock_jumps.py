@@ -14,9 +14,13 @@ from tests.support.pace import scaled_s
 from tests.support.processes import Child, free_port, until
 from tests.support.receiver import Answer, Sink
 
+from hooklane.core.worker.ownership import RENEWALS
+from hooklane.core.worker.worker import LEASE_MS
+
 DAY_S = 86_400
 TEN_YEARS_S = 3_653 * DAY_S
 WITHIN_S = 60
+RENEWAL_S = 1.5 * LEASE_MS / RENEWALS / 1_000
 
 
 def post(url: str, body: dict[str, Any]) -> Any:
@@ -117,6 +121,7 @@ def test_a_clock_that_is_set_forward_makes_no_retry_due(site: Site, sink: Sink):
     publish(site, sink, backoff_ms=60_000)
 
     site.clock.set(DAY_S)
-    time.sleep(14)  # a renewal of the lease, and the look that follows it: nothing may come of either
+    site.server.wait_for_line("the store's clock was set by", within_s=WITHIN_S)
+    time.sleep(RENEWAL_S)  # and the look that follows the next renewal: nothing may come of either
 
     assert len(sink.requests) == 1
