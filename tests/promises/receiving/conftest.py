@@ -10,10 +10,23 @@ from typing import Any
 import psycopg
 import pytest
 from tests.promises.receiving.kit import HandClock
+from tests.support.pairs import soaks
 from tests.support.sqlite_files import new_application_file
 
 from hooklane.receiver import Event, Inbox
 from hooklane.store.memory.inbox import MemoryInbox
+
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A promise that holds in both modes is tested on each store in one of them; in the other it soaks."""
+    for item in items:
+        if not item.path.is_relative_to(HERE) or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+            continue
+        if soaks(item.originalname, item.callspec.indices):
+            item.add_marker(pytest.mark.soak)
 
 
 class World:

@@ -75,9 +75,10 @@ def states(site: Site, event_id: str) -> list[str]:
     ("jump_s", "order"),
     [
         pytest.param(-DAY_S, "key", id="a day back"),
-        pytest.param(-DAY_S, "none", id="a day back, loose"),
-        pytest.param(DAY_S, "key", id="a day on"),
-        pytest.param(TEN_YEARS_S, "key", id="ten years on"),
+        pytest.param(-DAY_S, "none", id="a day back, loose", marks=pytest.mark.soak),
+        pytest.param(DAY_S, "key", id="a day on", marks=pytest.mark.soak),
+        pytest.param(TEN_YEARS_S, "none", id="ten years on, loose"),
+        pytest.param(TEN_YEARS_S, "key", id="ten years on", marks=pytest.mark.soak),
     ],
 )
 def test_a_clock_that_is_set_under_a_server_does_not_stop_its_retries(site: Site, sink: Sink, jump_s: int, order: str):
@@ -91,7 +92,10 @@ def test_a_clock_that_is_set_under_a_server_does_not_stop_its_retries(site: Site
     sink.wait_for(3, within_s=WITHIN_S)
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+@pytest.mark.parametrize(
+    "how",
+    [pytest.param(signal.SIGTERM, id="stopped", marks=pytest.mark.soak), pytest.param(signal.SIGKILL, id="killed")],
+)
 def test_a_clock_that_is_set_back_by_a_day_does_not_stop_the_retries_of_the_next_server(
     site: Site, sink: Sink, how: signal.Signals
 ):
