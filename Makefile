@@ -78,8 +78,9 @@ docs: $(TEST)
 bench: compiled
 	$(BIN)/python -m bench $(ARGS)
 
-# What `make test` leaves out, then all of the compiled tree, and half an hour of the recorded soak of the simulator,
-# processes, hosts and disks, which goes on where the last one stopped (tests/faults/record.py).
+# What `make test` leaves out, and every property with ten times as many examples; then all of the compiled tree, and
+# half an hour of the recorded soak of the simulator, processes, hosts and disks, which goes on where the last one
+# stopped (tests/faults/record.py).
 soak: MINUTES_MAX = 180
 soak: compiled
 	$(BIN)/python -m tests.prepare

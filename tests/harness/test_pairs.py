@@ -1,45 +1,55 @@
 """Of the pairs of mode and case `make test` leaves out one mode of each, and no case and no mode."""
 
+from collections.abc import Mapping
 from itertools import product
 
 import pytest
-from tests.support.pairs import soaks
+from tests.support.pairs import soaking
 
-TESTS = [f"test_{number}" for number in range(20)]
+NAMES = [f"test_{number}" for number in range(20)]
 
 
-@pytest.mark.parametrize("test", TESTS)
+def kept(name: str, cases: list[Mapping[str, int]]) -> list[Mapping[str, int]]:
+    return [one for one, soaks in zip(cases, soaking([(name, one) for one in cases]), strict=True) if not soaks]
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("stores", [2, 3])
-def test_every_case_runs_in_one_mode_and_both_modes_are_seen(test: str, stores: int) -> None:
-    kept = [
-        (store, mode)
-        for store, mode in product(range(stores), range(2))
-        if not soaks(test, {"mode": mode, "sql_world": store})
-    ]
+def test_every_case_runs_in_one_mode_and_both_modes_are_seen(name: str, stores: int) -> None:
+    cases = [{"world": store, "mode": mode} for store, mode in product(range(stores), range(2))]
 
-    assert [store for store, _ in kept] == list(range(stores))
-    assert {mode for _, mode in kept} == {0, 1}
+    seen = kept(name, cases)
+
+    assert [one["world"] for one in seen] == list(range(stores))
+    assert {one["mode"] for one in seen} == {0, 1}
 
 
-def test_over_many_tests_every_pair_is_seen() -> None:
-    pairs = list(product(range(3), range(2)))
+def test_over_many_tests_every_pair_of_a_mode_and_a_store_is_seen() -> None:
+    cases = [{"world": store, "mode": mode} for store, mode in product(range(3), range(2))]
 
-    seen = {pair for test in TESTS for pair in pairs if not soaks(test, {"world": pair[0], "mode": pair[1]})}
+    seen = [one for name in NAMES for one in kept(name, cases)]
 
-    assert seen == set(pairs)
-
-
-def test_what_has_no_mode_or_nothing_but_a_mode_runs_whole() -> None:
-    assert not any(soaks(test, {"world": store}) for test in TESTS for store in range(3))
-    assert not any(soaks(test, {"mode": mode}) for test in TESTS for mode in range(2))
+    assert all(one in seen for one in cases)
 
 
-def test_a_name_beside_a_driver_is_no_case_of_its_own() -> None:
-    kept = [
-        (kind, mode)
-        for kind, mode in product(range(4), range(2))
-        if not soaks("test", {"way": kind, "kind": kind, "mode": mode})
-    ]
+@pytest.mark.parametrize(
+    "cases",
+    [
+        [{"world": store} for store in range(3)],
+        [{"mode": mode} for mode in range(2)],
+        [{"kind": number, "mode": number} for number in range(4)],
+        [{"sql_world": 1, "mode": 0}],
+        [{}],
+    ],
+    ids=["no mode", "nothing but a mode", "cases that name their mode", "one that was chosen", "one test"],
+)
+def test_what_is_no_pair_runs_whole(cases: list[Mapping[str, int]]) -> None:
+    for name in NAMES:
+        assert kept(name, cases) == cases
 
-    assert [kind for kind, _ in kept] == [0, 1, 2, 3]
-    assert {mode for _, mode in kept} == {0, 1}
+
+def test_a_name_that_comes_with_a_driver_is_no_case_of_its_own() -> None:
+    seen = kept("test", [{"way": kind, "kind": kind, "mode": mode} for kind, mode in product(range(4), range(2))])
+
+    assert [one["kind"] for one in seen] == [0, 1, 2, 3]
+    assert {one["mode"] for one in seen} == {0, 1}

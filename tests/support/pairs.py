@@ -5,17 +5,28 @@ several of them. As neighbours take turns, a test that has two cases sees both m
 store is seen by many tests.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from zlib import crc32
 
 MODE = "mode"
-BESIDE = {"way"}
-"""Parameters that come together with another one, and are no case of their own."""
+Case = tuple[tuple[str, int], ...]
 
 
-def soaks(test: str, indices: Mapping[str, int]) -> bool:
-    """Whether this pair is left to `make soak`. *indices*: of each parameter of *test*, which of its values it has."""
-    cases = [index for name, index in indices.items() if name != MODE and name not in BESIDE]
-    if MODE not in indices or not cases:
-        return False
-    return (crc32(test.encode()) + sum(cases) + indices[MODE]) % 2 == 1
+def soaking(tests: Sequence[tuple[str, Mapping[str, int]]]) -> list[bool]:
+    """Of each test, by its name and by which of its values each parameter has: whether `make soak` alone runs it."""
+    modes: dict[str, dict[Case, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for name, indices in tests:
+        if MODE in indices:
+            modes[name][_case(indices)].add(indices[MODE])
+    found = []
+    for name, indices in tests:
+        paired = sorted(case for case, seen in modes[name].items() if len(seen) == 2)  # in both modes
+        case = _case(indices)
+        is_paired = len(paired) > 1 and case in paired
+        found.append(is_paired and (crc32(name.encode()) + paired.index(case) + indices[MODE]) % 2 == 1)
+    return found
+
+
+def _case(indices: Mapping[str, int]) -> Case:
+    return tuple(sorted((name, index) for name, index in indices.items() if name != MODE))
