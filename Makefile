@@ -78,12 +78,13 @@ docs: $(TEST)
 bench: compiled
 	$(BIN)/python -m bench $(ARGS)
 
-# What `make test` leaves out, then all of the compiled tree, and half an hour of the recorded soak of the simulator,
-# processes, hosts and disks, which goes on where the last one stopped (tests/faults/record.py).
+# What `make test` leaves out, and every property with ten times as many examples; then all of the compiled tree, and
+# half an hour of the recorded soak of the simulator, processes, hosts and disks, which goes on where the last one
+# stopped (tests/faults/record.py).
 soak: MINUTES_MAX = 180
 soak: compiled
 	$(BIN)/python -m tests.prepare
-	$(PYTEST) $(PATIENT) -m soak
+	$(PYTEST) $(PATIENT) -m "soak or hypothesis"
 	$(ON_COMPILED) $(PATIENT) $(AGAIN)
 	$(MAKE) soak-record
 
@@ -92,7 +93,7 @@ soak-record: compiled
 	env $$(test ! -d $(COMPILED) || echo HOOKLANE_TEST_TREE=$(COMPILED) PYTHONPATH=$(COMPILED)) \
 		$(BIN)/python -m tests.faults.record --minutes 30
 	$(BIN)/python -m tests.faults.record --table
-PATIENT := -o timeout=1800 -o faulthandler_timeout=1790
+PATIENT := -o timeout=1800 -o faulthandler_timeout=1790 --hypothesis-profile=soak
 
 # The one target that resolves. Universal locks with hashes, without the address of any index.
 lock: $(TEST)

@@ -27,9 +27,13 @@ from tests.support.shared import WITH_TABLES, SharedServers, shared
 from tests.support.tree import SOURCE
 
 SHARED = pytest.StashKey[SharedServers]()
+EXAMPLES = 30
 
-# How long an example takes, or is thought up, says how busy the machine is.
-settings.register_profile("hooklane", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes, or is thought up, says how busy the machine is. `make soak` tries ten times as many.
+settings.register_profile(
+    "hooklane", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=EXAMPLES
+)
+settings.register_profile("soak", settings.get_profile("hooklane"), max_examples=10 * EXAMPLES)
 settings.load_profile("hooklane")
 
 

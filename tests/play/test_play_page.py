@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from tests.ui.conftest import settings_in
 
 from hooklane.cli.process import running
 from hooklane.cli.serve import routes_for
-from hooklane.testing.play import SCENARIOS
+from hooklane.testing.play import SCENARIOS, Scenario
 from hooklane.testing.play.run import SECRET
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -64,9 +64,12 @@ async def to_the_end(page: Page) -> None:
     await expect(page.locator(".player")).to_have_attribute("data-over", "true", timeout=scaled_ms(20_000))
 
 
-async def test_every_preset_plays_to_its_end_and_shows_the_meters_of_the_answer(room: str, visit: Visit) -> None:
+@pytest.mark.parametrize("presets", [SCENARIOS[::3], pytest.param(SCENARIOS, marks=pytest.mark.soak)], ids=len)
+async def test_every_preset_plays_to_its_end_and_shows_the_meters_of_the_answer(
+    room: str, visit: Visit, presets: Sequence[Scenario]
+) -> None:
     page = await visit(f"{room}/play")
-    for scenario in SCENARIOS:
+    for scenario in presets:
         answer = await answer_of(room, {"scenario": scenario.name, "seed": 1})
         await page.locator(f"[data-scenario={scenario.name}]").click()
         await expect(page.locator("[data-player]")).to_have_attribute("data-hash", answer["trace_hash"])
@@ -175,8 +178,15 @@ async def test_it_can_be_played_with_the_keyboard_alone(room: str, visit: Visit)
     await expect(page.locator(".player")).to_have_attribute("data-over", "true", timeout=scaled_ms(20_000))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("light", 390),
+        ("dark", 1280),
+        pytest.param("light", 1280, marks=pytest.mark.soak),
+        pytest.param("dark", 390, marks=pytest.mark.soak),
+    ],
+)
 async def test_everyone_can_use_it(room: str, visit: Visit, scheme: str, width: int) -> None:
     page = await visit(
         f"{room}/play?s=poison", color_scheme=scheme, viewport={"width": width, "height": 900}, reduced_motion="reduce"

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from tests.support.hosts import Host
@@ -60,6 +61,8 @@ class Postgres:
     port: int
     major: int
     host: str = "127.0.0.1"
+    stays: bool = False
+    """Whether it runs for as long as the process that holds this: one connection to make databases is kept then."""
 
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@{self.host}:{self.port}/{database}"
@@ -85,11 +88,20 @@ class Postgres:
             self.drop_database(name)
 
     def _run(self, statement: str) -> None:
+        if self.stays:
+            _kept_connection(self.url(), os.getpid()).execute(statement.encode())
+            return
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(statement.encode())
 
 
 _database_numbers = count(1)
+
+
+@cache
+def _kept_connection(url: str, _pid: int) -> psycopg.Connection[Any]:
+    """One for each process, as a fork must not use its parent's."""
+    return psycopg.connect(url, autocommit=True)
 
 
 class PostgresServer:

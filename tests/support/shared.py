@@ -53,7 +53,7 @@ def make_tables(url: str) -> None:
 def _postgres(major: int) -> Iterator[Address]:
     with postgres_server(major) as server:
         make_tables(server.address.create_database(WITH_TABLES))
-        yield {"port": server.address.port, "major": server.address.major}
+        yield {"port": server.address.port, "major": server.address.major, "stays": True}
 
 
 @contextmanager

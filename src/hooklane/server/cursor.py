@@ -6,6 +6,7 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Mapping
+from functools import lru_cache
 
 from hooklane.server.problem import Problem
 
@@ -13,22 +14,24 @@ _MAC_BYTES = 12
 _CHARS_MAX = 2_048
 
 
+@lru_cache(maxsize=8)
+def _derived(secret: bytes) -> bytes:
+    return hashlib.scrypt(secret, salt=b"hooklane cursor v2", n=2**14, r=8, p=1, dklen=32)
+
+
 class Cursors:
     """Seals a store's cursor together with the list and filter it belongs to; anything else is refused."""
 
-    __slots__ = ("_derived", "_secret")
+    __slots__ = ("_secret",)
 
     def __init__(self, secret: str) -> None:
         # From what all processes of one installation share, so that any of them can go on with the list.
         self._secret = secret.encode()
-        self._derived: bytes | None = None
 
     @property
     def key(self) -> bytes:
         """Derived slowly, once: a client could otherwise try millions of keys a second against its cursor."""
-        if self._derived is None:
-            self._derived = hashlib.scrypt(self._secret, salt=b"hooklane cursor v2", n=2**14, r=8, p=1, dklen=32)
-        return self._derived
+        return _derived(self._secret)
 
     def seal(self, listing: str, query: Mapping[str, str], cursor: str | None) -> str | None:
         if cursor is None:

@@ -5,15 +5,30 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 import pytest
 from tests.promises.receiving.kit import HandClock
+from tests.support.pairs import soaking
 from tests.support.sqlite_files import new_application_file
 
 from hooklane.receiver import Event, Inbox
 from hooklane.store.memory.inbox import MemoryInbox
+
+HERE = Path(__file__).parent
+NO_CASE = SimpleNamespace(indices={})
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A promise that holds in both modes is tested on each store in one of them; in the other it soaks."""
+    ours = [item for item in items if isinstance(item, pytest.Function) and item.path.is_relative_to(HERE)]
+    names = [(item.nodeid.partition("[")[0], getattr(item, "callspec", NO_CASE).indices) for item in ours]
+    for item, soaks in zip(ours, soaking(names), strict=True):
+        if soaks:
+            item.add_marker(pytest.mark.soak)
 
 
 class World:

@@ -74,15 +74,16 @@ app = get_wsgi_application()
 WORK = "import newcomer\nfrom django.core.management import call_command\ncall_command('hooklane', 'worker')"
 UVICORN = ["uvicorn", "newcomer:app", "--port", "{port}"]
 GUNICORN = ["gunicorn", "newcomer:app", "--bind", "127.0.0.1:{port}"]
+FLASK = ["flask", "--app", "newcomer", "run", "--port", "{port}"]
 NEWCOMERS = [
-    ("asgi", UVICORN, "", "durable"),
-    ("asgi", UVICORN, "", "inline"),
     ("asgi", UVICORN, "async ", "durable"),
     ("fastapi", UVICORN, "", "inline"),
-    ("flask", ["flask", "--app", "newcomer", "run", "--port", "{port}"], "", "durable"),
-    ("flask", GUNICORN, "", "inline"),
-    ("django", GUNICORN, "", "durable"),
+    ("flask", FLASK, "", "durable"),
     ("django", GUNICORN, "", "inline"),
+    pytest.param("asgi", UVICORN, "", "durable", marks=pytest.mark.soak),
+    pytest.param("asgi", UVICORN, "", "inline", marks=pytest.mark.soak),
+    pytest.param("flask", GUNICORN, "", "inline", marks=pytest.mark.soak),
+    pytest.param("django", GUNICORN, "", "durable", marks=pytest.mark.soak),
 ]
 
 

@@ -34,7 +34,8 @@ def settled_in(workers: int = 2, **rules: object) -> Town:
     return town
 
 
-def test_an_hour_of_failures_burns_no_tries_and_ends_within_a_minute_at_no_more_than_the_limit() -> None:
+@pytest.mark.parametrize("outage_ms", [HOUR_MS // 6, pytest.param(HOUR_MS, marks=pytest.mark.soak)])
+def test_an_hour_of_failures_burns_no_tries_and_ends_within_a_minute_at_no_more_than_the_limit(outage_ms: int) -> None:
     town = settled_in(rate_limit=float(LIMIT))
     is_down = True
     town.post.react = lambda _: BROKEN if is_down else OK
@@ -50,7 +51,7 @@ def test_an_hour_of_failures_burns_no_tries_and_ends_within_a_minute_at_no_more_
     for n in range(KEYS):
         town.publish("ep", f"key-{n}")
     publish_every_second()
-    town.run(HOUR_MS)
+    town.run(outage_ms)
     during = town.sends(began)
     firsts = [send for send in during if send.attempt == 1]
     is_down, healed = False, town.now
@@ -59,7 +60,7 @@ def test_an_hour_of_failures_burns_no_tries_and_ends_within_a_minute_at_no_more_
     full_at = next(at for at in after if sum(at <= other < at + 5_000 for other in after) >= 0.9 * LIMIT * 5)
 
     print(
-        f"{len(during)} attempts ({len(firsts)} first ones) in the hour for {published + KEYS} events, at most"
+        f"{len(during)} attempts ({len(firsts)} first ones) in the outage for {published + KEYS} events, at most"
         f" {max(per_lane(during).values())} of a lane; full rate {(full_at - healed) / 1000:.1f} s after the end,"
         f" peak {peak(town.times('ep'))}/s of {LIMIT}/s"
     )
@@ -97,10 +98,11 @@ def test_a_whole_outage_makes_fewer_attempts_than_one_retry_of_each_event() -> N
     assert not town.checker.violations
 
 
-def test_endpoints_that_heal_together_are_not_stormed() -> None:
+@pytest.mark.parametrize("many", [40, pytest.param(200, marks=pytest.mark.soak)])
+def test_endpoints_that_heal_together_are_not_stormed(many: int) -> None:
     """Q15: each comes back within its own limit, none after the others by much, and in order."""
     town = Town(2)
-    endpoints = [town.endpoint(f"ep-{n}", rate_limit=10.0, in_flight_max=8).id for n in range(200)]
+    endpoints = [town.endpoint(f"ep-{n}", rate_limit=10.0, in_flight_max=8).id for n in range(many)]
     town.run(25_000)
     town.post.react = lambda _: BROKEN
     for endpoint_id in endpoints:

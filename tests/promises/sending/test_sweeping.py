@@ -9,12 +9,15 @@ from tests.support.running_sender import running_sender
 
 from hooklane.core.fanout import places
 from hooklane.core.worker.sweeping import Rounds
+from hooklane.model.attempt import Delivered
 from hooklane.model.clock import wall_now
 from hooklane.sender.outbox import Outbox
 from hooklane.server.metrics import Meter
 from hooklane.store.open import outbox_store
 from hooklane.store.outbox import StoreOptions
 from hooklane.store.reads import LetterFilter
+
+LETTERS = 10
 
 
 async def test_what_no_poll_tells_is_found_by_a_sweep_and_counted(store_url, sink) -> None:
@@ -45,10 +48,12 @@ async def test_what_no_poll_tells_is_found_by_a_sweep_and_counted(store_url, sin
 
 async def test_a_replay_and_a_changed_endpoint_that_no_poll_tells_of_are_found_by_a_sweep(store_url, sink) -> None:
     async with running_sender(store_url, rounds=Rounds(rest_ms_min=1, part=0.5)) as sender:
-        sink.follow([Answer(status=400), Answer(status=200)])
+        sink.react = lambda _: Answer(status=400)
         mended = await sender.endpoint(sink.url(), attempts_max=1)
-        first = await sender.publish("order.created", key="k")
-        (letter,) = await sender.until(lambda: dead_letters(sender))
+        for n in range(LETTERS):  # in partitions all over: one of them is swept soon
+            await sender.publish("order.created", key=f"k{n}")
+        letters = await sender.until(lambda: dead_letters(sender))
+        sink.react = lambda _: Answer(status=200)
         poll = sender.store.poll
 
         async def deaf(worker, pids, mark):
@@ -58,9 +63,10 @@ async def test_a_replay_and_a_changed_endpoint_that_no_poll_tells_of_are_found_b
         sender.store.poll = deaf
         elsewhere = outbox_store(store_url, StoreOptions(placer=places))
         await elsewhere.open()
-        assert await elsewhere.replay("default", letter.id, actor="a person", now=wall_now())
+        for letter in letters:
+            assert await elsewhere.replay("default", letter.id, actor="a person", now=wall_now())
 
-        await sender.delivered(first.event_id)
+        await sender.until(lambda: any(isinstance(one.outcome, Delivered) for one in sender.settled))
 
         other = dataclasses.replace(mended, url=sink.url("/moved"))
         assert await elsewhere.save_endpoint(other, expect=mended)
@@ -69,7 +75,8 @@ async def test_a_replay_and_a_changed_endpoint_that_no_poll_tells_of_are_found_b
 
 
 async def dead_letters(sender):
-    return (await sender.store.dead_letters("default", LetterFilter(), None, 10)).items
+    found = (await sender.store.dead_letters("default", LetterFilter(), None, LETTERS)).items
+    return found if len(found) == LETTERS else None
 
 
 async def test_a_sweep_finds_nothing_where_polls_tell_everything(store_url, sink) -> None:

@@ -153,4 +153,4 @@ class StoreWalk(RuleBasedStateMachine):
 
 
 TestStoreWalk = StoreWalk.TestCase
-TestStoreWalk.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestStoreWalk.settings = settings(stateful_step_count=30, deadline=None)

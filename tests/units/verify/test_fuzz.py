@@ -28,7 +28,10 @@ from hooklane.testing.sign_request import sign_request
 AT = Instant(1_700_000_000_000)
 REASONS = {"missing_header", "malformed", "mismatch", "stale", "misconfigured"}
 
-quick = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+EXAMPLES = settings.default.max_examples
+quick = settings(
+    max_examples=max(5, EXAMPLES // 7), deadline=None, suppress_health_check=list(HealthCheck), database=None
+)
 
 names = sorted(
     {header for name in profile_names() for scheme in find_profile(name).schemes for header in headers_of(scheme)}
@@ -157,7 +160,7 @@ def test_an_unsafe_source_takes_anything(name, request):
         assert isinstance(opened, Messages | Handshake)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 @given(name=st.sampled_from(profile_names()), request=odd_request, secret=odd_text)
 def test_anything_can_be_explained(name, request, secret):
     explanation = explain(request, find_profile(name), [secret], AT)
@@ -165,14 +168,14 @@ def test_anything_can_be_explained(name, request, secret):
     assert explanation.accepted == (explanation.reason is None)
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=2 * EXAMPLES, deadline=None, database=None)
 @given(st.binary(max_size=200))
 def test_any_text_is_a_request_or_a_usage_error(text):
     with suppress(UsageError):
         assert isinstance(parse_http(text), Request)
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=2 * EXAMPLES, deadline=None, database=None)
 @given(odd_json)
 def test_a_fingerprint_does_not_depend_on_spacing_or_key_order(value):
     profile = find_profile("stripe")

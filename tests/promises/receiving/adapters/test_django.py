@@ -103,7 +103,11 @@ def test_what_is_promised_in_django_holds_by_its_own_test_runner(environment):
 # On SQLite with children that load the project themselves: test_frameworks.
 @pytest.mark.parametrize(
     ("environment", "options"),
-    [("sqlite", ["--preload"]), ("postgres", ["--preload"]), ("postgres", [])],
+    [
+        ("sqlite", ["--preload"]),
+        pytest.param("postgres", ["--preload"], marks=pytest.mark.soak),
+        ("postgres", []),
+    ],
     indirect=["environment"],
 )
 def test_under_gunicorn_every_process_works_by_itself_and_an_event_counts_once(environment, tmp_path, options):

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,11 @@ SEEN: set[str] = set()
 """Routes whose answer was checked against the description of the API."""
 
 
+@cache
+def _described_paths() -> Any:
+    return described(ROUTES)["paths"]
+
+
 def check_shape(method: str, path: str, answer: Answer) -> None:
     """Hold an answer to what the description of the API says of its route."""
     try:
@@ -34,8 +40,8 @@ def check_shape(method: str, path: str, answer: Answer) -> None:
     except Problem:
         return
     name = f"{route.method} {route.path}"
-    described_ = described(ROUTES)["paths"][route.path][route.method.lower()]["responses"]
-    assert str(answer.status) in described_, (name, answer)
+    responses = _described_paths()[route.path][route.method.lower()]["responses"]
+    assert str(answer.status) in responses, (name, answer)
     if (
         answer.status == route.status
         and route.answers is not None
@@ -55,6 +61,15 @@ class Api:
 
     async def call(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
         answer = await self.connection.call(method, path, body, headers)
+        check_shape(method, path, answer)
+        return answer
+
+    async def call_alone(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """A call on a connection of its own: what it does to the connection concerns no other call."""
+        async with self.connect() as connection:
+            answer = await connection.call(method, path, body, headers)
         check_shape(method, path, answer)
         return answer
 

@@ -7,7 +7,6 @@ import base64
 import re
 from typing import Any
 
-import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from tests.promises.sending.api.conftest import Api
 from tests.support.pace import scaled_s
@@ -62,11 +61,11 @@ async def test_a_secret_is_rotated_into_a_key_pair_and_both_sign(
     verify(answer.json["public_key"], request)
 
 
-@pytest.mark.parametrize("overlap_s", [-1, 7 * 24 * 3_600 + 1])
-async def test_an_overlap_is_from_nothing_to_seven_days(api: Api, endpoint: dict[str, Any], overlap_s: int) -> None:
+async def test_an_overlap_is_from_nothing_to_seven_days(api: Api, endpoint: dict[str, Any]) -> None:
     path = f"{BASE}/{endpoint['id']}/rotate"
 
-    assert (await api.call("POST", path, {"overlap_s": overlap_s})).status == 422
+    assert (await api.call("POST", path, {"overlap_s": -1})).status == 422
+    assert (await api.call("POST", path, {"overlap_s": 7 * 24 * 3_600 + 1})).status == 422
     assert (await api.call("POST", path, {"overlap_s": 0})).status == 200
     assert (await api.call("POST", path, {"overlap_s": 7 * 24 * 3_600})).status == 200
 
@@ -91,13 +90,11 @@ async def test_an_authority_of_its_own_is_taken_shown_and_taken_back(api: Api, s
     assert back.json["ca_pem"] is None
 
 
-@pytest.mark.parametrize(
-    "ca_pem", ["", "not a certificate", "-----BEGIN CERTIFICATE-----\nxx\n-----END CERTIFICATE-----", "é"]
-)
-async def test_what_is_no_certificate_is_refused(api: Api, sink: Sink, ca_pem: str) -> None:
-    answer = await api.call("POST", BASE, {"url": sink.url(), "ca_pem": ca_pem})
+async def test_what_is_no_certificate_is_refused(api: Api, sink: Sink) -> None:
+    for ca_pem in ("", "not a certificate", "-----BEGIN CERTIFICATE-----\nxx\n-----END CERTIFICATE-----", "é"):
+        answer = await api.call("POST", BASE, {"url": sink.url(), "ca_pem": ca_pem})
 
-    assert (answer.status, answer.json["errors"][0]["field"]) == (422, "ca_pem")
+        assert (answer.status, answer.json["errors"][0]["field"]) == (422, "ca_pem"), ca_pem
 
 
 BAD_HEADERS = [
@@ -112,16 +109,16 @@ BAD_HEADERS = [
 ]
 
 
-@pytest.mark.parametrize("headers", BAD_HEADERS, ids=repr)
 async def test_a_header_that_would_break_or_forge_a_request_is_refused_on_create_and_on_change(
-    api: Api, sink: Sink, endpoint: dict[str, Any], headers: dict[str, str]
+    api: Api, sink: Sink, endpoint: dict[str, Any]
 ) -> None:
     """J11, J12."""
-    created = await api.call("POST", BASE, {"url": sink.url(), "headers": headers})
-    changed = await api.call("PATCH", f"{BASE}/{endpoint['id']}", {"headers": headers})
+    for headers in BAD_HEADERS:
+        created = await api.call("POST", BASE, {"url": sink.url(), "headers": headers})
+        changed = await api.call("PATCH", f"{BASE}/{endpoint['id']}", {"headers": headers})
 
-    assert (created.status, changed.status) == (422, 422)
-    assert created.json["errors"][0]["field"] == "headers"
+        assert (created.status, changed.status) == (422, 422), headers
+        assert created.json["errors"][0]["field"] == "headers", headers
 
 
 async def test_a_breaker_shows_in_the_api_in_the_metrics_and_in_why(api: Api, sink: Sink) -> None:

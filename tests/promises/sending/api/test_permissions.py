@@ -164,23 +164,22 @@ async def test_a_key_is_shown_once_and_then_by_what_it_may_do(api: Api):
     assert (await api.call("DELETE", "/api/v1/keys/key_x")).status == 404
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"scopes": []},
-        {"scopes": ["all"]},
-        {"name": ""},
-        {"name": "a\nb"},
-        {"name": "x" * 101},
-        {"expires_at": "2001-01-01T00:00:00Z"},
-        {"expires_at": "tomorrow"},
-    ],
-    ids=str,
-)
-async def test_a_key_that_makes_no_sense_is_refused(api: Api, wrong: dict[str, Any]):
-    answer = await api.call("POST", "/api/v1/keys", {"name": "a", "scopes": ["read"], **wrong})
+NO_SENSE: list[dict[str, Any]] = [
+    {"scopes": []},
+    {"scopes": ["all"]},
+    {"name": ""},
+    {"name": "a\nb"},
+    {"name": "x" * 101},
+    {"expires_at": "2001-01-01T00:00:00Z"},
+    {"expires_at": "tomorrow"},
+]
 
-    assert (answer.status, answer.code) == (422, "invalid_body")
+
+async def test_a_key_that_makes_no_sense_is_refused(api: Api):
+    for wrong in NO_SENSE:
+        answer = await api.call("POST", "/api/v1/keys", {"name": "a", "scopes": ["read"], **wrong})
+
+        assert (answer.status, answer.code) == (422, "invalid_body"), wrong
 
 
 async def test_a_key_of_one_tenant_reaches_that_tenant_alone(api: Api):

@@ -2,29 +2,28 @@
 
 from typing import Any
 
-import pytest
 from tests.promises.sending.api.conftest import Api
 
 V1 = "/api/v1"
 
 
-@pytest.mark.parametrize(
-    ("path", "detail"),
-    [
-        ("events/evt_none", "there is no event with this id"),
-        ("endpoints/ep_none", "there is no endpoint with this id"),
-        ("dead-letters/dlv_none", "there is no dead letter with this id: it was replayed or skipped, or never existed"),
-        ("lanes/ep_none/k", "this endpoint has no lane with this key: no event with the key was published to it"),
-        ("inbox/7", "there is no row with this id in the inbox"),
-        ("plans/pln_none", "there is no plan with this id"),
-        ("jobs/job_none", "there is no job with this id"),
-        ("nothing", "there is nothing at this path; /api/docs lists all calls"),
-    ],
-)
-async def test_what_is_not_found_is_named(api: Api, path: str, detail: str):
-    answer = await api.call("GET", f"{V1}/{path}")
+NOT_FOUND = {
+    "events/evt_none": "there is no event with this id",
+    "endpoints/ep_none": "there is no endpoint with this id",
+    "dead-letters/dlv_none": "there is no dead letter with this id: it was replayed or skipped, or never existed",
+    "lanes/ep_none/k": "this endpoint has no lane with this key: no event with the key was published to it",
+    "inbox/7": "there is no row with this id in the inbox",
+    "plans/pln_none": "there is no plan with this id",
+    "jobs/job_none": "there is no job with this id",
+    "nothing": "there is nothing at this path; /api/docs lists all calls",
+}
 
-    assert (answer.status, answer.json["title"], answer.json["detail"]) == (404, "Not found", detail)
+
+async def test_what_is_not_found_is_named(api: Api):
+    for path, detail in NOT_FOUND.items():
+        answer = await api.call("GET", f"{V1}/{path}")
+
+        assert (answer.status, answer.json["title"], answer.json["detail"]) == (404, "Not found", detail), path
 
 
 async def test_a_body_that_is_too_large_is_told_the_bound_in_a_unit_for_people(api: Api, publish_path: str):

@@ -8,12 +8,6 @@ from tests.support.receiver import Sink
 PATH = "/api/v1/events"
 
 
-@pytest.fixture
-def cores() -> int:
-    """With the process that writes, as on most machines."""
-    return 2
-
-
 def body(number: int, **more: object) -> dict[str, object]:
     return {"type": "order.created", "data": {"n": number}, **more}
 

@@ -5,7 +5,6 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-import pytest
 from tests.promises.sending.api.conftest import Api
 from tests.support.eventually import eventually
 from tests.support.receiver import Answer, Request, Sink
@@ -120,13 +119,11 @@ async def test_a_url_that_is_no_longer_allowed_is_not_replayed_to(start: Any, si
     assert (answer.status, answer.code) == (422, "url_not_allowed")
 
 
-@pytest.mark.parametrize("action", ["", "/replay", "/skip"])
-async def test_an_unknown_dead_letter_is_not_found(api: Api, action: str):
-    body = {"note": "x"} if action == "/skip" else None
+async def test_an_unknown_dead_letter_is_not_found(api: Api):
+    for method, action, body in (("GET", "", None), ("POST", "/replay", None), ("POST", "/skip", {"note": "x"})):
+        answer = await api.call(method, f"/api/v1/dead-letters/dlv_nobody{action}", body)
 
-    answer = await api.call("POST" if action else "GET", f"/api/v1/dead-letters/dlv_nobody{action}", body)
-
-    assert (answer.status, answer.code) == (404, "not_found")
+        assert (answer.status, answer.code) == (404, "not_found"), action
 
 
 async def test_why_says_in_one_sentence_what_is_waited_for(api: Api, sink: Sink, endpoint: dict[str, Any]):
@@ -141,20 +138,21 @@ async def test_why_says_in_one_sentence_what_is_waited_for(api: Api, sink: Sink,
     assert of_event == f"#3 waits for #1; {of_lane}"
 
 
-@pytest.mark.parametrize(
-    "key", ["a/b", "a/why", "why", "ключ 🙂", "a%2Fb", "..", "a?b#c", "'; DROP TABLE x --", "%", "a\\b"]
-)
-async def test_a_lane_is_found_by_any_key_percent_encoded(api: Api, sink: Sink, endpoint: dict[str, Any], key: str):
-    await api.publish(key=key)
-    await sink.arrived(1)
+ANY_KEYS = ["a/b", "a/why", "why", "ключ 🙂", "a%2Fb", "..", "a?b#c", "'; DROP TABLE x --", "%", "a\\b"]
 
-    lane = await api.get(f"/api/v1/lanes/{endpoint['id']}/{quote(key, safe='')}")
-    why = await api.get(f"/api/v1/lanes/{endpoint['id']}/{quote(key, safe='')}/why")
-    found = (await api.get(f"/api/v1/lanes?q={quote(key, safe='')}"))["items"]
 
-    assert (lane["key"], [one["seq"] for one in lane["deliveries"]]) == (key, [1])
-    assert set(why) == {"why"}
-    assert [one["key"] for one in found] == [key]
+async def test_a_lane_is_found_by_any_key_percent_encoded(api: Api, sink: Sink, endpoint: dict[str, Any]):
+    for key in ANY_KEYS:
+        await api.publish(key=key)
+    await sink.arrived(len(ANY_KEYS))
+    for key in ANY_KEYS:
+        lane = await api.get(f"/api/v1/lanes/{endpoint['id']}/{quote(key, safe='')}")
+        why = await api.get(f"/api/v1/lanes/{endpoint['id']}/{quote(key, safe='')}/why")
+        found = (await api.get(f"/api/v1/lanes?q={quote(key, safe='')}"))["items"]
+
+        assert (lane["key"], [one["seq"] for one in lane["deliveries"]]) == (key, [1])
+        assert set(why) == {"why"}
+        assert {one["key"] for one in found} == {one for one in ANY_KEYS if key in one}
 
 
 async def test_an_unknown_lane_is_not_found(api: Api, endpoint: dict[str, Any]):

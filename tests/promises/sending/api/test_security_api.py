@@ -21,32 +21,33 @@ PATHS = ["/api/v1/events", "/api/v1/events?", "/api/v1/endpoints"]
 EVENT = {"type": "a", "data": 1}
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        None,
-        "",
-        "Bearer",
-        "Bearer ",
-        "Bearer wrong",
-        KEY,
-        f"bearer {KEY}",
-        f"Bearer  {KEY}",
-        f"Bearer {KEY}x",
-        f"Bearer {KEY[:-1]}",
-        f"Bearer {KEY[:-1]}x",
-        f"Bearer {'x' * len(KEY)}",
-        "Bearer é",
-    ],
-)
-@pytest.mark.parametrize("path", PATHS)
-async def test_without_the_very_key_nothing_is_done(api: Api, path: str, key: str | None):
-    async with api.connect({} if key is None else {"authorization": key}) as stranger:
-        answer = await stranger.call("POST", path, EVENT)
-        again = await stranger.call("POST", path, EVENT)
+NOT_THE_KEY = [
+    None,
+    "",
+    "Bearer",
+    "Bearer ",
+    "Bearer wrong",
+    KEY,
+    f"bearer {KEY}",
+    f"Bearer  {KEY}",
+    f"Bearer {KEY}x",
+    f"Bearer {KEY[:-1]}",
+    f"Bearer {KEY[:-1]}x",
+    f"Bearer {'x' * len(KEY)}",
+    "Bearer é",
+]
 
-    assert (answer.status, answer.code, answer.headers["www-authenticate"]) == (401, "unauthorized", "Bearer")
-    assert again.status == 401
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_without_the_very_key_nothing_is_done(api: Api, path: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(wrong_keys, "BURST", 2 * len(NOT_THE_KEY))  # guesses are held back by another test
+    for key in NOT_THE_KEY:
+        async with api.connect({} if key is None else {"authorization": key}) as stranger:
+            answer = await stranger.call("POST", path, EVENT)
+            again = await stranger.call("POST", path, EVENT)
+
+        assert (answer.status, answer.code, answer.headers["www-authenticate"]) == (401, "unauthorized", "Bearer"), key
+        assert again.status == 401, key
     assert (await api.get("/api/v1/events"))["items"] == []
 
 
@@ -90,13 +91,14 @@ CROSS_SITE: list[dict[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("headers", CROSS_SITE, ids=str)
 @pytest.mark.parametrize("path", [*PATHS, "/api/v1/dead-letters/x/replay", "/api/v1/endpoints/x/rotate"])
-async def test_a_page_of_another_site_can_do_nothing(start: Any, path: str, headers: dict[str, str]):
+async def test_a_page_of_another_site_can_do_nothing(start: Any, path: str):
     api = await start(no_auth=True)
-    answer = await api.call("POST", path, EVENT, headers)
+    for headers in CROSS_SITE:
+        async with api.connect({}) as page:
+            answer = await page.call("POST", path, EVENT, headers)
 
-    assert (answer.status, answer.code) == (403, "cross_site")
+        assert (answer.status, answer.code) == (403, "cross_site"), headers
     assert (await api.get("/api/v1/events"))["items"] == []
 
 
@@ -140,12 +142,12 @@ async def test_the_page_lets_no_other_script_run_and_no_other_site_frame_it(api:
             assert b"<script>" not in page.body
 
 
-@pytest.mark.parametrize("name", ["../page.py", "%2e%2e/page.py", "..%2fpage.py", "/etc/passwd", "", "missing.js"])
-async def test_only_the_files_of_the_page_are_served(api: Api, name: str):
-    answer = await api.call("GET", f"/static/0.1.0/{name}")
+async def test_only_the_files_of_the_page_are_served(api: Api):
+    for name in ("../page.py", "%2e%2e/page.py", "..%2fpage.py", "/etc/passwd", "", "missing.js"):
+        answer = await api.call("GET", f"/static/0.1.0/{name}")
 
-    assert answer.status in (401, 404)
-    assert b"import" not in answer.body
+        assert answer.status in (401, 404), name
+        assert b"import" not in answer.body, name
 
 
 async def test_the_files_of_the_page_may_be_kept_for_ever_under_their_version(api: Api):

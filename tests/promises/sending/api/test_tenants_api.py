@@ -59,12 +59,12 @@ async def test_a_tenant_is_created_changed_and_shown_with_its_ledger(api: Api, s
     assert (twice.status, twice.code) == (409, "tenant_exists")
 
 
-@pytest.mark.parametrize("id", ["", "-x", ".", "a b", "a/b", "ü", "a\n", "x" * 65, "a\0", "../x"])
-async def test_an_id_that_does_not_fit_a_header_a_path_and_a_shell_is_refused_with_the_rule(api: Api, id: str):
-    refused = await api.call("POST", f"{V1}/tenants", {"id": id})
+async def test_an_id_that_does_not_fit_a_header_a_path_and_a_shell_is_refused_with_the_rule(api: Api):
+    for id in ("", "-x", ".", "a b", "a/b", "ü", "a\n", "x" * 65, "a\0", "../x"):
+        refused = await api.call("POST", f"{V1}/tenants", {"id": id})
 
-    assert (refused.status, refused.code) == (422, "invalid_tenant")
-    assert "letter or a digit" in refused.json["detail"]
+        assert (refused.status, refused.code) == (422, "invalid_tenant"), id
+        assert "letter or a digit" in refused.json["detail"], id
 
 
 async def test_a_tenant_is_never_made_by_use(api: Api, publish_path: str, sink: Sink):
