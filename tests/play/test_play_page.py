@@ -19,8 +19,9 @@ from tests.ui.conftest import settings_in
 
 from hooklane.cli.process import running
 from hooklane.cli.serve import routes_for
-from hooklane.testing.play import SCENARIOS, Scenario
+from hooklane.testing.play import SCENARIOS
 from hooklane.testing.play.run import SECRET
+from hooklane.testing.play.scenarios import Scenario
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 Visit = Callable[..., Any]
