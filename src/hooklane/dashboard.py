@@ -113,7 +113,7 @@ class Dashboard:
         work = asyncio.ensure_future(self.serve(request.scope, request.receive, begin, tenant))
         try:
             while not (await asyncio.wait([work], timeout=ASK_AGAIN_S))[0]:
-                if has_begun and await self._lets_in(request) != (True, tenant):
+                if has_begun and await self._lets_in(request) != (True, tenant) and not work.done():
                     work.cancel()
                     await asyncio.wait([work])
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
