@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from hooklane.config import Secret, load
 from hooklane.errors import HooklaneError, UsageError
@@ -34,6 +34,10 @@ May = Callable[[Any], Any]
 
 Tenant = str | Callable[..., Any]
 """Portal mode: whose customer this person is, or a function of the request that says it (None for no customer)."""
+
+ASK_AGAIN_S = 30.0
+"""How often the application is asked about a person who has the live stream open: a log-out ends it then."""
+_STREAM = "/api/v1/stream"
 
 _HIDDEN = (b"authorization", b"cookie", b"x-forwarded-host")
 """The application's own business: nothing of it reaches the dashboard."""
@@ -83,12 +87,40 @@ class Dashboard:
         if scope["type"] != "http":
             raise UsageError(f"the dashboard answers http, not {scope['type']}")
         request = Request(scope, receive)
-        is_in = await _told(self.may(request))
-        tenant = await _told(self.tenant_of(request)) if is_in else None
-        if not is_in or (self.in_portal and not tenant):
+        is_in, tenant = await self._lets_in(request)
+        if not is_in:
             await self.turn_away(scope)(scope, receive, send)
+        elif scope["path"].endswith(_STREAM):
+            await self._stream(request, send, tenant)
         else:
             await self.serve(scope, receive, send, tenant)
+
+    async def _lets_in(self, request: Request) -> tuple[bool, Any]:
+        """Whether this person may come in, as the application says, and as whose customer."""
+        is_in = await _told(self.may(request))
+        tenant = await _told(self.tenant_of(request)) if is_in else None
+        return bool(is_in and (tenant or not self.in_portal)), tenant
+
+    async def _stream(self, request: Request, send: Send, tenant: Any) -> None:
+        """Answer with the live stream, for as long as its person may come in."""
+        has_begun = False
+
+        async def begin(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        work = asyncio.ensure_future(self.serve(request.scope, request.receive, begin, tenant))
+        try:
+            while not (await asyncio.wait([work], timeout=ASK_AGAIN_S))[0]:
+                if has_begun and await self._lets_in(request) != (True, tenant) and not work.done():
+                    work.cancel()
+                    await asyncio.wait([work])
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+                    return
+            await work
+        finally:
+            work.cancel()
 
     @property
     def asked(self) -> dict[str, Any]:

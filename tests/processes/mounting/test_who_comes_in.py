@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import subprocess
@@ -17,6 +18,7 @@ from starlette.responses import RedirectResponse
 from tests.support.pace import scaled_s
 from tests.support.tree import ROOT
 
+import hooklane.dashboard
 from hooklane.errors import UsageError
 from hooklane.fastapi import dashboard as asgi_dashboard
 from hooklane.flask import dashboard
@@ -83,6 +85,47 @@ async def test_fastapi_lets_nobody_in_whom_a_decorator_turned_away(tmp_path: Pat
         got = await client.get("/api/v1/endpoints")
 
     assert (got.status_code, got.json()["code"]) == (401, "login_required")
+
+
+@pytest.mark.parametrize("asked", ["may", "tenant"])
+async def test_a_live_stream_ends_when_its_person_may_not_come_in_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """Naive: who has logged out is told everything for as long as the page is open."""
+    monkeypatch.setattr(hooklane.dashboard, "ASK_AGAIN_S", 0.05)
+    here, told, ended = ["default"], asyncio.Event(), asyncio.Event()
+    options: dict[str, Any] = {"may": lambda request: True} | {asked: lambda request: here[0]}
+    mounted = asgi_dashboard(f"sqlite:///{tmp_path}/hooklane.db", **options)
+
+    incoming: list[Any] = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> Any:
+        if incoming:
+            return incoming.pop()
+        await ended.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        told.set()
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            ended.set()
+
+    headers = [(b"host", b"localhost")]
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/api/v1/stream",
+        "raw_path": b"/api/v1/stream",
+        "headers": headers,
+    }
+    scope |= {"query_string": b"", "root_path": "", "scheme": "http", "http_version": "1.1", "asgi": {"version": "3.0"}}
+    request = asyncio.ensure_future(mounted(scope, receive, send))
+    await asyncio.wait_for(told.wait(), scaled_s(20))
+    here[0] = ""
+    await asyncio.wait_for(request, scaled_s(20))
+
+    assert ended.is_set()
+    await mounted.aclose()
 
 
 DJANGO = """
