@@ -109,7 +109,7 @@ class Authenticator:
         authorization = headers.get("authorization")
         if authorization is not None:
             scheme, _, key = authorization.partition(" ")
-            return await self.holder_of(key) if scheme == "Bearer" else None
+            return await self.holder_of(key) if scheme.lower() == "bearer" else None
         token = None if self.sessions is None else token_of(headers, secure=_is_https(self.public_url))
         if token is None:
             return None

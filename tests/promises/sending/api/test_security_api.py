@@ -28,7 +28,7 @@ NOT_THE_KEY = [
     "Bearer ",
     "Bearer wrong",
     KEY,
-    f"bearer {KEY}",
+    f"Basic {KEY}",
     f"Bearer  {KEY}",
     f"Bearer {KEY}x",
     f"Bearer {KEY[:-1]}",
@@ -49,6 +49,13 @@ async def test_without_the_very_key_nothing_is_done(api: Api, path: str, monkeyp
         assert (answer.status, answer.code, answer.headers["www-authenticate"]) == (401, "unauthorized", "Bearer"), key
         assert again.status == 401, key
     assert (await api.get("/api/v1/events"))["items"] == []
+
+
+@pytest.mark.parametrize("path", ["/api/v1/events", "/api/v1/events?"], ids=["fast", "app"])
+async def test_the_scheme_of_a_key_may_be_written_in_any_case(api: Api, path: str):
+    for scheme in ("bearer", "BEARER"):
+        async with api.connect({"authorization": f"{scheme} {KEY}"}) as client:
+            assert (await client.call("POST", path, EVENT)).status == 202, scheme
 
 
 async def test_a_key_is_judged_anew_for_each_request_of_a_connection(api: Api):
