@@ -265,6 +265,9 @@ class Invariants:
 
     # --- the end ---
 
+    def head_of(self, lane: int) -> int:
+        return self._books[lane].head
+
     def stored(self, lane: int, head: int, ids: Iterable[str]) -> None:
         """What the store holds of a lane when everything has come to rest."""
         book = self._books[lane]
