@@ -5,7 +5,7 @@ from __future__ import annotations
 from hooklane.model.clock import Instant
 from hooklane.model.publishing import Draft
 from hooklane.sender.draft import draft_of
-from hooklane.server.json_body import EventBody
+from hooklane.server.event_bodies import EventBody
 
 
 def draft_from(

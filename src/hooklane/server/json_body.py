@@ -3,49 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from hooklane.core.entry import admit_json
 from hooklane.errors import InvalidEvent
 from hooklane.model.size import size_text
+from hooklane.server.event_bodies import BATCH_EVENTS_MAX, EventBody, WholeBatch
 from hooklane.server.problem import Problem
-from hooklane.server.schema_words import EVENT_ID, KEY, TYPE, told
 
 BODY_BYTES_MAX = 256 * 1024
 EVENT_BODY_BYTES_MAX = BODY_BYTES_MAX + 16 * 1024
 """An event's data may fill 256 KiB; type, key, id and endpoints stand round it."""
 BATCH_BYTES_MAX = 8 * 1024 * 1024
-BATCH_EVENTS_MAX = 1_000
 
 S = TypeVar("S", bound=msgspec.Struct)
-
-
-class EventBody(msgspec.Struct, forbid_unknown_fields=True):
-    """An event to publish; `data` stays the bytes that were sent."""
-
-    type: Annotated[str, told(TYPE)]
-    data: msgspec.Raw
-    key: Annotated[str, told(KEY)] | None = None
-    id: Annotated[str, told(EVENT_ID)] | None = None
-    endpoints: list[str] | None = None
-
-
-_EVENT = {"$ref": "#/components/schemas/EventBody"}
-
-
-class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Events to publish together: all of them or none."""
-
-    events: Annotated[list[Annotated[msgspec.Raw, told(_EVENT)]], told({"maxItems": BATCH_EVENTS_MAX})]
-
-
-class _Batch(msgspec.Struct, forbid_unknown_fields=True):
-    """A `BatchBody` whose list is left as raw JSON, to be counted before anything is built of it."""
-
-    events: msgspec.Raw
-
 
 _Events = msgspec.defstruct(
     "_Events",
@@ -56,7 +29,7 @@ _Events = msgspec.defstruct(
 """An array of so many at most: the reader stops at the first that is too many, however many follow."""
 
 _decode_event = msgspec.json.Decoder(EventBody).decode
-_decode_batch = msgspec.json.Decoder(_Batch).decode
+_decode_batch = msgspec.json.Decoder(WholeBatch).decode
 _decode_events = msgspec.json.Decoder(_Events).decode
 _skip = msgspec.json.Decoder(msgspec.Raw).decode
 _TOLD_CHARS_MAX = 300  # msgspec's message holds a member's name whole, which may be as long as the body

@@ -18,13 +18,12 @@ from hooklane.server import views
 from hooklane.server.api.dead_letters import HTTP
 from hooklane.server.attempt_views import logged_attempt
 from hooklane.server.call import NDJSON, PAGING, Call, Param, Response, Routes, answer, pattern_of
+from hooklane.server.event_bodies import BatchBody, EventBody
 from hooklane.server.event_draft import draft_from
 from hooklane.server.event_types import TypeRules
 from hooklane.server.json_body import (
     BATCH_BYTES_MAX,
     EVENT_BODY_BYTES_MAX,
-    BatchBody,
-    EventBody,
     at,
     read_batch,
     read_event,

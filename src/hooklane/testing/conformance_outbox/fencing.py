@@ -146,13 +146,13 @@ class Fencing(OutboxKit):
                 assert (row.head, row.attempts, row.state) == (3, 0, LaneState.ACTIVE)
 
     async def test_an_ack_that_is_told_again_late_moves_nothing(self, store: Outbox) -> None:
-        """Whatever has become of the next head since, and whether the ack is folded or not."""
+        """Whatever has become of the next head since, be it a lane's first ack or not, be it folded or not."""
         outcomes: list[Outcome] = [DELIVERED, Retry(LATER, "500"), Dead("500"), Dead("500", skip=True)]
         await store.save_endpoint(endpoint(), expect=None)
-        report = await published(store, *(event(f"e{key}{n}", f"k{key}") for key in range(4) for n in range(3)))
+        report = await published(store, *(event(f"e{key}{n}", f"k{key}") for key in range(4) for n in range(4)))
         lanes = sorted({one.lane_id for one in report.grown})
         owner = await Owner.of(store)
-        acks = [await owner.settle(lane_id, DELIVERED) for lane_id in lanes]
+        acks = [await owner.settle(lane_id, DELIVERED) for lane_id in lanes * 2]
         for lane_id, outcome in zip(lanes, outcomes, strict=True):
             await owner.settle(lane_id, outcome)
         rows = [await owner.row(lane_id) for lane_id in lanes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -68,7 +68,7 @@ class Accepted:
     draft: Draft
     n: int
     places: Sequence[Place]
-    stamps: list[tuple[str, int, int | None]] = field(default_factory=list)
+    stamps: list[tuple[str, int, int | None]]
     """(endpoint, lane, seq) each; a loose delivery has a negative lane and no seq."""
 
 
@@ -101,7 +101,7 @@ def place_all(
     results: list[Published | Refused | Accepted] = []
     for draft in drafts:
         try:
-            results.append(Accepted(draft, 0, placer(draft.event, draft.asked, of_tenant(endpoints, draft))))
+            results.append(Accepted(draft, 0, placer(draft.event, draft.asked, of_tenant(endpoints, draft)), []))
         except InvalidEvent as error:
             # What was accepted before stays so, though an endpoint that it named is deleted since.
             before = (yield from known_before(draft)) if error.code == UNKNOWN_ENDPOINT else None
