@@ -10,7 +10,6 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -155,34 +154,21 @@ class LiveStream:
             self._attempts.clear()
 
     async def run(self) -> None:
-        """Tell the clients what moved, until `close`; while no client is connected, nothing is read.
-
-        Looking and telling go on side by side: a lane that moves is told while a look goes through all of them.
-        """
-        async with asyncio.TaskGroup() as loops:
-            loops.create_task(self._keep_looking(), name=f"look at the lanes of {self._tenant}")
-            loops.create_task(self._keep_telling(), name=f"tell what moved at {self._tenant}")
-
-    async def _keep_telling(self) -> None:
+        """Tell the clients what moved, until `close`; while no client is connected, nothing is read."""
         clock = asyncio.get_running_loop().time
         while not self._closed.is_set():
             await _first_of(self._watched, self._closed)
             began = clock()
-            with suppress(StoreError):  # the store is in trouble: /readyz says so, and the next round asks again
-                await self._flush()
-            await _wait(self._closed, max(FLUSH_S, 4 * (clock() - began)))
-
-    async def _keep_looking(self) -> None:
-        clock = asyncio.get_running_loop().time
-        while not self._closed.is_set():
-            await _first_of(self._watched, self._closed)
-            began = clock()
-            if began >= self._look_at:
-                with suppress(StoreError):
+            try:
+                if began >= self._look_at:
                     await self._look()
                     # A store with very many lanes is asked less often: looking may cost a twentieth of the time.
                     self._look_at = clock() + max(LOOK_S, 20 * (clock() - began))
-            await _wait(self._closed, FLUSH_S)
+                    began = clock()  # what a look took is paid for by the next look: it does not hold up what is told
+                await self._flush()
+            except StoreError:
+                pass  # the store is in trouble: /readyz says so, and the next round asks again
+            await _wait(self._closed, max(FLUSH_S, 4 * (clock() - began)))
 
     def close(self) -> None:
         self._closed.set()
