@@ -268,7 +268,7 @@ def test_an_item_of_a_list_is_found_by_its_number():
 
 def test_a_secret_that_is_no_text_is_refused():
     with pytest.raises(ConfigError, match="must be text, got int"):
-        keyring(find_profile("github"), [7])  # type: ignore[list-item]
+        keyring(find_profile("github"), [7])
 
 
 @pytest.mark.parametrize(
