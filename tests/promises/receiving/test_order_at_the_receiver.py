@@ -89,6 +89,23 @@ def test_whatever_the_order_of_arrival_every_key_applies_in_sequence(world: Worl
         assert [f"{key}_{seq}" for seq in range(1, 8)] == applied
 
 
+@pytest.mark.parametrize("seqs", [(4, 5, 6), (6, 5, 4), (5, 4, 6)], ids=str)
+def test_a_key_begins_at_the_earliest_of_the_first_events_that_come_together(
+    world: World, seqs: tuple[int, ...]
+) -> None:
+    inbox = world.inbox()
+    items = [{"sg_event_id": f"s{seq}", "event": "open", "timestamp": 1, "of": "k", "nr": seq} for seq in seqs]
+    order = sequence(key="of", seq="nr")
+    inbox.source("sendgrid", unsafe=True, order=order).on("*", name="h")(world.effect)
+
+    reply = inbox.receive(Request.of("POST", "http://x/webhooks/sendgrid", {}, json.dumps(items).encode()))
+    for _ in seqs:
+        inbox.run_once()
+
+    assert reply.status == 200
+    assert world.effects() == ["s4", "s5", "s6"]
+
+
 def test_one_that_comes_early_is_held_and_then_released(world: World) -> None:
     inbox = world.inbox()
     own_source(inbox).on("*")(world.effect)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,14 @@ from tests.support.pace import scaled_s
 from tests.support.processes import Child, until
 from tests.support.tree import ROOT
 
+from hooklane import Outbox
+from hooklane.core.fanout import places
 from hooklane.errors import StoreBusy
 from hooklane.model.message import Reply
 from hooklane.receiver import Event, Inbox
 from hooklane.receiver.shared_commit import transaction as sharing
+from hooklane.store.open import outbox_store
+from hooklane.store.outbox import StoreOptions
 
 WAIT_MS = 10_000
 
@@ -226,6 +232,26 @@ def test_what_an_undone_attempt_left_for_after_the_commit_is_not_done_twice(inbo
     Crowd(inbox, handler).outcomes()
 
     assert sorted(called) == ["evt_0", "evt_2", "evt_3"]
+
+
+async def test_what_an_undone_attempt_sent_on_is_not_sent_on_twice(path: str) -> None:
+    url = f"sqlite:///{path}"
+    store = outbox_store(url, StoreOptions(placer=places))
+    await store.open()  # which makes its tables
+    await store.close()
+    inbox = Inbox(url, "inline", inline_wait_ms=WAIT_MS, outbox=Outbox(url))
+
+    def handler(event: Event, tx: Any) -> None:
+        event.send(f"shipped.{event.id}", {})
+        if event.id == "evt_1":
+            tx.execute("INSERT INTO lines VALUES ('no such part')")
+
+    await asyncio.to_thread(Crowd(inbox, handler).outcomes)
+    inbox.close()
+
+    with closing(sqlite3.connect(path)) as conn:
+        sent = conn.execute("SELECT type FROM hooklane_event ORDER BY type").fetchall()
+    assert sent == [("shipped.evt_0",), ("shipped.evt_2",), ("shipped.evt_3",)]
 
 
 def test_nobody_waits_for_the_handlers_of_others_where_they_are_slow(

@@ -411,6 +411,21 @@ def test_what_another_store_lost_of_what_was_sent_is_told_before_anything_is_loa
     assert bench.is_open("leave")
 
 
+def test_a_store_is_asked_for_what_was_sent_once_more_when_the_first_load_from_it_is_there() -> None:
+    bench = WorkerBench(lanes=1)
+    bench.settle("fetch")
+    lose_the_mark(bench)
+    bench.answer("account_for", [])
+    bench.settle()
+    owned_before = dict(bench.worker.epochs)
+
+    bench.answer("account_for", [])
+    bench.settle()
+
+    assert owned_before == {}
+    assert (len(bench.worker.epochs), bench.is_open("account_for")) == (PARTITIONS, False)
+
+
 def test_what_was_asked_under_a_name_that_is_given_up_is_not_believed() -> None:
     bench = WorkerBench()
     bench.later(PART)
@@ -578,6 +593,14 @@ def waiting_for(bench: WorkerBench, *, failed_ms_ago: int, jump_ms: int) -> int:
 
 def test_what_failed_after_the_clock_was_set_forward_is_due_by_the_new_clock() -> None:
     assert waiting_for(WorkerBench(), failed_ms_ago=300, jump_ms=3_600_000) == -280
+
+
+def test_a_head_that_waited_nearly_as_long_as_the_clock_was_set_waits_on_however_long_its_worker_has_run() -> None:
+    bench = WorkerBench()
+    for _ in range(20):
+        renew(bench)
+
+    assert waiting_for(bench, failed_ms_ago=5_020, jump_ms=3_600_000) == 3_600_000 - 5_000
 
 
 def test_a_clock_that_was_set_forward_is_made_up_for_until_the_next_renewal_and_not_after_it() -> None:

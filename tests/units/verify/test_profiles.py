@@ -13,11 +13,13 @@ from hooklane.core.verify.document import canonical
 from hooklane.core.verify.keys import BadSecret, HmacKey
 from hooklane.core.verify.messages import DERIVED, Poison, fingerprint
 from hooklane.core.verify.open_request import Messages, open_request, unsigned
-from hooklane.core.verify.places import InBody, InHeader
+from hooklane.core.verify.places import InBody, InHeader, dig
 from hooklane.core.verify.profile import Dedup, Grade, Profile
+from hooklane.core.verify.reading import Unit, read_instant
 from hooklane.core.verify.ring import keyring
 from hooklane.core.verify.scheme import Algorithm, SignedItems, Token
-from hooklane.errors import UsageError, VerificationError
+from hooklane.core.verify.urls import effective_url
+from hooklane.errors import ConfigError, UsageError, VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.message import Message, Request
 from hooklane.testing.build_request import Draft, build_batch, build_request
@@ -235,8 +237,38 @@ def test_the_number_of_an_attempt_is_a_number_of_nine_digits_at_most(told, attem
     assert message.attempt == attempt
 
 
-def test_numbers_of_any_size_are_spelled_one_way():
-    assert canonical({"b": 2**70, "a": 1}) == canonical({"a": 1, "b": 2**70})
+@pytest.mark.parametrize("odd", [2**70, "\ud800"], ids=["a large number", "half a character"])
+def test_content_is_spelled_one_way_whatever_is_in_it(odd):
+    assert canonical({"b": odd, "a": 1}) == canonical({"a": 1, "b": odd})
+
+
+@pytest.mark.parametrize(
+    ("told", "unit", "at"),
+    [
+        (0.0, Unit.DECIMAL_SECONDS, 0),
+        (1.5, Unit.DECIMAL_SECONDS, 1_500),
+        (-0.5, Unit.DECIMAL_SECONDS, None),
+        ("Tue, 14 Nov 2023 22:13:20 GMT", Unit.HTTP_DATE, 1_700_000_000_000),
+    ],
+)
+def test_a_time_is_read_in_milliseconds(told, unit, at):
+    assert read_instant(told, unit) == at
+
+
+def test_an_item_of_a_list_is_found_by_its_number():
+    assert dig({"items": [{"id": "a"}, {"id": "b"}]}, "items[1].id") == "b"
+
+
+def test_a_secret_that_is_no_text_is_refused():
+    with pytest.raises(ConfigError, match="must be text, got int"):
+        keyring(find_profile("github"), [7])
+
+
+@pytest.mark.parametrize(
+    ("called", "effective"), [("/in?a=1", "https://x.example/h?a=1"), ("/in", "https://x.example/h?b=2")]
+)
+def test_a_url_is_the_registered_one_with_the_query_of_the_request(called, effective):
+    assert effective_url(Request.of("POST", called, {}, b""), "https://x.example/h?b=2") == effective
 
 
 def test_a_place_of_one_step_is_known_as_a_member():
