@@ -13,6 +13,7 @@ from tests.support.http_client import Connection
 from tests.support.inline_shop import Shop
 from tests.support.pace import scaled_s
 from tests.support.receiver import Sink
+from tests.support.sqlite_files import new_outbox_file
 
 from hooklane.cli import playground, process
 from hooklane.cli.process import running
@@ -29,7 +30,7 @@ SIM = "/api/v1/sim"
 @pytest.fixture
 async def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
     monkeypatch.setattr(process, "_cores", lambda: 1)
-    db, allow = f"sqlite:///{tmp_path}/x.db", ("127.0.0.0/8",)
+    db, allow = new_outbox_file(tmp_path / "x.db"), ("127.0.0.0/8",)
     settings = Settings(db=db, port=0, api_key=Secret(KEY), egress_allow=allow, playground=True)
     async with (
         running(settings, routes=routes_for(settings)) as server,

@@ -100,7 +100,8 @@ async def running_sender(url: str, **options: Any) -> AsyncIterator[RunningSende
     await store.open()
     transport = Transport(EgressGuard(allow=("127.0.0.0/8", "::1/128")))
     told: list[RunningSender] = []
-    relay = Relay(store, transport, listener=lambda happening: told[0].listen(happening), poll_ms=50, **options)
+    options = {"poll_ms": 50, **options}
+    relay = Relay(store, transport, listener=lambda happening: told[0].listen(happening), **options)
     one = RunningSender(store, relay, Publisher(store, relay.feed))
     told.append(one)
     running = asyncio.create_task(relay.run())

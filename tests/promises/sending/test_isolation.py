@@ -9,6 +9,7 @@ import pytest
 from bench.hostile import BEHAVIOURS, hostile_server
 from tests.support.pace import scaled_ms
 from tests.support.running_sender import running_sender
+from tests.support.sqlite_files import new_outbox_file
 
 from hooklane.model.attempt import Delivered
 
@@ -26,7 +27,7 @@ def hostile():
 
 @pytest.fixture
 async def sender(tmp_path):
-    async with running_sender(f"sqlite:///{tmp_path}/hooklane.db", grace_ms=200) as one:
+    async with running_sender(new_outbox_file(tmp_path / "hooklane.db"), grace_ms=200) as one:
         yield one
 
 

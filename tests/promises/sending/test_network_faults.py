@@ -11,6 +11,7 @@ from tests.support.pace import scaled_ms
 from tests.support.proxy import Clear, DuplicateRequest, FaultProxy, Hold, Latency, ResetEvery, Trickle
 from tests.support.receiver import Answer, Sink
 from tests.support.running_sender import SECRET, running_sender
+from tests.support.sqlite_files import new_outbox_file
 
 TIMEOUT_MS = 300
 LATE_MS = 700
@@ -19,7 +20,7 @@ LATE_MS = 700
 
 @pytest.fixture
 async def sender(tmp_path):
-    async with running_sender(f"sqlite:///{tmp_path}/hooklane.db", grace_ms=200) as one:
+    async with running_sender(new_outbox_file(tmp_path / "hooklane.db"), grace_ms=200) as one:
         yield one
 
 

@@ -17,7 +17,7 @@ from hooklane.store.open import outbox_store
 from hooklane.store.outbox import StoreOptions
 from hooklane.store.reads import LetterFilter
 
-LETTERS = 10
+LETTERS = 20
 
 
 async def test_what_no_poll_tells_is_found_by_a_sweep_and_counted(store_url, sink) -> None:
@@ -47,7 +47,7 @@ async def test_what_no_poll_tells_is_found_by_a_sweep_and_counted(store_url, sin
 
 
 async def test_a_replay_and_a_changed_endpoint_that_no_poll_tells_of_are_found_by_a_sweep(store_url, sink) -> None:
-    async with running_sender(store_url, rounds=Rounds(rest_ms_min=1, part=0.5)) as sender:
+    async with running_sender(store_url, rounds=Rounds(rest_ms_min=1, part=1.0), poll_ms=10) as sender:
         sink.react = lambda _: Answer(status=400)
         mended = await sender.endpoint(sink.url(), attempts_max=1)
         for n in range(LETTERS):  # in partitions all over: one of them is swept soon

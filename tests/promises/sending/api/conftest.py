@@ -155,7 +155,7 @@ async def endpoint(api: Api, sink: Sink) -> dict[str, Any]:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def shared_db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/both.db"
+        return new_outbox_file(tmp_path / "both.db")
     return str(request.getfixturevalue("postgres_url"))
 
 

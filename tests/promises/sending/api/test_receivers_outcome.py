@@ -8,11 +8,12 @@ import pytest
 from tests.promises.sending.api.conftest import Start
 from tests.promises.sending.api.inbox_site import Shop, Site
 from tests.support.receiver import Sink
+from tests.support.sqlite_files import new_outbox_file
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def site(request: pytest.FixtureRequest, tmp_path: Path, start: Start) -> Site:
-    at = f"sqlite:///{tmp_path}/both.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    at = new_outbox_file(tmp_path / "both.db") if request.param == "sqlite" else request.getfixturevalue("postgres_url")
     return Site(at, await start(db=at))
 
 
