@@ -7,26 +7,29 @@ store is seen by many tests.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 from zlib import crc32
 
 MODE = "mode"
+MODES = ("durable", "inline")
 Case = tuple[tuple[str, int], ...]
 
 
-def soaking(tests: Sequence[tuple[str, Mapping[str, int]]]) -> list[bool]:
-    """Of each test, by its name and by which of its values each parameter has: whether `make soak` alone runs it."""
-    modes: dict[str, dict[Case, set[int]]] = defaultdict(lambda: defaultdict(set))
-    for name, indices in tests:
-        if MODE in indices:
-            modes[name][_case(indices)].add(indices[MODE])
+def soaking(tests: Sequence[tuple[str, Mapping[str, Any]]]) -> list[bool]:
+    """Of each test, by its name and the values of its parameters: whether `make soak` alone runs it."""
+    modes: dict[str, dict[Case, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for name, values in tests:
+        if values.get(MODE) in MODES:
+            modes[name][_case(values)].add(values[MODE])
     found = []
-    for name, indices in tests:
-        paired = sorted(case for case, seen in modes[name].items() if len(seen) == 2)  # in both modes
-        case = _case(indices)
+    for name, values in tests:
+        paired = [case for case, seen in modes[name].items() if len(seen) == len(MODES)]
+        case = _case(values)
         is_paired = len(paired) > 1 and case in paired
-        found.append(is_paired and (crc32(name.encode()) + paired.index(case) + indices[MODE]) % 2 == 1)
+        found.append(is_paired and (crc32(name.encode()) + paired.index(case) + MODES.index(values[MODE])) % 2 == 1)
     return found
 
 
-def _case(indices: Mapping[str, int]) -> Case:
-    return tuple(sorted((name, index) for name, index in indices.items() if name != MODE))
+def _case(values: Mapping[str, Any]) -> Case:
+    """Which values a test has beside its mode: the very objects, as some can be neither compared nor hashed."""
+    return tuple((name, id(value)) for name, value in values.items() if name != MODE)

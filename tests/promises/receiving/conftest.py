@@ -18,14 +18,14 @@ from hooklane.receiver import Event, Inbox
 from hooklane.store.memory.inbox import MemoryInbox
 
 HERE = Path(__file__).parent
-NO_CASE = SimpleNamespace(indices={})
+NO_CASE = SimpleNamespace(params={})
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A promise that holds in both modes is tested on each store in one of them; in the other it soaks."""
-    ours = [item for item in items if isinstance(item, pytest.Function) and item.path.is_relative_to(HERE)]
-    names = [(item.nodeid.partition("[")[0], getattr(item, "callspec", NO_CASE).indices) for item in ours]
+    ours = [item for item in items if item.path.is_relative_to(HERE) and not item.get_closest_marker("soak")]
+    names = [(item.nodeid.partition("[")[0], getattr(item, "callspec", NO_CASE).params) for item in ours]
     for item, soaks in zip(ours, soaking(names), strict=True):
         if soaks:
             item.add_marker(pytest.mark.soak)
