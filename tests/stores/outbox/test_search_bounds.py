@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import sqlite3
 import sys
@@ -202,3 +203,20 @@ async def test_where_all_cores_are_busy_people_wait_and_not_deliveries(tmp_path:
     assert await store.readers.ask(niceness) == min(19, niceness(None) + NICENESS)
     assert await store._read_on(niceness) == niceness(None)
     await store.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread cannot give up its core")
+async def test_a_search_gives_up_its_core_every_few_milliseconds(store: Outbox, monkeypatch: pytest.MonkeyPatch):
+    """By the time that the thread itself has worked, so that a busy machine makes no difference."""
+    if not isinstance(store, SqliteOutbox):
+        return  # another process works there, under the scheduler of its own machine
+    at: list[float] = []
+    give_up = os.sched_yield
+    monkeypatch.setattr(os, "sched_yield", lambda: (at.append(time.thread_time()), give_up()))
+
+    with pytest.raises(SearchTooLong):
+        await _endless(store, s_max=0.5)
+
+    gaps = sorted(after - before for before, after in itertools.pairwise(at))
+    assert len(gaps) > 20
+    assert gaps[len(gaps) // 2] < 0.002

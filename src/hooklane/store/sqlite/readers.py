@@ -25,8 +25,8 @@ from hooklane.store.sqlite import database
 T = TypeVar("T")
 READERS = 3
 NICENESS = 10
-STEPS = 20_000
-"""Steps of SQLite's machine from one look at the clock to the next: a few milliseconds."""
+STEPS = 3_000
+"""Steps of SQLite's machine from one look at the clock to the next: a good half of a millisecond."""
 
 
 def _step_back() -> None:
@@ -36,6 +36,16 @@ def _step_back() -> None:
     """
     if sys.platform == "linux":  # elsewhere it would be the whole process
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
+
+
+def _let_others_run() -> None:
+    """Give up the core to a thread that waits for it.
+
+    Being nice says how much of a core a thread gets, not how soon it gives the core up: each hop of an event on its way
+    (server, writer process, server) would wait for the end of a slice of the scheduler.
+    """
+    if sys.platform != "win32":
+        os.sched_yield()
 
 
 class _Question:
@@ -48,6 +58,8 @@ class _Question:
         self.was_left = False
 
     def is_over(self) -> bool:
+        """Asked by SQLite every so many steps: the moment in which a thread that delivers gets this core."""
+        _let_others_run()
         return self.was_left or time.monotonic() > self.ends_at
 
 
