@@ -57,16 +57,28 @@ class Server(uvicorn.Server):
 
     async def main_loop(self) -> None:
         """As uvicorn's, which looks ten times a second whether it should exit: this one is told."""
-        while not await self.on_tick(0):  # sets the date of all answers
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(DATE_S):
-                    await self._told_to_exit.wait()
+        try:
+            while not await self.on_tick(0):  # sets the date of all answers
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(DATE_S):
+                        await self._told_to_exit.wait()
+        except asyncio.CancelledError:
+            self._abandon()
+            raise
+
+    def _abandon(self) -> None:
+        """Another part of the server failed: nothing more is taken in, since the store is closed next."""
+        for listener in self.listeners:
+            listener.close()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's, which pauses for a tenth of a second at each step, be there anything to wait for or not."""
         state = self.server_state
         for listener in self.listeners:
             listener.close()
+            await listener.wait_closed()
         for sock in sockets or ():
             sock.close()
         for connection in list(state.connections):

@@ -43,7 +43,9 @@ class Listener:
         self._pause()
 
     async def wait_closed(self) -> None:
-        """For uvicorn: there is nothing to wait for."""
+        """Returns once every connection that was accepted is one of the server's."""
+        if self._joining:
+            await asyncio.wait(self._joining)
 
     def _listen(self) -> None:
         if not self._is_listening and not self._is_closed:

@@ -40,6 +40,10 @@ class Capabilities:
     name: str
     atomic: bool
     """The handler's own writes on `tx` and the completion are one commit."""
+    durable: bool
+    """What was stored outlives the process."""
+    survives_failover: bool
+    """What was acknowledged outlives the loss of the primary."""
     sync: bool = True
     native_async: bool = False
     """Async sessions do not need a thread."""

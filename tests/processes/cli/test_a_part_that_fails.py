@@ -53,6 +53,9 @@ def test_a_part_that_fails_ends_the_server_with_one_clear_line(part: str, sink: 
         assert child.returncode == 70, child.output()
         last = child.output().splitlines()[-1]
         assert last.startswith("hooklane: "), child.output()
+        # The door is shut before the store is: no publish meets a store that is closed.
+        assert "handler is closed" not in child.output()
+        assert "after shutdown" not in child.output()
         assert "planted" in last
 
 

@@ -63,7 +63,7 @@ def test_it_says_that_it_is_one_commit_with_dynamodb_and_with_nothing_else(dynam
     inbox = Inbox(dynamodb_inbox_url)
     can = inbox.store.capabilities
 
-    assert (inbox.mode, can.atomic, can.outbox) == ("durable", True, False)
+    assert (inbox.mode, can.atomic, can.survives_failover, can.outbox) == ("durable", True, True, False)
     with pytest.raises(ConfigError, match=r"event\.send"):
         Inbox(dynamodb_inbox_url, outbox=object())
     inbox.close()

@@ -72,7 +72,7 @@ def test_it_is_inline_unless_told_and_says_what_it_cannot_do(redis_url: str) -> 
     inbox = Inbox(redis_url)
     can = inbox.store.capabilities
 
-    assert (inbox.mode, can.atomic) == ("inline", False)
+    assert (inbox.mode, can.atomic, can.survives_failover) == ("inline", False, False)
     assert "may lose at failover" in can.caveat
     assert Inbox(redis_url, "durable").mode == "durable"
     with pytest.raises(ConfigError, match=r"event\.send"):

@@ -40,6 +40,8 @@ class DynamoInbox(Receiving, Handling, Ordering, Keeping):
         self.capabilities = Capabilities(
             name="dynamodb",
             atomic=True,
+            durable=True,
+            survives_failover=True,
             native_async=True,
             transactional=False,
             expires_ms=table.ttl_ms,

@@ -39,6 +39,8 @@ class RedisInbox(Keeping, Ordering):
         self.capabilities = Capabilities(
             name="redis cluster" if address.is_cluster else "redis",
             atomic=False,
+            durable=True,
+            survives_failover=False,
             native_async=True,
             transactional=False,
             # Order needs the row and its key's cursor in one script, and so in one slot.

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from hooklane.errors import SearchTooLong
+from hooklane.errors import SearchTooLong, StoreUnavailable
 from hooklane.store.budget import NARROW, SEARCH_S_MAX
 from hooklane.store.sqlite import database
 
@@ -68,6 +68,7 @@ class Readers:
 
     def __init__(self, path: str, busy_wait_ms: int) -> None:
         self._path = path
+        self._is_closed = False
         self._threads = ThreadPoolExecutor(READERS, "hooklane reader for people", initializer=_step_back)
         self._idle: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
         for _ in range(READERS):
@@ -77,6 +78,8 @@ class Readers:
 
     async def ask(self, ask: Callable[[sqlite3.Connection], T], *, s_max: float | None = SEARCH_S_MAX) -> T:
         """What *ask* finds; no *s_max* for what must be read to its end, as a chore in the background does."""
+        if self._is_closed:
+            raise StoreUnavailable(f"{self._path} is being closed: nothing more is read")
         question = _Question(float("inf") if s_max is None else time.monotonic() + s_max)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._answer, question, ask)
@@ -85,6 +88,7 @@ class Readers:
             raise
 
     def close(self) -> None:
+        self._is_closed = True
         self._threads.shutdown(cancel_futures=True)
         while not self._idle.empty():
             self._idle.get().close()

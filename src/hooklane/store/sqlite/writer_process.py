@@ -24,6 +24,7 @@ from functools import partial
 from typing import cast
 
 from hooklane.batching.line import Ticket
+from hooklane.errors import StoreUnavailable
 from hooklane.store.sqlite.database import connect
 from hooklane.store.sqlite.group import GROUP_MAX, Group, Job
 
@@ -144,6 +145,8 @@ class WriterProcess(asyncio.Protocol):
     async def request(self, kind: int, text: bytes) -> bytes:
         """What came of the request, once it is durable; an error of the store is raised here."""
         assert self._transport is not None
+        if self._closing:
+            raise StoreUnavailable("the store is being closed: nothing more is written")
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         self._transport.write(_frame(kind, text))

@@ -29,7 +29,7 @@ DELIVERED = DeliveryState.DELIVERED
 async def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Store]:
     # A search may look at ten rows, so that a hundred are too many for one page.
     monkeypatch.setattr(budget, "ROWS_MIN", 10)
-    monkeypatch.setitem(budget.Budget.__init__.__kwdefaults__, "rows_max", 10)
+    monkeypatch.setattr(budget, "ROWS_MAX", 10)
     if request.param == "sqlite":
         url = f"sqlite:///{request.getfixturevalue('tmp_path') / 'outbox.db'}"
     else:

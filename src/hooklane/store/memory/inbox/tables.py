@@ -73,7 +73,9 @@ def verb(function: Callable[..., T]) -> Callable[..., Flow[T]]:
 class Memory:
     """Tables, locks and sessions; the verbs are added by the classes that inherit from it."""
 
-    capabilities = Capabilities(name="memory", atomic=True, native_async=True, locks=True)
+    capabilities = Capabilities(
+        name="memory", atomic=True, durable=False, survives_failover=False, native_async=True, locks=True
+    )
 
     def __init__(self) -> None:
         self.tables = Tables()

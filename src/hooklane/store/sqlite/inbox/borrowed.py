@@ -13,7 +13,7 @@ VERBS = Verbs(
     queries=queries_of("hooklane.store.sqlite.inbox"),
     migrations="hooklane.store.sqlite.inbox.migrations",
     # How durable a commit is, is up to the application's own settings (WAL, synchronous=FULL are ours).
-    capabilities=Capabilities(name="sqlite", atomic=True, outbox=True),
+    capabilities=Capabilities(name="sqlite", atomic=True, durable=True, survives_failover=False, outbox=True),
 )
 
 

@@ -25,7 +25,9 @@ T = TypeVar("T")
 class SqliteInbox(SqliteVerbs):
     """The inbox tables in the file at *path*. Handlers get the `sqlite3.Connection` of the transaction."""
 
-    capabilities = Capabilities(name="sqlite", atomic=True, single_writer=True, outbox=True)
+    capabilities = Capabilities(
+        name="sqlite", atomic=True, durable=True, survives_failover=False, single_writer=True, outbox=True
+    )
 
     def __init__(self, path: str, *, busy_wait_ms: int = BUSY_WAIT_MS) -> None:
         self.path = path
