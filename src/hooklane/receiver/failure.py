@@ -5,6 +5,8 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
+import msgspec
+
 from hooklane.core.admission.failures import Failure, Hopeless, Interrupted, Transient, weigh
 from hooklane.errors import Reject, Retry, StoreUnavailable, TransactionAborted, TransactionMisused, UsageError
 from hooklane.store.caller import meanings
@@ -13,15 +15,19 @@ TRACEBACK_CHARS_MAX = 16_384
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Never again for what cannot get better (rejected, the contract broken); soon where the database was in the way;
-    later for all else. A text that is no JSON, or does not fit a model, is most often the answer of some other service
-    that is down: the event itself was read before, and who finds it wanting says `Reject`."""
+    """Never again for what cannot get better (rejected, does not fit the handler's model, the contract broken); soon
+    where the database was in the way; later for all else.
+
+    A text that is no JSON is the answer of another service that is down: the event itself was read before.
+    """
     if isinstance(error, Reject):
         return Hopeless(_words_of(error))
     if isinstance(error, Retry):
         return Transient(error.after_ms)
     if isinstance(error, UsageError) and not isinstance(error, TransactionAborted):
         return Hopeless("transaction_misused" if isinstance(error, TransactionMisused) else "usage")
+    if isinstance(error, msgspec.ValidationError) or _is_pydantic(error):
+        return Hopeless("poison")
     if isinstance(error, StoreUnavailable):
         return Interrupted()
     return weigh(meanings(error))
@@ -48,3 +54,9 @@ def place_of(error: BaseException) -> str | None:
 def traceback_of(error: BaseException) -> str:
     """The whole story, bounded; its end is what matters."""
     return "".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:]
+
+
+def _is_pydantic(error: BaseException) -> bool:
+    # pydantic is not a dependency of ours, so its error is known by name.
+    kind = type(error)
+    return kind.__name__ == "ValidationError" and kind.__module__.partition(".")[0] in ("pydantic", "pydantic_core")

@@ -201,19 +201,12 @@ def no_text(_: Any) -> None:
     b"\xff".decode()
 
 
-def no_model(_: Any) -> None:
-    class Stock(pydantic.BaseModel):
-        left: int
-
-    Stock.model_validate({"error": "try again later"})
-
-
-def no_struct(_: Any) -> None:
-    msgspec.json.decode(b'{"error": "try again later"}', type=list[int])
+def no_msgspec(_: Any) -> None:
+    msgspec.json.decode(b"<html>502 Bad Gateway</html>")
 
 
 @pytest.mark.parametrize("mode", ["durable", "inline"])
-@pytest.mark.parametrize("ask", [no_json, no_text, no_model, no_struct])
+@pytest.mark.parametrize("ask", [no_json, no_text, no_msgspec])
 def test_an_answer_of_another_service_that_cannot_be_read_is_asked_for_again(world: World, mode: Any, ask: Any) -> None:
     """Naive: what cannot be read is poison. A service that is down answers HTML, and every event died of it."""
     inbox = world.inbox(mode)
@@ -234,3 +227,39 @@ def test_an_answer_of_another_service_that_cannot_be_read_is_asked_for_again(wor
     inbox.run_once()
 
     assert (world.effects(), statuses(inbox)) == (["evt_1"], ["completed"])
+
+
+def no_model(event: Any) -> None:
+    class Order(pydantic.BaseModel):
+        lines: list[int]
+
+    Order.model_validate(event.data)
+
+
+def no_struct(event: Any) -> None:
+    class Order(msgspec.Struct):
+        lines: list[int]
+
+    msgspec.convert(event.data, Order)
+
+
+@pytest.mark.parametrize("mode", ["durable", "inline"])
+@pytest.mark.parametrize("read", [no_model, no_struct])
+def test_an_event_that_does_not_fit_the_handlers_model_is_a_dead_letter_at_once(
+    world: World, mode: Any, read: Any
+) -> None:
+    """It would not fit at the eighth attempt either, and must not open a breaker."""
+    inbox = world.inbox(mode)
+    calls: list[int] = []
+
+    @own_source(inbox).on("order.*")
+    def ship(event: Any, _: Any) -> None:
+        calls.append(event.attempt)
+        read(event)
+
+    inbox.receive(signed(at=world.clock.now))
+    inbox.run_once()
+    world.clock.pass_ms(60_000)
+    inbox.run_once()
+
+    assert (calls, statuses(inbox)) == ([1], ["dead"])
