@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.promises.receiving.kit import outcome, own_source, signed
 from tests.promises.receiving.orders import ids, made_in
-from tests.support.pace import scaled_s
+from tests.support.pace import scaled_ms, scaled_s
 
 from hooklane.model.message import Reply
 from hooklane.receiver import Event, Inbox
@@ -199,7 +199,7 @@ async def test_a_handler_finds_the_context_of_its_own_task(inbox: Inbox) -> None
 
 
 async def test_who_is_not_let_in_in_time_is_told_to_come_back_and_is_not_run_later(path: str) -> None:
-    inbox = Inbox(f"sqlite:///{path}", "inline", inline_wait_ms=30)
+    inbox = Inbox(f"sqlite:///{path}", "inline", inline_wait_ms=scaled_ms(300))
     gate = Gate(inbox)
     first, *late = await gate.come(3)
     replies = await asyncio.gather(*late)

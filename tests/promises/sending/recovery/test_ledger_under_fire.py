@@ -205,8 +205,10 @@ async def test_recovery_of_one_lane_makes_no_duplicate_in_the_others_of_its_part
         drafts = [Draft(Event(f"{key}.{n}", "t", key, b"{}", wall_now())) for key in (sick, *others)]
         await asyncio.gather(*(publisher.publish(draft) for draft in drafts))
     async with asyncio.timeout(scaled_s(20)):
-        while (await store.ledger("default"))[DeliveryState.DELIVERED] < 30 * len(others):  # noqa: ASYNC110
+        delivered = 0
+        while delivered < 30 * len(others) or recoveries <= 10:  # on a busy machine the sick one is recovered later
             await asyncio.sleep(0.01)
+            delivered = (await store.ledger("default"))[DeliveryState.DELIVERED]
     recovering.cancel()
     await asyncio.gather(recovering, return_exceptions=True)
     relay.stop()
