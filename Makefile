@@ -46,7 +46,7 @@ vendor: $(RUN)
 
 setup: $(TEST)
 
-# What one waits for: 12 minutes on two quiet cores, a minute and a half of them for the compiled tree. What takes longer is marked
+# What one waits for: ten to twelve minutes on two quiet cores, one and a half of them for the compiled tree. What takes longer is marked
 # `soak`, and each kind of it has a share here (tests/harness/test_soak.py). With ARGS only what they ask for, on the plain source.
 test: $(TEST) $(if $(ARGS),,test-compiled)
 	$(BIN)/python -m tests.prepare
