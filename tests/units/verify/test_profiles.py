@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 from dataclasses import replace
 
@@ -456,19 +455,3 @@ def test_an_unsigned_id_that_is_there_twice_is_no_id():
     (message,) = messages_of(profile, twice)
 
     assert message.event_id.startswith(DERIVED)
-
-
-def test_linear_repeats_an_event_for_seven_hours_with_the_time_of_its_first_attempt():
-    """Naive: the minute that Linear advises. Then what fails once has failed for good."""
-    profile, hour_ms = find_profile("linear"), 3_600_000
-    at = Instant(1_700_000_000_000)
-    body = b'{"type":"Issue","data":{"id":"i"},"webhookTimestamp":1700000000000}'
-    headers = {"linear-delivery": "d1", "linear-signature": hmac.digest(b"secret", body, "sha256").hex()}
-
-    def opened(after_ms: int) -> object:
-        request = Request.of("POST", "/linear", headers, body)
-        return open_request(request, profile, keyring(profile, ["secret"]), Instant(at + after_ms), source="s")
-
-    assert isinstance(opened(7 * hour_ms + 60_000), Messages)
-    with pytest.raises(VerificationError, match="time"):
-        opened(9 * hour_ms)
