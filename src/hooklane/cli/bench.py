@@ -40,10 +40,6 @@ class Plan:
     rate: float
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("bench")(bench)
-
-
 def bench(
     db: Annotated[
         str | None,

@@ -14,10 +14,6 @@ SHELLS = ("bash", "zsh", "fish", "powershell")
 _WHOLE_KEYS = "COMP_WORDBREAKS=${COMP_WORDBREAKS//:/}  # a key such as order:1 is one word"
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command()(completion)
-
-
 def completion(
     shell: Annotated[str, typer.Argument(metavar=f"[{'|'.join(SHELLS)}]", help="Which shell it is for.")] = "bash",
 ) -> None:

@@ -36,8 +36,3 @@ def _told(one: Origin) -> Any:
     if one.is_secret:
         return "***" if one.value else None
     return shown(one.value) if isinstance(one.value, str) else one.value
-
-
-@app.callback()
-def root() -> None:
-    pass

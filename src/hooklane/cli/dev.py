@@ -29,10 +29,6 @@ DB = "sqlite:///.hooklane/dev.db"
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command()(dev)
-
-
 def dev(
     forward_to: Annotated[str | None, typer.Option("--forward-to", metavar="URL", help="Deliver here.")] = None,
     port: Annotated[str | None, typer.Option("--port", help="The port to listen on; 8787 by default.")] = None,

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from hooklane.core.doctor import Finding
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("doctor")(doctor)
-
-
 def doctor(
     quick: Annotated[
         bool, typer.Option("--quick", help="Leave out what takes long: the whole file, the ledger, TLS of endpoints.")

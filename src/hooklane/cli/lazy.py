@@ -81,13 +81,10 @@ def load(name: str, about: str) -> Command:
     if hasattr(module, "app"):
         holder.add_typer(module.app, name=name, help=about)
     else:
-        module.add_to(holder)
+        holder.command(name)(getattr(module, name))
     command = typer.main.get_command(holder).commands[name]  # type: ignore[attr-defined]
-    from hooklane.cli.tenant_option import add_tenant_option
-
     for leaf in leaves(command):
         add_common_options(leaf)
-        add_tenant_option(leaf)
     return command
 
 

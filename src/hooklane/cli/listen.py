@@ -17,10 +17,6 @@ from hooklane.cli.output import aside, say_json
 DEFAULT_PORT = 8788
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command()(listen)
-
-
 def listen(
     forward_to: Annotated[
         str | None,

@@ -18,7 +18,7 @@ from hooklane.error_numbers import number_named, number_of
 from hooklane.errors import Broken, ConfigError, HooklaneError, StoreBusy, StoreUnavailable
 
 # One line for each: the name, which is that of its module in this folder, and what `--help` says of it. The module is
-# imported when its command is asked for: it has an `app` with commands of its own, or an `add_to(app)` for the one.
+# imported when its command is asked for: it has an `app` with commands of its own, or a function of the same name.
 COMMANDS = {
     "dev": "Run everything on this machine, for development.",
     "serve": "Take events, keep them, deliver them in order.",

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from hooklane.cli import complete, output
+from hooklane.cli.tenant_option import choose_tenant
 
 Server = Annotated[str | None, typer.Option("--server", metavar="URL", help="The server to ask (HOOKLANE_SERVER).")]
 Db = Annotated[str | None, typer.Option("--db", metavar="URL", help="Open this database directly, without a server.")]
@@ -39,12 +40,11 @@ EgressAllow = Annotated[
 
 
 def add_common_options(command: Any) -> None:
-    """Give *command* what every command has."""
-    command.params += [param for param in _common() if not set(param.opts) & _taken(command)]
-
-
-def _taken(command: Any) -> set[str]:
-    return {name for param in command.params for name in param.opts}
+    """Give *command* what every command has, and `--tenant` where it asks a server or a database."""
+    taken = {name for param in command.params for name in param.opts}
+    if not taken & {"--server", "--sender"}:
+        taken.add("--tenant")
+    command.params += [param for param in _common() if not set(param.opts) & taken]
 
 
 @cache
@@ -79,5 +79,11 @@ def _output(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", callback=_be_verbose, help="Say what is done on the way.")
     ] = False,
+    tenant: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TENANT", callback=choose_tenant, help="The tenant to act for (HOOKLANE_TENANT; default)."
+        ),
+    ] = None,
 ) -> None:
     """Stands for no command: only its options are used."""

@@ -16,10 +16,6 @@ SINCE = "-7d"
 """No receiver forgets sooner: `hooklane inbox prune` keeps seven days at least."""
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command("reconcile")(reconcile)
-
-
 def reconcile(
     sender: Annotated[str, typer.Option("--sender", metavar="URL", help="A server, or the sender's database.")],
     receiver: Annotated[

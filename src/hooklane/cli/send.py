@@ -23,10 +23,6 @@ TIMES_MAX = 10_000
 _SETTLED = ("delivered", "dead", "skipped", "cancelled")
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command()(send)
-
-
 def send(
     type_: Annotated[str, typer.Argument(metavar="TYPE", help="Such as order.created.")],
     data: Annotated[str, typer.Argument(metavar="[DATA|@FILE|-]", help="JSON, a file of it, or - for stdin.")] = "{}",

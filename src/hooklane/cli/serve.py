@@ -31,10 +31,6 @@ END_S = 30.0
 """A process that has failed ends after this at the latest, whatever still hangs in it."""
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command()(serve)
-
-
 def serve(
     db: Annotated[str | None, typer.Option("--db", metavar="URL", help="sqlite:///path or postgresql://…")] = None,
     host: Annotated[str | None, typer.Option("--host", help="The address to listen on.")] = None,

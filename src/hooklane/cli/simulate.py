@@ -25,10 +25,6 @@ EVENTS = 200
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command()(simulate)
-
-
 def simulate(
     scenario: Annotated[
         str | None, typer.Argument(metavar="[SCENARIO|-]", help="A name, or - for JSON from stdin; none lists them.")

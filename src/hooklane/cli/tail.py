@@ -30,10 +30,6 @@ OUTCOMES = ("delivered", "retry", "dead")
 LANE_STATES = ("idle", "active", "retrying", "blocked", "paused")
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command()(tail)
-
-
 def tail(
     lanes: Annotated[bool, typer.Option("--lanes", help="Show lanes that change instead of attempts.")] = False,
     endpoint: EndpointFilter = None,

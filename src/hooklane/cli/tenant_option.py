@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import cache
-from typing import Annotated, Any
-
-import typer
 
 from hooklane.cli.exits import CallFailed, Exit
 
@@ -26,34 +22,6 @@ def tenant_headers() -> dict[str, str]:
     return {"hooklane-tenant": tenant}
 
 
-def add_tenant_option(command: Any) -> None:
-    """Give `--tenant` to *command*, or to all commands of a group, where it asks a server or a database."""
-    for inner in getattr(command, "commands", {}).values():
-        add_tenant_option(inner)
-    names = {name for param in command.params for name in param.opts}
-    if names & {"--server", "--sender"} and "--tenant" not in names:
-        command.params.append(_option())
-
-
-@cache
-def _option() -> Any:
-    holder = typer.Typer(rich_markup_mode=None, add_completion=False)
-    holder.command()(_stand_in)
-    (option,) = [param for param in typer.main.get_command(holder).params if "--tenant" in param.opts]
-    option.expose_value = False
-    return option
-
-
-def _choose(tenant: str | None) -> None:
+def choose_tenant(tenant: str | None) -> None:
+    """What `--tenant` says, or that it was not given."""
     _chosen[:] = [] if tenant is None else [tenant]
-
-
-def _stand_in(
-    _: Annotated[
-        str | None,
-        typer.Option(
-            "--tenant", metavar="TENANT", callback=_choose, help="The tenant to act for (HOOKLANE_TENANT; default)."
-        ),
-    ] = None,
-) -> None:
-    """Stands for no command: only its option is used."""

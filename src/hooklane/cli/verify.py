@@ -13,10 +13,6 @@ from hooklane.cli.output import plain, show
 from hooklane.cli.secret import secrets_of
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command()(verify)
-
-
 def verify(
     request: Annotated[str, typer.Option("--request", metavar="FILE", help="The raw request; - for stdin.")] = "-",
     profile: Annotated[str, typer.Option("--profile", help="hooklane, stripe, github, …")] = "hooklane",
