@@ -9,8 +9,7 @@ import http.client
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, assert_never
+from dataclasses import asdict, dataclass, replace
 
 import msgspec
 
@@ -46,35 +45,22 @@ def copies(times: int, *, reorder: bool, drop_ack: bool) -> list[Copy]:
     return [Copy(attempt, drop_ack and place < times) for place, attempt in enumerate(attempts, start=1)]
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    status: int
-    verdict: str | None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentCopy:
+    """What came of a copy, as `--json` prints it."""
+
+    attempt: int
+    status: int | None = None
+    said: str | None = None
     """A word of `hooklane-outcome`; None from a receiver that is not one of ours."""
+    ack_dropped: bool = False
+    """It was answered, and the answer thrown away unread."""
+    failure: str | None = None
+    took_ms: float = 0.0
 
     @property
-    def is_good(self) -> bool:
-        return 200 <= self.status < 300
-
-
-@dataclass(frozen=True, slots=True)
-class AckDropped:
-    """It was answered, and the answer thrown away unread."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unanswered:
-    why: str
-
-
-Outcome = Answered | AckDropped | Unanswered
-
-
-@dataclass(frozen=True, slots=True)
-class SentCopy:
-    copy: Copy
-    outcome: Outcome
-    took_ms: float
+    def is_fine(self) -> bool:
+        return self.ack_dropped or (self.status is not None and 200 <= self.status < 300)
 
 
 class CopySender:
@@ -105,23 +91,25 @@ class CopySender:
             if rate is not None:
                 time.sleep(max(0.0, began + place / rate - time.monotonic()))
             left = time.monotonic()
-            outcome = self._post(copy)
-            if isinstance(outcome, Unanswered) and place == 0:
-                raise CallFailed(f"cannot reach {shown(self.url)}: {outcome.why}", Exit.UNREACHABLE)
-            yield SentCopy(copy, outcome, (time.monotonic() - left) * 1000)
+            sent = self._post(copy)
+            if sent.failure is not None and place == 0:
+                raise CallFailed(f"cannot reach {shown(self.url)}: {sent.failure}", Exit.UNREACHABLE)
+            yield replace(sent, took_ms=round((time.monotonic() - left) * 1000, 1))
 
-    def _post(self, copy: Copy) -> Outcome:
+    def _post(self, copy: Copy) -> SentCopy:
         connection = connection_to(self._address, self._timeout_s)
         target = (self._address.path or "/") + (f"?{self._address.query}" if self._address.query else "")
         try:
             connection.request("POST", target, self._body, self._headers(copy))
-            if copy.drops_ack:
-                # One byte is waited for, so that the receiver has done its work; the rest is left in the socket.
-                return AckDropped() if connection.sock.recv(1) else Unanswered("the connection was closed")
-            response = connection.getresponse()
-            return Answered(response.status, _verdict(response))
+            if not copy.drops_ack:
+                response = connection.getresponse()
+                return SentCopy(attempt=copy.attempt, status=response.status, said=_verdict(response))
+            # One byte is waited for, so that the receiver has done its work; the rest is left in the socket.
+            if connection.sock.recv(1):
+                return SentCopy(attempt=copy.attempt, ack_dropped=True)
+            return SentCopy(attempt=copy.attempt, failure="the connection was closed")
         except (OSError, http.client.HTTPException) as error:
-            return Unanswered(why_unreachable(error))
+            return SentCopy(attempt=copy.attempt, failure=why_unreachable(error))
         finally:
             connection.close()
 
@@ -160,9 +148,9 @@ def post_and_tell(sender: CopySender, wanted: Sequence[Copy], *, rate: float | N
         done.append(sent)
         if not output.as_json:
             say(f"{event.id}  {place}  {_line(sent)}")
-    value = {"event": event.id, "key": event.key, "seq": seq, "copies": [_object(one) for one in done]}
+    value = {"event": event.id, "key": event.key, "seq": seq, "copies": [asdict(one) for one in done]}
     show(value, lambda: [summary(done)])
-    undone = [one for one in done if not _is_fine(one.outcome)]
+    undone = [one for one in done if not one.is_fine]
     if undone:
         exit_ = Exit.FAILED if len(undone) == len(done) else Exit.PARTLY
         raise CallFailed(f"{_copies(len(undone), len(done))} not accepted by the receiver", exit_)
@@ -174,7 +162,7 @@ def _copies(many: int, of: int) -> str:
 
 def summary(done: Sequence[SentCopy]) -> str:
     """Such as `1 applied, 2 duplicates suppressed`."""
-    counts = Counter(_word(one.outcome) for one in done)
+    counts = Counter(map(_word, done))
     return ", ".join(f"{many} {_PLURALS.get(word, (word, word))[many > 1]}" for word, many in counts.items())
 
 
@@ -185,44 +173,18 @@ _PLURALS = {
 _REASONS = {"duplicate": "  (suppressed by the receiver)", "ack dropped": "  (answered, and the answer thrown away)"}
 
 
-def _word(outcome: Outcome) -> str:
-    match outcome:
-        case Answered(status=status, verdict=verdict):
-            return plain(verdict) if verdict else f"answered {status}"
-        case AckDropped():
-            return "ack dropped"
-        case Unanswered():
-            return "without an answer"
-    assert_never(outcome)
-
-
-def _is_fine(outcome: Outcome) -> bool:
-    return isinstance(outcome, AckDropped) or (isinstance(outcome, Answered) and outcome.is_good)
+def _word(sent: SentCopy) -> str:
+    if sent.ack_dropped:
+        return "ack dropped"
+    if sent.failure is not None:
+        return "without an answer"
+    return plain(sent.said) if sent.said else f"answered {sent.status}"
 
 
 def _line(sent: SentCopy) -> str:
-    outcome = sent.outcome
-    match outcome:
-        case Answered(status=status, verdict=verdict):
-            mark = sign("ok" if outcome.is_good else "failed")
-            told = f"{mark} {status} {plain(verdict) if verdict else 'no verdict'}"
-        case AckDropped():
-            told = f"{sign('unknown')} ack dropped"
-        case Unanswered(why=why):
-            told = f"{sign('failed')} no answer: {plain(why)}"
-        case _:
-            assert_never(outcome)
-    return f"try {sent.copy.attempt}  {told:<16} {sent.took_ms:>5.0f} ms{_REASONS.get(_word(outcome), '')}"
-
-
-def _object(sent: SentCopy) -> dict[str, Any]:
-    outcome = sent.outcome
-    answered = outcome if isinstance(outcome, Answered) else None
-    return {
-        "attempt": sent.copy.attempt,
-        "status": answered and answered.status,
-        "said": answered and answered.verdict,
-        "ack_dropped": isinstance(outcome, AckDropped),
-        "failure": outcome.why if isinstance(outcome, Unanswered) else None,
-        "took_ms": round(sent.took_ms, 1),
-    }
+    told = f"{sign('ok' if sent.is_fine else 'failed')} {sent.status} {plain(sent.said) if sent.said else 'no verdict'}"
+    if sent.ack_dropped:
+        told = f"{sign('unknown')} ack dropped"
+    elif sent.failure is not None:
+        told = f"{sign('failed')} no answer: {plain(sent.failure)}"
+    return f"try {sent.attempt}  {told:<16} {sent.took_ms:>5.0f} ms{_REASONS.get(_word(sent), '')}"
