@@ -6,15 +6,15 @@ import asyncio
 import os
 import socket
 from pathlib import Path
+from typing import Protocol
 
 from hooklane.config import Settings
-from hooklane.sender.lost import PublishedPlaces
-from hooklane.sender.operational import OperationalEvents
 from hooklane.sender.publish_limits import PublishLimits
 from hooklane.sender.recovery import Jobs
 from hooklane.sender.relay import Relay
 from hooklane.sender.retention import Housekeeping, Retention
 from hooklane.sender.tenant_directory import TenantDirectory
+from hooklane.server.services import Services
 from hooklane.store.open import Outbox
 from hooklane.store.sqlite.database import path_of
 
@@ -36,50 +36,39 @@ def jobs_for(store: Outbox, relay: Relay | None) -> Jobs:
     return Jobs(store, name, nudge=relay.nudge, feed=relay.feed)
 
 
+class Loop(Protocol):
+    async def run(self) -> None:
+        """Work until `stop`."""
+
+    def stop(self) -> None: ...
+
+
 class Maintenance:
     """The loops of a process, started and stopped together."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        store: Outbox,
-        jobs: Jobs,
-        limits: PublishLimits,
-        operational: OperationalEvents,
-        tenants: TenantDirectory | None = None,
-        published: PublishedPlaces | None = None,
-    ) -> None:
-        retention = Retention(
-            events_ms=settings.retention,
-            attempts_ms=settings.retention_attempts,
-            audit_ms=settings.retention_audit,
-        )
-        self.housekeeping = Housekeeping(store, retention)
-        self._delivers = "deliver" in settings.role
-        self._jobs = jobs
-        self._limits = limits
-        self._operational = operational
-        self._tenants = tenants
-        self._published = published
+    def __init__(self, settings: Settings, services: Services, *, tenants: bool) -> None:
+        """*tenants*: whether they are followed, as by a process that answers calls."""
+        self._loops: dict[str, Loop] = {
+            "check disk space and quota": services.publish_limits,
+            "operational events": services.operational,
+        }
+        if tenants:
+            self._loops["follow the tenants"] = services.tenants
+        if services.published is not None:
+            self._loops["what was published and is lost"] = services.published
+        if "deliver" in settings.role:
+            retention = Retention(
+                events_ms=settings.retention,
+                attempts_ms=settings.retention_attempts,
+                audit_ms=settings.retention_audit,
+            )
+            self._loops |= {"jobs": services.jobs, "housekeeping": Housekeeping(services.store, retention)}
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._limits.run(), name="check disk space and quota")
-            group.create_task(self._operational.run(), name="operational events")
-            if self._tenants is not None:
-                group.create_task(self._tenants.run(), name="follow the tenants")
-            if self._published is not None:
-                group.create_task(self._published.run(), name="what was published and is lost")
-            if self._delivers:
-                group.create_task(self._jobs.run(), name="jobs")
-                group.create_task(self.housekeeping.run(), name="housekeeping")
+            for name, loop in self._loops.items():
+                group.create_task(loop.run(), name=name)
 
     def stop(self) -> None:
-        self._limits.stop()
-        self._operational.stop()
-        if self._tenants is not None:
-            self._tenants.stop()
-        if self._published is not None:
-            self._published.stop()
-        self._jobs.stop()
-        self.housekeeping.stop()
+        for loop in self._loops.values():
+            loop.stop()

@@ -231,15 +231,7 @@ async def running(
             manning = group.create_task(workers.run(services.absorb), name="workers") if workers is not None else None
             watching = group.create_task(services.live_stream.run(), name="live_stream")
             recording = group.create_task(services.series.run(), name="figures over time")
-            maintenance = Maintenance(
-                settings,
-                store,
-                services.jobs,
-                services.publish_limits,
-                services.operational,
-                services.tenants,
-                services.published,
-            )
+            maintenance = Maintenance(settings, services, tenants=True)
             keeping = group.create_task(maintenance.run(), name="maintenance")
             ringing = group.create_task(services.keys.run(), name="keys")
             ruling = group.create_task(services.types.run(), name="event types")

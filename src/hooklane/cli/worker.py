@@ -48,9 +48,7 @@ async def deliver(settings: Settings, ready: Callable[[Stoppable], None]) -> Non
     await store.open()
     try:
         services = open_services(settings, store)
-        worker = Worker(
-            services, Maintenance(settings, store, services.jobs, services.publish_limits, services.operational)
-        )
+        worker = Worker(services, Maintenance(settings, services, tenants=False))
         server_said, teller = await _pipes()
         async with asyncio.TaskGroup() as group:
             relaying = group.create_task(worker.relay.run(), name="relay")
