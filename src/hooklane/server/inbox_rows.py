@@ -7,13 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
-import msgspec
-
 from hooklane.errors import StoreRefused
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.inbox import Row, Search
 from hooklane.server.call import Call, Param, Response, answer
-from hooklane.server.inbox_actions import ActionOutcome, ActionRefused, HandlingsChanged
+from hooklane.server.inbox_actions import NO_ROW, HandlingsChanged
 from hooklane.server.problem import Problem
 from hooklane.server.schema_words import one_of
 from hooklane.server.views import View
@@ -31,9 +29,6 @@ CHUNK = 25
 """Rows that are read at a time, payloads and all: a page of the longest takes tens of megabytes, not hundreds."""
 
 _ID = re.compile(r"[1-9][0-9]{0,17}\Z", re.ASCII)
-
-
-NO_ROW = "there is no row with this id in the inbox"
 
 
 def is_row(id: str) -> bool:
@@ -81,11 +76,6 @@ async def ask_inbox(call: Call, question: Question[T]) -> T | None:
     return await _of_inbox(call, call.services.store.ask_inbox, question)
 
 
-async def change_inbox(call: Call, change: Change[T]) -> T | None:
-    """What became of a change of the inbox; None where there is none."""
-    return await _of_inbox(call, call.services.store.change_inbox, change)
-
-
 async def _of_inbox(call: Call, verb: Callable[[V], Awaitable[T | None]], wanted: V) -> T | None:
     """The inbox in the server's database is the application's own, so it belongs to the tenant `default`: for any other
     there is none.
@@ -102,55 +92,40 @@ async def told_if_refused(answering: Awaitable[T]) -> T:
 
 
 class _Undone(Exception):
-    """Thrown inside a store to roll back what a dry run did; *outcome* says what would have come of it."""
+    """Thrown inside a store to roll back what a dry run did; *done* says what would have come of it."""
 
-    def __init__(self, outcome: ActionOutcome) -> None:
+    def __init__(self, done: HandlingsChanged) -> None:
         super().__init__("dry run")
-        self.outcome = outcome
+        self.done = done
 
 
-def is_dry_run(call: Call) -> bool:
-    return call.word("dry_run", ("0", "1"), "0") == "1"
+async def act_on_row(call: Call, change: Change[HandlingsChanged], verb: str) -> Response:
+    """What became of a replay or a skip; of a dry run, what would: that is done in a transaction and rolled back."""
 
-
-async def dry_run(call: Call, change: Change[ActionOutcome]) -> ActionOutcome:
-    """What *change* would do: it is done in a transaction that is rolled back."""
-
-    def undone(verbs: ColocatedVerbs) -> Flow[Changed[ActionOutcome]]:
+    def undone(verbs: ColocatedVerbs) -> Flow[Changed[HandlingsChanged]]:
         changed = yield from change(verbs)
         raise _Undone(changed.result)
 
+    is_dry_run = call.word("dry_run", ("0", "1"), "0") == "1"
     try:
-        return await change_inbox(call, undone)
+        done = await _of_inbox(call, call.services.store.change_inbox, undone if is_dry_run else change)
     except _Undone as told:
-        return told.outcome
-
-
-def dry_answer(outcome: ActionOutcome, verb: str) -> Response:
-    told = action_answer(outcome, verb)
-    return answer({**msgspec.json.decode(told.body), "dry_run": True})
-
-
-def action_answer(outcome: ActionOutcome, verb: str) -> Response:
-    """What became of a replay or a skip."""
-    match outcome:
-        case None:
-            raise Problem("not_found", NO_ROW)
-        case ActionRefused(code, detail):
-            raise Problem(code, detail)
-        case HandlingsChanged(row, handlings):
-            message = row.message
-            return answer(
-                {
-                    "id": str(row.id),
-                    "side": "inbox",
-                    "source": message.source,
-                    "event_id": message.event_id,
-                    "key": message.key,
-                    "seq": message.seq,
-                    verb: handlings,
-                }
-            )
+        done = told.done
+    if done is None:
+        raise Problem("not_found", NO_ROW)
+    message = done.row.message
+    return answer(
+        {
+            "id": str(done.row.id),
+            "side": "inbox",
+            "source": message.source,
+            "event_id": message.event_id,
+            "key": message.key,
+            "seq": message.seq,
+            verb: done.handlings,
+            **({"dry_run": True} if is_dry_run else {}),
+        }
+    )
 
 
 async def _read(call: Call, wanted: Search, shown: Shown, newest: bool = False) -> Page[View]:

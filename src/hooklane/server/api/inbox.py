@@ -13,20 +13,7 @@ from hooklane.server import inbox_views
 from hooklane.server.audit_acts import act_of
 from hooklane.server.call import PAGING, Call, Param, Response, Routes, answer
 from hooklane.server.inbox_actions import replay_row
-from hooklane.server.inbox_rows import (
-    ACCOUNT,
-    DRY_RUN,
-    action_answer,
-    ask_inbox,
-    change_inbox,
-    dry_answer,
-    dry_run,
-    find,
-    is_dry_run,
-    one,
-    page_of,
-    told_if_refused,
-)
+from hooklane.server.inbox_rows import ACCOUNT, DRY_RUN, act_on_row, ask_inbox, find, one, page_of, told_if_refused
 from hooklane.server.schema_words import TIME, one_of
 from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_inbox import InboxStats, RowShape, Sources, WholeRow
@@ -146,9 +133,4 @@ async def replay(call: Call) -> Response:
         about = f"{row.message.source} {row.message.event_id}"
         return act_of(call, "inbox.replayed", str(row.id), about if handler is None else f"{about} at {handler}")
 
-    if is_dry_run(call):
-        return dry_answer(
-            await dry_run(call, lambda verbs: replay_row(verbs, wanted, handler, now, record)), "replayed"
-        )
-    outcome = await change_inbox(call, lambda verbs: replay_row(verbs, wanted, handler, now, record))
-    return action_answer(outcome, "replayed")
+    return await act_on_row(call, lambda verbs: replay_row(verbs, wanted, handler, now, record), "replayed")

@@ -13,7 +13,7 @@ from hooklane.server import inbox_views
 from hooklane.server.audit_acts import act_of
 from hooklane.server.call import NDJSON, Call, Response, answer
 from hooklane.server.inbox_actions import replay_letter, skip_letter
-from hooklane.server.inbox_rows import action_answer, change_inbox, find, lines_of, one, page_of
+from hooklane.server.inbox_rows import act_on_row, find, lines_of, one, page_of
 from hooklane.server.problem import Problem
 
 
@@ -50,8 +50,7 @@ async def replay(call: Call) -> Response:
     def record(row: Row) -> Act:
         return act_of(call, "inbox.replayed", str(row.id), f"{row.message.source} {row.message.event_id}")
 
-    outcome = await change_inbox(call, lambda verbs: replay_letter(verbs, wanted, now, record))
-    return action_answer(outcome, "replayed")
+    return await act_on_row(call, lambda verbs: replay_letter(verbs, wanted, now, record), "replayed")
 
 
 async def skip(call: Call, text: str) -> Response:
@@ -61,5 +60,4 @@ async def skip(call: Call, text: str) -> Response:
     def record(row: Row) -> Act:
         return act_of(call, "inbox.skipped", str(row.id), text)
 
-    outcome = await change_inbox(call, lambda verbs: skip_letter(verbs, wanted, text, now, record))
-    return action_answer(outcome, "skipped")
+    return await act_on_row(call, lambda verbs: skip_letter(verbs, wanted, text, now, record), "skipped")
