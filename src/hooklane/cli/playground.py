@@ -15,12 +15,12 @@ import msgspec
 from hooklane.core.signing import Signer
 from hooklane.errors import ConfigError
 from hooklane.model.endpoint import SigningKey
-from hooklane.server.call import Call, Response, Route, answer
+from hooklane.server.call import Call, Response, Routes, answer
 from hooklane.server.problem import Problem
 from hooklane.testing.play.aim import Aimed, aim
 from hooklane.testing.play.export_test import export_test
 from hooklane.testing.play.run import TooLong, play
-from hooklane.testing.play.scenarios import SCENARIOS
+from hooklane.testing.play.scenarios import SCENARIOS, Question
 from hooklane.testing.play.trace import EVENTS_MAX, KEYS_MAX, RATE_MAX, RECEIVERS, Faults, Play, Trace
 
 TOOK_S_MAX = 10.0
@@ -28,19 +28,11 @@ WAITING_MAX = 4
 """More than so many wait for no one: they are told to come back."""
 
 
-class QuestionView(msgspec.Struct, frozen=True):
-    """Asked before the scenario is played; the first answer is right."""
-
-    text: str
-    answers: tuple[str, str, str]
-    why: str
-
-
 class ScenarioView(msgspec.Struct, frozen=True):
     name: str
     title: str
     about: str
-    questions: list[QuestionView]
+    questions: tuple[Question, ...]
     crowd: Faults
     """The chances when it is played with many events."""
 
@@ -76,39 +68,15 @@ class Playground:
         self._turn = asyncio.Lock()
         self._waiting = 0
 
-    def routes(self) -> tuple[Route, ...]:
-        return (
-            Route("GET", "/api/v1/sim", self.show, "The playground's scenarios.", tag="playground", answers=Scenarios),
-            Route(
-                "POST",
-                "/api/v1/sim",
-                self.run,
-                "Play a scenario; the whole trace in one answer.",
-                takes=Play,
-                answers=Trace,
-                tag="playground",
-                searches=True,
-            ),
-            Route(
-                "POST",
-                "/api/v1/sim/export",
-                self.export,
-                "A scenario as a pytest test.",
-                takes=Play,
-                answers=Exported,
-                tag="playground",
-                searches=True,
-            ),
-            Route(
-                "POST",
-                "/api/v1/sim/aim",
-                self.shoot,
-                "Send a scenario's copies to a receiver.",
-                takes=AimBody,
-                answers=Aimed,
-                tag="playground",
-            ),
+    def routes(self) -> Routes:
+        routes = Routes("playground", "/api/v1/sim")
+        routes.get("", "The playground's scenarios.", answers=Scenarios)(self.show)
+        routes.post("", "Play a scenario; the whole trace in one answer.", takes=Play, answers=Trace, searches=True)(
+            self.run
         )
+        routes.post("/export", "A scenario as a pytest test.", takes=Play, answers=Exported, searches=True)(self.export)
+        routes.post("/aim", "Send a scenario's copies to a receiver.", takes=AimBody, answers=Aimed)(self.shoot)
+        return routes
 
     async def show(self, call: Call) -> Response:
         return answer(scenarios())
@@ -158,22 +126,8 @@ async def _in_thread(asked: Play) -> Trace:
 
 def scenarios() -> Scenarios:
     """What can be played."""
-    return Scenarios(
-        [
-            ScenarioView(
-                one.name,
-                one.title,
-                one.about,
-                [QuestionView(each.text, each.answers, each.why) for each in one.questions],
-                one.crowd,
-            )
-            for one in SCENARIOS
-        ],
-        list(RECEIVERS),
-        EVENTS_MAX,
-        KEYS_MAX,
-        RATE_MAX,
-    )
+    shown = [msgspec.convert(one, ScenarioView, from_attributes=True) for one in SCENARIOS]
+    return Scenarios(shown, list(RECEIVERS), EVENTS_MAX, KEYS_MAX, RATE_MAX)
 
 
 def options(asked: Play) -> str:

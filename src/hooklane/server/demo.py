@@ -19,7 +19,7 @@ from hooklane.model.ids import new_id
 from hooklane.receiver.event import Event
 from hooklane.receiver.inbox import Inbox
 from hooklane.sender.draft import draft_of
-from hooklane.server.call import Call, Response, Route, answer
+from hooklane.server.call import Call, Response, Routes, answer
 from hooklane.server.problem import Problem
 from hooklane.server.services import Services
 from hooklane.telemetry.events import Emit
@@ -121,18 +121,11 @@ class Demo:
         self.producing = self.producing if body.producing is None else body.producing
         return answer(self.view)
 
-    def routes(self) -> tuple[Route, ...]:
-        return (
-            Route("GET", "/api/v1/demo", self.show, "How the demo stands.", tag="demo"),
-            Route(
-                "POST",
-                "/api/v1/demo",
-                self.change,
-                "Break or mend the demo's receiver, or one key of it.",
-                takes=DemoBody,
-                tag="demo",
-            ),
-        )
+    def routes(self) -> Routes:
+        routes = Routes("demo", "/api/v1/demo")
+        routes.get("", "How the demo stands.")(self.show)
+        routes.post("", "Break or mend the demo's receiver, or one key of it.", takes=DemoBody)(self.change)
+        return routes
 
 
 def receiver(where: str, secret: str, emit: Emit) -> Inbox:
