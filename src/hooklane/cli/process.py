@@ -44,7 +44,6 @@ from hooklane.server.ingest import protocol_for
 from hooklane.server.kept import Kept
 from hooklane.server.key_ring import KeyRing
 from hooklane.server.live_streams import LiveStreams
-from hooklane.server.look import PageLook
 from hooklane.server.metrics import Meter
 from hooklane.server.recent_attempts import RecentAttempts
 from hooklane.server.series import Series
@@ -142,6 +141,7 @@ def open_services(
     if limits.tenants is not None:
         limits.tenants.reached = operational.quota_reached
     services = Services(
+        settings=settings,
         store=store,
         publisher=Publisher(store, feed, meter.count_published, limits.refusal),
         guard=guard,
@@ -166,12 +166,6 @@ def open_services(
         keys=KeyRing(store),
         sessions=Sessions(store, os.urandom),
         types=TypeRules(store),
-        look=PageLook(
-            accent=settings.page_accent,
-            logo=settings.page_logo,
-            frame_ancestors=settings.portal_frames,
-            public_url=settings.public_url,
-        ),
         features=("playground",) if settings.playground else (),
     )
     live_stream.breakers = services.breakers
@@ -306,7 +300,7 @@ def _server(settings: Settings, services: Services, routes: Sequence[Route], mou
         on_loopback=settings.is_loopback,
         ring=services.keys,
         sessions=services.sessions,
-        public_url=services.look.public_url,
+        public_url=settings.public_url,
     )
     app = build_app(services, auth, routes=routes, mounts=mounts, ui=settings.ui)
     config = uvicorn.Config(

@@ -231,7 +231,7 @@ def build_app(
 ) -> Starlette:
     """The whole application; *mounts* are further ASGI applications by their path, such as an inbox."""
     api = Api(services, auth, routes)
-    pages: list[BaseRoute] = page_routes(services.look) if ui else []
+    pages: list[BaseRoute] = page_routes(services.settings) if ui else []
     beside: list[BaseRoute] = [Mount(path, app) for path, app in (mounts or {}).items()]
     app = Starlette(
         routes=[*pages, *beside],

@@ -14,8 +14,8 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 from hooklane import __version__
+from hooklane.config import Settings
 from hooklane.server.compress import file_as, zipped
-from hooklane.server.look import DEFAULT_LOOK, PageLook
 from hooklane.server.page_modules import modules_of
 
 CSP = (
@@ -64,17 +64,19 @@ class _Exact(Route):
         return (Match.NONE, {}) if "\n" in scope["path"] else super().matches(scope)
 
 
-def framed_by(look: PageLook) -> dict[str, str]:
+def framed_by(settings: Settings) -> dict[str, str]:
     """The headers of a page that the operator's sites may show in a frame, and whose logo may come from elsewhere.
 
     A session that is not the portal's is `SameSite=Strict`: in a frame of another site no browser sends it.
     """
     headers = dict(HEADERS)
-    if look.logo is not None:
-        headers["content-security-policy"] = CSP.replace("img-src 'self'", f"img-src 'self' {_origin(look.logo)}")
-    if look.frame_ancestors:
+    if settings.page_logo is not None:
+        headers["content-security-policy"] = CSP.replace(
+            "img-src 'self'", f"img-src 'self' {_origin(settings.page_logo)}"
+        )
+    if settings.portal_frames:
         policy = headers["content-security-policy"]
-        ancestors = f"frame-ancestors {' '.join(look.frame_ancestors)}"
+        ancestors = f"frame-ancestors {' '.join(settings.portal_frames)}"
         headers["content-security-policy"] = policy.replace("frame-ancestors 'none'", ancestors)
         del headers["x-frame-options"]
     return headers
@@ -85,8 +87,8 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def page_routes(look: PageLook = DEFAULT_LOOK) -> list[BaseRoute]:
-    headers = framed_by(look)
+def page_routes(settings: Settings) -> list[BaseRoute]:
+    headers = framed_by(settings)
     for content in _files().values():  # once, before the first page is asked for
         zipped(content)
     return [

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from hooklane.config import Settings
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.health import BreakerState
 from hooklane.model.lane import LaneId
@@ -32,7 +33,6 @@ from hooklane.server.inbox_tally import InboxTally
 from hooklane.server.kept import Kept
 from hooklane.server.key_ring import KeyRing
 from hooklane.server.live_streams import LiveStreams
-from hooklane.server.look import PageLook
 from hooklane.server.metrics import Meter
 from hooklane.server.places import Places
 from hooklane.server.recent_attempts import RecentAttempts, Told
@@ -62,6 +62,7 @@ class Workers(Protocol):
 class Services:
     """One process: its store, its publisher, and where it delivers too, its relay or its worker processes."""
 
+    settings: Settings
     store: Outbox
     publisher: Publisher
     guard: EgressGuard
@@ -87,7 +88,6 @@ class Services:
     types: TypeRules
     relay: Relay | None = None
     workers: Workers | None = None
-    look: PageLook = field(default_factory=PageLook)
     features: tuple[str, ...] = ()
     """What this server can do besides: the page shows controls only for these."""
     now: Callable[[], Instant] = wall_now

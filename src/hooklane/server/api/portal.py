@@ -62,8 +62,8 @@ async def create(call: Call) -> Response:
 
 def _root(call: Call) -> str:
     """Where the customer's browser finds this server."""
-    if call.services.look.public_url is not None:
-        return call.services.look.public_url
+    if call.services.settings.public_url is not None:
+        return call.services.settings.public_url
     host = call.headers.get("host", "")
     if not is_loopback(host.rpartition(":")[0].strip("[]") or host):
         # A Host header is what the caller says it is: a link that is sent to a customer must not rest on it.

@@ -57,7 +57,7 @@ async def open_session(call: Call) -> Response:
         caller, kind, made_with, ttl_ms=idle_ms, act=act_of(call, "session.opened", made_with, kind)
     )
     secure = auth.is_secure(call.headers)
-    framed = kind is SessionKind.PORTAL and bool(call.services.look.frame_ancestors)
+    framed = kind is SessionKind.PORTAL and bool(call.services.settings.portal_frames)
     header = cookie(token, ttl_ms // 1000, secure=secure, framed=framed)
     return answer(_view(call, of_session(session)), headers=[header])
 
@@ -78,6 +78,7 @@ async def close_session(call: Call) -> Response:
 
 
 def _view(call: Call, caller: Caller) -> views.View:
+    settings = call.services.settings
     return {
         "name": caller.name,
         "role": "portal" if caller.in_portal else role_of(caller.scopes),
@@ -85,5 +86,5 @@ def _view(call: Call, caller: Caller) -> views.View:
         "tenant": caller.tenant,
         "expires_at": views.when(None if caller.session is None else caller.session.expires_at),
         "asks_key": call.asks_key,
-        "look": {"accent": call.services.look.accent, "logo": call.services.look.logo},
+        "look": {"accent": settings.page_accent, "logo": settings.page_logo},
     }
