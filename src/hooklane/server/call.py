@@ -19,7 +19,7 @@ from hooklane.server import json_body
 from hooklane.server.caller import ADMIN, Caller
 from hooklane.server.problem import Problem
 from hooklane.server.schema_words import TEXT, Words, whole
-from hooklane.store.reads import PAGE_MAX
+from hooklane.store.reads import PAGE_MAX, Page
 
 if TYPE_CHECKING:
     from hooklane.server.auth import Authenticator
@@ -32,6 +32,7 @@ NDJSON = "application/x-ndjson"
 
 S = TypeVar("S", bound=msgspec.Struct)
 D = TypeVar("D", bound=str | None)
+N = TypeVar("N", bound=int | None)
 W = TypeVar("W", bound=str)
 
 
@@ -62,18 +63,15 @@ class Call:
 
     def limit(self) -> int:
         """How many items a page holds: `limit`, 1 to 200."""
-        text = self.query.get("limit", str(PAGE_DEFAULT))
-        if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= PAGE_MAX):
-            raise Problem("invalid_parameter", f"limit must be a number from 1 to {PAGE_MAX}, got {text[:40]!r}")
-        return int(text)
+        return self.number("limit", 1, PAGE_MAX, PAGE_DEFAULT)
 
-    def number(self, name: str) -> int | None:
-        """The whole number that the parameter *name* says."""
+    def number(self, name: str, least: int, most: int, default: N) -> int | N:
+        """The whole number from *least* to *most* that the parameter *name* says; *default* where it is left out."""
         text = self.query.get(name)
         if text is None:
-            return None
-        if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text) > 0):
-            raise Problem("invalid_parameter", f"{name} must be a whole number above 0, got {text[:40]!r}")
+            return default
+        if not (text.isascii() and text.isdigit() and len(text) <= 9 and least <= int(text) <= most):
+            raise Problem("invalid_parameter", f"{name} must be a number from {least} to {most}, got {text[:40]!r}")
         return int(text)
 
     def instant(self, name: str) -> Instant | None:
@@ -89,13 +87,20 @@ class Call:
             )
         return at
 
-    def of_tenant(self, listing: str) -> str:
+    def _of_tenant(self, listing: str) -> str:
         """The name of a list of this call's tenant: a cursor of another tenant's is refused."""
         return listing if self.tenant == DEFAULT_TENANT else f"{listing} of {self.tenant}"
 
     def cursor(self, listing: str) -> str | None:
         """Where the page of *listing* starts, as the store said; None for the first."""
-        return self.services.cursors.open(self.of_tenant(listing), self.query)
+        return self.services.cursors.open(self._of_tenant(listing), self.query)
+
+    def listed(self, listing: str, page: Page[Any], items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        """*items* of a *page* as the API answers a list."""
+        return {
+            "items": list(items),
+            "next": self.services.cursors.seal(self._of_tenant(listing), self.query, page.next),
+        }
 
     def word(self, name: str, known: Iterable[str], default: D) -> str | D:
         """The one of the *known* words that the parameter *name* says; *default* where it is left out."""

@@ -53,10 +53,10 @@ async def find(call: Call) -> Row:
 
 async def page_of(call: Call, listing: str, wanted: Search, shown: Shown, *, newest: bool = False) -> Response:
     """The page of *wanted* that the call asks for, oldest first, or *newest* first."""
-    services, cursor = call.services, call.cursor(listing)
+    cursor = call.cursor(listing)
     asked = replace(wanted, after=None if cursor is None else int(cursor), limit=call.limit())
     page = await _read(call, asked, shown, newest)
-    return answer(services.sealed(call, listing, page, page.items))
+    return answer(call.listed(listing, page, page.items))
 
 
 async def lines_of(call: Call, wanted: Search, shown: Shown) -> AsyncIterator[View]:

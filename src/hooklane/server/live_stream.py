@@ -19,6 +19,7 @@ from hooklane.model.endpoint import Endpoint
 from hooklane.model.lane import LaneState
 from hooklane.server.overview import overview_of
 from hooklane.server.recent_attempts import Told
+from hooklane.server.repeating import came
 from hooklane.server.stream_client import StreamClient, frame
 from hooklane.server.totals import Totals
 from hooklane.store.dashboard import Cells
@@ -168,7 +169,7 @@ class LiveStream:
                 await self._flush()
             except StoreError:
                 pass  # the store is in trouble: /readyz says so, and the next round asks again
-            await _wait(self._closed, max(FLUSH_S, 4 * (clock() - began)))
+            await came(self._closed, max(FLUSH_S, 4 * (clock() - began)))
 
     def close(self) -> None:
         self._closed.set()
@@ -246,11 +247,3 @@ async def _first_of(*events: asyncio.Event) -> None:
     finally:
         for wait in waits:
             wait.cancel()
-
-
-async def _wait(event: asyncio.Event, most_s: float) -> None:
-    try:
-        async with asyncio.timeout(most_s):
-            await event.wait()
-    except TimeoutError:
-        pass  # nothing happened, which is what a pause is for

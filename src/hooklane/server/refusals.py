@@ -5,6 +5,8 @@ A flood of them must not become a flood of lines: the log is kept for good, and 
 
 from __future__ import annotations
 
+from hooklane.server.wrong_keys import Bucket
+
 AGAIN_S = 3_600.0
 """A caller that is refused the same call again is on record once in so long, with how often it was."""
 BURST = 30
@@ -18,7 +20,7 @@ class Refusals:
     def __init__(self) -> None:
         self._kinds: dict[tuple[str, str], tuple[float, int]] = {}
         """When it was written last, and how often it happened since."""
-        self._room, self._at = float(BURST), 0.0
+        self._room = Bucket(BURST, PER_S)
 
     def note(self, caller: str, call: str, now: float) -> str | None:
         """*caller* was refused *call*: what to write down; None where that is on record, or too much is."""
@@ -26,16 +28,8 @@ class Refusals:
         written, more = self._kinds.get(kind, (None, 0))
         if written is None and len(self._kinds) >= KINDS_MAX:
             self._kinds.clear()
-        if (written is not None and now - written < AGAIN_S) or not self._has_room(now):
+        if (written is not None and now - written < AGAIN_S) or not self._room.take(now):
             self._kinds[kind] = (now - AGAIN_S if written is None else written, more + 1)
             return None
         self._kinds[kind] = (now, 0)
         return call if not more else f"{call}, {more + 1} times"
-
-    def _has_room(self, now: float) -> bool:
-        self._room = min(BURST, self._room + (now - self._at) * PER_S)
-        self._at = now
-        if self._room < 1:
-            return False
-        self._room -= 1
-        return True

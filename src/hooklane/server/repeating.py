@@ -22,8 +22,13 @@ async def repeat(work: Callable[[], Awaitable[None]], every_s: float, stopping: 
             if not is_told:
                 log.warning("%s: %s", what, error)
             is_told = True
-        try:
-            async with asyncio.timeout(every_s):
-                await stopping.wait()
-        except TimeoutError:
-            pass  # time for the next round
+        await came(stopping, every_s)
+
+
+async def came(event: asyncio.Event, within_s: float) -> bool:
+    """Wait for *event*, for so long at most; whether it came."""
+    try:
+        async with asyncio.timeout(within_s):
+            return await event.wait()
+    except TimeoutError:
+        return False

@@ -21,6 +21,7 @@ from hooklane.model.clock import Instant, wall_now
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.lane import DeliveryState, LaneState
 from hooklane.server.metrics import Meter
+from hooklane.server.repeating import came
 from hooklane.server.tally import EndpointTally, Tally
 from hooklane.server.totals import Totals
 from hooklane.store.dashboard import SeriesRow
@@ -80,11 +81,7 @@ class Series:
         """Write at the end of each slot, until `stop`; what is counted then is written as well."""
         while not self._stopping.is_set():
             wait_ms = slot_of(self.now(), 10) + 10_000 - self.now()
-            try:
-                async with asyncio.timeout(wait_ms / 1000 + 0.01):
-                    await self._stopping.wait()
-            except TimeoutError:
-                pass  # the slot is over
+            await came(self._stopping, wait_ms / 1000 + 0.01)
             try:
                 await self.write(whole=self._stopping.is_set())
             except StoreError as error:

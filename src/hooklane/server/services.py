@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from hooklane.config import Settings
 from hooklane.model.clock import Instant, wall_now
@@ -25,7 +25,6 @@ from hooklane.sender.relay import Relay
 from hooklane.sender.tenant_directory import TenantDirectory
 from hooklane.sender.transport import Transport
 from hooklane.server.arriving import ArrivingBodies
-from hooklane.server.call import Call
 from hooklane.server.cursor import Cursors
 from hooklane.server.endpoint_facts import FactsOfEndpoints
 from hooklane.server.event_types import TypeRules
@@ -43,7 +42,6 @@ from hooklane.server.totals import Totals
 from hooklane.server.views import View
 from hooklane.store.dashboard import Cause
 from hooklane.store.open import Outbox
-from hooklane.store.reads import Page
 
 TESTS_MAX = 32
 
@@ -98,10 +96,6 @@ class Services:
 
     creating: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Endpoints are created one at a time: a quota of them is not overrun by calls that come together."""
-
-    def sealed(self, call: Call, listing: str, page: Page[Any], items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """A list as the API answers it."""
-        return {"items": list(items), "next": self.cursors.seal(call.of_tenant(listing), call.query, page.next)}
 
     @property
     def is_delivering(self) -> bool:

@@ -6,6 +6,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 
+from hooklane.server.repeating import came
+
 HEARTBEAT_S = 15.0
 WAITING_MAX = 100
 
@@ -45,10 +47,7 @@ class StreamClient:
     async def frames(self) -> AsyncIterator[bytes]:
         """What to write, as it comes; a heartbeat where nothing happens, so that a dead connection is noticed."""
         while not self._ended:
-            try:
-                async with asyncio.timeout(HEARTBEAT_S):
-                    await self._news.wait()
-            except TimeoutError:
+            if not await came(self._news, HEARTBEAT_S):
                 yield _HEARTBEAT
                 continue
             self._news.clear()

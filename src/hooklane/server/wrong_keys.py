@@ -13,14 +13,14 @@ DELAY_S = 1.0
 ADDRESSES_MAX = 4_096
 
 
-class _Bucket:
+class Bucket:
     """Tokens that come back with time."""
 
     __slots__ = ("_at", "_burst", "_per_s", "_tokens")
 
-    def __init__(self, burst: float, per_s: float, now: float) -> None:
+    def __init__(self, burst: float, per_s: float) -> None:
         self._burst, self._per_s = burst, per_s
-        self._tokens, self._at = float(burst), now
+        self._tokens, self._at = float(burst), 0.0
 
     def take(self, now: float) -> bool:
         self._tokens = min(self._burst, self._tokens + (now - self._at) * self._per_s)
@@ -35,15 +35,13 @@ class WrongKeys:
     """Counts wrong keys by their source, and all together: many addresses shall not guess faster than one may."""
 
     def __init__(self) -> None:
-        self._of: dict[str, _Bucket] = {}
-        self._all: _Bucket | None = None
+        self._of: dict[str, Bucket] = {}
+        self._all = Bucket(BURST_OF_ALL, PER_S_OF_ALL)
 
     def delay_s(self, address: str, now: float) -> float:
         """A wrong key came from *address*: how long its answer is held back, 0 while that is no guessing."""
-        if self._all is None:
-            self._all = _Bucket(BURST_OF_ALL, PER_S_OF_ALL, now)
         source = network_of(address)
-        bucket = self._of.pop(source, None) or _Bucket(BURST, PER_S, now)
+        bucket = self._of.pop(source, None) or Bucket(BURST, PER_S)
         self._of[source] = bucket  # the one that guessed last stands last
         if len(self._of) > ADDRESSES_MAX:
             del self._of[next(iter(self._of))]

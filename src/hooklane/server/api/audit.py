@@ -39,8 +39,6 @@ routes = Routes("audit", "/api/v1")
     answers=ListShape[AuditShape],
 )
 async def search(call: Call) -> Response:
-    services = call.services
-    cursor = call.cursor("audit")
     subject = call.query.get("subject")
     wanted = AuditFilter(
         actor=call.query.get("actor"),
@@ -49,8 +47,8 @@ async def search(call: Call) -> Response:
         after=call.instant("after"),
         before=call.instant("before"),
     )
-    page = await services.store.audit(call.tenant, wanted, cursor, call.limit())
-    return answer(services.sealed(call, "audit", page, [_line(line) for line in page.items]))
+    page = await call.services.store.audit(call.tenant, wanted, call.cursor("audit"), call.limit())
+    return answer(call.listed("audit", page, map(_line, page.items)))
 
 
 @routes.get(

@@ -84,11 +84,8 @@ async def search(call: Call) -> Response:
     wanted = _wanted(call)
     if call.wants_lines():
         return Response(200, media=NDJSON, stream=_lines(call, wanted))
-    cursor = call.cursor("dead-letters")
-    page = await services.store.dead_letters(call.tenant, wanted, cursor, call.limit())
-    return answer(
-        services.sealed(call, "dead-letters", page, await letter_views(call.services, call.tenant, page.items))
-    )
+    page = await services.store.dead_letters(call.tenant, wanted, call.cursor("dead-letters"), call.limit())
+    return answer(call.listed("dead-letters", page, await letter_views(services, call.tenant, page.items)))
 
 
 def _wanted(call: Call) -> LetterFilter:

@@ -47,6 +47,7 @@ from hooklane.store.outbox import Draft, Refused
 from hooklane.store.reads import Delivery
 from hooklane.telemetry.tracing import TRACEPARENT, publishing
 
+PLACES_MAX = 999_999_999
 _FILTER = (
     Param("q", "text in the key or the type, or the beginning of the id"),
     Param("id", "exact id"),
@@ -54,8 +55,8 @@ _FILTER = (
     Param("key", "exact key"),
     Param("endpoint", "id of an endpoint"),
     Param("state", f"one of {', '.join(DeliveryState)}", one_of(DeliveryState)),
-    Param("seq", "its place in a lane", whole(1, 999_999_999)),
-    Param("attempts_min", "tried at least so often at one endpoint", whole(1, 999_999_999)),
+    Param("seq", "its place in a lane", whole(1, PLACES_MAX)),
+    Param("attempts_min", "tried at least so often at one endpoint", whole(1, PLACES_MAX)),
     Param("http", "answered so at least once, such as 422 or 5xx", STATUS),
     Param("reason", "failed so at least once, such as timeout, with `*` for anything"),
     Param("after", "published at or after this time", TIME),
@@ -162,8 +163,8 @@ async def search(call: Call) -> Response:
     wanted = EventSearch(
         text=query.get("q"),
         id=query.get("id"),
-        seq=call.number("seq"),
-        attempts_min=call.number("attempts_min"),
+        seq=call.number("seq", 1, PLACES_MAX, None),
+        attempts_min=call.number("attempts_min", 1, PLACES_MAX, None),
         http=None if http is None else http.replace("x", "?"),
         reason=pattern_of(query.get("reason"), "reason"),
         type=pattern_of(query.get("type"), "type"),
@@ -173,12 +174,11 @@ async def search(call: Call) -> Response:
         after=call.instant("after"),
         before=call.instant("before"),
     )
-    cursor = call.cursor("events")
-    page = await services.store.events(call.tenant, wanted, cursor, call.limit())
+    page = await services.store.events(call.tenant, wanted, call.cursor("events"), call.limit())
     deliveries = await services.store.deliveries(call.tenant, [event.id for event in page.items])
     with_data = call.switch("data")
     items = [views.event(event, deliveries.get(event.id, ()), with_data=with_data) for event in page.items]
-    return answer(services.sealed(call, "events", page, items))
+    return answer(call.listed("events", page, items))
 
 
 @routes.get("/{id}", "An event with its deliveries.", answers=WholeEvent)

@@ -23,11 +23,14 @@ async def show(call: Call) -> Response:
 
 @routes.get("", "Jobs, the newest first.", query=(STATE, *PAGING), answers=ListShape[JobShape])
 async def listing(call: Call) -> Response:
-    services = call.services
-    cursor = call.cursor("jobs")
-    states = call.words("state", JobState)
-    page = await services.store.jobs(call.tenant, run=True, states=states, cursor=cursor, limit=call.limit())
-    return answer(services.sealed(call, "jobs", page, [job_view(job) for job in page.items]))
+    page = await jobs_of(call, "jobs", run=True)
+    return answer(call.listed("jobs", page, map(job_view, page.items)))
+
+
+async def jobs_of(call: Call, listing: str, *, run: bool) -> Page[Job]:
+    """The page that the call asks for, of jobs or (without *run*) of all plans."""
+    cursor, states = call.cursor(listing), call.words("state", JobState)
+    return await call.services.store.jobs(call.tenant, run=run, states=states, cursor=cursor, limit=call.limit())
 
 
 @routes.get(
@@ -43,7 +46,7 @@ async def members(call: Call) -> Response:
     after = call.cursor("members")
     found = await call.services.store.members(job.id, after=int(after or 0), limit=limit + 1, progress=progress)
     page = Page(found[:limit], str(found[limit - 1].n) if len(found) > limit else None)
-    return answer(call.services.sealed(call, "members", page, [_member(one) for one in page.items]))
+    return answer(call.listed("members", page, map(_member, page.items)))
 
 
 @routes.delete("/{id}", "Release nothing more; what is on its way goes on.", answers=JobShape)

@@ -56,7 +56,7 @@ async def search(call: Call) -> Response:
     wanted = LaneFilter(states=call.words("state", LaneState), endpoint_id=query.get("endpoint"), text=query.get("q"))
     page = await ask(call.tenant, wanted, call.cursor("lanes"), call.limit())
     endpoints = await _endpoints(call)
-    drawn = _cells(query.get("cells"))
+    drawn = call.number("cells", 0, CELLS_MAX, 0)
     cells = await services.store.cells(page.items, drawn or SETTLED)
     items = []
     for lane in page.items:
@@ -64,7 +64,7 @@ async def search(call: Call) -> Response:
         if drawn:
             view["deliveries"] = await _deliveries(call, lane, drawn // 2, drawn)
         items.append(view)
-    return answer({**services.sealed(call, "lanes", page, items), **await _counts(call)})
+    return answer({**call.listed("lanes", page, items), **await _counts(call)})
 
 
 async def _counts(call: Call) -> views.View:
@@ -135,11 +135,3 @@ async def _find(call: Call) -> LaneView:
     if lane is None:
         raise Problem("not_found", "this endpoint has no lane with this key: no event with the key was published to it")
     return lane
-
-
-def _cells(text: str | None) -> int:
-    if text is None:
-        return 0
-    if not (text.isascii() and text.isdigit() and len(text) <= 2 and int(text) <= CELLS_MAX):
-        raise Problem("invalid_parameter", f"cells must be a number from 0 to {CELLS_MAX}, got {text[:40]!r}")
-    return int(text)

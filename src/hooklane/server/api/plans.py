@@ -10,11 +10,11 @@ import msgspec
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.lane import DeliveryState
-from hooklane.model.plan import Job, JobState, Op, PlacedEvent
+from hooklane.model.plan import Job, Op, PlacedEvent
 from hooklane.sender.plans import GRACE_S_MAX, Changed, NotRun, Plan, TooMany, make_plan, run_plan, wanted_state
 from hooklane.server import views
 from hooklane.server.api.dead_letters import HTTP
-from hooklane.server.api.jobs import STATE, job_view
+from hooklane.server.api.jobs import STATE, job_view, jobs_of
 from hooklane.server.call import PAGING, Call, Response, Routes, answer, instant_of, pattern_of
 from hooklane.server.problem import Problem
 from hooklane.server.schema_words import STATUS, TIME, one_of, told
@@ -178,11 +178,8 @@ def _receiver(endpoint: Endpoint | None) -> views.View:
     "", "Plans, the newest first, also those that were run.", query=(STATE, *PAGING), answers=ListShape[KeptPlan]
 )
 async def listing(call: Call) -> Response:
-    services = call.services
-    cursor = call.cursor("plans")
-    states = call.words("state", JobState)
-    page = await services.store.jobs(call.tenant, run=False, states=states, cursor=cursor, limit=call.limit())
-    return answer(services.sealed(call, "plans", page, [_kept(job) for job in page.items]))
+    page = await jobs_of(call, "plans", run=False)
+    return answer(call.listed("plans", page, map(_kept, page.items)))
 
 
 def _kept(job: Job) -> views.View:

@@ -70,7 +70,7 @@ async def create(call: Call) -> Response:
 @routes.get("", "All tenants, by id.", query=PAGING, answers=ListShape[TenantShape])
 async def listing(call: Call) -> Response:
     page = await call.services.store.tenants(call.cursor("tenants"), call.limit())
-    return answer(call.services.sealed(call, "tenants", page, [_view(one) for one in page.items]))
+    return answer(call.listed("tenants", page, map(_view, page.items)))
 
 
 @routes.get("/{tenant}", "A tenant, its ledger, and how much it uses.", answers=TenantWithLedger)
