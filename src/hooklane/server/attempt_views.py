@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from hooklane.model.attempt import Dead, Delivered, Retry, Settlement
-from hooklane.model.clock import Instant, rfc3339
+from hooklane.model.clock import rfc3339
 from hooklane.model.event import Event
 from hooklane.model.exchange import Answer, NoAnswer
 from hooklane.model.ids import attempt_id
 from hooklane.model.redelivery import Redelivery
+from hooklane.server.shapes import AttemptLine
+from hooklane.server.views import filled
 from hooklane.store.reads import AttemptRow
 
 WORKER_DIED = "worker_died"
@@ -65,20 +67,13 @@ def logged_attempt(
 def attempt_line(row: AttemptRow, type_: str, key: str | None, attempts_max: int | None) -> dict[str, Any]:
     """An attempt of the log in the shape that the stream has."""
     next_at = row.detail.get("next_at")
-    return {
-        "id": row.id,
-        "event": row.event_id,
-        "endpoint": row.endpoint_id,
-        "key": key,
-        "seq": row.seq,
-        "attempt": row.attempt,
-        "attempts_max": attempts_max,
-        "started_at": rfc3339(row.started_at),
-        "took_ms": None if row.failure == WORKER_DIED else round(row.took_ms, 1),
-        "outcome": row.outcome,
-        "status": row.status,
-        "failure": row.failure,
-        "said": row.detail.get("receiver_outcome"),
-        "next_at": rfc3339(Instant(next_at)) if isinstance(next_at, int) else None,
-        "type": type_,
-    }
+    return filled(
+        AttemptLine,
+        row,
+        key=key,
+        attempts_max=attempts_max,
+        took_ms=None if row.failure == WORKER_DIED else round(row.took_ms, 1),
+        said=row.detail.get("receiver_outcome"),
+        next_at=next_at if isinstance(next_at, int) else None,
+        type=type_,
+    )

@@ -16,7 +16,7 @@ from hooklane.model.exchange import NoAnswer, Result
 from hooklane.model.health import BreakerState, Health
 from hooklane.server.problem import Problem
 from hooklane.server.shapes import DeliveryShape, EndpointShape, EndpointStats, EventShape, KeyShape, Shape, Time
-from hooklane.server.shapes_of_recovery import DeadLetterShape
+from hooklane.server.shapes_of_recovery import DeadLetterShape, RecoveryShape
 from hooklane.store.outbox import Published, Recovery
 from hooklane.store.reads import DeadLetter, Delivery
 
@@ -121,13 +121,7 @@ def dead_letter(one: DeadLetter, names: Mapping[str, str], said: str | None) -> 
 
 
 def recovery(one: Recovery, dead_letter_id: str) -> View:
-    return {
-        "id": dead_letter_id,
-        "endpoint": one.endpoint_id,
-        "key": one.key,
-        "seq": None if one.lane_id < 0 else one.seq,
-        "released": one.released,
-    }
+    return filled(RecoveryShape, one, id=dead_letter_id, seq=None if one.lane_id < 0 else one.seq)
 
 
 def exchange(result: Result) -> View:

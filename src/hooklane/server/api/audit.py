@@ -14,7 +14,7 @@ from hooklane.server.call import PAGING, Call, Param, Response, Routes, answer, 
 from hooklane.server.problem import Problem
 from hooklane.server.schema_words import TIME
 from hooklane.server.shapes import ListShape
-from hooklane.server.shapes_of_recovery import AuditShape, Books, Chain, Revealed
+from hooklane.server.shapes_of_recovery import AuditShape, Books, Chain, LedgerLine, Revealed
 from hooklane.store.recovery import AuditFilter
 
 CHAIN_PAGE = 2_000
@@ -108,23 +108,10 @@ async def reveal(call: Call) -> Response:
 
 @routes.get("/ledger", "Every endpoint's ledger, counted from the rows and compared with the counters.", answers=Books)
 async def books(call: Call) -> Response:
-    """The ledger of every endpoint, counted from the rows: accepted = delivered + queued + … + cancelled."""
+    """Accepted = delivered + queued + … + cancelled."""
     lines = [line for line in await call.services.store.check_ledger() if line.tenant == call.tenant]
-    return answer(
-        {
-            "balanced": all(line.is_balanced for line in lines),
-            "items": [
-                {
-                    "endpoint": line.endpoint_id,
-                    "accepted": line.accepted,
-                    "counts": {str(state): many for state, many in line.counts.items()},
-                    "balanced": line.is_balanced,
-                    "faults": list(line.faults),
-                }
-                for line in lines
-            ],
-        }
-    )
+    items = [views.filled(LedgerLine, line, balanced=line.is_balanced) for line in lines]
+    return answer({"balanced": all(line.is_balanced for line in lines), "items": items})
 
 
 def _line(line: AuditLine) -> views.View:

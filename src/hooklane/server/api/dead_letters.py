@@ -23,7 +23,7 @@ from hooklane.server.problem import Problem
 from hooklane.server.schema_words import STATUS, TIME, one_of, text_of, told
 from hooklane.server.services import Services
 from hooklane.server.shapes import ListShape
-from hooklane.server.shapes_of_recovery import Causes, DeadLetterShape, RecoveryShape, WholeDeadLetter
+from hooklane.server.shapes_of_recovery import Causes, CauseShape, DeadLetterShape, RecoveryShape, WholeDeadLetter
 from hooklane.store.outbox import Recovery
 from hooklane.store.reads import PAGE_MAX, DeadLetter, LetterFilter
 
@@ -138,17 +138,7 @@ async def causes(call: Call) -> Response:
     made = await call.services.causes.of(call.tenant)
     names = {one.id: one.name for one in await call.services.store.endpoints(call.tenant)}
     items = [
-        {
-            "endpoint": one.endpoint_id,
-            "endpoint_name": names.get(one.endpoint_id, ""),
-            "reason": one.reason,
-            "letters": one.letters,
-            "keys": one.keys,
-            "holds_back": one.holds_back,
-            "first_at": rfc3339(one.first_at),
-            "last_at": rfc3339(one.last_at),
-        }
-        for one in made.value[:CAUSES_SHOWN]
+        views.filled(CauseShape, one, endpoint_name=names.get(one.endpoint_id, "")) for one in made.value[:CAUSES_SHOWN]
     ]
     return answer({"items": items, "next": None, "as_of": rfc3339(made.as_of)})
 
