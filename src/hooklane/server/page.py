@@ -16,7 +16,7 @@ from starlette.types import Scope
 from hooklane import __version__
 from hooklane.config import Settings
 from hooklane.server.compress import file_as, zipped
-from hooklane.server.page_modules import modules_of
+from hooklane.server.page_modules import modules_of, screens_of
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
@@ -31,21 +31,6 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 
-SCREENS = (
-    "/",
-    "/lanes",
-    "/events",
-    "/events/{id}",
-    "/dead",
-    "/endpoints",
-    "/endpoints/{id}",
-    "/inbox",
-    "/inbox/{id}",
-    "/play",
-    "/portal",
-    "/audit",
-)
-"""The addresses of the dashboard's screens; which one is shown, the page itself decides (ui/main.js)."""
 PANELS = {"/lanes": "lane_panel.js"}
 """What a screen fetches later, unless its address names a lane (`?lane=`)."""
 MISSING = (
@@ -93,7 +78,7 @@ def page_routes(settings: Settings) -> list[BaseRoute]:
         zipped(content)
     return [
         _Exact("/static/{version}/{name:path}", _static),  # first: a screen asks for thirty of them
-        *(_Exact(path, _page("index.html", path, headers)) for path in SCREENS),
+        *(_Exact(path, _page("index.html", path, headers)) for path in (*screens_of(_files()), "/portal")),
         _Exact("/api/docs", _page("docs.html", "/api/docs")),
         _Exact("/favicon.ico", _icon),
     ]

@@ -21,7 +21,7 @@ def modules_of(files: Mapping[str, bytes], screen: str, *more: str) -> list[str]
     *more*: what the screen imports later, and shows at once this time.
     """
     found: dict[str, None] = {}
-    for name in (START, *_module_of_screen(files, screen), *more):
+    for name in (START, screens_of(files).get(screen, START), *more):  # an address such as `/portal` has no screen
         _visit(files, name, found)
     return [name for name in found if name != START]
 
@@ -41,7 +41,9 @@ def imports_of(name: str, content: bytes) -> Iterable[str]:
     return [normpath(join(dirname(name), one.decode())) for one in _IMPORT.findall(content)]
 
 
-def _module_of_screen(files: Mapping[str, bytes], screen: str) -> list[str]:
-    """The module of a screen, by the table in main.js; an address without a screen (`/portal`) has none."""
-    wanted = screen.replace("{", ":").replace("}", "").encode()
-    return [normpath(module.decode()) for path, module in _SCREEN.findall(files[START]) if path == wanted]
+def screens_of(files: Mapping[str, bytes]) -> dict[str, str]:
+    """By address (`/events/{id}`), the module of each screen, as the table in main.js has them."""
+    return {
+        re.sub(r":(\w+)", r"{\1}", path.decode()): normpath(module.decode())
+        for path, module in _SCREEN.findall(files[START])
+    }
