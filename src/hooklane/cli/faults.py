@@ -23,8 +23,9 @@ class Faults:
     error: float = 0.0
     delay_s: float = 0.0
 
-    def draw(self, roll: float) -> str | None:
-        """What happens to one request, by a *roll* from 0 to 1: `error`, `drop-ack`, or nothing."""
+    def draw(self) -> str | None:
+        """What happens to one request, by chance: `error`, `drop-ack`, or nothing."""
+        roll = random.random()
         return "error" if roll < self.error else "drop-ack" if roll < self.error + self.drop_ack else None
 
 
@@ -46,7 +47,3 @@ def faults_of(given: Sequence[str] | None) -> Faults:
     if found.get("drop-ack", 0) + found.get("error", 0) > 1:
         raise CallFailed("--fault drop-ack and error together cannot be more than 1", Exit.USAGE)
     return Faults(found.get("drop-ack", 0.0), found.get("error", 0.0), found.get("delay", 0.0))
-
-
-def roll() -> float:
-    return random.random()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from hooklane.cli.faults import Faults, roll
+from hooklane.cli.faults import Faults
 from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Target, Timings
 from hooklane.sender.courier import Courier
 
@@ -22,7 +22,7 @@ class FaultyCourier:
         return self._courier.connections_max
 
     def send(self, target: Target, headers: bytes, body: bytes, done: Callable[[Result], None]) -> None:
-        match self.faults.draw(roll()):
+        match self.faults.draw():
             case "error":
                 asyncio.get_running_loop().call_soon(done, Answer(503, Timings(0.0)))
             case "drop-ack":

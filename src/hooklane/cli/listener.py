@@ -10,8 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
@@ -23,12 +22,12 @@ from hooklane.cli import output
 from hooklane.cli.attempt_line import start_of
 from hooklane.cli.client import connection_to, why_unreachable
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.faults import Faults, roll
+from hooklane.cli.faults import Faults
 from hooklane.cli.output import json_line, plain, say, say_json, sign
 from hooklane.core.profiles import find_profile
 from hooklane.core.verify.explain import explain
 from hooklane.errors import ConfigError
-from hooklane.model.clock import wall_now
+from hooklane.model.clock import rfc3339, wall_now
 from hooklane.model.message import Reply, Request
 from hooklane.receiver.inbox import Inbox
 
@@ -53,9 +52,6 @@ class Received:
     why: str | None
     fault: str | None
     took_ms: float
-
-    def view(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 class Listener:
@@ -88,7 +84,7 @@ class Listener:
     def take(self, request: Request) -> Reply | None:
         """Answer a request, and show it; None where a fault swallows the answer."""
         began = time.monotonic()
-        fault = self._faults.draw(roll())
+        fault = self._faults.draw()
         why = self._doubt(request)
         if fault == "error":
             reply, said = Reply(503, b'{"error": "a fault, on purpose"}'), None
@@ -101,10 +97,9 @@ class Listener:
         if self._faults.delay_s:
             time.sleep(self._faults.delay_s)
         dropped = fault == "drop-ack"
-        head = _head(request)
         told = Received(
-            at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            **head,
+            at=rfc3339(wall_now()),
+            **_head(request),
             status=None if dropped else reply.status,
             said=said,
             why=why,
@@ -140,12 +135,12 @@ class Listener:
     def _tell(self, request: Request, told: Received) -> None:
         with self._printing:
             if self._record is not None:
-                self._record.write(json_line({"v": 1, **told.view(), **_raw(request)}))
+                self._record.write(json_line({"v": 1, **asdict(told), **_raw(request)}))
                 self._record.flush()
             if not (_fits(told.type, self._types) and _fits(told.key or "", self._keys)):
                 return
             if output.as_json:
-                say_json(told.view())
+                say_json(asdict(told))
             else:
                 say(_line(told))
 
@@ -228,7 +223,6 @@ def _fits(value: str, patterns: Sequence[str]) -> bool:
 def _line(told: Received) -> str:
     good = told.status is not None and 200 <= told.status < 300
     mark = sign("unknown" if told.status is None else "ok" if good else "failed")
-    view = told.view()
     after = [
         told.said and plain(told.said),
         told.attempt and told.attempt > 1 and f"try {told.attempt}",
@@ -237,7 +231,7 @@ def _line(told: Received) -> str:
         told.why and f"signature: {plain(told.why)}",
     ]
     words = ", ".join(str(one) for one in after if one)
-    start = start_of({**view, "started_at": told.at}, mark)
+    start = start_of({**asdict(told), "started_at": told.at}, mark)
     return f"{start} {told.status or 'no answer'!s:<8} {told.took_ms:>5.0f} ms   {words}".rstrip()
 
 

@@ -81,7 +81,7 @@ class Api:
             self._auth.permit(caller, route, params)
             tenant = await self._tenant(route, caller.tenant, headers)
             query = parse_query(scope["query_string"], route.query)
-            held = ArrivingBody(_nothing)
+            held = ArrivingBody()
             body = await read_body(headers, receive, route.body_max, self.services.arriving, held)
             call = Call(
                 self.services,
@@ -178,10 +178,6 @@ async def _while_asked(answering: Awaitable[Response], receive: Receive) -> Resp
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass  # a client that sends more than it announced
-
-
-def _nothing() -> None:
-    """No body is held yet."""
 
 
 async def read_body(

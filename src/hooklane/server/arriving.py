@@ -19,7 +19,7 @@ class ArrivingBody:
 
     __slots__ = ("give_up", "size")
 
-    def __init__(self, give_up: Callable[[], None]) -> None:
+    def __init__(self, give_up: Callable[[], None] = lambda: None) -> None:
         self.give_up = give_up
         self.size = 0
 
