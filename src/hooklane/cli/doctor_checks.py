@@ -16,12 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from hooklane import __version__
+from hooklane.cli.client import Caller
+from hooklane.cli.output import counted
+from hooklane.cli.schema import bring_up_to_date
 from hooklane.cli.schema import versions as schema_versions
+from hooklane.cli.times import since
 from hooklane.config import Settings
 from hooklane.core import doctor
 from hooklane.core.doctor import Finding
 from hooklane.errors import HooklaneError, StoreRefused, needing
 from hooklane.model.database_url import shown
+from hooklane.model.size import size_text
 from hooklane.sender.egress import EgressGuard, Refusal, UrlNotAllowed
 from hooklane.sender.transport.tls import default_context, own_context
 from hooklane.store.sqlite import examine as sqlite_file
@@ -91,16 +96,8 @@ def secret_files() -> Iterator[Finding]:
 
 
 def migrate(settings: Settings) -> tuple[str, Finding]:
-    with needing("server"):
-        from hooklane.cli.process import open_store
     before, _ = schema_versions(settings.db)
-    store = open_store(settings)
-
-    async def up() -> None:
-        await store.open()
-        await store.close()
-
-    asyncio.run(up())
+    bring_up_to_date(settings)
     found, wanted = schema_versions(settings.db)
     return f"migrated the schema from {before} to {found}", doctor.schema(found, wanted)
 
@@ -118,6 +115,10 @@ def make_private(settings: Settings) -> tuple[str, Finding]:
     mode = private_mode(stat.S_IMODE(path.stat().st_mode))
     path.chmod(mode)
     return f"chmod {mode:o} {path}", _permissions(path)
+
+
+MENDS = {"migrate": migrate, "wal": set_wal, "chmod": make_private}
+"""By the `fix` of a finding."""
 
 
 # Endpoints
@@ -170,6 +171,67 @@ async def _certificate(guard: EgressGuard, one: Mapping[str, Any]) -> Finding:
         return doctor.certificate(name, None, error.verify_message)
     except OSError as error:
         return doctor.certificate(name, None, error.strerror or str(error))
+
+
+# The API
+
+
+def api(caller: Caller, settings: Settings, *, quick: bool) -> Iterator[Finding]:
+    """What the server, or the store itself, says about itself."""
+    endpoints = caller.get("/api/v1/endpoints")["items"]
+    yield retention(settings, endpoints)
+    if not quick:
+        yield from _ledger(caller)
+        yield from certificates(settings, endpoints)
+    audit = caller.get("/api/v1/audit/verify")
+    if audit["whole"]:
+        yield Finding("audit", "ok", f"{counted(audit['lines'], 'line')}, last {audit['last'] or 'none'}")
+    else:
+        yield Finding("audit", "wrong", audit["broken"]["why"])
+    yield _seals(caller)
+    # The same figure a week later says whether retention keeps up.
+    yield Finding("store", "ok", size_text(caller.get("/api/v1/overview")["store_bytes"]))
+    yield _waiting(caller)
+
+
+def _ledger(caller: Caller) -> Iterator[Finding]:
+    """accepted = delivered + queued + retrying + dead + skipped + cancelled, counted from the rows."""
+    lines: list[dict[str, Any]] = caller.get("/api/v1/ledger")["items"]
+    for line in lines:
+        if line["balanced"]:
+            continue
+        counts = " + ".join(f"{many} {state}" for state, many in line["counts"].items() if many)
+        faults = "; ".join(line["faults"]) or "the sums differ"
+        yield Finding("ledger", "wrong", f"{line['endpoint']}: accepted {line['accepted']}, found {counts}: {faults}")
+    accepted = sum(line["accepted"] for line in lines)
+    yield Finding(
+        "ledger", "ok", f"{counted(len(lines), 'endpoint')}, {counted(accepted, 'delivery', 'deliveries')} accepted"
+    )
+
+
+def _seals(caller: Caller) -> Finding:
+    """Whether a thief of the database would have the secrets too."""
+    found = caller.get("/api/v1/secrets")
+    if found["key"] is None:
+        return Finding(
+            "secrets", "look", "kept as plain text", "set HOOKLANE_SEAL_KEY, then run hooklane secrets rotate"
+        )
+    if left := found["plain"] + sum(many for id, many in found["endpoints"].items() if id != found["key"]):
+        detail = f"{counted(left, 'endpoint')} not sealed with the newest key"
+        return Finding("secrets", "look", detail, "hooklane secrets rotate")
+    return Finding("secrets", "ok", f"sealed with {found['key']}")
+
+
+def _waiting(caller: Caller) -> Finding:
+    """The blocked lane that has waited longest tells what to do first."""
+    blocked = caller.page("/api/v1/lanes", {"state": "blocked", "limit": 200})
+    if not blocked["items"]:
+        return Finding("lanes", "ok", "no key is blocked")
+    many = len(blocked["items"])
+    keys = f"{many}+ keys are" if blocked["next"] else f"{counted(many, 'key')} {'is' if many == 1 else 'are'}"
+    oldest = min((one["since"] for one in blocked["items"] if one.get("since")), default=None)
+    for_ = f", the oldest for {since(oldest)}" if oldest else ""
+    return Finding("lanes", "look", f"{keys} blocked by a dead letter{for_}", "see hooklane dlq ls")
 
 
 # Inbox

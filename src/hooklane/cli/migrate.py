@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +12,7 @@ from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Db
 from hooklane.cli.output import counted, show
 from hooklane.config import load
-from hooklane.errors import StoreRefused, needing
+from hooklane.errors import StoreRefused
 from hooklane.model.database_url import shown
 
 app = typer.Typer(no_args_is_help=True)
@@ -26,10 +25,14 @@ def status(db: Db = None) -> None:
 
     settings, _ = load({"db": db}, os.environ)
     found, wanted = versions(settings.db)
+    _show(found, wanted)
+    if found != wanted:
+        raise CallFailed(f"the schema is {state_of(found, wanted)}", Exit.UNHEALTHY)
+
+
+def _show(found: int, wanted: int) -> None:
     state = state_of(found, wanted)
     show({"found": found, "wanted": wanted, "state": state}, lambda: [f"schema {found}/{wanted}: {state}"])
-    if found != wanted:
-        raise CallFailed(f"the schema is {state}", Exit.UNHEALTHY)
 
 
 def state_of(found: int, wanted: int) -> str:
@@ -66,7 +69,7 @@ def up(
     db: Db = None,
 ) -> None:
     """Bring the schema up to date. `serve` does this by itself."""
-    from hooklane.cli.schema import pending, versions
+    from hooklane.cli.schema import bring_up_to_date, pending, versions
     from hooklane.store.sqlite.database import path_of
 
     settings, origins = load({"db": db}, os.environ)
@@ -82,17 +85,6 @@ def up(
         if found > wanted:
             raise CallFailed("the schema is newer than this hooklane", Exit.UNHEALTHY)
         return
-    with needing("server"):
-        from hooklane.cli.process import open_store
-    store = open_store(settings)
-
-    async def migrate() -> None:
-        await store.open()
-        await store.close()
-
-    asyncio.run(migrate())
+    bring_up_to_date(settings)
     found, wanted = versions(settings.db)
-    show(
-        {"found": found, "wanted": wanted, "state": "up to date"},
-        lambda: [f"schema {found}/{wanted}: up to date"],
-    )
+    _show(found, wanted)

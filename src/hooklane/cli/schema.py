@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from hooklane.config import Settings
 from hooklane.errors import StoreRefused, needing
 from hooklane.store.sql.migration_files import migrations_of, statements_of
 from hooklane.store.sqlite import database
@@ -16,6 +17,19 @@ from hooklane.store.sqlite import database
 def versions(db: str) -> tuple[int, int]:
     """The schema version found in *db* (0 for none) and the one wanted."""
     return _of_sqlite(database.path_of(db)) if db.startswith("sqlite:") else asyncio.run(_of_postgres(db))
+
+
+def bring_up_to_date(settings: Settings) -> None:
+    """Migrate the schema, as every server does when it opens its store."""
+    with needing("server"):
+        from hooklane.cli.process import open_store
+    store = open_store(settings)
+
+    async def up() -> None:
+        await store.open()
+        await store.close()
+
+    asyncio.run(up())
 
 
 def pending(db: str, found: int) -> list[dict[str, Any]]:
