@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from hooklane.config import Secret, load
 from hooklane.errors import HooklaneError, UsageError
-from hooklane.server.portal_pass import portal_pass
+from hooklane.server.caller import portal_pass
 from hooklane.server.problem import MEDIA, Problem
 
 if TYPE_CHECKING:

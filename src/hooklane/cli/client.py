@@ -18,8 +18,8 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 import msgspec
 
 from hooklane.cli.exits import CallFailed, Exit, exit_of
+from hooklane.cli.options import tenant_headers
 from hooklane.cli.output import detail
-from hooklane.cli.tenant_option import tenant_headers
 from hooklane.config import DEFAULT_PORT, Secret, load
 from hooklane.errors import ConfigError, StoreRefused, needing
 from hooklane.model.database_url import shown

@@ -61,7 +61,7 @@ async def _dev(
 ) -> None:
     from hooklane.cli.dev_keys import DevKeys
     from hooklane.cli.dev_screen import Printer, banner, print_banner
-    from hooklane.cli.faulty_courier import FaultyCourier
+    from hooklane.cli.faults import FaultyCourier
     from hooklane.cli.http_server import listen
     from hooklane.cli.process import running
     from hooklane.server.demo import Demo

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from hooklane.cli.dev_screen import Printer
-from hooklane.cli.faults import Faults
-from hooklane.cli.faulty_courier import FaultyCourier
+from hooklane.cli.faults import Faults, FaultyCourier
 from hooklane.cli.output import talk
 from hooklane.errors import HooklaneError
 from hooklane.model.event import DEFAULT_TENANT

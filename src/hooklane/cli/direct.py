@@ -12,10 +12,9 @@ from hooklane.config import Settings
 from hooklane.server.api import ROUTES
 from hooklane.server.app import problem_response
 from hooklane.server.call import Call, parse_query
-from hooklane.server.caller import COMMAND_LINE
+from hooklane.server.caller import COMMAND_LINE, TENANT_HEADER, tenant_of_call
 from hooklane.server.router import Router
 from hooklane.server.services import Services
-from hooklane.server.tenant_of_call import HEADER, tenant_of_call
 
 
 class DirectClient:
@@ -45,7 +44,7 @@ class DirectClient:
             route, params = self._router.find(method, urlsplit(path).path)
             asked = parse_query(query.encode(), route.query)
             await self._services.tenants.look()
-            named = None if route.of_server else headers.get(HEADER)
+            named = None if route.of_server else headers.get(TENANT_HEADER)
             tenant = tenant_of_call(None, named, self._services.tenants)
             call = Call(self._services, params, asked, headers, body, tenant, actor="cli", caller=COMMAND_LINE)
             response = await route.run(call)

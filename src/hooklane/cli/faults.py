@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hooklane.cli.exits import CallFailed, Exit
+from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Target, Timings
+from hooklane.sender.courier import Courier
 
 KINDS = {
     "drop-ack": "what was done is not acknowledged: the connection ends without an answer",
@@ -47,3 +50,31 @@ def faults_of(given: Sequence[str] | None) -> Faults:
     if found.get("drop-ack", 0) + found.get("error", 0) > 1:
         raise CallFailed("--fault drop-ack and error together cannot be more than 1", Exit.USAGE)
     return Faults(found.get("drop-ack", 0.0), found.get("error", 0.0), found.get("delay", 0.0))
+
+
+class FaultyCourier:
+    """Carries as the courier behind it does, but for the `faults`, which `[f]` of `hooklane dev` changes."""
+
+    def __init__(self, courier: Courier) -> None:
+        self.faults = Faults()
+        self._courier = courier
+
+    @property
+    def connections_max(self) -> int:
+        return self._courier.connections_max
+
+    def send(self, target: Target, headers: bytes, body: bytes, done: Callable[[Result], None]) -> None:
+        match self.faults.draw():
+            case "error":
+                asyncio.get_running_loop().call_soon(done, Answer(503, Timings(0.0)))
+            case "drop-ack":
+                self._courier.send(target, headers, body, lambda result: done(_lost(result)))
+            case _:
+                self._courier.send(target, headers, body, done)
+
+    async def close(self, grace_ms: int) -> None:
+        await self._courier.close(grace_ms)
+
+
+def _lost(result: Result) -> Result:
+    return NoAnswer(Failure.RESET, result.timings, "the answer was dropped on purpose", sent=True)

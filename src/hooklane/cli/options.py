@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import Annotated, Any
 
 import typer
 
 from hooklane.cli import complete, output
-from hooklane.cli.tenant_option import choose_tenant
+from hooklane.cli.exits import CallFailed, Exit
 
 Server = Annotated[str | None, typer.Option("--server", metavar="URL", help="The server to ask (HOOKLANE_SERVER).")]
 Db = Annotated[str | None, typer.Option("--db", metavar="URL", help="Open this database directly, without a server.")]
@@ -37,6 +38,27 @@ EgressAllow = Annotated[
         "--egress-allow", metavar="CIDR,…", help="Private networks that deliveries may go to (operator only)."
     ),
 ]
+
+
+_chosen: list[str] = []
+"""What `--tenant` said last, in this process."""
+
+
+def tenant_headers() -> dict[str, str]:
+    """The header that names the tenant; none for what the key means by itself."""
+    tenant = _chosen[-1] if _chosen else os.environ.get("HOOKLANE_TENANT")
+    if not tenant:
+        return {}
+    from hooklane.core.tenant import ID_RULE, is_tenant_id
+
+    if not is_tenant_id(tenant):
+        raise CallFailed(f"no tenant can have the id {tenant[:80]!r}: {ID_RULE}", Exit.USAGE)
+    return {"hooklane-tenant": tenant}
+
+
+def _choose_tenant(tenant: str | None) -> None:
+    """What `--tenant` says, or that it was not given."""
+    _chosen[:] = [] if tenant is None else [tenant]
 
 
 def add_common_options(command: Any) -> None:
@@ -82,7 +104,7 @@ def _output(
     tenant: Annotated[
         str | None,
         typer.Option(
-            metavar="TENANT", callback=choose_tenant, help="The tenant to act for (HOOKLANE_TENANT; default)."
+            metavar="TENANT", callback=_choose_tenant, help="The tenant to act for (HOOKLANE_TENANT; default)."
         ),
     ] = None,
 ) -> None:

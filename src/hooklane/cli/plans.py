@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import time
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +16,7 @@ from hooklane.cli.client import Caller, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import parse_filter
 from hooklane.cli.output import (
+    Level,
     aside,
     counted,
     is_interactive,
@@ -25,7 +28,6 @@ from hooklane.cli.output import (
     sign,
     talk,
 )
-from hooklane.cli.progress import progress
 
 POLL_S = 0.2
 QUIET_S = 60.0
@@ -160,6 +162,25 @@ def watch(caller: Caller, job: dict[str, Any], what: str) -> dict[str, Any]:
             job = caller.get(f"/api/v1/jobs/{segment(job['id'])}")
         advance(job["settled"])
     return job
+
+
+@contextlib.contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr for long work; without a terminal one line that says what is done, and none with -q."""
+    if output.level is Level.QUIET:
+        yield lambda _: None
+        return
+    if not sys.stderr.isatty():
+        aside(what)
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True, highlight=False)) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
 
 
 def tell(caller: Caller, plan: dict[str, Any], job: dict[str, Any]) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hooklane.cli.options import tenant_headers
 from hooklane.cli.output import counted, one_line, plain
 from hooklane.cli.reconcile_sides import is_server
-from hooklane.cli.tenant_option import tenant_headers
 from hooklane.core.reconcile import Act, Between, KeyFacts, Mend, between, mend
 from hooklane.model.database_url import shown
 

@@ -19,13 +19,14 @@ from hooklane.cli import output
 from hooklane.cli.exits import Exit
 from hooklane.cli.options import EgressAllow
 from hooklane.cli.output import Level, say_json, talk
-from hooklane.cli.telemetry import set_up_telemetry
 from hooklane.config import ROLES, Settings, load
 from hooklane.errors import Broken, HooklaneError, MissingExtra, UsageError
 from hooklane.model.database_url import shown
+from hooklane.telemetry.json_log import JsonFormatter
 
 log = logging.getLogger("hooklane")
 
+LOG_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 SWITCH_S = 0.001
 END_S = 30.0
 """A process that has failed ends after this at the latest, whatever still hangs in it."""
@@ -149,7 +150,7 @@ Work = Callable[[Callable[[Stoppable], None]], Awaitable[None]]
 def run_until_signalled(work: Work, settings: Settings) -> None:
     """Run a server in this process until SIGINT, SIGTERM or SIGHUP, then let it finish what it does."""
     wanted = {Level.QUIET: "WARNING", Level.NORMAL: settings.log_level.upper(), Level.VERBOSE: "DEBUG"}[output.level]
-    end_tracing = set_up_telemetry(settings, wanted)
+    end_tracing = _set_up_telemetry(settings, wanted)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     try:
         import uvicorn  # noqa: F401
@@ -168,6 +169,27 @@ def run_until_signalled(work: Work, settings: Settings) -> None:
             raise _broken(error) from error
         finally:
             end_tracing()
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """A database that is away is told in one line. Its pool tells it at each try, with thirty lines of its own code."""
+    if record.exc_info and (error := record.exc_info[1]) is not None:
+        record.msg, record.args = f"{record.getMessage()}: {error}", None
+        record.exc_info = record.exc_text = None
+    return True
+
+
+def _set_up_telemetry(settings: Settings, level: str) -> Callable[[], None]:
+    """Logs of *level* in the format that was asked for, and spans where they are; call the result at the end."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if settings.log_format == "json" else logging.Formatter(LOG_LINE))
+    logging.basicConfig(level=level, handlers=[handler])
+    logging.getLogger("asyncpg.pool").addFilter(_without_traceback)
+    if not settings.otel:
+        return lambda: None
+    from hooklane.telemetry.otel import export_over_http
+
+    return export_over_http()
 
 
 async def _guarded(work: Work) -> None:

@@ -25,7 +25,7 @@ from hooklane.server.api import ROUTES
 from hooklane.server.arriving import ArrivingBodies, ArrivingBody, no_room
 from hooklane.server.auth import Authenticator
 from hooklane.server.call import Access, Call, Response, Route, parse_query
-from hooklane.server.caller import NOBODY, Caller
+from hooklane.server.caller import NOBODY, TENANT_HEADER, Caller, tenant_of_call
 from hooklane.server.compress import compressed
 from hooklane.server.framing import CloseBeforeContinue
 from hooklane.server.page import page_routes
@@ -33,7 +33,6 @@ from hooklane.server.problem import MEDIA, Problem, problem_of
 from hooklane.server.refusals import Refusals
 from hooklane.server.router import Router
 from hooklane.server.services import Services
-from hooklane.server.tenant_of_call import HEADER, tenant_of_call
 
 log = logging.getLogger("hooklane.api")
 
@@ -111,7 +110,7 @@ class Api:
 
     async def _tenant(self, route: Route, key_tenant: str | None, headers: Mapping[str, str]) -> str:
         """On whose data the call acts; a tenant that is not known yet is looked for in the store."""
-        named = None if route.of_server else headers.get(HEADER)
+        named = None if route.of_server else headers.get(TENANT_HEADER)
         if route.needs is not Access.KEY and named is None:
             return key_tenant or DEFAULT_TENANT  # health and documents answer also while the store does not
         await self.services.tenants.look_for(named or key_tenant or DEFAULT_TENANT)
@@ -154,7 +153,7 @@ def _headers(scope: Scope) -> Mapping[str, str]:
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         text = name.decode("latin-1")
-        if text in headers and text in ("authorization", "idempotency-key", "content-length", "host", HEADER):
+        if text in headers and text in ("authorization", "idempotency-key", "content-length", "host", TENANT_HEADER):
             raise Problem("bad_request", f"the header {text} may be given only once")
         headers[text] = value.decode("latin-1")
     return headers

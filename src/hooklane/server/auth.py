@@ -18,10 +18,9 @@ from hooklane.core.api_key import digest_of, is_well_formed
 from hooklane.model.api_key import Session, SessionKind
 from hooklane.model.clock import FOREVER, Instant
 from hooklane.server.call import Access, Route
-from hooklane.server.caller import ADMIN, NOBODY, Caller, customer_of, of_session
+from hooklane.server.caller import ADMIN, NOBODY, Caller, customer_of, of_session, tenant_of_pass
 from hooklane.server.key_ring import KeyRing
 from hooklane.server.permission import require
-from hooklane.server.portal_pass import tenant_of_pass
 from hooklane.server.problem import Problem
 from hooklane.server.sessions import Sessions, token_of
 from hooklane.server.wrong_keys import WrongKeys

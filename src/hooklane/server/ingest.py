@@ -20,9 +20,9 @@ from hooklane.errors import StoreError
 from hooklane.model.size import size_text
 from hooklane.server.arriving import ArrivingBody, no_room
 from hooklane.server.auth import Authenticator
-from hooklane.server.event_draft import draft_from
+from hooklane.server.caller import TENANT_HEADER, tenant_of_call
 from hooklane.server.framing import Parser, asks_first, is_coded
-from hooklane.server.json_body import EVENT_BODY_BYTES_MAX, read_event
+from hooklane.server.json_body import EVENT_BODY_BYTES_MAX, draft_from, read_event
 from hooklane.server.problem import Problem, problem_of, refused
 from hooklane.server.publish_request import (
     KnownHead,
@@ -33,7 +33,6 @@ from hooklane.server.publish_request import (
 )
 from hooklane.server.reply import accepted, common_lines, problem_reply
 from hooklane.server.services import Services
-from hooklane.server.tenant_of_call import HEADER, tenant_of_call
 from hooklane.store.outbox import Draft, Published, Refused
 from hooklane.telemetry import tracing
 
@@ -49,7 +48,7 @@ LINGER_S = 2.0
 LINGER_BYTES_MAX = 4 * 1024 * 1024
 PENDING_MAX = 64
 KNOWN_MAX = 32
-TENANT_HEADER = HEADER.encode()
+_TENANT_HEADER = TENANT_HEADER.encode()
 TOO_MANY_HEADERS = f"a request has at most {HEADERS_MAX} headers, {size_text(HEADER_BYTES_MAX)} together"
 TOO_LARGE = f"the body is larger than {size_text(EVENT_BODY_BYTES_MAX)}, the most for an event"
 
@@ -224,7 +223,7 @@ class IngestProtocol(HttpToolsProtocol):
         if (caller := self.auth.publisher(headers.get(b"authorization"))) is None:
             return False  # the application counts wrong keys, and says what a key does not permit
         try:
-            named = headers.get(TENANT_HEADER)
+            named = headers.get(_TENANT_HEADER)
             wanted = None if named is None else named.decode("latin-1")
             tenant = tenant_of_call(caller.tenant, wanted, self.services.tenants)
         except Problem:

@@ -9,7 +9,10 @@ import msgspec
 
 from hooklane.core.entry import admit_json
 from hooklane.errors import InvalidEvent
+from hooklane.model.clock import Instant
+from hooklane.model.publishing import Draft
 from hooklane.model.size import size_text
+from hooklane.sender.draft import draft_of
 from hooklane.server.event_bodies import BATCH_EVENTS_MAX, EventBody, WholeBatch
 from hooklane.server.problem import Problem
 
@@ -79,6 +82,23 @@ def read_event(text: bytes) -> EventBody:
     ):
         strict(text, bytes_max=EVENT_BODY_BYTES_MAX, depth_max=66, keys_max=10_100)
     return body
+
+
+def draft_from(
+    body: EventBody, tenant: str, now: Instant, idempotency_key: str | None, names: tuple[str, ...] = ()
+) -> Draft:
+    """The draft that a body of the wire asks for; *names* are given to it by its batch."""
+    return draft_of(
+        body.type,
+        bytes(body.data),
+        now=now,
+        key=body.key,
+        event_id=body.id,
+        endpoints=body.endpoints,
+        idempotency_key=idempotency_key,
+        names=names,
+        tenant=tenant,
+    )
 
 
 def read_batch(text: bytes, *, lines: bool) -> list[EventBody]:

@@ -19,12 +19,12 @@ from hooklane.server.api.dead_letters import HTTP
 from hooklane.server.attempt_views import logged_attempt
 from hooklane.server.call import NDJSON, PAGING, Call, Param, Response, Routes, answer, pattern_of
 from hooklane.server.event_bodies import BatchBody, EventBody
-from hooklane.server.event_draft import draft_from
 from hooklane.server.event_types import TypeRules
 from hooklane.server.json_body import (
     BATCH_BYTES_MAX,
     EVENT_BODY_BYTES_MAX,
     at,
+    draft_from,
     read_batch,
     read_event,
 )

@@ -12,11 +12,11 @@ from hooklane.model.ids import new_id
 from hooklane.server import views
 from hooklane.server.audit_acts import act_of
 from hooklane.server.call import Call, Response, Routes, answer, instant_of
+from hooklane.server.caller import tenant_of_call
 from hooklane.server.problem import Problem
 from hooklane.server.schema_words import TENANT, TIME, text_of, told
 from hooklane.server.shapes import ListShape
 from hooklane.server.shapes_of_access import ApiKeyShape, NewApiKeyShape
-from hooklane.server.tenant_of_call import tenant_of_call
 
 KEYS_MAX, KEYS_OF_TENANT_MAX = 10_000, 100
 """Every process that answers calls keeps all keys in memory; one tenant cannot use up the room of all."""

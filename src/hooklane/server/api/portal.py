@@ -11,11 +11,10 @@ from hooklane.model.api_key import SessionKind
 from hooklane.model.clock import rfc3339
 from hooklane.server.audit_acts import act_of
 from hooklane.server.call import Call, Response, Routes, answer
-from hooklane.server.caller import customer_of
+from hooklane.server.caller import customer_of, tenant_of_call
 from hooklane.server.problem import Problem
 from hooklane.server.schema_words import told
 from hooklane.server.shapes_of_access import PortalLink
-from hooklane.server.tenant_of_call import tenant_of_call
 
 TTL_S_DEFAULT = 3_600
 TTL_S_MAX = 24 * 3_600

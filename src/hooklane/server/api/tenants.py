@@ -16,10 +16,10 @@ from hooklane.model.tenant import Quota, Tenant, TenantState
 from hooklane.server import views
 from hooklane.server.audit_acts import act_of
 from hooklane.server.call import PAGING, Call, Param, Response, Routes, answer
+from hooklane.server.caller import unknown_tenant
 from hooklane.server.problem import Problem
 from hooklane.server.schema_words import TENANT, one_of, text_of, told
 from hooklane.server.shapes import ListShape, QuotaShape, TenantShape, TenantWithLedger
-from hooklane.server.tenant_of_call import unknown_tenant
 
 TRIES = 5
 _COUNT = {"minimum": 0, "maximum": COUNT_MAX}

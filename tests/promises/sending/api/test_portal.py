@@ -13,8 +13,8 @@ from tests.support.receiver import Answer, Sink
 from hooklane.model.clock import Instant
 from hooklane.server.api import ROUTES
 from hooklane.server.call import Access
+from hooklane.server.caller import portal_pass, tenant_of_pass
 from hooklane.server.permission import PORTAL, scope_of
-from hooklane.server.portal_pass import portal_pass, tenant_of_pass
 
 LINK = "/api/v1/tenants/acme/portal"
 
