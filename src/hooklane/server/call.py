@@ -13,6 +13,7 @@ import msgspec
 
 from hooklane.core.fanout import STARS_MAX
 from hooklane.model.api_key import Scope
+from hooklane.model.audit import Act
 from hooklane.model.clock import FIRST_TOLD, LAST_TOLD, Instant
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.server import json_body
@@ -126,6 +127,11 @@ class Call:
     def switch(self, name: str) -> bool:
         """Whether the parameter *name* is `true`; left out, it is `false`."""
         return self.word(name, ("true", "false"), "false") == "true"
+
+    def act(self, action: str, subject: str, note: str = "") -> Act:
+        """The line of the audit log for this call."""
+        now = self.services.now()
+        return Act(tenant=self.tenant, at=now, actor=self.actor, action=action, subject=subject, note=note)
 
     def wants_lines(self) -> bool:
         return NDJSON in self.headers.get("accept", "").lower()

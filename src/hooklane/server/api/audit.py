@@ -9,7 +9,6 @@ from hooklane.model.api_key import Scope
 from hooklane.model.audit import AuditLine, Link
 from hooklane.server import views
 from hooklane.server.api.endpoints import find
-from hooklane.server.audit_acts import act_of
 from hooklane.server.call import PAGING, Call, Param, Response, Routes, answer, pattern_of
 from hooklane.server.problem import Problem
 from hooklane.server.schema_words import TIME
@@ -95,7 +94,7 @@ async def verify(call: Call) -> Response:
 async def reveal(call: Call) -> Response:
     """Show the secrets of an endpoint, its URL and headers whole; on record before it is answered."""
     endpoint = await find(call)
-    await call.services.store.record(act_of(call, "secret.shown", endpoint.id))
+    await call.services.store.record(call.act("secret.shown", endpoint.id))
     return answer(
         {
             "id": endpoint.id,

@@ -8,7 +8,6 @@ from hooklane.model.clock import START
 from hooklane.model.health import BreakerState, Health
 from hooklane.server import views
 from hooklane.server.api.endpoints import find
-from hooklane.server.audit_acts import act_of
 from hooklane.server.call import Call, Param, Response, Routes, answer
 from hooklane.server.last_hour import ENDPOINTS_MAX, last_hour
 from hooklane.server.problem import Problem
@@ -69,7 +68,7 @@ async def close(call: Call) -> Response:
         now = call.services.now()
         closed = Health(endpoint.id, known.turn + 1, BreakerState.CLOSED, now, 0, call.actor)
         if closed in await store.note_health([closed]):
-            await store.record(act_of(call, "breaker.closed", endpoint.id))
+            await store.record(call.act("breaker.closed", endpoint.id))
             call.services.endpoints_changed()
             break
     else:

@@ -16,7 +16,6 @@ from hooklane.model.clock import rfc3339
 from hooklane.sender.egress import UrlNotAllowed
 from hooklane.server import views
 from hooklane.server.api import inbox_letters
-from hooklane.server.audit_acts import act_of
 from hooklane.server.call import NDJSON, PAGING, Call, Param, Response, Routes, answer, pattern_of
 from hooklane.server.inbox_rows import is_row
 from hooklane.server.problem import Problem
@@ -176,11 +175,11 @@ async def note(call: Call) -> Response:
         return await inbox_letters.note(call)
     store, letter_id = call.services.store, call.params["id"]
     if isinstance(body.note, str):
-        noted = act_of(call, "dead_letter.noted", letter_id, body.note)
+        noted = call.act("dead_letter.noted", letter_id, body.note)
         if not await store.set_note(call.tenant, letter_id, body.note, act=noted):
             raise Problem("not_found", NO_LETTER)
     if isinstance(body.assignee, str):
-        assigned = act_of(call, "dead_letter.assigned", letter_id, body.assignee)
+        assigned = call.act("dead_letter.assigned", letter_id, body.assignee)
         if not await store.assign(call.tenant, letter_id, body.assignee, act=assigned):
             raise Problem("not_found", NO_LETTER)
     [view] = await letter_views(call.services, call.tenant, [await _find(call)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Annotated, Any
 
 import msgspec
@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from hooklane.core.endpoint import BOUNDS, NAME_CHARS_MAX, PATTERNS_MAX, RATE_MAX, RATE_MIN, faults_of
 from hooklane.core.signing import SECRET_BYTES, Scheme, new_key
+from hooklane.model.audit import Act
 from hooklane.model.clock import Instant, rfc3339
 from hooklane.model.endpoint import Endpoint, EndpointState, OnDead, Operational, Order, Payload, SigningKey
 from hooklane.model.ids import new_id
@@ -19,7 +20,6 @@ from hooklane.model.lane import DeliveryState
 from hooklane.sender.egress import UrlNotAllowed
 from hooklane.sender.transport.tls import own_context
 from hooklane.server import views
-from hooklane.server.audit_acts import endpoint_act
 from hooklane.server.call import Call, Param, Response, Routes, answer
 from hooklane.server.endpoint_facts import EndpointFacts
 from hooklane.server.hidden_values import hidden_faults, must_stay, with_hidden, with_hidden_query
@@ -117,7 +117,7 @@ async def create(call: Call) -> Response:
     _check(call, endpoint)
     async with services.creating:
         await _check_quota(call)
-        if not await services.store.save_endpoint(endpoint, expect=None, act=endpoint_act(call, None, endpoint)):
+        if not await services.store.save_endpoint(endpoint, expect=None, act=_act(call, None, endpoint)):
             raise Problem("changed", "the tenant is being deleted, or an endpoint with this id exists already")
     services.endpoints_changed()
     view = {**await _view(call, endpoint), **_given_away(secret)}
@@ -298,12 +298,31 @@ async def _update(call: Call, changed: Callable[[Endpoint], Endpoint], *, deleti
             return old
         if not deleting:
             _check(call, new, old)
-        if await call.services.store.save_endpoint(new, expect=old, act=endpoint_act(call, old, new)):
+        if await call.services.store.save_endpoint(new, expect=old, act=_act(call, old, new)):
             call.services.endpoints_changed()
             return new
     raise Problem(
         "changed", "other requests keep changing this endpoint; nothing was changed by this one, so send it again"
     )
+
+
+def _act(call: Call, old: Endpoint | None, new: Endpoint) -> Act:
+    """What was done to an endpoint. Of what changed only the names: a value may be a secret."""
+    if old is None:
+        return call.act("endpoint.created", new.id, new.url.partition("?")[0])
+    changed = [field.name for field in fields(Endpoint) if getattr(old, field.name) != getattr(new, field.name)]
+    if new.state is not old.state:
+        verbs = {
+            EndpointState.ACTIVE: "resumed",
+            EndpointState.PAUSED: "paused",
+            EndpointState.DRAINING: "deleted",
+            EndpointState.CANCELLING: "deleted",
+        }
+        note = {EndpointState.DRAINING: "backlog=drain", EndpointState.CANCELLING: "backlog=cancel"}
+        return call.act(f"endpoint.{verbs.get(new.state, new.state)}", new.id, note.get(new.state, ""))
+    if changed == ["keys"]:
+        return call.act("endpoint.rotated", new.id)
+    return call.act("endpoint.changed", new.id, ", ".join(changed))
 
 
 def _check(call: Call, endpoint: Endpoint, old: Endpoint | None = None) -> None:

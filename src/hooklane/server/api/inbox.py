@@ -10,7 +10,6 @@ from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.inbox import Row, Search, Track
 from hooklane.model.message import Status
 from hooklane.server import inbox_views
-from hooklane.server.audit_acts import act_of
 from hooklane.server.call import PAGING, Call, Param, Response, Routes, answer
 from hooklane.server.inbox_actions import replay_row
 from hooklane.server.inbox_rows import ACCOUNT, DRY_RUN, act_on_row, ask_inbox, find, one, page_of, told_if_refused
@@ -131,6 +130,6 @@ async def replay(call: Call) -> Response:
 
     def record(row: Row) -> Act:
         about = f"{row.message.source} {row.message.event_id}"
-        return act_of(call, "inbox.replayed", str(row.id), about if handler is None else f"{about} at {handler}")
+        return call.act("inbox.replayed", str(row.id), about if handler is None else f"{about} at {handler}")
 
     return await act_on_row(call, lambda verbs: replay_row(verbs, wanted, handler, now, record), "replayed")

@@ -10,7 +10,6 @@ from hooklane.model.audit import Act
 from hooklane.model.inbox import Row, Search
 from hooklane.model.message import Status
 from hooklane.server import inbox_views
-from hooklane.server.audit_acts import act_of
 from hooklane.server.call import NDJSON, Call, Response, answer
 from hooklane.server.inbox_actions import replay_letter, skip_letter
 from hooklane.server.inbox_rows import act_on_row, find, lines_of, one, page_of
@@ -48,7 +47,7 @@ async def replay(call: Call) -> Response:
     wanted, now = one(call), call.services.now()
 
     def record(row: Row) -> Act:
-        return act_of(call, "inbox.replayed", str(row.id), f"{row.message.source} {row.message.event_id}")
+        return call.act("inbox.replayed", str(row.id), f"{row.message.source} {row.message.event_id}")
 
     return await act_on_row(call, lambda verbs: replay_letter(verbs, wanted, now, record), "replayed")
 
@@ -58,6 +57,6 @@ async def skip(call: Call, text: str) -> Response:
     wanted, now = one(call), call.services.now()
 
     def record(row: Row) -> Act:
-        return act_of(call, "inbox.skipped", str(row.id), text)
+        return call.act("inbox.skipped", str(row.id), text)
 
     return await act_on_row(call, lambda verbs: skip_letter(verbs, wanted, text, now, record), "skipped")

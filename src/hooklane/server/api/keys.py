@@ -10,7 +10,6 @@ from hooklane.core.api_key import CHANCE_BYTES, NAME_CHARS_MAX, digest_of, key_o
 from hooklane.model.api_key import ApiKey, Scope
 from hooklane.model.ids import new_id
 from hooklane.server import views
-from hooklane.server.audit_acts import act_of
 from hooklane.server.call import Call, Response, Routes, answer, instant_of
 from hooklane.server.caller import tenant_of_call
 from hooklane.server.problem import Problem
@@ -74,7 +73,7 @@ async def create(call: Call) -> Response:
         expires_at=expires_at,
     )
     note = f"{key.name}: {', '.join(key.scopes)}; {'all tenants' if tenant is None else f'tenant {tenant}'}"
-    await services.store.add_key(key, act=act_of(call, "key.created", key.id, note))
+    await services.store.add_key(key, act=call.act("key.created", key.id, note))
     await services.keys.look_anew()
     return answer({**_view(key), "key": text}, 201, headers=[("location", f"/api/v1/keys/{key.id}")])
 
@@ -91,7 +90,7 @@ async def revoke(call: Call) -> Response:
     known = {key.id: key for key in await _keys(call)}
     if id not in known:
         raise Problem("not_found", NO_KEY)
-    if not await services.store.remove_key(id, act=act_of(call, "key.revoked", id, known[id].name)):
+    if not await services.store.remove_key(id, act=call.act("key.revoked", id, known[id].name)):
         raise Problem("not_found", NO_KEY)
     services.sessions.forget()
     await services.keys.look_anew()

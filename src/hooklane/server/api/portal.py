@@ -9,7 +9,6 @@ import msgspec
 from hooklane.config import is_loopback
 from hooklane.model.api_key import SessionKind
 from hooklane.model.clock import rfc3339
-from hooklane.server.audit_acts import act_of
 from hooklane.server.call import Call, Response, Routes, answer
 from hooklane.server.caller import customer_of, tenant_of_call
 from hooklane.server.problem import Problem
@@ -54,7 +53,7 @@ async def create(call: Call) -> Response:
     await services.tenants.look_for(tenant)
     call.tenant = tenant_of_call(call.caller.tenant, tenant, services.tenants)
     token, link = await services.sessions.open(
-        customer_of(tenant), SessionKind.LINK, made_with, ttl_ms=ttl_ms, act=act_of(call, "portal.link_made", tenant)
+        customer_of(tenant), SessionKind.LINK, made_with, ttl_ms=ttl_ms, act=call.act("portal.link_made", tenant)
     )
     return answer({"url": f"{root}/portal#{token}", "expires_at": rfc3339(link.expires_at)}, 201)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hooklane.model.api_key import Scope
-from hooklane.server.audit_acts import act_of
 from hooklane.server.call import Call, Response, Routes, answer
 from hooklane.server.problem import Problem
 from hooklane.server.shapes_of_access import Resealed, Seals
@@ -29,7 +28,7 @@ async def rotate(call: Call) -> Response:
     store = _sealed(call)
     if store.seal_key is None:
         raise Problem("wrong_state", "there is no key to seal with: set HOOKLANE_SEAL_KEY or HOOKLANE_SEAL_KEY_FILE")
-    done = await store.reseal(BATCH, act_of(call, "secrets.rotated", store.seal_key))
+    done = await store.reseal(BATCH, call.act("secrets.rotated", store.seal_key))
     if done:
         call.services.endpoints_changed()
     counts = await store.seals()

@@ -7,7 +7,6 @@ import msgspec
 from hooklane.core.api_key import role_of
 from hooklane.model.api_key import Scope, SessionKind
 from hooklane.server import views
-from hooklane.server.audit_acts import act_of
 from hooklane.server.call import Access, Call, Response, Routes, answer
 from hooklane.server.caller import Caller, of_session
 from hooklane.server.problem import Problem
@@ -54,7 +53,7 @@ async def open_session(call: Call) -> Response:
         await auth.sessions.end(call.caller.session)  # the one before is over: its cookie is about to be replaced
     idle_ms = min(ttl_ms, IDLE_MS_MAX) if kind is SessionKind.PAGE else ttl_ms
     token, session = await auth.sessions.open(
-        caller, kind, made_with, ttl_ms=idle_ms, act=act_of(call, "session.opened", made_with, kind)
+        caller, kind, made_with, ttl_ms=idle_ms, act=call.act("session.opened", made_with, kind)
     )
     secure = auth.is_secure(call.headers)
     framed = kind is SessionKind.PORTAL and bool(call.services.settings.portal_frames)

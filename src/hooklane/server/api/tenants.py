@@ -14,7 +14,6 @@ from hooklane.model.endpoint import EndpointState
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.tenant import Quota, Tenant, TenantState
 from hooklane.server import views
-from hooklane.server.audit_acts import act_of
 from hooklane.server.call import PAGING, Call, Param, Response, Routes, answer
 from hooklane.server.caller import unknown_tenant
 from hooklane.server.problem import Problem
@@ -61,7 +60,7 @@ async def create(call: Call) -> Response:
     body = call.read(NewTenant)
     tenant = _changed(Tenant(id=body.id, created_at=services.now()), body)
     _check(tenant)
-    if not await services.store.save_tenant(tenant, expect=None, act=act_of(call, "tenant.created", tenant.id)):
+    if not await services.store.save_tenant(tenant, expect=None, act=call.act("tenant.created", tenant.id)):
         raise Problem("tenant_exists", "a tenant has, or had, this id; an id is never given twice, so choose another")
     await services.tenants.look()
     return answer(_view(tenant), 201, headers=[("location", f"/api/v1/tenants/{tenant.id}")])
@@ -150,7 +149,7 @@ async def _update(
         if new == old:
             return old
         _check(new, old)
-        act = act_of(call, action, new.id, note)
+        act = call.act(action, new.id, note)
         if await services.store.save_tenant(new, expect=old, endpoints=endpoints, act=act):
             await services.tenants.look()
             services.endpoints_changed()

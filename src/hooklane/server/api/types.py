@@ -10,7 +10,6 @@ from hooklane.core.entry import admit_type
 from hooklane.core.event_type import InvalidSchema
 from hooklane.model.event_type import EventType
 from hooklane.server import views
-from hooklane.server.audit_acts import act_of
 from hooklane.server.call import Call, Response, Routes, answer
 from hooklane.server.problem import Problem
 from hooklane.server.schema_check import weight_of_schema
@@ -67,7 +66,7 @@ async def put(call: Call) -> Response:
         schema=schema,
         enforce=body.enforce,
     )
-    await services.store.save_type(one, act=act_of(call, "type.set", type_, "enforced" if body.enforce else ""))
+    await services.store.save_type(one, act=call.act("type.set", type_, "enforced" if body.enforce else ""))
     await services.types.look()
     return answer(_view(one))
 
@@ -89,7 +88,7 @@ async def show(call: Call) -> Response:
 async def remove(call: Call) -> Response:
     """Events of the type stay, and more may be published; nothing is checked any more."""
     type_ = call.params["type"]
-    if not await call.services.store.remove_type(call.tenant, type_, act=act_of(call, "type.removed", type_)):
+    if not await call.services.store.remove_type(call.tenant, type_, act=call.act("type.removed", type_)):
         raise Problem("not_found", NO_TYPE)
     await call.services.types.look()
     return Response(204)
