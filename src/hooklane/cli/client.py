@@ -133,12 +133,10 @@ class Caller:
         if name.startswith("ep_"):
             return name
         found = [one["id"] for one in self.get("/api/v1/endpoints")["items"] if one["name"] == name]
-        if len(found) != 1:
-            why = (
-                f"no endpoint has the name {name!r}" if not found else f"{len(found)} endpoints have the name {name!r}"
-            )
-            advice = "see `hooklane endpoints ls`" if not found else "use the id, see `hooklane endpoints ls`"
-            raise CallFailed(f"{why}: {advice}", Exit.NOT_FOUND if not found else Exit.FAILED)
+        if not found:
+            raise CallFailed(f"no endpoint has the name {name!r}: see `hooklane endpoints ls`", Exit.NOT_FOUND)
+        if len(found) > 1:
+            raise CallFailed(f"{len(found)} endpoints have the name {name!r}: use the id, see `hooklane endpoints ls`")
         return str(found[0])
 
 

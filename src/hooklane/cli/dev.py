@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import webbrowser
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from hooklane.cli.process import Running
     from hooklane.sender.courier import Courier
-    from hooklane.server.services import Services
 
 DB = "sqlite:///.hooklane/dev.db"
 LOOPBACK = ("127.0.0.0/8", "::1/128")
@@ -79,7 +78,7 @@ async def _dev(
         return couriers[0]
 
     async with running(
-        settings, sock=sock, routes=routes, mounts=setup.mounts, listener=printer, courier=faulty
+        settings, sock=sock, routes=routes, mounts={"/in": setup.receive}, listener=printer, courier=faulty
     ) as server:
         stoppable = _WithKeys(server)
         stoppable.keys = HotKeys(
@@ -125,15 +124,13 @@ class _DevSetup:
         self._inbox: Any = None
         self._producer: asyncio.Task[None] | None = None
 
-    def mounts(self, services: Services) -> Mapping[str, ASGIApp]:
-        async def route(scope: Any, receive: Any, send: Any) -> None:
-            from starlette.responses import PlainTextResponse
+    async def receive(self, scope: Any, receive: Any, send: Any) -> None:
+        """What is mounted at `/in`: one receiver a name."""
+        from starlette.responses import PlainTextResponse
 
-            name = scope["path"].rpartition("/")[2]
-            app = self._apps.get(name) or PlainTextResponse("not found", 404)
-            await app(scope, receive, send)
-
-        return {"/in": route}
+        name = scope["path"].rpartition("/")[2]
+        app = self._apps.get(name) or PlainTextResponse("not found", 404)
+        await app(scope, receive, send)
 
     async def set(self, server: Running, forward_to: str | None) -> None:
         from hooklane.server.auth import Authenticator

@@ -192,7 +192,7 @@ async def running(
     *,
     sock: socket.socket | None = None,
     routes: Sequence[Route] = ROUTES,
-    mounts: Callable[[Services], Mapping[str, ASGIApp]] = lambda _: {},
+    mounts: Mapping[str, ASGIApp] | None = None,
     listener: Callable[[Happening], None] | None = None,
     workers: WorkerProcesses | None = None,
     courier: Callable[[Courier], Courier] = lambda transport: transport,
@@ -229,7 +229,7 @@ async def running(
             keeping = group.create_task(maintenance.run(), name="maintenance")
             ringing = group.create_task(services.keys.run(), name="keys")
             ruling = group.create_task(services.types.run(), name="event types")
-            server = _server(settings, services, routes, mounts(services))
+            server = _server(settings, services, routes, mounts)
             http = server.wait() if sock is None else server.serve(sockets=[sock])
             serving = group.create_task(http, name="http")
             sweeping = group.create_task(sweep(server), name="sweep connections")
@@ -294,7 +294,9 @@ async def _joined(relay: Relay | None) -> None:
                 await relay.joined()
 
 
-def _server(settings: Settings, services: Services, routes: Sequence[Route], mounts: Mapping[str, ASGIApp]) -> Server:
+def _server(
+    settings: Settings, services: Services, routes: Sequence[Route], mounts: Mapping[str, ASGIApp] | None
+) -> Server:
     auth = Authenticator(
         None if settings.no_auth else settings.api_key,
         on_loopback=settings.is_loopback,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hooklane.core.figures import merged, quantile_ms
 from hooklane.model.clock import Instant
@@ -57,13 +57,12 @@ class FactsOfEndpoints:
         for id in ids:
             figures = merged(hour[id].values())
             standing = counted.standing.get(id)
-            facts = EndpointFacts(
+            found[id] = EndpointFacts(
                 success=figures.success,
                 p95_ms=quantile_ms(figures.attempt, 0.95),
+                backlog=standing.backlog if standing else 0,
+                blocked=standing.lanes.get(LaneState.BLOCKED, 0) if standing else 0,
                 rate=round(merged(lately[id].values()).attempts / max(1.0, (now - since) / 1000), 2),
                 tls_expires_at=self._ours.get(id) or self.certificates.get(id),
             )
-            if standing is not None:
-                facts = replace(facts, backlog=standing.backlog, blocked=standing.lanes.get(LaneState.BLOCKED, 0))
-            found[id] = facts
         return found

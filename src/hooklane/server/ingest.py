@@ -128,14 +128,14 @@ class IngestProtocol(HttpToolsProtocol):
     def _enter_again(self, known: KnownHead, data: bytes) -> bool:
         """A publish whose head is known: straight to its body. False where it must be looked at like any other."""
         before = self.cycle
-        if not self._is_between or (caller := self.auth.publisher(known.authorization)) is None:
+        if not self._is_between or self.auth.publisher(known.authorization) is None:
             return False
         if before is not None and not before.response_complete and not is_publish_request(before):
             return False
         key = known.key_of(data)
         if key and not is_plain_key(key):
             return False
-        request = PublishRequest(keep_alive=True, caller=caller, tenant=known.tenant)
+        request = PublishRequest(keep_alive=True, tenant=known.tenant)
         if key:
             request.idempotency_key = key.decode("latin-1")
         request.chunks.append(data[known.size :])
@@ -229,7 +229,7 @@ class IngestProtocol(HttpToolsProtocol):
         except Problem:
             return False  # the application looks into the store before it says so
         request = self._request = PublishRequest(
-            self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive(), caller, tenant
+            self.parser.get_http_version() == "1.1" and self.parser.should_keep_alive(), tenant
         )
         self.cycle = request  # type: ignore[assignment]
         self._requests.append(request)

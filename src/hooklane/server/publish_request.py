@@ -8,7 +8,6 @@ from typing import TypeGuard
 
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.server.arriving import ArrivingBody
-from hooklane.server.caller import ADMIN, Caller
 
 
 class NoWaiter:
@@ -26,7 +25,6 @@ class PublishRequest:
 
     __slots__ = (
         "body",
-        "caller",
         "chunks",
         "disconnected",
         "idempotency_key",
@@ -38,9 +36,8 @@ class PublishRequest:
         "tenant",
     )
 
-    def __init__(self, keep_alive: bool, caller: Caller = ADMIN, tenant: str = DEFAULT_TENANT) -> None:
+    def __init__(self, keep_alive: bool, tenant: str = DEFAULT_TENANT) -> None:
         self.keep_alive = keep_alive
-        self.caller = caller
         self.tenant = tenant
         self.idempotency_key: str | None = None
         self.chunks: list[bytes] = []
