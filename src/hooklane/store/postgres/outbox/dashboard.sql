@@ -50,16 +50,6 @@ WITH w AS MATERIALIZED (SELECT lane_id FROM hooklane.lane WHERE state = 'retryin
     {lane_rows} WHERE lane_id IN (SELECT lane_id FROM w) {and_acks} LEFT JOIN hooklane.endpoint p ON p.id = t.endpoint_id
     WHERE t.lane_id IN (SELECT lane_id FROM w) AND {fitting_lane}) r) x {of_rank_by_age}
 
--- name: age_window_blocked
--- Up to which blocked lane a search looks next.
-SELECT since, lane_id FROM hooklane.lane WHERE state = 'blocked' AND (since, lane_id) > (:since::bigint, :lane::bigint)
-ORDER BY since, lane_id LIMIT 1 OFFSET :at::bigint
-
--- name: age_window_retrying
--- The same for lanes that retry.
-SELECT since, lane_id FROM hooklane.lane WHERE state = 'retrying' AND (since, lane_id) > (:since::bigint, :lane::bigint)
-ORDER BY since, lane_id LIMIT 1 OFFSET :at::bigint
-
 -- name: lanes_named
 -- Lanes by endpoint and key, as `lane` has one.
 WITH w AS MATERIALIZED (
@@ -114,18 +104,6 @@ FROM l JOIN hooklane.lane_name n USING (lane_id)
 JOIN hooklane.lane_event le ON le.lane_id = l.lane_id AND le.seq = l.head JOIN hooklane.event e ON e.n = le.event_n
 JOIN hooklane.attempt a ON a.lane_id = l.lane_id AND a.seq = l.head AND a.attempt = l.attempts
 WHERE n.tenant = :tenant AND (:endpoint::text IS NULL OR n.endpoint_id = :endpoint) LIMIT :limit::bigint
-
--- name: failures_blocked
--- The last attempts of the heads that died lately: failures that a process which started since has not seen.
-WITH l AS MATERIALIZED (SELECT lane_id, head, attempts FROM hooklane.lane
-                        WHERE state = 'blocked' ORDER BY since DESC LIMIT :window::bigint)
-{last_attempts}
-
--- name: failures_retrying
--- The same for heads that are tried again.
-WITH l AS MATERIALIZED (SELECT lane_id, head, attempts FROM hooklane.lane
-                        WHERE state = 'retrying' ORDER BY since DESC LIMIT :window::bigint)
-{last_attempts}
 
 -- name: passed_at
 -- Who passed an event of a lane over, and why.

@@ -18,6 +18,9 @@ LIKE
 -- fragment: lane_names
 hooklane.lane_name
 
+-- fragment: lanes_in_state
+hooklane.lane WHERE state =
+
 -- A head comes from the acks that were not folded yet or from the lane, whichever is further on; what the lane says of
 -- an older head (attempts, time, state) does not hold for a newer one.
 -- fragment: lane_columns
@@ -238,18 +241,6 @@ lane_id < :below::bigint AND lane_id >= :floor::bigint
 -- The same for lanes that retry.
 {lane_view} FROM (SELECT * FROM ({lane_rank} FROM ({lanes_in_window}
     AND t.lane_id IN (SELECT lane_id FROM hooklane.lane WHERE state = 'retrying' AND {in_lane_window})) r) x {of_rank}
-
--- name: lane_window_blocked
--- The same for blocked lanes.
-SELECT count(*), min(lane_id) FROM
-    (SELECT lane_id FROM hooklane.lane WHERE state = 'blocked' AND lane_id < :below::bigint
-     ORDER BY lane_id DESC LIMIT :window::bigint) w
-
--- name: lane_window_retrying
--- The same for lanes that retry.
-SELECT count(*), min(lane_id) FROM
-    (SELECT lane_id FROM hooklane.lane WHERE state = 'retrying' AND lane_id < :below::bigint
-     ORDER BY lane_id DESC LIMIT :window::bigint) w
 
 
 -- === recovery ===

@@ -39,6 +39,16 @@ ORDER BY by, at LIMIT :limit::bigint
 -- fragment: of_rank_by_age
 WHERE rank = :rank::integer ORDER BY since, lane_id LIMIT :limit::bigint) v {at_head} ORDER BY v.since, v.lane_id
 
+-- name: age_window_blocked
+-- Up to which blocked lane a search looks next.
+SELECT since, lane_id FROM {lanes_in_state} 'blocked' AND (since, lane_id) > (:since::bigint, :lane::bigint)
+ORDER BY since, lane_id LIMIT 1 OFFSET :at::bigint
+
+-- name: age_window_retrying
+-- The same for lanes that retry.
+SELECT since, lane_id FROM {lanes_in_state} 'retrying' AND (since, lane_id) > (:since::bigint, :lane::bigint)
+ORDER BY since, lane_id LIMIT 1 OFFSET :at::bigint
+
 
 -- === the audit log and the turns of breakers ===
 
@@ -115,3 +125,18 @@ SELECT source, count(*), sum(copies - 1)::bigint FROM (
     SELECT source, copies FROM hooklane.inbox_row WHERE received_at >= :since::bigint
     ORDER BY received_at DESC LIMIT :window::bigint) r
 GROUP BY source
+
+
+-- === attempts and the story of an event ===
+
+-- name: failures_blocked
+-- The last attempts of the heads that died lately: failures that a process which started since has not seen.
+WITH l AS MATERIALIZED (SELECT lane_id, head, attempts FROM {lanes_in_state} 'blocked'
+                        ORDER BY since DESC LIMIT :window::bigint)
+{last_attempts}
+
+-- name: failures_retrying
+-- The same for heads that are tried again.
+WITH l AS MATERIALIZED (SELECT lane_id, head, attempts FROM {lanes_in_state} 'retrying'
+                        ORDER BY since DESC LIMIT :window::bigint)
+{last_attempts}

@@ -1,6 +1,7 @@
 -- The statements of `store/sql/outbox` that both back-ends run, as PostgreSQL spells them; `store/sqlite/spelling.py` says
 -- how SQLite does. What the back-ends do each in their own way is in the `queries.sql` of each, and so are the fragments
--- `{now}`, `{for_update}`, `{greatest}`, `{fits}`, `{by_number}`, `{lane_names}` and `{every_lane}`.
+-- `{now}`, `{for_update}`, `{greatest}`, `{fits}`, `{by_number}`, `{lane_names}`, `{lanes_in_state}` and
+-- `{every_lane}`.
 
 -- fragment: event
 e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of, e.trace
@@ -224,6 +225,18 @@ SELECT e.id, t.endpoint_id, l.lane_id, l.seq, e.type
 FROM hooklane.lane_event l JOIN hooklane.event e ON e.n = l.event_n
 JOIN hooklane.lane_tail t USING (lane_id) WHERE l.lane_id = :lane_id AND l.seq >= :seq
 ORDER BY l.seq LIMIT :limit::bigint
+
+-- name: lane_window_blocked
+-- As `lane_window`, of blocked lanes.
+SELECT count(*), min(lane_id) FROM
+    (SELECT lane_id FROM {lanes_in_state} 'blocked' AND lane_id < :below::bigint
+     ORDER BY lane_id DESC LIMIT :window::bigint) w
+
+-- name: lane_window_retrying
+-- As `lane_window`, of lanes that retry.
+SELECT count(*), min(lane_id) FROM
+    (SELECT lane_id FROM {lanes_in_state} 'retrying' AND lane_id < :below::bigint
+     ORDER BY lane_id DESC LIMIT :window::bigint) w
 
 
 -- === dead letters ===

@@ -37,28 +37,14 @@ ON CONFLICT (tenant, step_s, by, at, process) DO UPDATE SET doc = excluded.doc
 -- name: lanes_blocked_by_age
 -- The blocked lanes of a window, the one that has waited longest first. The state is written out, for the index.
 {lane_view} FROM (SELECT * FROM ({lane_rank} FROM ({lanes_by_age}
-    AND t.lane_id IN (SELECT lane_id FROM hooklane_lane INDEXED BY hooklane_lane_needing_attention
-                      WHERE state = 'blocked' AND state <> 'active' AND {in_age_window})
+    AND t.lane_id IN (SELECT lane_id FROM {lanes_in_state} 'blocked' AND {in_age_window})
 )) {of_rank_by_age}
 
 -- name: lanes_retrying_by_age
 -- The same for lanes that retry.
 {lane_view} FROM (SELECT * FROM ({lane_rank} FROM ({lanes_by_age}
-    AND t.lane_id IN (SELECT lane_id FROM hooklane_lane INDEXED BY hooklane_lane_needing_attention
-                      WHERE state = 'retrying' AND state <> 'active' AND {in_age_window})
+    AND t.lane_id IN (SELECT lane_id FROM {lanes_in_state} 'retrying' AND {in_age_window})
 )) {of_rank_by_age}
-
--- name: age_window_blocked
--- Up to which blocked lane a search looks next.
-SELECT since, lane_id FROM hooklane_lane INDEXED BY hooklane_lane_needing_attention
-WHERE state = 'blocked' AND state <> 'active' AND (since, lane_id) > (:since, :lane)
-ORDER BY since, lane_id LIMIT 1 OFFSET :at
-
--- name: age_window_retrying
--- The same for lanes that retry.
-SELECT since, lane_id FROM hooklane_lane INDEXED BY hooklane_lane_needing_attention
-WHERE state = 'retrying' AND state <> 'active' AND (since, lane_id) > (:since, :lane)
-ORDER BY since, lane_id LIMIT 1 OFFSET :at
 
 -- name: lanes_named
 -- Lanes by endpoint and key, as `lane` has one.
@@ -106,18 +92,6 @@ FROM l JOIN hooklane_lane_tail t USING (lane_id)
 JOIN hooklane_lane_event le ON le.lane_id = l.lane_id AND le.seq = l.head JOIN hooklane_event e ON e.n = le.event_n
 JOIN hooklane_attempt a ON a.event_at = e.created_at AND a.lane_id = l.lane_id AND a.seq = l.head AND a.attempt = l.attempts
 WHERE t.tenant = :tenant AND (:endpoint IS NULL OR t.endpoint_id = :endpoint) LIMIT :limit
-
--- name: failures_blocked
--- The last attempts of the heads that died lately: failures that a process which started since has not seen.
-WITH l AS (SELECT lane_id, head, attempts FROM hooklane_lane INDEXED BY hooklane_lane_needing_attention
-           WHERE state = 'blocked' AND state <> 'active' ORDER BY since DESC LIMIT :window)
-{last_attempts}
-
--- name: failures_retrying
--- The same for heads that are tried again.
-WITH l AS (SELECT lane_id, head, attempts FROM hooklane_lane INDEXED BY hooklane_lane_needing_attention
-           WHERE state = 'retrying' AND state <> 'active' ORDER BY since DESC LIMIT :window)
-{last_attempts}
 
 -- name: passed_at
 -- Who passed an event of a lane over, and why.

@@ -12,6 +12,9 @@ GLOB
 -- fragment: lane_names
 hooklane_lane_tail
 
+-- fragment: lanes_in_state
+hooklane_lane INDEXED BY hooklane_lane_needing_attention WHERE state <> 'active' AND state =
+
 -- fragment: now
 CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)
 
@@ -200,28 +203,14 @@ LEFT JOIN hooklane_endpoint p ON p.id = t.endpoint_id
 -- name: lanes_blocked
 -- The same for blocked lanes. The state is written out: only then is the index for lanes that are not well used.
 {lane_view} FROM (SELECT * FROM ({lane_rank} FROM ({lanes_in_window}
-    AND t.lane_id IN (SELECT lane_id FROM hooklane_lane INDEXED BY hooklane_lane_needing_attention
-                      WHERE state = 'blocked' AND state <> 'active' AND lane_id < :below AND lane_id >= :floor)
+    AND t.lane_id IN (SELECT lane_id FROM {lanes_in_state} 'blocked' AND lane_id < :below AND lane_id >= :floor)
 )) {of_rank}
 
 -- name: lanes_retrying
 -- The same for lanes that retry.
 {lane_view} FROM (SELECT * FROM ({lane_rank} FROM ({lanes_in_window}
-    AND t.lane_id IN (SELECT lane_id FROM hooklane_lane INDEXED BY hooklane_lane_needing_attention
-                      WHERE state = 'retrying' AND state <> 'active' AND lane_id < :below AND lane_id >= :floor)
+    AND t.lane_id IN (SELECT lane_id FROM {lanes_in_state} 'retrying' AND lane_id < :below AND lane_id >= :floor)
 )) {of_rank}
-
--- name: lane_window_blocked
--- The same for blocked lanes.
-SELECT count(*), min(lane_id) FROM
-    (SELECT lane_id FROM hooklane_lane INDEXED BY hooklane_lane_needing_attention
-     WHERE state = 'blocked' AND state <> 'active' AND lane_id < :below ORDER BY lane_id DESC LIMIT :window)
-
--- name: lane_window_retrying
--- The same for lanes that retry.
-SELECT count(*), min(lane_id) FROM
-    (SELECT lane_id FROM hooklane_lane INDEXED BY hooklane_lane_needing_attention
-     WHERE state = 'retrying' AND state <> 'active' AND lane_id < :below ORDER BY lane_id DESC LIMIT :window)
 
 
 -- === recovery ===
