@@ -92,7 +92,7 @@ ON CONFLICT (one) DO UPDATE
 SET seen_at = excluded.seen_at, down_ms = excluded.down_ms, down_until = excluded.down_until;
 
 -- name: note_clock
--- What it says now, for the next look.
+-- What the clock says now, for the next look.
 UPDATE hooklane.inbox_clock SET at = :now;
 
 -- name: move_leases

@@ -172,13 +172,13 @@ SELECT seq FROM hooklane.inbox_cursor
 WHERE source = :source AND account = :account AND handler = :handler AND key = :key FOR SHARE;
 
 -- name: begin_cursors
--- The same for many, in the order in which they are given.
+-- As `begin_cursor`, for many, in the order in which they are given.
 INSERT INTO hooklane.inbox_cursor (source, account, handler, key, seq)
 SELECT * FROM unnest(:sources::text[], :accounts::text[], :handlers::text[], :keys::text[], :baselines::bigint[])
 ON CONFLICT (source, account, handler, key) DO NOTHING;
 
 -- name: cursors
--- The same for many.
+-- As `cursor`, for many.
 SELECT c.source, c.account, c.handler, c.key, c.seq
 FROM hooklane.inbox_cursor c
 JOIN unnest(:sources::text[], :accounts::text[], :handlers::text[], :keys::text[]) AS w (source, account, handler, key)

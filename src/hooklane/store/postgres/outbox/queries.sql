@@ -233,7 +233,7 @@ lane_id < :below::bigint AND lane_id >= :floor::bigint
     WHERE t.tenant = :tenant AND t.endpoint_id = :endpoint AND t.key = :key) r) v {at_head}
 
 -- name: lanes_blocked
--- The same for blocked lanes. The state is written out: only then is the index for lanes that are not well used.
+-- As `lanes_of_rank`, of blocked lanes. The state is written out: only then is the index for lanes that are not well used.
 {lane_view} FROM (SELECT * FROM ({lane_rank} FROM ({lanes_in_window}
     AND t.lane_id IN (SELECT lane_id FROM hooklane.lane WHERE state = 'blocked' AND {in_lane_window})) r) x {of_rank}
 

@@ -9,7 +9,7 @@ SELECT id FROM hooklane.tenant WHERE id = ANY(:tenants::text[]) AND state IN ('a
 SELECT 1 FROM hooklane.endpoint WHERE id = :endpoint
 
 -- name: fence_partition
--- Its owner knows places that will be others: whatever it writes from now on is refused, and it loads anew.
+-- The owner of a partition knows places that will be others: whatever it writes from now on is refused, and it loads anew.
 UPDATE hooklane.part SET owner = NULL, epoch = epoch + 1 WHERE pid = :pid
 
 -- name: ids_in_lane
@@ -24,7 +24,7 @@ SELECT le.seq, e.n, e.stamps FROM hooklane.lane_event le JOIN hooklane.event e O
 WHERE le.lane_id = :lane AND le.seq >= :first
 
 -- name: lower_places
--- And back.
+-- What `lift_places` put out of the way comes back.
 UPDATE hooklane.lane_event SET seq = -seq WHERE lane_id = :lane AND seq < 0
 
 -- name: forget_head

@@ -77,7 +77,7 @@ SELECT endpoint_id, turn, state, until, probes, by FROM hooklane.health
 -- === leases ===
 
 -- name: keep_clock
--- For the next look.
+-- What the clock shows now, for the next look.
 UPDATE hooklane.counter SET value = :now WHERE name = 'clock'
 
 -- name: move_lanes
@@ -176,7 +176,7 @@ SELECT {event} FROM hooklane.event e WHERE e.n = ANY(:ns::bigint[]) ORDER BY e.n
 SELECT id, stamps, created_at FROM hooklane.event WHERE tenant = :tenant AND id = ANY(:ids::text[])
 
 -- name: loose_deliveries
--- The same for deliveries without order.
+-- As `deliveries_in_lanes`, of deliveries without order.
 SELECT -l.n, 1, NULL, 0, l.state, l.attempts, l.next_at, l.reason, NULL, d.id FROM hooklane.loose l
 LEFT JOIN hooklane.dead_letter d ON d.lane_id = -l.n AND d.state = 'open' WHERE l.n = ANY(:ns::bigint[])
 

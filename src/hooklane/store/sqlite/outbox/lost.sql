@@ -23,7 +23,7 @@ ON CONFLICT DO NOTHING
 SELECT lane_id, pid FROM hooklane_lane_tail WHERE endpoint_id = :endpoint AND key = :key
 
 -- name: ends_of_lane
--- Where it stands.
+-- Where a lane stands.
 SELECT coalesce(l.head, 1), t.tail FROM hooklane_lane_tail t LEFT JOIN hooklane_lane l USING (lane_id) WHERE t.lane_id = :lane
 
 -- name: lift_places

@@ -201,7 +201,7 @@ LEFT JOIN hooklane_endpoint p ON p.id = t.endpoint_id
     WHERE t.tenant = :tenant AND t.endpoint_id = :endpoint AND t.key = :key)) v {at_head}
 
 -- name: lanes_blocked
--- The same for blocked lanes. The state is written out: only then is the index for lanes that are not well used.
+-- As `lanes_of_rank`, of blocked lanes. The state is written out: only then is the index for lanes that are not well used.
 {lane_view} FROM (SELECT * FROM ({lane_rank} FROM ({lanes_in_window}
     AND t.lane_id IN (SELECT lane_id FROM {lanes_in_state} 'blocked' AND lane_id < :below AND lane_id >= :floor)
 )) {of_rank}
