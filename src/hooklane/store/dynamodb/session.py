@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 from botocore import exceptions as faults
 
 from hooklane.errors import StoreError, StoreRefused, StoreUnavailable, UsageError
-from hooklane.store.dynamodb.tx import DynamoTx
-from hooklane.store.inbox import Flow
 from hooklane.store.without_tx.buffer import Buffer, Pause, State
 from hooklane.store.without_tx.session import AsyncBufferedSession, BufferedSession
 
@@ -60,12 +58,11 @@ class Refused:
 class DynamoSession(BufferedSession):
     """For threads."""
 
+    _store: DynamoInbox
+
     def __init__(self, store: DynamoInbox, client: Any, threads: ThreadPoolExecutor, buffer: Buffer) -> None:
-        super().__init__(buffer)
-        self._store = store
-        self._client = client
+        super().__init__(store, client, buffer)
         self._threads = threads
-        self.tx = DynamoTx()
 
     def perform(self, step: Any) -> Any:
         match step:
@@ -96,21 +93,11 @@ class DynamoSession(BufferedSession):
     def taking_back(self, error: BaseException | None = None) -> None:
         self.tx.close()
 
-    def _to_commit(self) -> Flow[None]:
-        return self._store.commit(self._buffer, self.tx)
-
-    def _to_roll_back(self) -> Flow[None]:
-        return self._store.roll_back(self._buffer)
-
 
 class AsyncDynamoSession(AsyncBufferedSession):
     """A `DynamoSession` for event loops."""
 
-    def __init__(self, store: DynamoInbox, client: Any, buffer: Buffer) -> None:
-        super().__init__(buffer)
-        self._store = store
-        self._client = client
-        self.tx = DynamoTx()
+    _store: DynamoInbox
 
     async def perform(self, step: Any) -> Any:
         match step:
@@ -137,12 +124,6 @@ class AsyncDynamoSession(AsyncBufferedSession):
 
     async def taking_back(self, error: BaseException | None = None) -> None:
         self.tx.close()
-
-    def _to_commit(self) -> Flow[None]:
-        return self._store.commit(self._buffer, self.tx)
-
-    def _to_roll_back(self) -> Flow[None]:
-        return self._store.roll_back(self._buffer)
 
 
 def judged(error: Exception, tried: int, table: str, roll: Callable[[], float] = random.random) -> Refused | float:

@@ -6,7 +6,6 @@ Rows and claims are written at once; what settles them waits for the commit. See
 from __future__ import annotations
 
 import os
-import secrets
 from concurrent.futures import ThreadPoolExecutor
 
 from hooklane.errors import LeaseLost, Overtaken, StoreBusy, UsageError
@@ -23,9 +22,8 @@ from hooklane.store.dynamodb.session import Api, AsyncDynamoSession, DynamoSessi
 from hooklane.store.dynamodb.table import INDEX, Table, table_of
 from hooklane.store.dynamodb.tx import ACTIONS_MAX, ConditionFailed, DynamoTx
 from hooklane.store.inbox import Capabilities, Flow
-from hooklane.store.without_tx.buffer import Buffer, Claim
+from hooklane.store.without_tx.buffer import Buffer, Claim, new_buffer
 
-WAIT_MS = 5_000
 THREADS = 16
 PAYLOAD_BYTES_MAX = 2_900_000
 
@@ -55,10 +53,10 @@ class DynamoInbox(Receiving, Handling, Ordering, Keeping):
         return self._table.create()
 
     def begin(self, *, wait_ms: int | None = None) -> DynamoSession:
-        return DynamoSession(self, self._table.client(), self._pool(), _buffer(wait_ms))
+        return DynamoSession(self, self._table.client(), self._pool(), new_buffer(DynamoTx(), wait_ms))
 
     async def abegin(self, *, wait_ms: int | None = None) -> AsyncDynamoSession:
-        return AsyncDynamoSession(self, await self._table.async_client(), _buffer(wait_ms))
+        return AsyncDynamoSession(self, await self._table.async_client(), new_buffer(DynamoTx(), wait_ms))
 
     def _pool(self) -> ThreadPoolExecutor:
         with self._lock:
@@ -78,14 +76,14 @@ class DynamoInbox(Receiving, Handling, Ordering, Keeping):
         await self._table.aclose()
         self.close()
 
-    def commit(self, buffer: Buffer, tx: DynamoTx) -> Flow[None]:
+    def commit(self, buffer: Buffer) -> Flow[None]:
         """Write what was buffered and what the handler asked for, in one transaction."""
         changes, after = Changes(), After()
         for later in buffer.later:
             later(changes, after)
         for state in buffer.tracks.values():
             self._write_track(state, changes, after, buffer.token)
-        yield from self._write(list(changes), tx)
+        yield from self._write(list(changes), buffer.tx)
         for flow in after:
             yield from flow
 
@@ -173,7 +171,3 @@ class DynamoInbox(Receiving, Handling, Ordering, Keeping):
 def by_url(url: str) -> DynamoInbox:
     """The inbox at *url*."""
     return DynamoInbox(table_of(url))
-
-
-def _buffer(wait_ms: int | None) -> Buffer:
-    return Buffer(secrets.token_hex(8), WAIT_MS if wait_ms is None else wait_ms)

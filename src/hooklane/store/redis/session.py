@@ -15,7 +15,6 @@ from redis import exceptions as faults
 from hooklane.batching.line import Blame, cut, flat
 from hooklane.batching.tasks import Requests
 from hooklane.errors import StoreError, StoreFull, StoreUnavailable, UsageError
-from hooklane.store.inbox import Flow
 from hooklane.store.redis.pack import insert_words
 from hooklane.store.redis.scripts import script
 from hooklane.store.without_tx.buffer import Buffer, Pause, State
@@ -71,11 +70,7 @@ TX = NoTransaction()
 class RedisSession(BufferedSession):
     """For threads."""
 
-    def __init__(self, store: RedisInbox, client: Any, buffer: Buffer) -> None:
-        super().__init__(buffer)
-        self._store = store
-        self._client = client
-        self.tx = TX
+    _store: RedisInbox
 
     def perform(self, step: Any) -> Any:
         match step:
@@ -100,12 +95,6 @@ class RedisSession(BufferedSession):
                 return self._client.execute_command("EVALSHA", found.sha, 1, prefix, *args)
             except faults.NoScriptError:
                 return self._client.execute_command("EVAL", found.text, 1, prefix, *args)
-
-    def _to_commit(self) -> Flow[None]:
-        return self._store.commit(self._buffer)
-
-    def _to_roll_back(self) -> Flow[None]:
-        return self._store.roll_back(self._buffer)
 
 
 async def call(client: Any, name: str, prefix: str, *args: Any) -> Any:
@@ -150,11 +139,8 @@ class AsyncRedisSession(AsyncBufferedSession):
     """A `RedisSession` for event loops."""
 
     def __init__(self, store: RedisInbox, client: Any, inserts: Inserts, buffer: Buffer) -> None:
-        super().__init__(buffer)
-        self._store = store
-        self._client = client
+        super().__init__(store, client, buffer)
         self._inserts = inserts
-        self.tx = TX
 
     async def perform(self, step: Any) -> Any:
         match step:
@@ -170,12 +156,6 @@ class AsyncRedisSession(AsyncBufferedSession):
                 with faults_named():
                     return await self._client.execute_command(*words)
         raise AssertionError(f"not a step of Redis: {step}")
-
-    def _to_commit(self) -> Flow[None]:
-        return self._store.commit(self._buffer)
-
-    def _to_roll_back(self) -> Flow[None]:
-        return self._store.roll_back(self._buffer)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ Rows and claims are written at once by one script each; what settles them waits 
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Iterable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,12 +19,20 @@ from hooklane.store.redis import pack
 from hooklane.store.redis.address import Address, address_of
 from hooklane.store.redis.keeping import Keeping
 from hooklane.store.redis.ordering import Ordering
-from hooklane.store.redis.session import AsyncRedisSession, Call, Command, Insert, Inserts, RedisSession, faults_named
-from hooklane.store.without_tx.buffer import Buffer, Claim, State
+from hooklane.store.redis.session import (
+    TX,
+    AsyncRedisSession,
+    Call,
+    Command,
+    Insert,
+    Inserts,
+    RedisSession,
+    faults_named,
+)
+from hooklane.store.without_tx.buffer import Buffer, Claim, State, new_buffer
 from hooklane.store.without_tx.names import digest_name, identity_name, text_of, track_name
 
 LAYOUT = 1
-WAIT_MS = 5_000
 
 
 class RedisInbox(Keeping, Ordering):
@@ -54,7 +61,7 @@ class RedisInbox(Keeping, Ordering):
     def begin(self, *, wait_ms: int | None = None) -> RedisSession:
         with faults_named():
             client = self._address.client()
-        session = RedisSession(self, client, _buffer(wait_ms))
+        session = RedisSession(self, client, new_buffer(TX, wait_ms))
         if not self._is_checked:
             self._check(session.perform(self._meta()))
         return session
@@ -65,7 +72,7 @@ class RedisInbox(Keeping, Ordering):
         inserts = self._inserts.get(client)
         if inserts is None:
             inserts = self._inserts[client] = Inserts(client, self.keeping)
-        session = AsyncRedisSession(self, client, inserts, _buffer(wait_ms))
+        session = AsyncRedisSession(self, client, inserts, new_buffer(TX, wait_ms))
         if not self._is_checked:
             self._check(await session.perform(self._meta()))
         return session
@@ -234,10 +241,6 @@ class RedisInbox(Keeping, Ordering):
 def by_url(url: str) -> RedisInbox:
     """The inbox at *url*."""
     return RedisInbox(address_of(url))
-
-
-def _buffer(wait_ms: int | None) -> Buffer:
-    return Buffer(secrets.token_hex(8), WAIT_MS if wait_ms is None else wait_ms)
 
 
 def _bytes(text: str) -> Any:

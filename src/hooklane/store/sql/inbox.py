@@ -18,7 +18,6 @@ from hooklane.model.inbox import (
     Identity,
     Known,
     NewHandling,
-    NewRow,
     Row,
     RowId,
     Search,
@@ -38,7 +37,6 @@ from hooklane.store.sql.rows import (
     ids_params,
     known_of,
     row_of,
-    row_params,
     search_params,
     track_order,
     track_params,
@@ -50,19 +48,6 @@ class SqlInbox:
     """Verbs only; a back-end adds sessions, and overrides what it can do in fewer round trips."""
 
     # Receiving
-
-    def insert(self, rows: Sequence[NewRow]) -> Flow[list[RowId | None]]:
-        answers = yield Many("insert_row", [row_params(row) for row in rows])
-        ids: list[RowId | None] = [lines[0][0] if lines else None for lines in answers]
-        owed = [
-            handling_params(id, row, handling)
-            for id, row in zip(ids, rows, strict=True)
-            if id is not None
-            for handling in row.handlings
-        ]
-        if owed:
-            yield Many("insert_handling", owed)
-        return ids
 
     def known(self, identities: Sequence[Identity]) -> Flow[list[Known | None]]:
         answers = yield Many("known", [identity_params(identity) for identity in identities])

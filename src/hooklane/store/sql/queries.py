@@ -7,7 +7,7 @@ written `:name`. What several statements share is a `-- fragment: …`, written 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -36,20 +36,20 @@ class Many:
 Step = Sql | Many
 
 
-def queries_of(package: str, **constants: object) -> dict[str, str]:
-    """The statements of the `.sql` files in *package*, by name, without their comments.
+def queries_of(*packages: str, spelled: Callable[[str], str] = str, **constants: object) -> dict[str, str]:
+    """The statements of the `.sql` files in *packages*, by name, without their comments, each as it is *spelled*.
 
     *constants* are fragments that Python knows. A statement without text is nothing that this back-end has to do.
     """
-    files = (entry for entry in resources.files(package).iterdir() if entry.name.endswith(".sql"))
+    files = [entry for package in packages for entry in resources.files(package).iterdir()]
     statements: dict[str, str] = {}
     fragments = {name: str(constant) for name, constant in constants.items()}
-    for entry in sorted(files, key=lambda entry: entry.name):
+    for entry in (entry for entry in files if entry.name.endswith(".sql")):
         for kind, name, text in _split(entry.read_text("utf-8")):
             known = statements if kind == "name" else fragments
-            assert name not in known, f"{package}: {kind} {name} is there twice"
+            assert name not in known, f"{packages}: {kind} {name} is there twice"
             known[name] = text
-    return {name: _filled(text, fragments) for name, text in statements.items()}
+    return {name: spelled(_filled(text, fragments)) for name, text in statements.items()}
 
 
 def _filled(text: str, fragments: Mapping[str, str]) -> str:

@@ -6,12 +6,15 @@ is buffered with its condition and written by the commit, all of it or nothing. 
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
 from hooklane.model.clock import START, Instant
 from hooklane.model.inbox import RowId, Track
 from hooklane.model.message import Status
+
+WAIT_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class TrackState:
 class Buffer:
     """One session's."""
 
+    tx: Any
+    """What a handler gets to write with."""
     token: str
     wait_ms: int
     later: list[Any] = field(default_factory=list)
@@ -91,3 +96,8 @@ class Buffer:
         """Whether this very session took the claim, so that the store need not be asked again."""
         claim = self.claims.get((id, handler))
         return claim is not None and claim.fence == fence
+
+
+def new_buffer(tx: Any, wait_ms: int | None) -> Buffer:
+    """For a session that waits so long for what others hold."""
+    return Buffer(tx, secrets.token_hex(8), WAIT_MS if wait_ms is None else wait_ms)

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Protocol
 
 from hooklane.store.caller.flow import drive, drive_async
 from hooklane.store.inbox import Flow
 from hooklane.store.without_tx.buffer import Buffer
 
 
-class _Buffered(ABC):
-    """What both kinds of session have. What a handler writes goes elsewhere, so that it cannot end the session."""
-
-    def __init__(self, buffer: Buffer) -> None:
-        self._buffer = buffer
-        self._is_open = True
-
-    @abstractmethod
-    def _to_commit(self) -> Flow[Any]:
+class _Store(Protocol):
+    def commit(self, buffer: Buffer) -> Flow[None]:
         """Write what was buffered."""
 
-    @abstractmethod
-    def _to_roll_back(self) -> Flow[Any]:
-        """Give back what this session took."""
+    def roll_back(self, buffer: Buffer) -> Flow[None]:
+        """Give back what a session took; what it buffered was never there."""
 
 
-class BufferedSession(_Buffered):
+class _Buffered:
+    """What both kinds of session have. What a handler writes goes elsewhere, so that it cannot end the session."""
+
+    def __init__(self, store: _Store, client: Any, buffer: Buffer) -> None:
+        self._store = store
+        self._client = client
+        self._buffer = buffer
+        self.tx = buffer.tx
+        self._is_open = True
+
+
+class BufferedSession(_Buffered, ABC):
     """A session for sync code."""
 
     @abstractmethod
@@ -40,19 +43,19 @@ class BufferedSession(_Buffered):
         pass
 
     def commit(self) -> None:
-        drive(self._to_commit(), self.perform)
+        drive(self._store.commit(self._buffer), self.perform)
         self._is_open = False
 
     def rollback(self) -> None:
         if self._is_open:
             self._is_open = False
-            drive(self._to_roll_back(), self.perform)
+            drive(self._store.roll_back(self._buffer), self.perform)
 
     def close(self) -> None:
         self.rollback()
 
 
-class AsyncBufferedSession(_Buffered):
+class AsyncBufferedSession(_Buffered, ABC):
     """A session for event loops."""
 
     @abstractmethod
@@ -66,13 +69,13 @@ class AsyncBufferedSession(_Buffered):
         pass
 
     async def commit(self) -> None:
-        await drive_async(self._to_commit(), self.perform)
+        await drive_async(self._store.commit(self._buffer), self.perform)
         self._is_open = False
 
     async def rollback(self) -> None:
         if self._is_open:
             self._is_open = False
-            await drive_async(self._to_roll_back(), self.perform)
+            await drive_async(self._store.roll_back(self._buffer), self.perform)
 
     async def close(self) -> None:
         await self.rollback()

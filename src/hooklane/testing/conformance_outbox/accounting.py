@@ -36,9 +36,8 @@ async def pass_lost(owner: Owner, lane_id: int) -> int:
 
 
 class Accounting(OutboxKit):
-    async def test_what_is_where_it_was_sent_changes_nothing(self, store: Outbox) -> None:
+    async def test_what_is_where_it_was_sent_changes_nothing(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
         before = await owner.row(lane_id)
 
         lost = await account(store, before.pid, {1: "e1", 2: "e2", 3: "e3"})
@@ -112,9 +111,8 @@ class Accounting(OutboxKit):
         ledger = await store.ledger("default")
         assert (ledger["accepted"], ledger[DeliveryState.DELIVERED], ledger[DeliveryState.SKIPPED]) == (3, 1, 1)
 
-    async def test_a_dead_head_that_moves_is_tried_again_in_its_new_place(self, store: Outbox) -> None:
+    async def test_a_dead_head_that_moves_is_tried_again_in_its_new_place(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
         await owner.fail(lane_id)
         await owner.kill(lane_id)
 

@@ -107,9 +107,8 @@ class Announcing(OutboxKit):
         assert row.state is LaneState.RETRYING
 
     @pytest.mark.parametrize("alone", [False, True])
-    async def test_a_delivery_leaves_announcements_behind(self, store: Outbox, alone: bool) -> None:
+    async def test_a_delivery_leaves_announcements_behind(self, store: Outbox, owner: Owner, alone: bool) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
         success = await owner.settlement(lane_id, DELIVERED)
         await announce(owner, lane_id, alone=alone)
 

@@ -43,9 +43,8 @@ class Fencing(OutboxKit):
         assert row == (await owner.loaded())[lane_id]
         assert [endpoint()] == list(await store.endpoints())
 
-    async def test_a_worker_that_released_a_partition_cannot_write_to_it(self, store: Outbox) -> None:
+    async def test_a_worker_that_released_a_partition_cannot_write_to_it(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
         settlement = await owner.settlement(lane_id, DELIVERED)
         pid = settlement.send.pid
         await store.release("w1", [pid])
@@ -95,13 +94,12 @@ class Fencing(OutboxKit):
         assert {lane_id} == report.stale
         assert (await owner.row(lane_id)).state is LaneState.BLOCKED
 
-    async def test_repeating_a_commit_changes_nothing(self, store: Outbox) -> None:
+    async def test_repeating_a_commit_changes_nothing(self, store: Outbox, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(
             store, *(event(f"e{n}", f"k{n % 4}") for n in range(8)), event("loose1", None), event("loose2", None)
         )
         lanes = list(dict.fromkeys(one.lane_id for one in report.grown))
-        owner = await Owner.of(store)
         outcomes: list[Outcome] = [
             DELIVERED,
             Retry(LATER, "503"),
@@ -126,9 +124,8 @@ class Fencing(OutboxKit):
         assert states == await store.deliveries("default", event_ids)
         assert attempts == [await store.attempts("default", one) for one in event_ids]
 
-    async def test_a_head_is_never_lowered(self, store: Outbox) -> None:
+    async def test_a_head_is_never_lowered(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
         row = await owner.row(lane_id)
         late: list[Write] = [
             await owner.settlement(lane_id, Retry(LATER, "500")),
@@ -145,13 +142,12 @@ class Fencing(OutboxKit):
                 row = (await owner.loaded())[lane_id]
                 assert (row.head, row.attempts, row.state) == (3, 0, LaneState.ACTIVE)
 
-    async def test_an_ack_that_is_told_again_late_moves_nothing(self, store: Outbox) -> None:
+    async def test_an_ack_that_is_told_again_late_moves_nothing(self, store: Outbox, owner: Owner) -> None:
         """Whatever has become of the next head since, be it a lane's first ack or not, be it folded or not."""
         outcomes: list[Outcome] = [DELIVERED, Retry(LATER, "500"), Dead("500"), Dead("500", skip=True)]
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, *(event(f"e{key}{n}", f"k{key}") for key in range(4) for n in range(4)))
         lanes = sorted({one.lane_id for one in report.grown})
-        owner = await Owner.of(store)
         acks = [await owner.settle(lane_id, DELIVERED) for lane_id in lanes * 2]
         for lane_id, outcome in zip(lanes, outcomes, strict=True):
             await owner.settle(lane_id, outcome)
@@ -165,9 +161,8 @@ class Fencing(OutboxKit):
 
             assert rows == [await owner.row(lane_id) for lane_id in lanes]
 
-    async def test_a_write_about_an_attempt_of_the_past_is_stale(self, store: Outbox) -> None:
+    async def test_a_write_about_an_attempt_of_the_past_is_stale(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
         first = await owner.fail(lane_id, at=5_000)
         await owner.fail(lane_id, at=9_000)
 
@@ -178,11 +173,10 @@ class Fencing(OutboxKit):
         row = await owner.row(lane_id)
         assert (row.attempts, row.next_at, row.state) == (2, T0 + 9_000, LaneState.RETRYING)
 
-    async def test_a_stale_lane_does_not_keep_others_from_being_written(self, store: Outbox) -> None:
+    async def test_a_stale_lane_does_not_keep_others_from_being_written(self, store: Outbox, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, event("e1", "a"), event("e2", "b"))
         stale, fresh = (one.lane_id for one in report.grown)
-        owner = await Owner.of(store)
         old = await owner.fail(stale)
         await owner.fail(stale)
 

@@ -150,6 +150,10 @@ class OutboxKit:
     async def store(self) -> Outbox:
         raise NotImplementedError("override the fixture `store`: a fresh, open store built with core.fanout.places")
 
+    @pytest.fixture
+    async def owner(self, store: Outbox) -> Owner:
+        return await Owner.of(store)
+
     async def lease_runs_out(self, store: Outbox, worker: str) -> None:
         """Return when the lease of *worker* has run out. Until then it is long, however slow the machine is."""
         assert await store.renew(worker, SHORT_LEASE_MS) is not None

@@ -130,11 +130,10 @@ class Owning(OutboxKit):
         assert all(one.unclean and one.epoch > gone.epochs[one.pid] for one in taken)
         assert {late.send.pid} == (await gone.commit(late)).fenced
 
-    async def test_a_load_brings_only_lanes_with_work(self, store: Outbox) -> None:
+    async def test_a_load_brings_only_lanes_with_work(self, store: Outbox, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, event("e1", "a"), event("e2", "b"), event("e3", "b"), event("e4", None))
         done, half, _, loose = (one.lane_id for one in report.grown)
-        owner = await Owner.of(store)
         for lane_id in (done, half, loose):
             await owner.deliver(lane_id)
 
@@ -142,11 +141,10 @@ class Owning(OutboxKit):
 
         assert {half} == set(rows)
 
-    async def test_a_load_says_where_each_lane_stands(self, store: Outbox) -> None:
+    async def test_a_load_says_where_each_lane_stands(self, store: Outbox, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, *(event(f"e{n}", "a") for n in range(1, 5)))
         lane_id = report.grown[0].lane_id
-        owner = await Owner.of(store)
         await owner.deliver(lane_id, 2)
         await owner.fail(lane_id, at=7_000)
 
@@ -157,11 +155,10 @@ class Owning(OutboxKit):
             assert ("ep_a", "a", report.grown[0].pid) == (row.endpoint_id, row.key, row.pid)
             await store.tidy()
 
-    async def test_an_ack_leaves_the_attempts_of_its_predecessor_behind(self, store: Outbox) -> None:
+    async def test_an_ack_leaves_the_attempts_of_its_predecessor_behind(self, store: Outbox, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, event("e1", "a"), event("e2", "a"))
         lane_id = report.grown[0].lane_id
-        owner = await Owner.of(store)
         await owner.fail(lane_id)
         await owner.deliver(lane_id)
 
@@ -184,10 +181,9 @@ class Owning(OutboxKit):
         assert [one] == list(load.endpoints)
         assert not load.lanes.get(pid)
 
-    async def test_a_poll_finds_everything_published_since_the_load(self, store: Outbox) -> None:
+    async def test_a_poll_finds_everything_published_since_the_load(self, store: Outbox, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         await published(store, event("e1", "a"))
-        owner = await Owner.of(store)
         mark = (await owner.load()).mark
         first = await published(store, event("e2", "a"), event("e3", "b"), event("e4", None))
 
@@ -202,9 +198,8 @@ class Owning(OutboxKit):
         (grown,) = [one for one in news.grown if one.key == "b"]
         assert (first.grown[1].lane_id, first.grown[1].pid, "ep_a") == (grown.lane_id, grown.pid, grown.endpoint_id)
 
-    async def test_a_poll_tells_nothing_of_partitions_it_was_not_asked_about(self, store: Outbox) -> None:
+    async def test_a_poll_tells_nothing_of_partitions_it_was_not_asked_about(self, store: Outbox, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
-        owner = await Owner.of(store)
         mark = (await owner.load()).mark
         report = await published(store, *(event(f"e{n}", f"key-{n}") for n in range(20)))
         pids = sorted({one.pid for one in report.grown})
@@ -214,9 +209,8 @@ class Owning(OutboxKit):
 
         assert {one.lane_id for one in report.grown if one.pid in mine} == {one.lane_id for one in news.grown}
 
-    async def test_a_poll_from_an_older_mark_leaves_nothing_out(self, store: Outbox) -> None:
+    async def test_a_poll_from_an_older_mark_leaves_nothing_out(self, store: Outbox, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
-        owner = await Owner.of(store)
         mark = (await owner.load()).mark
         first = await published(store, event("e1", "a"))
         await store.poll("w1", list(owner.epochs), mark)
@@ -226,10 +220,9 @@ class Owning(OutboxKit):
 
         assert tails([*first.grown, *second.grown]) == tails(news.grown)
 
-    async def test_a_poll_tells_of_changed_endpoints(self, store: Outbox) -> None:
+    async def test_a_poll_tells_of_changed_endpoints(self, store: Outbox, owner: Owner) -> None:
         one = endpoint()
         await store.save_endpoint(one, expect=None)
-        owner = await Owner.of(store)
         mark = (await owner.load()).mark
         paused = replace(one, state=EndpointState.PAUSED)
         await store.save_endpoint(paused, expect=one)
@@ -242,11 +235,10 @@ class Owning(OutboxKit):
         assert (paused, endpoint("ep_new")) == (found["ep_a"], found["ep_new"])
         assert list(later.endpoints) == []
 
-    async def test_a_reload_says_where_a_lane_stands_now(self, store: Outbox) -> None:
+    async def test_a_reload_says_where_a_lane_stands_now(self, store: Outbox, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, event("e1", "a"), event("e2", "a"), event("e3", None))
         lane_id, _, loose = (one.lane_id for one in report.grown)
-        owner = await Owner.of(store)
 
         rows = {row.id: row for row in await store.reload([lane_id, loose])}
         assert {(1, 2), (1, 1)} == {(row.head, row.tail) for row in rows.values()}
@@ -269,10 +261,9 @@ class Owning(OutboxKit):
         assert [event.id for one, _, event in items if one == loose] == ["e9"]
         assert [seq for _, seq, _ in beyond] == [5]
 
-    async def test_every_verb_of_an_owner_tells_the_time_of_the_store(self, store: Outbox) -> None:
+    async def test_every_verb_of_an_owner_tells_the_time_of_the_store(self, store: Outbox, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, event("e1", "a"))
-        owner = await Owner.of(store)
         load = await owner.load()
         news = await store.poll("w1", list(owner.epochs), load.mark)
         settlement = await owner.settlement(report.grown[0].lane_id, DELIVERED)
@@ -283,10 +274,9 @@ class Owning(OutboxKit):
 
     # --- what is owed, whatever a mark says ---
 
-    async def test_what_is_owed_in_a_partition_is_what_a_load_of_it_finds(self, store: Outbox) -> None:
+    async def test_what_is_owed_in_a_partition_is_what_a_load_of_it_finds(self, store: Outbox, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         await published(store, *(event(f"e{n}", f"k{n % 7}") for n in range(20)), event("loose", None))
-        owner = await Owner.of(store)
         lane_id = next(one for one in await owner.loaded() if one > 0)
         await owner.fail(lane_id)
         loaded = (await owner.load()).lanes

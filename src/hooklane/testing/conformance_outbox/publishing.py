@@ -229,11 +229,10 @@ class Publishing(OutboxKit):
         assert [old, young] == list(await store.endpoints())
         assert [old] == list(await store.endpoints("other"))
 
-    async def test_what_was_published_is_owed(self, store: Outbox) -> None:
+    async def test_what_was_published_is_owed(self, store: Outbox, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, event("e1", "a"), event("e2", "a"), event("e3", "b"), event("e4", None))
 
-        owner = await Owner.of(store)
         rows = await owner.loaded()
 
         assert tails(report.grown) == {row.id: row.tail for row in rows.values()}

@@ -163,11 +163,10 @@ class Reading(OutboxKit):
             assert tuple(counts[state] for state in states) == (1, 1, 1, 1)
         assert not any((await store.lane_counts("other")).values())
 
-    async def test_pages_cover_everything_once(self, store: Outbox) -> None:
+    async def test_pages_cover_everything_once(self, store: Outbox, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         events = [event(f"e{n}", f"k{n}", at=n) for n in range(7)]
         report = await published(store, *events)
-        owner = await Owner.of(store)
         for one in report.grown:
             await owner.settle(one.lane_id, Dead("422"), at=one.lane_id)
 
@@ -210,11 +209,10 @@ class Reading(OutboxKit):
         for literal in ("order?paid", "order[_]paid", "ORDER_PAID", "order%", "Order*"):
             assert set() == await found(literal)
 
-    async def test_a_lane_lists_its_deliveries_in_order(self, store: Outbox) -> None:
+    async def test_a_lane_lists_its_deliveries_in_order(self, store: Outbox, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, *(event(f"e{n}", "a") for n in range(1, 6)))
         lane_id = report.grown[0].lane_id
-        owner = await Owner.of(store)
         await owner.deliver(lane_id, 2)
 
         found = await store.lane_deliveries(lane_id, 2, 3)
@@ -250,10 +248,9 @@ class Reading(OutboxKit):
         assert not third.detail
         assert list(await store.attempts("other", "e1")) == []
 
-    async def test_an_attempt_that_nobody_saw_end_is_logged_as_well(self, store: Outbox) -> None:
+    async def test_an_attempt_that_nobody_saw_end_is_logged_as_well(self, store: Outbox, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, event("e1", "a"))
-        owner = await Owner.of(store)
         lane_id = report.grown[0].lane_id
         died = await owner.settlement(lane_id, Dead("worker_died"))
 
@@ -262,12 +259,11 @@ class Reading(OutboxKit):
         (row,) = await store.attempts("default", "e1")
         assert (row.outcome, row.status) == ("dead", None)
 
-    async def test_the_oldest_pending_event_is_known(self, store: Outbox) -> None:
+    async def test_the_oldest_pending_event_is_known(self, store: Outbox, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         assert await store.oldest_pending_at() is None
         report = await published(store, event("e1", "a", at=1), event("e2", "a", at=2), event("e3", None, at=3))
         first, _, loose = (one.lane_id for one in report.grown)
-        owner = await Owner.of(store)
         assert await store.oldest_pending_at() == T0 + 1
 
         await owner.deliver(first, 2)
@@ -275,11 +271,10 @@ class Reading(OutboxKit):
         await owner.deliver(loose)
         assert await store.oldest_pending_at() is None
 
-    async def test_a_deleted_endpoint_stays_while_something_is_owed(self, store: Outbox) -> None:
+    async def test_a_deleted_endpoint_stays_while_something_is_owed(self, store: Outbox, owner: Owner) -> None:
         one: Endpoint = endpoint()
         await store.save_endpoint(one, expect=None)
         report = await published(store, event("e1", "a"))
-        owner = await Owner.of(store)
         draining = replace(one, state=EndpointState.DRAINING)
         await store.save_endpoint(draining, expect=one)
         await store.tidy()

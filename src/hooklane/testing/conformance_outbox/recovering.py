@@ -14,9 +14,8 @@ NOW = Instant(T0 + 90_000)
 
 
 class Recovering(OutboxKit):
-    async def test_a_dead_letter_has_one_id_per_event_and_endpoint(self, store: Outbox) -> None:
+    async def test_a_dead_letter_has_one_id_per_event_and_endpoint(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
 
         letter = await owner.kill(lane_id)
 
@@ -38,9 +37,8 @@ class Recovering(OutboxKit):
             letter.note,
         ) == (1, "422", T0 + 1_010, 2, "")
 
-    async def test_a_replay_revives_the_same_head_with_attempts_anew(self, store: Outbox) -> None:
+    async def test_a_replay_revives_the_same_head_with_attempts_anew(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
         await owner.fail(lane_id)
         letter = await owner.kill(lane_id)
         before = await owner.row(lane_id)
@@ -61,9 +59,8 @@ class Recovering(OutboxKit):
         assert row.rev > before.rev
         assert DeliveryState.QUEUED is await state_of(store, "e1")
 
-    async def test_a_skip_releases_what_waits_and_says_so_to_the_next(self, store: Outbox) -> None:
+    async def test_a_skip_releases_what_waits_and_says_so_to_the_next(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
         await owner.deliver(lane_id)
         letter = await owner.kill(lane_id)
 
@@ -77,9 +74,8 @@ class Recovering(OutboxKit):
         await owner.deliver(lane_id)
         assert (await owner.row(lane_id)).acked == 3
 
-    async def test_skipping_the_last_event_leaves_an_idle_lane(self, store: Outbox) -> None:
+    async def test_skipping_the_last_event_leaves_an_idle_lane(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store, 1)
-        owner = await Owner.of(store)
         letter = await owner.kill(lane_id)
 
         await store.skip("default", letter.id, note="", actor="me", now=NOW)
@@ -89,9 +85,8 @@ class Recovering(OutboxKit):
         row = (await owner.loaded())[lane_id]
         assert (row.head, row.tail, row.acked) == (2, 2, 0)
 
-    async def test_only_the_first_of_two_recoveries_counts(self, store: Outbox) -> None:
+    async def test_only_the_first_of_two_recoveries_counts(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
         letter = await owner.kill(lane_id)
 
         assert await store.replay("default", letter.id, actor="me", now=NOW) is not None
@@ -100,9 +95,8 @@ class Recovering(OutboxKit):
         assert (await owner.row(lane_id)).head == 1
         assert await store.dead_letter("default", letter.id) is None
 
-    async def test_nobody_recovers_what_is_not_dead_or_not_theirs(self, store: Outbox) -> None:
+    async def test_nobody_recovers_what_is_not_dead_or_not_theirs(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
         alive = dead_letter_id("e1", T0, "ep_a")
         assert await store.replay("default", alive, actor="me", now=NOW) is None
         letter = await owner.kill(lane_id)
@@ -112,8 +106,7 @@ class Recovering(OutboxKit):
         assert await store.replay("default", "dlv_nothing", actor="me", now=NOW) is None
         assert LaneState.BLOCKED is (await owner.row(lane_id)).state
 
-    async def test_a_late_repeat_of_the_death_cannot_undo_a_recovery(self, store: Outbox) -> None:
-        owner = await Owner.of(store)
+    async def test_a_late_repeat_of_the_death_cannot_undo_a_recovery(self, store: Outbox, owner: Owner) -> None:
         for number, verb in enumerate(("replay", "skip"), start=1):
             await store.save_endpoint(endpoint(f"ep_{verb}", types=(verb,)), expect=None)
             report = await published(store, event(f"{verb}1", "a", type=verb), event(f"{verb}2", "a", type=verb))
@@ -132,9 +125,8 @@ class Recovering(OutboxKit):
             assert (number, LaneState.ACTIVE) == (row.head, row.state)
             assert await store.dead_letter("default", letter_id) is None
 
-    async def test_a_replayed_event_may_die_again_under_the_same_id(self, store: Outbox) -> None:
+    async def test_a_replayed_event_may_die_again_under_the_same_id(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
         first = await owner.kill(lane_id)
         await store.replay("default", first.id, actor="me", now=NOW)
 
@@ -144,9 +136,8 @@ class Recovering(OutboxKit):
         page = await store.dead_letters("default", LetterFilter(), None, 10)
         assert [second] == list(page.items)
 
-    async def test_a_replayed_event_that_lands_is_no_dead_letter_any_more(self, store: Outbox) -> None:
+    async def test_a_replayed_event_that_lands_is_no_dead_letter_any_more(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
         letter = await owner.kill(lane_id)
         await store.replay("default", letter.id, actor="me", now=NOW)
 
@@ -156,9 +147,8 @@ class Recovering(OutboxKit):
         page = await store.dead_letters("default", LetterFilter(), None, 10)
         assert (list(page.items), page.next) == ([], None)
 
-    async def test_a_poll_wakes_the_lanes_that_a_person_recovered(self, store: Outbox) -> None:
+    async def test_a_poll_wakes_the_lanes_that_a_person_recovered(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
         letter = await owner.kill(lane_id)
         mark = (await owner.load()).mark
         await store.replay("default", letter.id, actor="me", now=NOW)
@@ -172,11 +162,10 @@ class Recovering(OutboxKit):
         others = await store.poll("w1", [one for one in owner.epochs if one != pid], mark)
         assert list(others.recovered) == []
 
-    async def test_loose_dead_letters_are_replayed_and_skipped(self, store: Outbox) -> None:
+    async def test_loose_dead_letters_are_replayed_and_skipped(self, store: Outbox, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, event("e1", None), event("e2", None))
         first, second = (one.lane_id for one in report.grown)
-        owner = await Owner.of(store)
         letters = [await owner.kill(first), await owner.kill(second)]
 
         replayed = await store.replay("default", letters[0].id, actor="me", now=NOW)
@@ -192,9 +181,8 @@ class Recovering(OutboxKit):
         await owner.deliver(first)
         assert DeliveryState.DELIVERED is await state_of(store, "e1")
 
-    async def test_a_note_stays_with_its_dead_letter(self, store: Outbox) -> None:
+    async def test_a_note_stays_with_its_dead_letter(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
         letter = await owner.kill(lane_id)
 
         assert await store.set_note("default", letter.id, "asked the customer")

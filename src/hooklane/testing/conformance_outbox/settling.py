@@ -36,9 +36,8 @@ async def state_of(store: Outbox, event_id: str) -> DeliveryState:
 
 
 class Settling(OutboxKit):
-    async def test_a_delivered_head_moves_its_lane_on_by_one(self, store: Outbox) -> None:
+    async def test_a_delivered_head_moves_its_lane_on_by_one(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
 
         await owner.deliver(lane_id)
 
@@ -56,9 +55,8 @@ class Settling(OutboxKit):
         row = (await owner.loaded())[lane_id]
         assert (row.head, row.tail, row.acked) == (2, 2, 1)
 
-    async def test_a_failed_head_keeps_its_place_and_its_count(self, store: Outbox) -> None:
+    async def test_a_failed_head_keeps_its_place_and_its_count(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
 
         await owner.fail(lane_id, at=5_000)
         await owner.fail(lane_id, at=9_000)
@@ -66,9 +64,8 @@ class Settling(OutboxKit):
         row = await owner.row(lane_id)
         assert (row.head, row.attempts, row.next_at, row.state) == (1, 2, T0 + 9_000, LaneState.RETRYING)
 
-    async def test_a_dead_head_stops_its_lane(self, store: Outbox) -> None:
+    async def test_a_dead_head_stops_its_lane(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
 
         await owner.kill(lane_id)
 
@@ -78,9 +75,8 @@ class Settling(OutboxKit):
         row = await owner.row(lane_id)
         assert (row.head, row.tail, row.state) == (1, 4, LaneState.BLOCKED)
 
-    async def test_a_gap_at_the_receiver_stops_the_lane_like_a_death(self, store: Outbox) -> None:
+    async def test_a_gap_at_the_receiver_stops_the_lane_like_a_death(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
 
         letter = await owner.kill(lane_id, gap=True)
 
@@ -98,9 +94,8 @@ class Settling(OutboxKit):
         assert (row.head, row.acked, row.state, row.attempts) == (3, 1, LaneState.ACTIVE, 0)
         assert DeliveryState.SKIPPED is await state_of(store, "e2")
 
-    async def test_410_disables_the_endpoint_and_keeps_what_is_owed(self, store: Outbox) -> None:
+    async def test_410_disables_the_endpoint_and_keeps_what_is_owed(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
         mark = (await owner.load()).mark
 
         await owner.settle(lane_id, Gone("410"), result=answer(410))
@@ -122,9 +117,8 @@ class Settling(OutboxKit):
 
         assert [endpoint()] == list(await store.endpoints())
 
-    async def test_410_leaves_a_paused_endpoint_paused(self, store: Outbox) -> None:
+    async def test_410_leaves_a_paused_endpoint_paused(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
-        owner = await Owner.of(store)
         late = await owner.settlement(lane_id, Gone("410"), result=answer(410))
         paused = replace(endpoint(), state=EndpointState.PAUSED)
         await store.save_endpoint(paused, expect=endpoint())
@@ -133,9 +127,8 @@ class Settling(OutboxKit):
 
         assert [paused] == list(await store.endpoints()), "a person's word: it is asked again after the resume"
 
-    async def test_cancelling_ends_everything_that_is_owed_up_to_the_tail(self, store: Outbox) -> None:
+    async def test_cancelling_ends_everything_that_is_owed_up_to_the_tail(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store, 4)
-        owner = await Owner.of(store)
         await owner.deliver(lane_id)
         row = await owner.row(lane_id)
 
@@ -146,9 +139,8 @@ class Settling(OutboxKit):
         assert [DeliveryState.DELIVERED, cancelled, cancelled, cancelled] == states
         assert await owner.loaded() == {}
 
-    async def test_what_was_decided_of_an_older_head_cancels_nothing(self, store: Outbox) -> None:
+    async def test_what_was_decided_of_an_older_head_cancels_nothing(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store, 3)
-        owner = await Owner.of(store)
         row = await owner.row(lane_id)
         await owner.deliver(lane_id)
 
@@ -158,9 +150,8 @@ class Settling(OutboxKit):
         states = [await state_of(store, f"e{n}") for n in range(1, 4)]
         assert states == [DeliveryState.DELIVERED, DeliveryState.QUEUED, DeliveryState.QUEUED]
 
-    async def test_a_dead_head_can_be_cancelled(self, store: Outbox) -> None:
+    async def test_a_dead_head_can_be_cancelled(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store, 2)
-        owner = await Owner.of(store)
         letter = await owner.kill(lane_id)
         row = await owner.row(lane_id)
 
@@ -170,11 +161,10 @@ class Settling(OutboxKit):
         assert await store.dead_letter("default", letter.id) is None
         assert await store.replay("default", letter.id, actor="me", now=T0) is None
 
-    async def test_loose_deliveries_fail_die_and_land_on_their_own(self, store: Outbox) -> None:
+    async def test_loose_deliveries_fail_die_and_land_on_their_own(self, store: Outbox, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, *(event(f"e{n}", None) for n in range(1, 6)))
         landed, failed, died, given_up, _ = (one.lane_id for one in report.grown)
-        owner = await Owner.of(store)
 
         await owner.deliver(landed)
         await owner.fail(failed, at=8_000)
@@ -206,9 +196,8 @@ class Settling(OutboxKit):
         assert [ledger[name] for name in ("accepted", "delivered", "dead", "skipped")] == [4, 1, 1, 1]
         assert {lanes[1]} == set(await owner.loaded())
 
-    async def test_loose_deliveries_can_be_cancelled(self, store: Outbox) -> None:
+    async def test_loose_deliveries_can_be_cancelled(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store, 1, key=None)
-        owner = await Owner.of(store)
         row = await owner.row(lane_id)
 
         await owner.commit(Cancel(lane_id, row.pid, 1, 1, row.rev))
@@ -226,11 +215,10 @@ class Settling(OutboxKit):
 
         assert DeliveryState.SKIPPED is await state_of(store, "e1")
 
-    async def test_one_commit_takes_many_lanes(self, store: Outbox) -> None:
+    async def test_one_commit_takes_many_lanes(self, store: Outbox, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, *(event(f"e{n}", f"k{n}") for n in range(4)))
         lanes = [one.lane_id for one in report.grown]
-        owner = await Owner.of(store)
         outcomes: list[Outcome] = [DELIVERED, Retry(LATER, "503"), Dead("400"), DELIVERED]
 
         writes = [await owner.settlement(lane, outcome) for lane, outcome in zip(lanes, outcomes, strict=True)]
@@ -240,7 +228,7 @@ class Settling(OutboxKit):
         states = [await state_of(store, f"e{n}") for n in range(4)]
         assert [str(state) for state in states] == ["delivered", "retrying", "dead", "delivered"]
 
-    async def test_tidying_changes_nothing_of_what_owners_and_people_see(self, store: Outbox) -> None:
+    async def test_tidying_changes_nothing_of_what_owners_and_people_see(self, store: Outbox, owner: Owner) -> None:
         """Whatever two outcomes a lane has had: what waits to be folded says the same before and after."""
         outcomes: list[Outcome] = [DELIVERED, Retry(LATER, "503"), Dead("422"), Dead("422", skip=True)]
         acts = ("", "skip", "replay")
@@ -248,7 +236,6 @@ class Settling(OutboxKit):
         kinds = [(first, second, act) for first in outcomes for second in outcomes for act in acts]
         report = await published(store, *(event(f"e{n}-{seq}", f"k{n}") for n in range(len(kinds)) for seq in range(4)))
         lanes = list(dict.fromkeys(one.lane_id for one in report.grown))
-        owner = await Owner.of(store)
         for outcome_of in ([first for first, _, _ in kinds], [second for _, second, _ in kinds]):
             alive = [lane for lane, row in (await owner.loaded()).items() if row.state is not LaneState.BLOCKED]
             writes = [await owner.settlement(lane, outcome_of[lanes.index(lane)]) for lane in alive]

@@ -209,13 +209,12 @@ class Tenancy(OutboxKit):
         assert [one.id for one in (await store.tenants(None, 10)).items] == ["default"]
         assert not await store.save_tenant(ACME, expect=None)
 
-    async def test_the_ledger_holds_for_each_tenant_alone(self, store: Outbox) -> None:
+    async def test_the_ledger_holds_for_each_tenant_alone(self, store: Outbox, owner: Owner) -> None:
         await add_tenants(store, "one", "two")
         for tenant in ("one", "two"):
             await store.save_endpoint(endpoint(f"ep_{tenant}", tenant=tenant), expect=None)
         events = [event(f"e{n}", f"k{n % 3}", tenant=tenant) for tenant in ("one", "two") for n in range(6)]
         lanes = {(one.endpoint_id, one.key): one.lane_id for one in (await published(store, *events)).grown}
-        owner = await Owner.of(store)
         await owner.deliver(lanes["ep_one", "k0"], 2)
         await owner.kill(lanes["ep_one", "k1"])
         row = await owner.row(lanes["ep_two", "k2"])

@@ -27,9 +27,8 @@ from hooklane.testing.conformance_recovery.kit import (
 
 
 class Auditing(OutboxKit):
-    async def test_an_act_is_on_record_with_who_when_what_and_why(self, store: Store) -> None:
+    async def test_an_act_is_on_record_with_who_when_what_and_why(self, store: Store, owner: Owner) -> None:
         lane_id = await lane_with(store, 2)
-        owner = await Owner.of(store)
         letter = await owner.kill(lane_id)
         await store.set_note("default", letter.id, "look", act=act("dead_letter.noted", "look", subject=letter.id))
         await store.replay("default", letter.id, actor="ann", now=NOW)
@@ -70,9 +69,8 @@ class Auditing(OutboxKit):
         lines = (await store.audit("default", AuditFilter(), None, 10)).items
         assert [one.act.action for one in lines] == ["endpoint.created"]
 
-    async def test_a_letter_of_one_tenant_is_nothing_to_another(self, store: Store) -> None:
+    async def test_a_letter_of_one_tenant_is_nothing_to_another(self, store: Store, owner: Owner) -> None:
         lane_id = await lane_with(store, 1)
-        owner = await Owner.of(store)
         letter = await owner.kill(lane_id)
 
         assert await store.dead_letter("acme", letter.id) is None
@@ -83,9 +81,8 @@ class Auditing(OutboxKit):
         assert letter == await store.dead_letter("default", letter.id)
         assert (await store.audit("acme", AuditFilter(), None, 10)).items == []
 
-    async def test_a_skip_by_policy_is_on_record_like_one_by_a_person(self, store: Store) -> None:
+    async def test_a_skip_by_policy_is_on_record_like_one_by_a_person(self, store: Store, owner: Owner) -> None:
         lane_id = await lane_with(store, 2)
-        owner = await Owner.of(store)
         settlement = await owner.settle(lane_id, Dead("422", skip=True))
         await owner.commit(settlement)  # its reply was lost
 

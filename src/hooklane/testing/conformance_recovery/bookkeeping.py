@@ -14,12 +14,11 @@ from hooklane.testing.conformance_recovery.kit import Store, lane_with
 
 
 class Bookkeeping(OutboxKit):
-    async def test_the_ledger_is_counted_from_the_rows_and_balances(self, store: Store) -> None:
+    async def test_the_ledger_is_counted_from_the_rows_and_balances(self, store: Store, owner: Owner) -> None:
         await store.save_endpoint(endpoint("ep_a"), expect=None)
         await store.save_endpoint(endpoint("ep_b", types=("user.*",)), expect=None)
         events = [event(f"{key}{n}", key) for key in ("done", "sick", "dead", "passed") for n in (1, 2)]
         report = await published(store, *events, event("u1", None, type="user.new"))
-        owner = await Owner.of(store)
         lanes = {one.key: one.lane_id for one in report.grown if one.key is not None}
         await owner.deliver(lanes["done"], 2)
         await owner.fail(lanes["sick"])
@@ -35,9 +34,8 @@ class Bookkeeping(OutboxKit):
             assert (lines["ep_a"].accepted, lines["ep_b"].accepted) == (9, 1)
             await store.tidy()
 
-    async def test_the_check_agrees_with_the_ledger_that_people_see(self, store: Store) -> None:
+    async def test_the_check_agrees_with_the_ledger_that_people_see(self, store: Store, owner: Owner) -> None:
         lane_id = await lane_with(store, 3)
-        owner = await Owner.of(store)
         await owner.deliver(lane_id)
 
         (line,) = await store.check_ledger()

@@ -19,10 +19,9 @@ from hooklane.testing.conformance_recovery.kit import NOW, Store, act, all_membe
 
 
 class CarryingOut(OutboxKit):
-    async def test_a_job_replays_dead_heads_and_learns_what_became_of_them(self, store: Store) -> None:
+    async def test_a_job_replays_dead_heads_and_learns_what_became_of_them(self, store: Store, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, *(event(f"e{n}", f"k{n}") for n in range(1, 5)), event("loose", None))
-        owner = await Owner.of(store)
         for one in report.grown:
             await owner.kill(one.lane_id)
         lanes = {one.event.id: one.lane_id for one in report.grown if one.event is not None}
@@ -47,9 +46,8 @@ class CarryingOut(OutboxKit):
         assert [one.n for one in await store.members(job.id, after=0, limit=9, progress=[Progress.RELEASED])] == [3]
         await balanced(store)
 
-    async def test_a_replayed_head_wakes_its_owner(self, store: Store) -> None:
+    async def test_a_replayed_head_wakes_its_owner(self, store: Store, owner: Owner) -> None:
         lane_id = await lane_with(store, 2)
-        owner = await Owner.of(store)
         await owner.kill(lane_id)
         job = await planned(store, Op.REPLAY, await all_members(store, Wanted()))
         mark = (await owner.load()).mark
@@ -61,9 +59,8 @@ class CarryingOut(OutboxKit):
         row = await owner.row(lane_id)
         assert (row.head, row.attempts) == (1, 0)
 
-    async def test_carrying_out_twice_does_it_once(self, store: Store) -> None:
+    async def test_carrying_out_twice_does_it_once(self, store: Store, owner: Owner) -> None:
         lane_id = await lane_with(store, 2)
-        owner = await Owner.of(store)
         await owner.kill(lane_id)
         job = await planned(store, Op.SKIP, await all_members(store, Wanted()))
 
@@ -78,9 +75,8 @@ class CarryingOut(OutboxKit):
         assert member.progress is Progress.SKIPPED
         await balanced(store)
 
-    async def test_a_letter_that_is_twice_in_a_plan_is_carried_out_once(self, store: Store) -> None:
+    async def test_a_letter_that_is_twice_in_a_plan_is_carried_out_once(self, store: Store, owner: Owner) -> None:
         lane_id = await lane_with(store, 3)
-        owner = await Owner.of(store)
         letter = await owner.kill(lane_id)
         job = await planned(store, Op.SKIP, await all_members(store, Wanted(ids=["e1", letter.id])))
 
@@ -90,9 +86,8 @@ class CarryingOut(OutboxKit):
         assert (await owner.row(lane_id)).head == 2
         await balanced(store)
 
-    async def test_a_published_member_closes_the_letter_of_the_skipped_event(self, store: Store) -> None:
+    async def test_a_published_member_closes_the_letter_of_the_skipped_event(self, store: Store, owner: Owner) -> None:
         lane_id = await lane_with(store, 1)
-        owner = await Owner.of(store)
         letter = await owner.kill(lane_id)
         await store.skip("default", letter.id, note="x", actor="me", now=NOW)
         job = await planned(store, Op.REPLAY, await all_members(store, Wanted(state=DeliveryState.SKIPPED)))

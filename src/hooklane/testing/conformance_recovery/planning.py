@@ -21,12 +21,11 @@ from hooklane.testing.conformance_recovery.kit import NOW, Store, act, all_membe
 
 
 class Planning(OutboxKit):
-    async def test_dead_letters_are_selected_by_what_they_are(self, store: Store) -> None:
+    async def test_dead_letters_are_selected_by_what_they_are(self, store: Store, owner: Owner) -> None:
         await store.save_endpoint(endpoint("ep_a", types=("order.*",)), expect=None)
         await store.save_endpoint(endpoint("ep_b", types=("user.*",)), expect=None)
         drafts = [event(f"e{n}", f"k{n}", type="user.new" if n == 3 else "order.paid") for n in range(1, 4)]
         report = await published(store, *drafts, event("loose", None, type="order.void"))
-        owner = await Owner.of(store)
         for at, (one, reason) in enumerate(zip(report.grown, ("422", "503", "timeout", "500"), strict=True)):
             await owner.settle(one.lane_id, Dead(reason), at=1_000 * (at + 1))
 
@@ -43,9 +42,8 @@ class Planning(OutboxKit):
         assert await found(before=Instant(T0 + 2_010)) == ["e1"]
         assert await all_members(store, Wanted(), tenant="other") == []
 
-    async def test_a_member_says_where_it_stands_and_what_waits_behind_it(self, store: Store) -> None:
+    async def test_a_member_says_where_it_stands_and_what_waits_behind_it(self, store: Store, owner: Owner) -> None:
         lane_id = await lane_with(store, 4)
-        owner = await Owner.of(store)
         await owner.deliver(lane_id)
         letter = await owner.kill(lane_id)
 
@@ -67,18 +65,16 @@ class Planning(OutboxKit):
         )
         assert member.pid == (await owner.row(lane_id)).pid
 
-    async def test_delivered_events_are_selected_since_a_time(self, store: Store) -> None:
+    async def test_delivered_events_are_selected_since_a_time(self, store: Store, owner: Owner) -> None:
         lane_id = await lane_with(store, 5)
-        owner = await Owner.of(store)
         await owner.deliver(lane_id, 4)
 
         found = await all_members(store, Wanted(state=DeliveryState.DELIVERED, after=Instant(T0 + 2)), limit=2)
 
         assert [(one.event_id, one.seq) for one in found] == [("e2", 2), ("e3", 3), ("e4", 4)]
 
-    async def test_ids_find_events_and_letters_in_any_state(self, store: Store) -> None:
+    async def test_ids_find_events_and_letters_in_any_state(self, store: Store, owner: Owner) -> None:
         lane_id = await lane_with(store, 4)
-        owner = await Owner.of(store)
         await owner.deliver(lane_id)
         skipped = await owner.kill(lane_id)
         await store.skip("default", skipped.id, note="", actor="me", now=NOW)
@@ -106,9 +102,8 @@ class Planning(OutboxKit):
         assert [blocking] == await all_members(store, Wanted())
         assert (given_up.reason, given_up.version) == ("422", str(skipped.died_at))
 
-    async def test_a_page_of_members_that_is_added_twice_is_there_once(self, store: Store) -> None:
+    async def test_a_page_of_members_that_is_added_twice_is_there_once(self, store: Store, owner: Owner) -> None:
         lane_id = await lane_with(store, 2)
-        owner = await Owner.of(store)
         await owner.kill(lane_id)
         members = await all_members(store, Wanted())
         job = await planned(store, Op.REPLAY, members)
@@ -117,10 +112,9 @@ class Planning(OutboxKit):
 
         assert [one.n for one in await store.members(job.id, after=0, limit=9)] == [1]
 
-    async def test_a_plan_knows_which_of_its_members_changed(self, store: Store) -> None:
+    async def test_a_plan_knows_which_of_its_members_changed(self, store: Store, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, *(event(f"e{n}", f"k{n}") for n in range(1, 5)))
-        owner = await Owner.of(store)
         lanes = [one.lane_id for one in report.grown]
         for lane_id in lanes[:3]:
             await owner.kill(lane_id)

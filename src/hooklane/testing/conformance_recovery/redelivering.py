@@ -48,8 +48,7 @@ class Redelivering(OutboxKit):
         assert first is not None
         assert found[0][2].data == first.data
 
-    async def test_a_redelivery_is_found_by_load_poll_and_reload(self, store: Store) -> None:
-        owner = await Owner.of(store)
+    async def test_a_redelivery_is_found_by_load_poll_and_reload(self, store: Store, owner: Owner) -> None:
         mark = (await owner.load()).mark
         again, _ = await self.sent_again(store, owner)
 
@@ -60,8 +59,7 @@ class Redelivering(OutboxKit):
         assert (row.head, row.tail, row.key, row.endpoint_id) == (1, 3, None, "ep_a")
         assert [row] == list(await store.reload([again]))
 
-    async def test_what_is_owed_holds_redeliveries_too(self, store: Store) -> None:
-        owner = await Owner.of(store)
+    async def test_what_is_owed_holds_redeliveries_too(self, store: Store, owner: Owner) -> None:
         again, _ = await self.sent_again(store, owner)
 
         owed = await store.owed(owner.worker, owner.epochs)
@@ -70,8 +68,7 @@ class Redelivering(OutboxKit):
         assert found == await owner.loaded()
         assert again in found
 
-    async def test_redeliveries_keep_their_order_and_move_no_head(self, store: Store) -> None:
-        owner = await Owner.of(store)
+    async def test_redeliveries_keep_their_order_and_move_no_head(self, store: Store, owner: Owner) -> None:
         again, job = await self.sent_again(store, owner)
         lane_id = (await store.members(job.id, after=0, limit=1))[0].member.lane_id
         before, ledger = await owner.row(lane_id), await store.ledger("default")
@@ -109,8 +106,7 @@ class Redelivering(OutboxKit):
         assert again not in await owner.loaded()
         await balanced(store)
 
-    async def test_a_repeated_write_of_a_redelivery_changes_nothing(self, store: Store) -> None:
-        owner = await Owner.of(store)
+    async def test_a_repeated_write_of_a_redelivery_changes_nothing(self, store: Store, owner: Owner) -> None:
         again, _ = await self.sent_again(store, owner)
         row = await owner.row(again)
         await owner.commit(Start(again, row.pid, 1, 1, row.rev))
@@ -144,8 +140,7 @@ class Redelivering(OutboxKit):
         assert (failed.starts, failed.attempts) == (0, 1)
         assert ((await owner.row(again)).head, (await owner.row(again)).starts) == (2, 0)
 
-    async def test_a_worker_that_lost_its_partition_cannot_move_a_redelivery(self, store: Store) -> None:
-        owner = await Owner.of(store)
+    async def test_a_worker_that_lost_its_partition_cannot_move_a_redelivery(self, store: Store, owner: Owner) -> None:
         again, _ = await self.sent_again(store, owner)
         settlement = await owner.settlement(again, DELIVERED)
         await store.leave("w1")

@@ -38,11 +38,10 @@ from hooklane.testing.conformance_recovery.kit import (
 
 
 class Retaining(OutboxKit):
-    async def test_what_is_owed_dead_or_young_is_never_pruned(self, store: Store) -> None:
+    async def test_what_is_owed_dead_or_young_is_never_pruned(self, store: Store, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         events = [event(f"{key}{n}", key, at=n) for key in ("queued", "sick", "dead", "young") for n in (1, 2)]
         report = await published(store, *events, event("loose", None), event("deadloose", None))
-        owner = await Owner.of(store)
         lanes = {one.event.id: one.lane_id for one in report.grown if one.event is not None}
         await owner.fail(lanes["sick1"])
         await owner.kill(lanes["dead1"])
@@ -56,10 +55,9 @@ class Retaining(OutboxKit):
         assert [one.outcome for one in await store.attempts("default", "dead1")] == ["dead"]
         await balanced(store)
 
-    async def test_what_is_settled_goes_and_the_ledger_adds_up_as_before(self, store: Store) -> None:
+    async def test_what_is_settled_goes_and_the_ledger_adds_up_as_before(self, store: Store, owner: Owner) -> None:
         lane_id = await lane_with(store, 6)
         report = await published(store, event("l1", None), event("l2", None), event("l3", None))
-        owner = await Owner.of(store)
         await owner.deliver(lane_id)
         for _ in range(2):  # two in a row are passed over
             letter = await owner.kill(lane_id)
@@ -85,9 +83,8 @@ class Retaining(OutboxKit):
         (stamp,) = (await published(store, event("e7", "a"))).results[0].stamps  # type: ignore[union-attr]
         assert stamp.seq == 7, "a lane never starts again"
 
-    async def test_the_predecessor_of_a_kept_event_is_still_known(self, store: Store) -> None:
+    async def test_the_predecessor_of_a_kept_event_is_still_known(self, store: Store, owner: Owner) -> None:
         lane_id = await lane_with(store, 4)
-        owner = await Owner.of(store)
         await owner.deliver(lane_id)
         for _ in range(2):
             letter = await owner.kill(lane_id)
@@ -106,9 +103,8 @@ class Retaining(OutboxKit):
         assert isinstance(again, Redelivery)
         assert (again.seq, again.prev_seq) == (4, 1)
 
-    async def test_attempts_may_go_before_their_event(self, store: Store) -> None:
+    async def test_attempts_may_go_before_their_event(self, store: Store, owner: Owner) -> None:
         lane_id = await lane_with(store, 3)
-        owner = await Owner.of(store)
         await owner.deliver(lane_id, 2)
 
         removed = await pruned(store, Cutoffs(attempts=LATER))
@@ -117,10 +113,9 @@ class Retaining(OutboxKit):
         assert await store.event("default", "e1") is not None
         assert list(await store.attempts("default", "e1")) == []
 
-    async def test_attempts_that_were_too_young_go_when_they_are_old(self, store: Store) -> None:
+    async def test_attempts_that_were_too_young_go_when_they_are_old(self, store: Store, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         report = await published(store, event("old", "a"), event("young", "a", at=10 * DAY_MS))
-        owner = await Owner.of(store)
         await owner.deliver(report.grown[0].lane_id)
         await owner.settle(report.grown[0].lane_id, DELIVERED, at=10 * DAY_MS)
 
@@ -147,7 +142,7 @@ class Retaining(OutboxKit):
         assert replace(first.results[0], repeated=True) == again
         assert (await store.ledger("default"))["accepted"] == 1
 
-    async def test_a_name_lives_at_least_as_long_as_its_event(self, store: Store) -> None:
+    async def test_a_name_lives_at_least_as_long_as_its_event(self, store: Store, owner: Owner) -> None:
         await store.save_endpoint(endpoint(), expect=None)
         named = draft(event("e1", "a"), "id:e1")
         first = await store.publish([named])
@@ -156,13 +151,11 @@ class Retaining(OutboxKit):
         (again,) = (await store.publish([named])).results
         assert isinstance(again, Published)
         assert again.repeated
-        owner = await Owner.of(store)
         await owner.deliver(first.grown[0].lane_id)
         assert (await pruned(store, ALL)).get("idempotency") == 1
 
-    async def test_an_event_that_is_being_sent_again_is_not_pruned(self, store: Store) -> None:
+    async def test_an_event_that_is_being_sent_again_is_not_pruned(self, store: Store, owner: Owner) -> None:
         lane_id = await lane_with(store, 2)
-        owner = await Owner.of(store)
         await owner.deliver(lane_id, 2)
         job = await planned(store, Op.REPLAY, await all_members(store, Wanted(state=DeliveryState.DELIVERED)))
         running = replace(job, state=JobState.RUNNING, job_id="job_1")
@@ -177,9 +170,8 @@ class Retaining(OutboxKit):
         done = await store.carry_out(job.id, Op.REPLAY, [2], act=act("job.released"))
         assert [n for n, _ in done.refused] == [2]
 
-    async def test_old_plans_and_jobs_go_and_running_ones_stay(self, store: Store) -> None:
+    async def test_old_plans_and_jobs_go_and_running_ones_stay(self, store: Store, owner: Owner) -> None:
         lane_id = await lane_with(store, 1)
-        owner = await Owner.of(store)
         await owner.kill(lane_id)
         members = await all_members(store, Wanted())
         old, running = (
@@ -195,9 +187,8 @@ class Retaining(OutboxKit):
         assert await store.job("default", running.id) is not None
         assert len(await store.members(running.id, after=0, limit=9)) == 1
 
-    async def test_a_drained_endpoint_is_forgotten_only_when_nothing_is_owed(self, store: Store) -> None:
+    async def test_a_drained_endpoint_is_forgotten_only_when_nothing_is_owed(self, store: Store, owner: Owner) -> None:
         lane_id = await lane_with(store, 2)
-        owner = await Owner.of(store)
         letter = await owner.kill(lane_id)
         (one,) = await store.endpoints()
         await store.save_endpoint(replace(one, state=EndpointState.DRAINING), expect=one)

@@ -5,27 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from hooklane.core.fanout import places
 from hooklane.model.attempt import Dead, Settlement, Start, Write
 from hooklane.model.clock import START, Instant
 from hooklane.model.endpoint import Endpoint, EndpointState, OnDead
-from hooklane.model.health import Health
 from hooklane.model.lane import LaneId, LaneRow
-from hooklane.model.lost import Decide, KnownPlace, LostLane
 from hooklane.model.session import Session
 from hooklane.store.memory.outbox import health, lost, owning, publishing, recovering, settling
 from hooklane.store.memory.outbox.tables import Lane, Tables, row_of
 from hooklane.store.outbox import (
     CommitReport,
     Draft,
-    Lease,
     Load,
     News,
     Published,
     PublishReport,
-    Roster,
     StoreOptions,
     Taken,
 )
@@ -33,6 +29,7 @@ from hooklane.testing.invariants import Invariants
 from hooklane.testing.lane_book import Rules
 from hooklane.testing.sim.world import T0, World
 
+P = ParamSpec("P")
 T = TypeVar("T")
 FOLD_EVERY_MS = 300
 NUMBERS_LOST_MAX = 400
@@ -66,6 +63,15 @@ class Written(NamedTuple):
             return None
         self.counts["span passed"] += 1
         return mark._replace(read=mark.read._replace(growth=max(mark.read.growth, self.last)))
+
+
+def on_tables(verb: Callable[Concatenate[Tables, P], T]) -> Callable[Concatenate[SimStore, P], T]:
+    """A verb of the memory store, as it is."""
+
+    def done(store: SimStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return verb(store.tables, *args, **kwargs)
+
+    return done
 
 
 class SimStore:
@@ -202,14 +208,18 @@ class SimStore:
             rules = self._rules[endpoint_id] = _rules(self.tables.endpoints[endpoint_id])
         return rules
 
-    def join(self, worker: str, lease_ms: int) -> Lease:
-        return owning.join(self.tables, worker, lease_ms)
-
-    def renew(self, worker: str, lease_ms: int) -> Lease | None:
-        return owning.renew(self.tables, worker, lease_ms)
-
-    def roster(self) -> Roster:
-        return owning.roster(self.tables)
+    join = on_tables(owning.join)
+    renew = on_tables(owning.renew)
+    roster = on_tables(owning.roster)
+    release = on_tables(owning.release)
+    leave = on_tables(owning.leave)
+    expire = on_tables(owning.expire)
+    owed = on_tables(owning.owed)
+    reload = on_tables(owning.reload)
+    fetch = on_tables(owning.fetch)
+    account_for = on_tables(lost.account_for)
+    note_health = on_tables(health.note_health)
+    write = on_tables(settling.commit)
 
     def acquire(self, worker: str, most: int) -> Sequence[Taken]:
         taken = owning.acquire(self.tables, worker, most)
@@ -223,15 +233,6 @@ class SimStore:
         """Whether it has not crashed since *worker* acquired something: what else it tells is not told to that one, as
         a client of PostgreSQL knows by its connections."""
         return self._acquired_in.get(worker, self.crashes) == self.crashes
-
-    def release(self, worker: str, pids: Iterable[int]) -> None:
-        owning.release(self.tables, worker, pids)
-
-    def leave(self, worker: str) -> None:
-        owning.leave(self.tables, worker)
-
-    def expire(self, workers: Iterable[str]) -> None:
-        owning.expire(self.tables, workers)
 
     def read_acks(self) -> dict[LaneId, int]:
         """The first half of a load: what owners appended and no fold has reached yet."""
@@ -255,9 +256,6 @@ class SimStore:
     def endpoints(self) -> Sequence[Endpoint]:
         return list(self.tables.endpoints.values())
 
-    def owed(self, worker: str, epochs: Mapping[int, int]) -> Mapping[int, Sequence[LaneRow]]:
-        return owning.owed(self.tables, worker, epochs)
-
     def read_lanes(self, worker: str, epochs: Mapping[int, int], mark: Mark, acks: Mapping[LaneId, int]) -> Load:
         tables = self.tables
         lanes: dict[int, Sequence[LaneRow]] = {}
@@ -275,12 +273,6 @@ class SimStore:
         here = self.session()
         return replace(news, grown=told, mark=self.mark(), session=here, mark_lives=mark.session == here)
 
-    def reload(self, lane_ids: Sequence[LaneId]) -> Sequence[LaneRow]:
-        return owning.reload(self.tables, lane_ids)
-
-    def fetch(self, wants: Sequence[tuple[LaneId, int, int]]) -> Sequence[Any]:
-        return owning.fetch(self.tables, wants)
-
     def commit(self, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
         """Carry a commit out, and tell the checker what the tables say has changed, not what the report says."""
         tables = self.tables
@@ -292,15 +284,6 @@ class SimStore:
         for (lane, row), write in zip(before, writes, strict=True):
             self._tell(worker, epochs.get(lane.pid, 0), lane, row, write)
         return report
-
-    def account_for(self, places: Sequence[KnownPlace], decide: Decide, now: Instant) -> Sequence[LostLane]:
-        return lost.account_for(self.tables, places, decide, now)
-
-    def note_health(self, turns: Sequence[Health]) -> Sequence[Health]:
-        return health.note_health(self.tables, turns)
-
-    def write(self, worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> CommitReport:
-        return settling.commit(self.tables, worker, epochs, writes)
 
     def _tell(self, worker: str, epoch: int, lane: Lane, before: LaneRow, write: Write) -> None:
         after, checker = self.tables.row_of(lane), self.checker

@@ -9,6 +9,8 @@ from hooklane.model.inbox import Gap, RowId, Track
 from hooklane.model.message import Status
 from hooklane.store.memory.inbox.session import MemorySession
 from hooklane.store.memory.inbox.tables import KEPT, Memory, verb
+from hooklane.store.without_tx.buffer import TrackState, Waiting
+from hooklane.store.without_tx.order_cursors import gap_of
 
 
 class Order(Memory):
@@ -87,19 +89,13 @@ class Order(Memory):
     @verb
     def gaps(self, session: MemorySession, before: Instant, limit: int) -> list[Gap]:
         tracks = {entry.track for entry in self.tables.handlings.values() if entry.status is Status.HELD}
-        found: list[Gap] = []
-        for track in tracks:
-            assert track is not None
-            entries = self._on(track)
-            held = [entry for entry in entries if entry.status is Status.HELD and entry.due_at <= before]
-            applied = self.tables.cursors[track].seq
-            others = [
-                entry
-                for entry in entries
-                if entry.status in KEPT and entry.status is not Status.HELD and (entry.new.seq or 0) > applied
-            ]
-            if held and not others:
-                first = min(entry.new.prev_seq or 0 for entry in held)
-                since = min(entry.due_at for entry in held)
-                found.append(Gap(track, applied, first, since))
-        return sorted(found, key=lambda gap: gap.since)[:limit]
+        found = [gap_of(self._state(track), before) for track in tracks if track is not None]
+        return sorted((gap for gap in found if gap is not None), key=lambda gap: gap.since)[:limit]
+
+    def _state(self, track: Track) -> TrackState:
+        waiting: dict[RowId, Waiting] = {
+            entry.row: Waiting(entry.row, entry.status, entry.due_at, entry.new.seq, entry.new.prev_seq)
+            for entry in self._on(track)
+            if entry.status in KEPT
+        }
+        return TrackState(track, self.tables.cursors[track].seq, waiting=waiting)

@@ -46,13 +46,6 @@ WHERE CASE WHEN current_setting('synchronous_standby_names') = '' THEN true
 -- Whether this transaction is now the only one at work on an identity; it never waits.
 SELECT pg_try_advisory_xact_lock(hashtextextended(:name::text, 0));
 
--- name: remember
--- A tombstone, if these bytes are new.
-INSERT INTO hooklane.inbox_digest (account, source, digest, event_id, seen_at)
-VALUES (:account, :source, :digest, :event_id, :now)
-ON CONFLICT (source, account, digest) DO NOTHING
-RETURNING event_id;
-
 -- name: remembered
 -- The event id under which these bytes first came; its commit waits as that of `known`.
 SELECT event_id FROM hooklane.inbox_digest WHERE source = :source AND account = :account AND digest = :digest
@@ -173,48 +166,24 @@ SET status = :status::text, due_at = CASE
 WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status || '' = 'in_progress'
 RETURNING 1;
 
--- name: begin_cursor
--- The first sight of a track sets where it starts.
-INSERT INTO hooklane.inbox_cursor (account, source, handler, key, seq)
-VALUES (:account, :source, :handler, :key, :baseline)
-ON CONFLICT (source, account, handler, key) DO NOTHING;
-
 -- name: cursor
 -- The last applied seq, kept from moving until this transaction ends; other readers are not kept out.
 SELECT seq FROM hooklane.inbox_cursor
 WHERE source = :source AND account = :account AND handler = :handler AND key = :key FOR SHARE;
 
 -- name: begin_cursors
--- The same for many, in the order in which they are given.
+-- As `begin_cursor`, for many, in the order in which they are given.
 INSERT INTO hooklane.inbox_cursor (source, account, handler, key, seq)
 SELECT * FROM unnest(:sources::text[], :accounts::text[], :handlers::text[], :keys::text[], :baselines::bigint[])
 ON CONFLICT (source, account, handler, key) DO NOTHING;
 
 -- name: cursors
--- The same for many.
+-- As `cursor`, for many.
 SELECT c.source, c.account, c.handler, c.key, c.seq
 FROM hooklane.inbox_cursor c
 JOIN unnest(:sources::text[], :accounts::text[], :handlers::text[], :keys::text[]) AS w (source, account, handler, key)
     USING (source, account, handler, key)
 ORDER BY c.source, c.account, c.handler, c.key FOR SHARE OF c;
-
--- name: applied
--- The last applied seq as it is now.
-SELECT seq FROM hooklane.inbox_cursor
-WHERE source = :source AND account = :account AND handler = :handler AND key = :key;
-
--- name: advance
--- The cursor moves forward only, and never past what was not applied.
-UPDATE hooklane.inbox_cursor SET seq = :seq
-WHERE source = :source AND account = :account AND handler = :handler AND key = :key AND seq >= :prev_seq AND seq < :seq
-RETURNING seq;
-
--- name: release
--- Whose predecessor is applied may be claimed.
-UPDATE hooklane.inbox_handling SET status = 'pending', due_at = :now
-WHERE source = :source AND account = :account AND handler = :handler AND key = :key
-  AND status = 'held' AND prev_seq <= :seq
-RETURNING 1;
 
 -- name: arrived
 -- Which of these are here and owed.
@@ -225,24 +194,6 @@ WHERE EXISTS (
     SELECT 1 FROM hooklane.inbox_handling h
     WHERE h.source = w.source AND h.account = w.account AND h.handler = w.handler AND h.key = w.key AND h.seq = w.seq
       AND h.key IS NOT NULL AND h.status IN ('pending', 'in_progress', 'failed', 'held', 'dead'));
-
--- name: newer
--- Last writer wins by (at, tie); nothing comes back when something newer, or this very one, is there.
-INSERT INTO hooklane.inbox_cursor AS c (account, source, handler, key, at, tie)
-VALUES (:account, :source, :handler, :key, :at, :tie)
-ON CONFLICT (source, account, handler, key) DO UPDATE SET at = excluded.at, tie = excluded.tie
-WHERE c.at IS NULL OR (c.at, c.tie) < (excluded.at, excluded.tie)
-RETURNING 1;
-
--- name: mark
--- The newest that was applied.
-SELECT at, tie FROM hooklane.inbox_cursor
-WHERE source = :source AND account = :account AND handler = :handler AND key = :key;
-
--- name: touch
--- The track's row exists and is held by this transaction.
-INSERT INTO hooklane.inbox_cursor AS c (account, source, handler, key) VALUES (:account, :source, :handler, :key)
-ON CONFLICT (source, account, handler, key) DO UPDATE SET seq = c.seq;
 
 -- name: coalesce
 -- Older hints about the same entity: what was just fetched covers them. One that is being taken is passed over.
@@ -259,20 +210,6 @@ RETURNING 1;
 -- name: latest_row
 -- The largest id given out.
 SELECT last_value FROM hooklane.inbox_row_id_seq;
-
--- name: gaps
--- The first held handling of each track whose turn does not come because a predecessor never arrived.
--- What is owed at or before the cursor (a dead letter that was passed over) is no event's predecessor.
-SELECT h.source, h.account, h.handler, h.key, c.seq, min(h.prev_seq), min(h.due_at)
-FROM hooklane.inbox_handling h
-JOIN hooklane.inbox_cursor c USING (source, account, handler, key)
-WHERE h.status = 'held' AND h.due_at <= :before
-  AND NOT EXISTS (
-    SELECT 1 FROM hooklane.inbox_handling o
-    WHERE o.source = h.source AND o.account = h.account AND o.handler = h.handler AND o.key = h.key
-      AND o.key IS NOT NULL AND o.seq > c.seq AND o.status IN ('pending', 'in_progress', 'failed', 'dead'))
-GROUP BY h.source, h.account, h.handler, h.key, c.seq
-ORDER BY min(h.due_at) LIMIT :limit::bigint;
 
 -- name: reopen
 -- Owed again; the fence grows, so a worker that is still at it cannot complete.
@@ -292,50 +229,10 @@ SELECT r.id, :handler::text, r.account, r.source, :status::text, :due_at::bigint
 FROM hooklane.inbox_row r WHERE r.id = :row_id
 ON CONFLICT (row_id, handler) DO NOTHING;
 
--- name: let_handlings_speak
--- A row that a handler was given has no status of its own any more: it was dead, ignored or a conflict before.
-UPDATE hooklane.inbox_row SET status = 'pending' WHERE id = :row_id AND status <> 'pending';
-
--- name: restate
--- What is said of the row itself, unless it is not what it :was when that was decided.
-UPDATE hooklane.inbox_row SET status = :status, reason = :reason WHERE id = :row_id AND status = :was
-RETURNING 1;
-
--- name: settle
--- Given up by hand, unless it is not what it :was when that was decided.
-UPDATE hooklane.inbox_handling
-SET status = :status, error = :note, settled_at = :now, fence = fence + 1, owner = NULL
-WHERE row_id = :row_id AND handler = :handler AND status IN ('dead', 'held', 'failed', 'pending')
-  AND status = coalesce(:was::text, status)
-RETURNING 1;
-
--- name: heartbeat
--- When the receiver was last seen at work, and how long it was down.
-SELECT seen_at, down_ms, down_until FROM hooklane.inbox_heartbeat;
-
--- name: beat
--- Pruning counts from here, not from the clock: after a long downtime nothing goes at once.
-INSERT INTO hooklane.inbox_heartbeat (one, seen_at, down_ms, down_until) VALUES (1, :seen_at, :down_ms, :down_until)
-ON CONFLICT (one) DO UPDATE
-SET seen_at = excluded.seen_at, down_ms = excluded.down_ms, down_until = excluded.down_until;
-
 -- name: clock
 -- What the database's clock said at the last look, and what it says now; nothing while another process is looking.
 SELECT at, (extract(epoch FROM clock_timestamp()) * 1000)::bigint FROM hooklane.inbox_clock
 WHERE :now::bigint IS NOT NULL FOR UPDATE SKIP LOCKED;
-
--- name: note_clock
--- What it says now, for the next look.
-UPDATE hooklane.inbox_clock SET at = :now;
-
--- name: move_leases
--- Leases that were given before the clock was set back end as much earlier.
-UPDATE hooklane.inbox_handling SET due_at = due_at - :by::bigint WHERE status = 'in_progress' AND due_at > :now::bigint;
-
--- name: move_waits
--- The same for what waits for its time.
-UPDATE hooklane.inbox_handling SET due_at = due_at - :by::bigint
-WHERE status IN ('pending', 'failed', 'held') AND due_at > :now::bigint;
 
 -- name: prune
 -- Old rows that owe nothing and that no person has to look at. Cursors and digests stay.
@@ -358,14 +255,6 @@ UPDATE hooklane.inbox_row SET body = NULL, headers = '[]' WHERE id IN (
     ORDER BY r.received_at LIMIT :limit::bigint FOR UPDATE SKIP LOCKED)
 RETURNING 1;
 
--- name: forget
--- Tombstones that have guarded long enough.
-DELETE FROM hooklane.inbox_digest WHERE (source, account, digest) IN (
-    SELECT source, account, digest FROM hooklane.inbox_digest
-    WHERE seen_at < :before AND (:source::text IS NULL OR source = :source::text)
-    ORDER BY seen_at LIMIT :limit::bigint)
-RETURNING 1;
-
 -- fragment: fitting_row
 (:ids::jsonb IS NULL OR r.id IN (SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb)))
 AND (:source::text IS NULL OR r.source = :source::text) AND (:account::text IS NULL OR r.account = :account::text)
@@ -378,16 +267,6 @@ AND (:status::text IS NULL OR (r.status = :status::text AND r.status <> 'pending
                 AND (:handler::text IS NULL OR h.handler = :handler::text)))
 AND (:handler::text IS NULL OR EXISTS (
      SELECT 1 FROM hooklane.inbox_handling h WHERE h.row_id = r.id AND h.handler = :handler::text))
-
--- name: search
--- Ids of matching rows, oldest first.
-SELECT r.id FROM hooklane.inbox_row r WHERE {fitting_row} AND (:after::bigint IS NULL OR r.id > :after::bigint)
-ORDER BY r.id LIMIT :limit::bigint;
-
--- name: search_newest
--- The same, newest first.
-SELECT r.id FROM hooklane.inbox_row r WHERE {fitting_row} AND (:after::bigint IS NULL OR r.id < :after::bigint)
-ORDER BY r.id DESC LIMIT :limit::bigint;
 
 -- name: handlings
 -- All handlings of some rows.

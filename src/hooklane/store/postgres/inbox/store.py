@@ -29,7 +29,7 @@ from hooklane.store.sql.rows import (
     track_params,
 )
 
-_QUERIES = queries_of("hooklane.store.postgres.inbox")
+_QUERIES = queries_of("hooklane.store.sql", "hooklane.store.postgres.inbox")
 
 _ROW_ARRAYS = {
     "account": "accounts",

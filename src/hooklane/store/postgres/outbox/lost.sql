@@ -1,9 +1,5 @@
 -- What PostgreSQL runs when a process asks for what it had sent or published: after a failover some of it may be lost.
 
--- name: tenants_there
--- Those of these tenants that were not deleted.
-SELECT id FROM hooklane.tenant WHERE id = ANY(:tenants::text[]) AND state IN ('active', 'suspended')
-
 -- name: unheld_places
 -- The lanes in which one of these events does not stand where it stood, unless that is on record already.
 SELECT DISTINCT w.endpoint_id, w.key
@@ -22,10 +18,6 @@ FROM unnest(:tenant::text[], :endpoint_id::text[], :event_id::text[], :lost_id::
     :seq::bigint[], :named::text[]) AS w (tenant, endpoint_id, event_id, lost_id, key, pid, seq, named)
 WHERE NOT EXISTS (SELECT 1 FROM hooklane.event e WHERE e.tenant = w.tenant AND e.id IN (w.event_id, w.lost_id))
 
--- name: known_endpoint
--- Whether an endpoint is there at all: it may be lost as well.
-SELECT 1 FROM hooklane.endpoint WHERE id = :endpoint
-
 -- name: make_lost_lane
 -- A lane whose very first event was lost.
 INSERT INTO hooklane.lane_name (tenant, endpoint_id, key, pid) VALUES (:tenant, :endpoint, :key, :pid)
@@ -35,33 +27,14 @@ ON CONFLICT DO NOTHING
 -- Held as a publish holds it: nothing gets a seq there meanwhile.
 SELECT lane_id, pid FROM hooklane.lane_name WHERE endpoint_id = :endpoint AND key = :key FOR NO KEY UPDATE
 
--- name: fence_partition
--- Its owner knows places that will be others: whatever it writes from now on is refused, and it loads anew.
-UPDATE hooklane.part SET owner = NULL, epoch = epoch + 1 WHERE pid = :pid
-
 -- name: ends_of_lane
 -- Read after the fence: no ack comes after it.
 SELECT head, tail FROM (SELECT {lane_columns} {lanes} WHERE lane_id = :lane {and_acks} WHERE t.lane_id = :lane) r
-
--- name: ids_in_lane
--- What stands from a place on, and what is on record of it.
-SELECT le.seq, e.id, e.data, s.note FROM hooklane.lane_event le JOIN hooklane.event e ON e.n = le.event_n
-LEFT JOIN hooklane.skipped s ON s.lane_id = le.lane_id AND s.seq = le.seq AND s.actor = :actor
-WHERE le.lane_id = :lane AND le.seq >= :first
-
--- name: events_from
--- The same, and where each of these events believes to stand.
-SELECT le.seq, e.n, e.stamps FROM hooklane.lane_event le JOIN hooklane.event e ON e.n = le.event_n
-WHERE le.lane_id = :lane AND le.seq >= :first
 
 -- name: lift_places
 -- Places that move, turned over: no other is there.
 UPDATE hooklane.lane_event e SET seq = -w.to_seq FROM unnest(:seq::bigint[], :to_seq::bigint[]) AS w (seq, to_seq)
 WHERE e.lane_id = :lane AND e.seq = w.seq
-
--- name: lower_places
--- And back.
-UPDATE hooklane.lane_event SET seq = -seq WHERE lane_id = :lane AND seq < 0
 
 -- name: restamp
 -- An event says itself where it stands.
@@ -78,19 +51,10 @@ FROM unnest(:seq::bigint[], :to_seq::bigint[]) AS w (seq, to_seq) WHERE d.lane_i
 UPDATE hooklane.attempt a SET seq = w.to_seq FROM unnest(:seq::bigint[], :to_seq::bigint[]) AS w (seq, to_seq)
 WHERE a.lane_id = :lane AND a.seq = w.seq
 
--- name: forget_head
--- What is known of a head that has moved is not true of what stands there now.
-UPDATE hooklane.lane SET state = 'active', attempts = 0, next_at = 0, reason = NULL, starts = 0, rev = rev + 1
-WHERE lane_id = :lane AND head = :first::bigint
-
 -- name: add_lost_event
 -- What tells of an event that is lost.
 INSERT INTO hooklane.event (n, tenant, id, type, key, data, created_at, stamps)
 VALUES (nextval('hooklane.event_n'), :tenant, :id, :type, :key, :data, :at, :stamps) RETURNING n
-
--- name: name_lost
--- Another event is known to have been lost in that place.
-UPDATE hooklane.event SET data = :data WHERE tenant = :tenant AND id = :id
 
 -- name: add_lost_place
 -- It stands where the other stood.
@@ -98,16 +62,3 @@ INSERT INTO hooklane.lane_event (lane_id, seq, event_n, pid, tenant) VALUES (:la
 
 -- name: set_lost_tail
 -- Nothing to do here: a lane ends where its last event is.
-
--- name: add_reused_letter
--- What was delivered in a seq that receivers had seen before is no success: a letter tells of it.
-INSERT INTO hooklane.dead_letter
-    (id, tenant, endpoint_id, lane_id, seq, event_n, attempts, reason, died_at, note, state)
-SELECT :id, :tenant, :endpoint, :lane, :seq, le.event_n, 1, :reason, :at, :note, 'skipped'
-FROM hooklane.lane_event le WHERE le.lane_id = :lane AND le.seq = :seq
-ON CONFLICT (id) DO UPDATE SET reason = excluded.reason, note = excluded.note, state = excluded.state
-
--- name: event_at
--- Which event stands in a place.
-SELECT e.id, e.created_at FROM hooklane.lane_event le JOIN hooklane.event e ON e.n = le.event_n
-WHERE le.lane_id = :lane AND le.seq = :seq

@@ -10,7 +10,7 @@ from hooklane.store.caller.flow import Statement
 from hooklane.store.sql.outbox.steps import Batch, Pattern
 from hooklane.store.sql.queries import Sql, queries_of
 
-SQL = queries_of("hooklane.store.postgres.outbox", redeliveries=REDELIVERIES)
+SQL = queries_of("hooklane.store.sql.outbox", "hooklane.store.postgres.outbox", redeliveries=REDELIVERIES)
 
 
 def statement_of(step: Sql | Batch | Statement) -> Statement | None:

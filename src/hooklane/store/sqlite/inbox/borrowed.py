@@ -5,12 +5,12 @@ from __future__ import annotations
 from hooklane.store.caller import Dialect
 from hooklane.store.inbox import Capabilities
 from hooklane.store.sql.borrowed import BorrowedInbox, Verbs
-from hooklane.store.sql.queries import queries_of
+from hooklane.store.sqlite.inbox.statements import QUERIES
 from hooklane.store.sqlite.inbox.verbs import SqliteVerbs
 
 VERBS = Verbs(
     dialect=Dialect.SQLITE,
-    queries=queries_of("hooklane.store.sqlite.inbox"),
+    queries=QUERIES,
     migrations="hooklane.store.sqlite.inbox.migrations",
     # How durable a commit is, is up to the application's own settings (WAL, synchronous=FULL are ours).
     capabilities=Capabilities(name="sqlite", atomic=True, durable=True, survives_failover=False, outbox=True),

@@ -25,13 +25,6 @@ SELECT r.id, r.status, r.fingerprint, r.type, h.handler, h.status, h.attempts, h
 FROM hooklane_inbox_row r JOIN hooklane_inbox_handling h ON h.row_id = r.id
 WHERE r.source = :source AND r.account = :account AND r.event_id = :event_id AND r.variant = :variant;
 
--- name: remember
--- A tombstone, if these bytes are new.
-INSERT INTO hooklane_inbox_digest (account, source, digest, event_id, seen_at)
-VALUES (:account, :source, :digest, :event_id, :now)
-ON CONFLICT (source, account, digest) DO NOTHING
-RETURNING event_id;
-
 -- name: remembered
 -- The event id under which these bytes first came.
 SELECT event_id FROM hooklane_inbox_digest WHERE source = :source AND account = :account AND digest = :digest;
@@ -112,59 +105,16 @@ SET status = :status, due_at = :due_at, owner = NULL, error = :error, traceback 
 WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status = 'in_progress'
 RETURNING 1;
 
--- name: begin_cursor
--- The first sight of a track sets where it starts.
-INSERT INTO hooklane_inbox_cursor (account, source, handler, key, seq)
-VALUES (:account, :source, :handler, :key, :baseline)
-ON CONFLICT (source, account, handler, key) DO NOTHING;
-
 -- name: cursor
 -- The last applied seq; the write transaction keeps it from moving.
 SELECT seq FROM hooklane_inbox_cursor
 WHERE source = :source AND account = :account AND handler = :handler AND key = :key;
-
--- name: applied
--- The last applied seq as it is now.
-SELECT seq FROM hooklane_inbox_cursor
-WHERE source = :source AND account = :account AND handler = :handler AND key = :key;
-
--- name: advance
--- The cursor moves forward only, and never past what was not applied.
-UPDATE hooklane_inbox_cursor SET seq = :seq
-WHERE source = :source AND account = :account AND handler = :handler AND key = :key AND seq >= :prev_seq AND seq < :seq
-RETURNING seq;
-
--- name: release
--- Whose predecessor is applied may be claimed.
-UPDATE hooklane_inbox_handling SET status = 'pending', due_at = :now
-WHERE source = :source AND account = :account AND handler = :handler AND key = :key
-  AND status = 'held' AND prev_seq <= :seq
-RETURNING 1;
 
 -- name: arrived
 -- Whether the one with this seq is here and owed.
 SELECT 1 FROM hooklane_inbox_handling
 WHERE source = :source AND account = :account AND handler = :handler AND key = :key AND seq = :seq
   AND status IN ('pending', 'in_progress', 'failed', 'held', 'dead') LIMIT 1;
-
--- name: newer
--- Last writer wins by (at, tie); nothing comes back when something newer, or this very one, is there.
-INSERT INTO hooklane_inbox_cursor (account, source, handler, key, at, tie)
-VALUES (:account, :source, :handler, :key, :at, :tie)
-ON CONFLICT (source, account, handler, key) DO UPDATE SET at = excluded.at, tie = excluded.tie
-WHERE hooklane_inbox_cursor.at IS NULL
-   OR (hooklane_inbox_cursor.at, hooklane_inbox_cursor.tie) < (excluded.at, excluded.tie)
-RETURNING 1;
-
--- name: mark
--- The newest that was applied.
-SELECT at, tie FROM hooklane_inbox_cursor
-WHERE source = :source AND account = :account AND handler = :handler AND key = :key;
-
--- name: touch
--- The track's row exists and is held by this transaction.
-INSERT INTO hooklane_inbox_cursor (account, source, handler, key) VALUES (:account, :source, :handler, :key)
-ON CONFLICT (source, account, handler, key) DO UPDATE SET seq = hooklane_inbox_cursor.seq;
 
 -- name: coalesce
 -- Older hints about the same entity: what was just fetched covers them.
@@ -176,20 +126,6 @@ RETURNING 1;
 -- name: latest_row
 -- The largest id given out.
 SELECT max(coalesce((SELECT max(id) FROM hooklane_inbox_row), 0), (SELECT row_id FROM hooklane_inbox_last));
-
--- name: gaps
--- The first held handling of each track whose turn does not come because a predecessor never arrived.
--- What is owed at or before the cursor (a dead letter that was passed over) is no event's predecessor.
-SELECT h.source, h.account, h.handler, h.key, c.seq, min(h.prev_seq), min(h.due_at)
-FROM hooklane_inbox_handling h
-JOIN hooklane_inbox_cursor c ON c.source = h.source AND c.account = h.account AND c.handler = h.handler AND c.key = h.key
-WHERE h.status = 'held' AND h.due_at <= :before
-  AND NOT EXISTS (
-    SELECT 1 FROM hooklane_inbox_handling o
-    WHERE o.source = h.source AND o.account = h.account AND o.handler = h.handler AND o.key = h.key
-      AND o.key IS NOT NULL AND o.seq > c.seq AND o.status IN ('pending', 'in_progress', 'failed', 'dead'))
-GROUP BY h.source, h.account, h.handler, h.key, c.seq
-ORDER BY min(h.due_at) LIMIT :limit;
 
 -- name: unfold
 -- What the row tells about its first handling becomes a handling of its own, which can change.
@@ -219,49 +155,9 @@ SELECT r.id, :handler, r.account, r.source, :status, :due_at, :attempts, :key, :
 FROM hooklane_inbox_row r WHERE r.id = :row_id AND r.settled_by IS NOT :handler
 ON CONFLICT (row_id, handler) DO NOTHING;
 
--- name: let_handlings_speak
--- A row that a handler was given has no status of its own any more: it was dead, ignored or a conflict before.
-UPDATE hooklane_inbox_row SET status = 'pending' WHERE id = :row_id AND status <> 'pending';
-
--- name: restate
--- What is said of the row itself, unless it is not what it :was when that was decided.
-UPDATE hooklane_inbox_row SET status = :status, reason = :reason WHERE id = :row_id AND status = :was
-RETURNING 1;
-
--- name: settle
--- Given up by hand.
-UPDATE hooklane_inbox_handling
-SET status = :status, error = :note, settled_at = :now, fence = fence + 1, owner = NULL
-WHERE row_id = :row_id AND handler = :handler AND status IN ('dead', 'held', 'failed', 'pending')
-  AND status = coalesce(:was, status)
-RETURNING 1;
-
--- name: heartbeat
--- When the receiver was last seen at work, and how long it was down.
-SELECT seen_at, down_ms, down_until FROM hooklane_inbox_heartbeat;
-
--- name: beat
--- Pruning counts from here, not from the clock: after a long downtime nothing goes at once.
-INSERT INTO hooklane_inbox_heartbeat (one, seen_at, down_ms, down_until) VALUES (1, :seen_at, :down_ms, :down_until)
-ON CONFLICT (one) DO UPDATE
-SET seen_at = excluded.seen_at, down_ms = excluded.down_ms, down_until = excluded.down_until;
-
 -- name: clock
 -- What the clock said at the last look, and what it says now.
 SELECT at, :now FROM hooklane_inbox_clock;
-
--- name: note_clock
--- What it says now, for the next look.
-UPDATE hooklane_inbox_clock SET at = :now;
-
--- name: move_leases
--- Leases that were given before the clock was set back end as much earlier.
-UPDATE hooklane_inbox_handling SET due_at = due_at - :by WHERE status = 'in_progress' AND due_at > :now;
-
--- name: move_waits
--- The same for what waits for its time.
-UPDATE hooklane_inbox_handling SET due_at = due_at - :by
-WHERE status IN ('pending', 'failed', 'held') AND due_at > :now;
 
 -- name: keep_last
 -- Before rows go: their ids are not given out again.
@@ -293,13 +189,6 @@ UPDATE hooklane_inbox_row SET body = NULL, headers = '[]' WHERE id IN (
     ORDER BY r.id LIMIT :limit)
 RETURNING 1;
 
--- name: forget
--- Tombstones that have guarded long enough.
-DELETE FROM hooklane_inbox_digest WHERE (source, account, digest) IN (
-    SELECT source, account, digest FROM hooklane_inbox_digest
-    WHERE seen_at < :before AND (:source IS NULL OR source = :source) ORDER BY seen_at LIMIT :limit)
-RETURNING 1;
-
 -- fragment: fitting_row
 (:ids IS NULL OR r.id IN (SELECT value FROM json_each(:ids)))
 AND (:source IS NULL OR r.source = :source) AND (:account IS NULL OR r.account = :account)
@@ -313,16 +202,6 @@ AND (:status IS NULL OR (r.status = :status AND r.status <> 'pending')
                 AND (:handler IS NULL OR h.handler = :handler)))
 AND (:handler IS NULL OR r.settled_by = :handler OR EXISTS (
      SELECT 1 FROM hooklane_inbox_handling h WHERE h.row_id = r.id AND h.handler = :handler))
-
--- name: search
--- Ids of matching rows, oldest first.
-SELECT r.id FROM hooklane_inbox_row r WHERE {fitting_row} AND (:after IS NULL OR r.id > :after)
-ORDER BY r.id LIMIT :limit;
-
--- name: search_newest
--- The same, newest first.
-SELECT r.id FROM hooklane_inbox_row r WHERE {fitting_row} AND (:after IS NULL OR r.id < :after)
-ORDER BY r.id DESC LIMIT :limit;
 
 -- name: handlings
 -- All handlings of some rows.

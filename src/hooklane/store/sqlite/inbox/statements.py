@@ -15,9 +15,10 @@ from typing import Any
 
 from hooklane.store.caller.placeholders import Style, translate
 from hooklane.store.sql.queries import Many, Step, queries_of
+from hooklane.store.sqlite.spelling import in_sqlite
 
 _INSERT = "insert_row"
-_QUERIES = queries_of("hooklane.store.sqlite.inbox")
+QUERIES = queries_of("hooklane.store.sql", "hooklane.store.sqlite.inbox", spelled=in_sqlite)
 
 Statement = tuple[str, Callable[[Any], Sequence[Any]]]
 """A text, and what puts its parameters in order."""
@@ -57,5 +58,5 @@ def _statement(sql: str) -> Statement:
     return text, itemgetter(*names)
 
 
-_INSERT_ROW, _in_order = _statement(_QUERIES[_INSERT].removesuffix("RETURNING id"))
-_STATEMENTS = {name: _statement(sql) for name, sql in _QUERIES.items()}
+_INSERT_ROW, _in_order = _statement(QUERIES[_INSERT].removesuffix("RETURNING id"))
+_STATEMENTS = {name: _statement(sql) for name, sql in QUERIES.items()}

@@ -1,5 +1,6 @@
 -- What the dashboard asks beside the rest: `store/sql/outbox/dashboard.py`.
 
+
 -- === how everything stands ===
 
 -- name: survey_of_lanes
@@ -12,24 +13,10 @@ FROM (SELECT t.lane_id, t.endpoint_id, t.tail, coalesce(l.head, 1) AS head, coal
       FROM hooklane_lane_tail t LEFT JOIN hooklane_lane l USING (lane_id) WHERE t.tenant = :tenant) r
 GROUP BY endpoint_id
 
--- name: survey_of_passed
--- What the heads passed without delivering it.
-SELECT t.endpoint_id, s.kind, sum(s.upto - s.seq + 1) FROM hooklane_skipped s JOIN hooklane_lane_tail t USING (lane_id)
-WHERE s.tenant = :tenant GROUP BY 1, 2
-UNION ALL SELECT endpoint_id, state, many FROM hooklane_past WHERE kind = 'lane' AND tenant = :tenant
-
 -- name: survey_of_loose
 -- Deliveries without order by their own state.
 SELECT endpoint_id, state, count(*) FROM hooklane_loose WHERE tenant = :tenant GROUP BY 1, 2
 UNION ALL SELECT endpoint_id, state, many FROM hooklane_past WHERE kind = 'loose' AND tenant = :tenant
-
--- name: oldest_loose
--- The oldest event that is owed without order.
-SELECT min(event_n) FROM hooklane_loose WHERE state IN ('queued', 'retrying') AND tenant = :tenant
-
--- name: event_created_at
--- When an event was published, by its number.
-SELECT created_at FROM hooklane_event WHERE n = :n
 
 
 -- === figures over time ===
@@ -40,16 +27,6 @@ INSERT INTO hooklane_series (tenant, step_s, by, at, process, doc)
 VALUES (:tenant, :step_s, :by, :at, :process, :doc)
 ON CONFLICT (tenant, step_s, by, at, process) DO UPDATE SET doc = excluded.doc
 
--- name: drop_series
--- What is older than the ring is long.
-DELETE FROM hooklane_series WHERE step_s = :step_s AND at < :before
-
--- name: series
--- The rows of some subjects from a time on.
-SELECT by, at, process, doc FROM hooklane_series
-WHERE tenant = :tenant AND step_s = :step_s AND by IN (SELECT value FROM json_each(:by)) AND at >= :since
-ORDER BY by, at LIMIT :limit
-
 
 -- === the board of lanes ===
 
@@ -57,37 +34,17 @@ ORDER BY by, at LIMIT :limit
 {lane_rows} WHERE t.tenant = :tenant AND (:endpoint IS NULL OR t.endpoint_id = :endpoint)
     AND (:text IS NULL OR instr(lower(t.key), lower(:text)) > 0)
 
--- fragment: in_age_window
-(since, lane_id) > (:since, :lane) AND (since, lane_id) <= (:upto_since, :upto_lane)
-
--- fragment: of_rank_by_age
-WHERE rank = :rank ORDER BY since, lane_id LIMIT :limit) v {at_head} ORDER BY v.since, v.lane_id
-
 -- name: lanes_blocked_by_age
 -- The blocked lanes of a window, the one that has waited longest first. The state is written out, for the index.
 {lane_view} FROM (SELECT * FROM ({lane_rank} FROM ({lanes_by_age}
-    AND t.lane_id IN (SELECT lane_id FROM hooklane_lane INDEXED BY hooklane_lane_needing_attention
-                      WHERE state = 'blocked' AND state <> 'active' AND {in_age_window})
+    AND t.lane_id IN (SELECT lane_id FROM {lanes_in_state} 'blocked' AND {in_age_window})
 )) {of_rank_by_age}
 
 -- name: lanes_retrying_by_age
 -- The same for lanes that retry.
 {lane_view} FROM (SELECT * FROM ({lane_rank} FROM ({lanes_by_age}
-    AND t.lane_id IN (SELECT lane_id FROM hooklane_lane INDEXED BY hooklane_lane_needing_attention
-                      WHERE state = 'retrying' AND state <> 'active' AND {in_age_window})
+    AND t.lane_id IN (SELECT lane_id FROM {lanes_in_state} 'retrying' AND {in_age_window})
 )) {of_rank_by_age}
-
--- name: age_window_blocked
--- Up to which blocked lane a search looks next.
-SELECT since, lane_id FROM hooklane_lane INDEXED BY hooklane_lane_needing_attention
-WHERE state = 'blocked' AND state <> 'active' AND (since, lane_id) > (:since, :lane)
-ORDER BY since, lane_id LIMIT 1 OFFSET :at
-
--- name: age_window_retrying
--- The same for lanes that retry.
-SELECT since, lane_id FROM hooklane_lane INDEXED BY hooklane_lane_needing_attention
-WHERE state = 'retrying' AND state <> 'active' AND (since, lane_id) > (:since, :lane)
-ORDER BY since, lane_id LIMIT 1 OFFSET :at
 
 -- name: lanes_named
 -- Lanes by endpoint and key, as `lane` has one.
@@ -114,19 +71,6 @@ ORDER BY a.seq, a.started_at, a.attempt LIMIT 1000
 
 -- === the audit log and the turns of breakers ===
 
--- name: audit_window
--- How many lines a search looks at next, and down to which.
-SELECT count(*), min(n) FROM (SELECT n FROM hooklane_audit WHERE n < :below ORDER BY n DESC LIMIT :window)
-
--- name: audit_fitting
--- The lines of a window that fit, the newest first.
-SELECT n, tenant, at, actor, action, subject, note, seal FROM hooklane_audit
-WHERE n < :below AND n >= :floor AND tenant = :tenant
-  AND (:actor IS NULL OR actor = :actor) AND (:action IS NULL OR action GLOB :action)
-  AND (:subjects IS NULL OR subject IN (SELECT value FROM json_each(:subjects)))
-  AND (:after IS NULL OR at >= :after) AND (:before IS NULL OR at < :before)
-ORDER BY n DESC LIMIT :limit
-
 -- name: note_breaker_turns
 -- A turn that was written is kept with its time: the one that stands now, if it is this one.
 INSERT INTO hooklane_breaker_turn (endpoint_id, turn, tenant, state, until, at, by)
@@ -137,20 +81,6 @@ ON CONFLICT (endpoint_id, turn) DO NOTHING
 -- name: drop_breaker_turns
 -- The last few hundred of each endpoint are kept.
 DELETE FROM hooklane_breaker_turn WHERE endpoint_id = :endpoint_id AND turn <= :turn - :kept
-
--- name: breaker_turns
--- The turns of one breaker, or of all of a tenant, the newest first.
-SELECT endpoint_id, turn, state, until, at, by FROM hooklane_breaker_turn
-WHERE tenant = :tenant AND endpoint_id = coalesce(:endpoint, endpoint_id) AND at >= :since
-ORDER BY at DESC, turn DESC LIMIT :limit
-
--- name: breaker_turns_of
--- The turns of some breakers from a time on, and of each the one before it, oldest first; no more of each than the limit.
-SELECT b.endpoint_id, b.turn, b.state, b.until, b.at, b.by FROM hooklane_breaker_turn b
-JOIN (SELECT endpoint_id, max(turn) AS newest, max(CASE WHEN at < :since THEN turn END) AS before FROM hooklane_breaker_turn
-      WHERE tenant = :tenant AND endpoint_id IN (SELECT value FROM json_each(:ids)) GROUP BY endpoint_id) w USING (endpoint_id)
-WHERE b.turn >= coalesce(w.before, 0) AND b.turn > w.newest - :limit
-ORDER BY b.endpoint_id, b.turn
 
 
 -- === attempts and the story of an event ===
@@ -163,18 +93,6 @@ JOIN hooklane_lane_event le ON le.lane_id = l.lane_id AND le.seq = l.head JOIN h
 JOIN hooklane_attempt a ON a.event_at = e.created_at AND a.lane_id = l.lane_id AND a.seq = l.head AND a.attempt = l.attempts
 WHERE t.tenant = :tenant AND (:endpoint IS NULL OR t.endpoint_id = :endpoint) LIMIT :limit
 
--- name: failures_blocked
--- The last attempts of the heads that died lately: failures that a process which started since has not seen.
-WITH l AS (SELECT lane_id, head, attempts FROM hooklane_lane INDEXED BY hooklane_lane_needing_attention
-           WHERE state = 'blocked' AND state <> 'active' ORDER BY since DESC LIMIT :window)
-{last_attempts}
-
--- name: failures_retrying
--- The same for heads that are tried again.
-WITH l AS (SELECT lane_id, head, attempts FROM hooklane_lane INDEXED BY hooklane_lane_needing_attention
-           WHERE state = 'retrying' AND state <> 'active' ORDER BY since DESC LIMIT :window)
-{last_attempts}
-
 -- name: passed_at
 -- Who passed an event of a lane over, and why.
 SELECT lane_id, kind, note, actor, at FROM hooklane_skipped WHERE lane_id = :lane_id AND seq <= :seq AND upto >= :seq
@@ -186,36 +104,12 @@ JOIN hooklane_attempt a ON a.event_at = e.created_at AND a.lane_id = l.lane_id A
 WHERE l.lane_id = :lane_id AND l.seq = :seq GROUP BY a.lane_id
 
 
--- === dead letters ===
-
--- name: assign_letter
--- A letter that is still open is given to a person, or to none.
-UPDATE hooklane_dead_letter SET assignee = :assignee WHERE tenant = :tenant AND id = :id AND state = 'open' RETURNING id
-
--- name: causes
--- Why letters died, by endpoint: how many, on how many lanes, and how much waits behind them. The oldest ones at most.
-SELECT d.endpoint_id, d.reason, count(*), count(DISTINCT d.lane_id), sum(coalesce(t.tail - d.seq, 0)), min(d.died_at),
-    max(d.died_at)
-FROM (SELECT endpoint_id, reason, lane_id, seq, died_at FROM hooklane_dead_letter
-      WHERE tenant = :tenant AND state = 'open' ORDER BY died_at, id LIMIT :window) d
-LEFT JOIN hooklane_lane_tail t USING (lane_id) GROUP BY d.endpoint_id, d.reason
-
--- name: newest_letters
--- The open letters that died after a time, the newest first.
-{letters} AND (d.died_at, d.id) > (:died_at, :letter) ORDER BY d.died_at DESC, d.id DESC LIMIT :limit
-
-
 -- === plans and jobs ===
 
 -- name: lane_events
 -- The events of a lane from a seq on, with the beginning of their data.
 SELECT l.lane_id, l.seq, e.id, e.type, substr(e.data, 1, :chars) FROM hooklane_lane_event l
 JOIN hooklane_event e ON e.n = l.event_n WHERE l.lane_id = :lane_id AND l.seq >= :seq ORDER BY l.seq LIMIT :limit
-
--- name: jobs_page
--- Plans, or with `run` those that became jobs, the newest first.
-SELECT doc FROM hooklane_job WHERE tenant = :tenant AND id < :below AND (NOT :run OR job_id IS NOT NULL)
-  AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states))) ORDER BY id DESC LIMIT :limit
 
 
 -- === events ===
@@ -234,16 +128,3 @@ SELECT doc FROM hooklane_job WHERE tenant = :tenant AND id < :below AND (NOT :ru
         AND (:http IS NULL OR CAST(a.status AS TEXT) GLOB :http)
         AND (:reason IS NULL OR coalesce(a.failure, CAST(a.status AS TEXT)) GLOB :reason)))))
 ORDER BY e.n DESC LIMIT :limit
-
--- name: event_numbers
--- Events whose id lies between two, the newest first; ids are in the order of time.
-SELECT n FROM hooklane_event WHERE tenant = :tenant AND id >= :first AND id <= :last ORDER BY id DESC LIMIT :limit
-
-
--- === the inbox in the same database ===
-
--- name: inbox_of_late
--- By source: rows that came since a time, and how many copies of them came besides. The newest ones at most.
-SELECT source, count(*), sum(copies - 1) FROM (
-    SELECT source, copies FROM hooklane_inbox_row WHERE received_at >= :since ORDER BY received_at DESC LIMIT :window)
-GROUP BY source

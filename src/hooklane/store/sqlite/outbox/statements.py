@@ -12,9 +12,12 @@ from hooklane.model.redelivery import REDELIVERIES
 from hooklane.store.caller.flow import Rows, Statement, drive
 from hooklane.store.sql.outbox.steps import Batch, Flow, Pattern
 from hooklane.store.sql.queries import Sql, queries_of
+from hooklane.store.sqlite.spelling import in_sqlite
 
 T = TypeVar("T")
-SQL = queries_of("hooklane.store.sqlite.outbox", redeliveries=REDELIVERIES)
+SQL = queries_of(
+    "hooklane.store.sql.outbox", "hooklane.store.sqlite.outbox", spelled=in_sqlite, redeliveries=REDELIVERIES
+)
 _encode = msgspec.json.Encoder().encode
 
 

@@ -28,7 +28,7 @@ DELETE FROM hooklane.session WHERE made_with = :id
 
 -- name: note_keys_used
 -- Now and then, for all keys that were used since.
-UPDATE hooklane.api_key SET last_used_at = greatest(:at::bigint, coalesce(last_used_at, 0))
+UPDATE hooklane.api_key SET last_used_at = {greatest}(:at::bigint, coalesce(last_used_at, 0))
 WHERE id = ANY(:ids::text[])
 
 -- name: add_session
@@ -48,7 +48,7 @@ WHERE digest = :digest
 
 -- name: extend_session
 -- Still in use.
-UPDATE hooklane.session SET expires_at = greatest(expires_at, :until::bigint) WHERE id = :id
+UPDATE hooklane.session SET expires_at = {greatest}(expires_at, :until::bigint) WHERE id = :id
 
 -- name: remove_session
 -- Logged out.
