@@ -20,6 +20,7 @@ BUILDERS = {
     "receiver/fields.py": "statements about the user's own tables, whose names and columns only the user knows",
     "cli/bench_scratch.py": "the one table of a scratch database, whose commits are counted and which is then removed",
     "testing/play/ours.py": "the table of a sample application, which no store of ours knows",
+    "store/sqlite/spelling.py": "how SQLite asks for a list, put into the statements that both back-ends run",
     "store/sqlite/rows.py": "one row's INSERT, read from its file, is repeated for as many rows as there are",
 }
 """The only modules that put statements together, and why."""
