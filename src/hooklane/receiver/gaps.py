@@ -9,6 +9,7 @@ from hooklane.core.admission.turns import OnGap
 from hooklane.errors import StoreError
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Gap, Track
+from hooklane.model.locks import open_in_forks
 from hooklane.receiver.failure import text_of
 from hooklane.receiver.flows.maintain import close_gap
 from hooklane.receiver.order import InSequence
@@ -30,7 +31,7 @@ class Gaps:
         self._page = PAGE
         self._told: dict[tuple[Track, int], str] = {}
         """What was said of the gaps that are open."""
-        self._lock = threading.Lock()
+        self._lock = open_in_forks(threading.Lock())
 
     def close(self) -> Plan[int]:
         """Keys that wait for what never came go on, where their handler's policy says so; how many did."""

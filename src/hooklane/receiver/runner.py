@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from hooklane.errors import UsageError
 from hooklane.model.clock import Instant
+from hooklane.model.locks import open_in_forks
 from hooklane.model.value import value
 from hooklane.receiver.arrival import Arrival
 from hooklane.receiver.drivers import AsyncDriver, Driver, Failpoint
@@ -180,7 +181,7 @@ class Portal:
     """An event loop in a thread of its own, for async handlers that are called from sync code."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = open_in_forks(threading.Lock())
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._pid = 0

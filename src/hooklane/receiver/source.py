@@ -24,6 +24,7 @@ from hooklane.core.verify.profile import Dedup, Profile
 from hooklane.core.verify.ring import Keyring, keyring
 from hooklane.errors import ConfigError, UsageError
 from hooklane.model.clock import Instant
+from hooklane.model.locks import open_in_forks
 from hooklane.model.message import DEFAULT_ACCOUNT, Message, Request
 from hooklane.receiver.event import Event
 from hooklane.receiver.headers import KeptHeaders
@@ -137,11 +138,11 @@ class Source:
         """What the store of its inbox can do; handlers that ask for more are refused."""
         rate = rules.rate_limit
         self._bucket = None if rate is None else Bucket(rate, max(1.0, 2 * rate))
-        self._bucket_lock = threading.Lock()
+        self._bucket_lock = open_in_forks(threading.Lock())
         self.kept_headers = KeptHeaders(profile)
         self.keep_secret: KeepSecret | None = None
         """Given a secret that the provider told us in its first request, to store where the next start finds it."""
-        self._learning = threading.Lock()
+        self._learning = open_in_forks(threading.Lock())
 
     @property
     def grade(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import RowId, Track
+from hooklane.model.locks import open_in_forks
 from hooklane.model.message import Status
 from hooklane.store.dynamodb import items as shapes
 from hooklane.store.dynamodb.changes import Change, Changes
@@ -29,7 +30,7 @@ class Base:
     def __init__(self, table: Table) -> None:
         self._table = table
         self.table = table.name
-        self._lock = threading.Lock()
+        self._lock = open_in_forks(threading.Lock())
 
     # Finding things
 
