@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.core.admission.breaker import Breaker, BreakerState
 from hooklane.model.clock import Instant, boot_now
-from hooklane.model.locks import open_in_forks
 from hooklane.receiver.source import Handler
 
 

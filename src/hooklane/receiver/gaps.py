@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.core.admission.turns import OnGap
 from hooklane.errors import StoreError
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Gap, Track
-from hooklane.model.locks import open_in_forks
 from hooklane.receiver.failure import text_of
 from hooklane.receiver.flows.maintain import close_gap
 from hooklane.receiver.order import InSequence

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.errors import StoreError
 from hooklane.model.inbox import Claimed
-from hooklane.model.locks import open_in_forks
 from hooklane.receiver.flows.claims import renew_all
 from hooklane.receiver.runner import Plan, Run
 from hooklane.receiver.steps import transaction

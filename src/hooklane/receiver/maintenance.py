@@ -7,10 +7,10 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.errors import StoreError
 from hooklane.model.clock import START, Instant
 from hooklane.model.inbox import Count, RowId
-from hooklane.model.locks import open_in_forks
 from hooklane.receiver.retention import is_time
 from hooklane.receiver.runner import Plan, Run
 from hooklane.receiver.stats import Stats

@@ -14,9 +14,9 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.errors import UsageError
 from hooklane.model.clock import Instant
-from hooklane.model.locks import open_in_forks
 from hooklane.model.value import value
 from hooklane.receiver.arrival import Arrival
 from hooklane.receiver.drivers import AsyncDriver, Driver, Failpoint

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, TypedDict, TypeVar
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.core.admission.breaker import BreakerPolicy
 from hooklane.core.admission.failures import RetryPolicy
 from hooklane.core.admission.rate import Bucket
@@ -24,7 +25,6 @@ from hooklane.core.verify.profile import Dedup, Profile
 from hooklane.core.verify.ring import Keyring, keyring
 from hooklane.errors import ConfigError, UsageError
 from hooklane.model.clock import Instant
-from hooklane.model.locks import open_in_forks
 from hooklane.model.message import DEFAULT_ACCOUNT, Message, Request
 from hooklane.receiver.event import Event
 from hooklane.receiver.headers import KeptHeaders

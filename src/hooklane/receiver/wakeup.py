@@ -6,7 +6,7 @@ import asyncio
 import threading
 from contextlib import suppress
 
-from hooklane.model.locks import open_in_forks
+from hooklane.batching.locks import open_in_forks
 
 
 class Wakeup:

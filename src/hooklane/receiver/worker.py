@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.model.clock import boot_now
 from hooklane.model.inbox import Claimed
-from hooklane.model.locks import open_in_forks
 from hooklane.receiver.breakers import Breakers
 from hooklane.receiver.event import Event
 from hooklane.receiver.flows.claims import claim_due, put_back

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import RowId, Track
-from hooklane.model.locks import open_in_forks
 from hooklane.model.message import Status
 from hooklane.store.dynamodb import items as shapes
 from hooklane.store.dynamodb.changes import Change, Changes

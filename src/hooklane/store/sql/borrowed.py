@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.errors import StoreBusy, UsageError
-from hooklane.model.locks import open_in_forks
 from hooklane.store.caller import Dialect, Flow, drive, drive_async
 from hooklane.store.inbox import Capabilities
 from hooklane.store.sql.faults import faults_named

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.errors import HooklaneError, MissingExtra, StoreError
-from hooklane.model.locks import open_in_forks
 from hooklane.store.caller.database_identity import PostgresIdentity, identify_postgres
 from hooklane.store.caller.flow import Flow, Statement, T, drive
 from hooklane.store.caller.psycopg3 import PsycopgCaller
