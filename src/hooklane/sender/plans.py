@@ -233,29 +233,19 @@ async def stop_job(store: RecoveredStore, tenant: str, job_id: str, *, actor: st
         act = Act(tenant=tenant, at=now, actor=actor, action="job.stopped", subject=job.job_id or "")
         if await store.save_job(replace(job, state=JobState.STOPPED, ended_at=now), expect=job, act=act):
             break
-    await _cancel_planned(store, job)
+    while left := await store.members(job.id, after=0, limit=PAGE, progress=[Progress.PLANNED]):
+        await store.mark(job.id, [Mark(one.n, Progress.CANCELLED) for one in left])
     stopped = await store.job(tenant, job_id)
     return None if stopped is None else await _counted(store, stopped)
 
 
 async def job_now(store: RecoveredStore, tenant: str, job_id: str) -> Job | None:
-    """A job as it stands. One that was stopped has no runner: what was on its way then is looked up here, and what was
-    still planned is cancelled, as who stopped it may not have come to that yet, or have died before it."""
+    """A job as it stands. One that was stopped has no runner: what was on its way then is looked up here."""
     job = await store.job(tenant, job_id)
-    if job is None or job.state is not JobState.STOPPED:
-        return job
-    if job.counts.get(Progress.PLANNED):
-        await _cancel_planned(store, job)
-    elif not job.counts.get(Progress.RELEASED):
+    if job is None or job.state is not JobState.STOPPED or not job.counts.get(Progress.RELEASED):
         return job
     await store.sweep(job.id)
     return await _counted(store, job)
-
-
-async def _cancel_planned(store: RecoveredStore, job: Job) -> None:
-    """Of a job that was stopped: no runner releases these any more."""
-    while left := await store.members(job.id, after=0, limit=PAGE, progress=[Progress.PLANNED]):
-        await store.mark(job.id, [Mark(one.n, Progress.CANCELLED) for one in left])
 
 
 async def _counted(store: RecoveredStore, job: Job) -> Job | None:

@@ -319,22 +319,6 @@ async def test_s8_a_job_can_be_stopped_and_what_is_on_its_way_goes_on(operator, 
     assert (await operator.store.audit("default", AuditFilter(), None, 1)).items[0].act.action == "job.stopped"
 
 
-async def test_s8_a_job_that_was_stopped_by_one_who_came_no_further_has_nothing_on_its_way(operator, sink):
-    await operator.sender.endpoint(sink.url())
-    await deliver(operator.sender, ("A",), 3)
-    await operator.run(plan := await operator.plan(Op.REPLAY, state=DELIVERED), grace_s=60)
-
-    async def stop_and_no_more():
-        running = await job_now(operator.store, "default", plan.job.id)
-        stopped = replace(running, state=JobState.STOPPED, ended_at=wall_now(), counts={Progress.PLANNED: 3})
-        return await operator.store.save_job(stopped, expect=running)
-
-    await operator.sender.until(stop_and_no_more)
-
-    assert await operator.counts(await job_now(operator.store, "default", plan.job.id)) == {"cancelled": 3}
-    assert len(sink.requests) == 3
-
-
 async def skipped_events(operator, sink, many):
     """Events that their endpoint refused for good; it takes what comes from now on."""
     sink.react = lambda request: BAD
