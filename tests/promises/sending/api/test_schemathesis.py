@@ -28,7 +28,7 @@ CHECKS = (
     "use_after_free",
     "ensure_resource_availability",
 )
-SHORT = ("--max-examples", "1", "--max-failures", "5", "--include-path-regex", f"^{V1}/(events|plans)")
+SHORT = ("--max-examples", "1", "--max-failures", "5", "--include-path-regex", f"^{V1}/(events|endpoints|plans|jobs)")
 LONG = ("--max-examples", "40", "--max-failures", "20")
 
 
