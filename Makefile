@@ -8,12 +8,13 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 RUN    := $(VENV)/.installed-run
 TEST   := $(VENV)/.installed-test
 # A run that is still going after so many minutes is ended and says what was running.
-PYTEST  = $(BIN)/python -m tests.support.$(RUNNER) $(MINUTES_MAX) $(BIN)/python -m pytest -n $(JOBS)
+# What the tests run with make is none of this make's business.
+PYTEST  = env -u MAKEFLAGS -u MFLAGS $(BIN)/python -m tests.support.$(RUNNER) $(MINUTES_MAX) $(BIN)/python -m pytest -n $(JOBS)
 # `RUNNER=alone` runs the few tests that failed beside others once more, alone, and names them (tests/support/alone.py).
 RUNNER ?= within
 MINUTES_MAX ?= 60
-# Half of a test is waiting, so there are more of them than cores; a fourth process has nothing left to use.
-JOBS ?= 3
+# A part of a test is waiting, so there are more of them than cores.
+JOBS ?= 4
 # Some machines say 1. Each of the many processes that the tests start would then compile all of hooklane anew.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -33,7 +34,7 @@ AGAIN_SHARE := tests/units/compiled tests/units/core tests/faults/sim tests/stor
 ON_COMPILED = test ! -d $(COMPILED) || HOOKLANE_TEST_TREE=$(COMPILED) PYTHONPATH=$(COMPILED) \
 		$(PYTEST) -o pythonpath="$(COMPILED) ."
 
-.PHONY: run vendor setup test test-compiled check compiled docs bench soak soak-record lock dist sbom clean
+.PHONY: run vendor setup test test-source test-compiled check compiled docs bench soak soak-record lock dist sbom clean
 
 # For instance `make run ARGS="--port 8790"`.
 run: $(RUN) vendor
@@ -46,18 +47,23 @@ vendor: $(RUN)
 
 setup: $(TEST)
 
-# What one waits for: ten to twelve minutes on two quiet cores, one and a half of them for the compiled tree. What takes longer is marked
-# `soak`, and each kind of it has a share here (tests/harness/test_soak.py). With ARGS only what they ask for, on the plain source.
-test: $(TEST) $(if $(ARGS),,test-compiled)
+# What one waits for: below ten minutes on two quiet cores. What takes longer is marked `soak`, and each kind of it has a share here
+# (tests/harness/test_soak.py). The compiled tree is made beside the tests of the plain source, which leave a part of two cores unused.
+# With ARGS only what they ask for, on the plain source.
+test: $(TEST)
 	$(BIN)/python -m tests.prepare
-	$(PYTEST) -m "not soak" $(or $(ARGS),$(SIMULATED))
-# The simulator runs on one of the two trees: on what ships, where that was built.
-SIMULATED := $$(test ! -d $(COMPILED) || echo --ignore=tests/faults/sim)
+	$(if $(ARGS),$(ON_SOURCE) $(ARGS),$(MAKE) -j 2 HOW=--quick compiled test-source && $(MAKE) test-compiled)
+ON_SOURCE = $(PYTEST) -m "not soak"
+
+# The simulator runs on one of the two trees: on what ships, where that can be built.
+test-source: $(TEST)
+	$(ON_SOURCE) --ignore=tests/faults/sim
 
 test-compiled: HOW = --quick
 test-compiled: compiled
 	$(BIN)/python -m tests.prepare
 	$(ON_COMPILED) -m "not soak" $(AGAIN_SHARE)
+	test -d $(COMPILED) || $(ON_SOURCE) tests/faults/sim
 
 check: $(TEST)
 	$(BIN)/ruff check .
@@ -78,7 +84,7 @@ docs: $(TEST)
 bench: compiled
 	$(BIN)/python -m bench $(ARGS)
 
-# What `make test` leaves out, and every property with ten times as many examples; then all of the compiled tree, and
+# What `make test` leaves out, and every property with 15 times as many examples; then all of the compiled tree, and
 # half an hour of the recorded soak of the simulator, processes, hosts and disks, which goes on where the last one
 # stopped (tests/faults/record.py).
 soak: MINUTES_MAX = 180

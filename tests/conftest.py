@@ -4,6 +4,7 @@
 server of that kind that this machine has; `crash_…` are servers of one's own to crash and start again.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -27,13 +28,13 @@ from tests.support.shared import WITH_TABLES, SharedServers, shared
 from tests.support.tree import SOURCE
 
 SHARED = pytest.StashKey[SharedServers]()
-EXAMPLES = 30
+EXAMPLES = 20
 
-# How long an example takes, or is thought up, says how busy the machine is. `make soak` tries ten times as many.
+# How long an example takes, or is thought up, says how busy the machine is. `make soak` tries 15 times as many.
 settings.register_profile(
     "hooklane", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=EXAMPLES
 )
-settings.register_profile("soak", settings.get_profile("hooklane"), max_examples=10 * EXAMPLES)
+settings.register_profile("soak", settings.get_profile("hooklane"), max_examples=15 * EXAMPLES)
 settings.load_profile("hooklane")
 
 
@@ -51,6 +52,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if servers := config.stash.get(SHARED, None):
         servers.close()
+
+
+def pytest_collection() -> None:
+    gc.disable()  # of ten thousand tests none is garbage
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

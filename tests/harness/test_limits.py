@@ -1,5 +1,6 @@
 """A run of the tests ends, whatever hangs in it, and says what it was."""
 
+import math
 import os
 import re
 import signal
@@ -9,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.support.pace import SLOWEST, scaled_ms, scaled_s, slowness, slowness_of
+from tests.support.pace import SLOWEST, remembered, scaled_ms, scaled_s, slowness, slowness_of
 from tests.support.processes import Child, until
 from tests.support.tree import ROOT
 
@@ -180,6 +181,10 @@ def test_a_deadline_grows_with_the_work_that_takes_longer_and_with_the_load(
     took_s: float, load: float, expected: float
 ) -> None:
     assert slowness_of(took_s=took_s, load=load, cores=2) == pytest.approx(expected)
+
+
+def test_a_machine_that_was_slow_is_thought_to_be_slow_for_a_while() -> None:
+    assert [remembered(5, since_s) for since_s in (0, 20, 40, math.inf)] == [5, 3, 2, 1]
 
 
 def test_a_machine_that_is_made_busy_is_seen_to_be_slower() -> None:

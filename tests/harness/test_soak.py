@@ -53,7 +53,10 @@ def test_kill_loops_and_the_hunt_for_planted_bugs_soak() -> None:
 
 
 def test_make_test_and_make_soak_select_by_the_mark_and_together_leave_out_nothing() -> None:
-    assert '-m "not soak"' in recipe("test")
+    assert 'ON_SOURCE = $(PYTEST) -m "not soak"\n' in MAKEFILE
+    assert "$(ON_SOURCE) --ignore=tests/faults/sim\n" in recipe("test-source")
+    assert "test-source && $(MAKE) test-compiled)" in recipe("test")
+    assert "tests/faults/sim" in words("AGAIN_SHARE"), "which the run on the source leaves out"
     assert '-m "soak or hypothesis"' in recipe("soak")
     assert "AGAIN_SHARE" in recipe("test-compiled")
     assert "$(AGAIN)" in recipe("soak")

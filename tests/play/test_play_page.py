@@ -183,7 +183,7 @@ async def test_it_can_be_played_with_the_keyboard_alone(room: str, visit: Visit)
     ("scheme", "width"),
     [
         ("light", 390),
-        ("dark", 1280),
+        pytest.param("dark", 1280, marks=pytest.mark.soak),
         pytest.param("light", 1280, marks=pytest.mark.soak),
         pytest.param("dark", 390, marks=pytest.mark.soak),
     ],

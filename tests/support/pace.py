@@ -14,6 +14,9 @@ QUIET_S = 0.012
 """What `_work` takes on two quiet cores of 2024, generously."""
 KEPT_S = 0.5
 """Measuring is work as well, so a figure is used for this long."""
+FORGOTTEN_BY_HALF_S = 20.0
+"""A machine that was slow is thought to be slow for a while: what a test waits for, and the deadline that it then holds
+that to, are read at two moments, of which either may be a quiet one."""
 
 _last = (-math.inf, 1.0)
 
@@ -22,8 +25,10 @@ def slowness() -> float:
     """How many times slower than quiet: from 1 to SLOWEST."""
     global _last
     measured_at, factor = _last
-    if time.monotonic() - measured_at > KEPT_S:
-        factor = slowness_of(took_s=_work(), load=os.getloadavg()[0], cores=os.cpu_count() or 1)
+    since_s = time.monotonic() - measured_at
+    if since_s > KEPT_S:
+        now = slowness_of(took_s=_work(), load=os.getloadavg()[0], cores=os.cpu_count() or 1)
+        factor = max(now, remembered(factor, since_s))
         _last = (time.monotonic(), factor)
     return factor
 
@@ -34,6 +39,11 @@ def slowness_of(*, took_s: float, load: float, cores: int) -> float:
     The first sees what happens now, but only in the moment of looking; the second looks back over a minute.
     """
     return min(SLOWEST, max(1.0, took_s / QUIET_S, load / cores))
+
+
+def remembered(factor: float, since_s: float) -> float:
+    """What is left of a *factor* that was found *since_s* seconds ago."""
+    return 1 + (factor - 1) * 0.5 ** (since_s / FORGOTTEN_BY_HALF_S)
 
 
 def scaled_s(quiet_s: float) -> float:

@@ -138,15 +138,17 @@ class Child:
         try:
             return until(ask, what=what, within_s=within_s)
         except ProcessFailed as failure:
-            tail = "\n".join(self.output().splitlines()[-30:])
-            raise ProcessFailed(f"{self}: {failure}\n{tail}") from None
+            raise ProcessFailed(f"{self}: {failure}\n{self._last_words()}") from None
+
+    def _last_words(self) -> str:
+        return "\n".join(self.output().splitlines()[-30:])
 
     def wait(self, *, within_s: float = WITHIN_S) -> int:
         """The exit status, once it has ended by itself."""
         try:
             status = self._process.wait(scaled_s(within_s))
         except subprocess.TimeoutExpired:
-            raise ProcessFailed(f"{self}: still runs after {within_s:g} s") from None
+            raise ProcessFailed(f"{self}: still runs after {within_s:g} s\n{self._last_words()}") from None
         entrust("-", "process", self.pid)
         return status
 

@@ -19,6 +19,7 @@ from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from hooklane.batching.line import Line
+from hooklane.batching.locks import open_in_forks
 from hooklane.errors import StoreBusy, StoreUnavailable
 
 OVERDUE_S = 60.0
@@ -81,7 +82,7 @@ class LeadLine(Generic[W]):
         self._most = most
         self._weigh = weigh
         self._busy = busy
-        self._starting = threading.Lock()
+        self._starting = open_in_forks(threading.Lock())
         self._is_closed = False
         self._pid = 0
         self._start_process()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.core.admission.breaker import Breaker, BreakerState
 from hooklane.model.clock import Instant, boot_now
 from hooklane.receiver.source import Handler
@@ -18,7 +19,7 @@ class Breakers:
 
     def __init__(self, clock: Callable[[], Instant] = boot_now) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = open_in_forks(threading.Lock())
         self._of: dict[tuple[str, str], Breaker] = {}
 
     def room(self, handler: Handler, wanted: int) -> tuple[int, int]:

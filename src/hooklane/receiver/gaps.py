@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.core.admission.turns import OnGap
 from hooklane.errors import StoreError
 from hooklane.model.clock import Instant
@@ -30,7 +31,7 @@ class Gaps:
         self._page = PAGE
         self._told: dict[tuple[Track, int], str] = {}
         """What was said of the gaps that are open."""
-        self._lock = threading.Lock()
+        self._lock = open_in_forks(threading.Lock())
 
     def close(self) -> Plan[int]:
         """Keys that wait for what never came go on, where their handler's policy says so; how many did."""

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.errors import StoreError
 from hooklane.model.inbox import Claimed
 from hooklane.receiver.flows.claims import renew_all
@@ -30,9 +31,9 @@ class Leases:
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._lock = threading.Lock()
+        self._lock = open_in_forks(threading.Lock())
         self._in_hand: dict[tuple[object, str], Claimed] = {}
-        self._stopping = threading.Event()
+        self._stopping = open_in_forks(threading.Event())
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
@@ -49,7 +50,7 @@ class Leases:
             with contextlib.suppress(RuntimeError):  # a worker in a thread has no loop, and needs none
                 self._loop = asyncio.get_running_loop()
             if self._thread is None:
-                self._stopping = threading.Event()
+                self._stopping = open_in_forks(threading.Event())
                 self._thread = threading.Thread(target=closing(self._renew), name="hooklane-leases", daemon=True)
                 self._thread.start()
 

@@ -7,6 +7,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.errors import StoreError
 from hooklane.model.clock import START, Instant
 from hooklane.model.inbox import Count, RowId
@@ -34,7 +35,7 @@ class Maintenance:
         self._gaps_at = self._clock_at = START
         self._pruned_at: Instant | None = None
         self._copies: Counter[RowId] = Counter()
-        self._lock = threading.Lock()
+        self._lock = open_in_forks(threading.Lock())
 
     def tend(self) -> Plan[int]:
         """What a worker does in its idle moments: heartbeat, gaps, counts, and pruning once an hour, until all that is

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.errors import UsageError
 from hooklane.model.clock import Instant
 from hooklane.model.value import value
@@ -180,7 +181,7 @@ class Portal:
     """An event loop in a thread of its own, for async handlers that are called from sync code."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = open_in_forks(threading.Lock())
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._pid = 0

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, TypedDict, TypeVar
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.core.admission.breaker import BreakerPolicy
 from hooklane.core.admission.failures import RetryPolicy
 from hooklane.core.admission.rate import Bucket
@@ -137,11 +138,11 @@ class Source:
         """What the store of its inbox can do; handlers that ask for more are refused."""
         rate = rules.rate_limit
         self._bucket = None if rate is None else Bucket(rate, max(1.0, 2 * rate))
-        self._bucket_lock = threading.Lock()
+        self._bucket_lock = open_in_forks(threading.Lock())
         self.kept_headers = KeptHeaders(profile)
         self.keep_secret: KeepSecret | None = None
         """Given a secret that the provider told us in its first request, to store where the next start finds it."""
-        self._learning = threading.Lock()
+        self._learning = open_in_forks(threading.Lock())
 
     @property
     def grade(self) -> str:

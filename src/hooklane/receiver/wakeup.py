@@ -6,13 +6,15 @@ import asyncio
 import threading
 from contextlib import suppress
 
+from hooklane.batching.locks import open_in_forks
+
 
 class Wakeup:
     """A flag that any thread may set. Waiting has a bound: another process may have stored something meanwhile."""
 
     def __init__(self) -> None:
-        self._flag = threading.Event()
-        self._lock = threading.Lock()
+        self._flag = open_in_forks(threading.Event())
+        self._lock = open_in_forks(threading.Lock())
         self._loops: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
 
     def set(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.model.clock import boot_now
 from hooklane.model.inbox import Claimed
 from hooklane.receiver.breakers import Breakers
@@ -54,9 +55,9 @@ class Worker:
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
         self.breakers = Breakers()
-        self._stopping = threading.Event()
+        self._stopping = open_in_forks(threading.Event())
         self._leases = Leases(inbox)
-        self._starting = threading.Lock()
+        self._starting = open_in_forks(threading.Lock())
         self._threads: list[threading.Thread] = []
         self._task: asyncio.Task[None] | None = None
         self._pid = 0
@@ -222,7 +223,7 @@ class Worker:
 
     def _forget_parent(self) -> None:
         self._pid = os.getpid()
-        self._stopping = threading.Event()
+        self._stopping = open_in_forks(threading.Event())
         self._threads, self._task = [], None
 
     def stop(self, timeout_s: float | None = 30.0) -> None:

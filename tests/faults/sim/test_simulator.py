@@ -26,12 +26,14 @@ def run(seeds: range, events: int, faults: Faults) -> Counter[str]:
     return counts
 
 
-PARTS = 12
+PARTS, SHARE = 12, 4
 EVENTS, CRASHES = 300_000 // PARTS, 3_000 // PARTS
 
 
-# 300,000 events with 3,000 crashes, in parts so that they can run side by side: a minute on two cores.
-@pytest.mark.parametrize("part", range(PARTS))
+# 300,000 events with 3,000 crashes, in parts so that they can run side by side; a third of them in `make test`.
+@pytest.mark.parametrize(
+    "part", [*range(SHARE), *(pytest.param(part, marks=pytest.mark.soak) for part in range(SHARE, PARTS))]
+)
 def test_nothing_is_lost_or_reordered_at_size(part: int) -> None:
     counts: Counter[str] = Counter()
     seed = at_size.FIRST_SEED - 1_000 * (part + 1)  # none that a soak has

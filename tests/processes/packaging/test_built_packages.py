@@ -20,24 +20,25 @@ from hooklane import Inbox
 Inbox("sqlite:///app.db").close()
 """
 COMMAND = """
-import subprocess, sys
+from hooklane.cli.main import run
 for command in ("stats", "ls"):
-    words = [sys.executable, "-S", "-m", "hooklane", "inbox", command, "--store", "sqlite:///app.db", "--json"]
-    assert subprocess.run(words).returncode == 0
+    assert run(["inbox", command, "--store", "sqlite:///app.db", "--json"]) == 0
+"""
+PROGRAM = """
+import subprocess, sys
+words = [sys.executable, "-S", "-m", "hooklane", "inbox", "stats", "--store", "sqlite:///app.db", "--json"]
+assert subprocess.run(words).returncode == 0
 """
 MIGRATE = """
-from hooklane.cli.main import run
 assert run(["migrate", "up", "--db", "sqlite:///server.db"]) == 0
 """
 WITH = {
     "": INBOX,
-    "cli": INBOX + COMMAND,
+    "cli": INBOX + COMMAND + PROGRAM,
     "fastapi": INBOX + COMMAND + "import hooklane.fastapi",
     "flask": INBOX + COMMAND + "import hooklane.flask",
     "django": INBOX + COMMAND + "import hooklane.django",
-    "server": INBOX
-    + COMMAND
-    + "from hooklane.cli.main import run; assert run(['migrate', 'up', '--db', 'sqlite:///s.db']) == 0",
+    "server": INBOX + COMMAND + MIGRATE,
     "postgres": "import psycopg, hooklane.store.postgres.inbox.store, hooklane.store.postgres.pool",
     "redis": "import redis, hiredis, hooklane.store.redis.store",
     "dynamodb": "import boto3, aiobotocore.session, hooklane.store.dynamodb.store",

@@ -36,7 +36,7 @@ class Rival:
         self._crossing = threading.Thread(target=self._cross, daemon=True)
         self._crossing.start()
         with psycopg.connect(self._url, autocommit=True) as conn:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + scaled_s(30)
             while not self._waits(conn):
                 assert time.monotonic() < deadline, "the rival should wait for the handler"
                 time.sleep(0.01)

@@ -150,6 +150,14 @@ def test_a_fork_has_connections_and_workers_of_its_own(
     assert sorted(world.effects()) == ["before", "child", "parent"]
 
 
+def test_a_fork_waits_for_no_thread_that_was_at_work_in_its_parent(postgres_world: World, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.promises.receiving.forking_while_at_work", postgres_world.where()]
+    with Child(
+        command, log=tmp_path / "log", cwd=ROOT, env={"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    ) as child:
+        assert child.wait(within_s=60) == 0, child.output()
+
+
 def test_a_fork_while_threads_receive_leaves_neither_side_waiting_for_the_other(
     sqlite_world: World, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import psycopg
+from tests.support.pace import scaled_ms
 from tests.support.receiver import Answer, Drop
 from tests.support.running_sender import running_sender
 
@@ -47,8 +48,10 @@ async def test_a_failure_is_kept_in_full_and_a_success_in_one_slim_row(sender, s
 
 
 async def test_each_failure_has_its_class(sender, sink, unused_tcp_port):
-    sink.follow([Drop(reset=True), Answer(after_s=1.0), Answer(status=301, headers={"Location": "http://10.0.0.1/"})])
-    endpoint = await sender.endpoint(sink.url(), timeout_ms=300, attempts_max=3)
+    timeout_ms = scaled_ms(300)  # within which a busy machine must have answered
+    moved = Answer(status=301, headers={"Location": "http://10.0.0.1/"})
+    sink.follow([Drop(reset=True), Answer(after_s=3 * timeout_ms / 1000), moved])
+    endpoint = await sender.endpoint(sink.url(), timeout_ms=timeout_ms, attempts_max=3)
     nobody = await sender.endpoint(f"http://127.0.0.1:{unused_tcp_port}/", attempts_max=1)
     refused = await sender.endpoint("https://10.0.0.1/", attempts_max=1)
 

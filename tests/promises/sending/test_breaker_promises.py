@@ -83,9 +83,10 @@ async def test_s10_a_restart_does_not_forget_that_an_endpoint_is_down(store_url,
 
 
 async def test_s10_what_one_worker_finds_holds_for_all_and_one_of_them_probes(postgres_url, sink):
+    lease_ms = scaled_ms(900)  # a machine that is busy renews late
     async with AsyncExitStack() as stack:
         workers = [
-            await stack.enter_async_context(running_sender(postgres_url, lease_ms=900, engine=quick_engine()))
+            await stack.enter_async_context(running_sender(postgres_url, lease_ms=lease_ms, engine=quick_engine()))
             for _ in range(2)
         ]
         first = workers[0]

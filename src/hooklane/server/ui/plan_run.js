@@ -27,6 +27,7 @@ export const stopJob = (job) => call("DELETE", `jobs/${job.id}`);
 /** What came of a job, in a line. */
 export function jobLine(job) {
   const { delivered = 0, skipped = 0, published = 0, failed = 0, held = 0, refused = 0, released = 0, planned = 0 } = job.counts;
+  const onTheirWay = released + (job.state === "stopped" ? 0 : planned); // who stopped it cancels these in a moment
   const words = [
     delivered && `${counted(delivered, "event")} delivered`,
     published && `${counted(published, "event")} published again`,
@@ -34,7 +35,7 @@ export function jobLine(job) {
     failed && `${failed} failed again`,
     held && `${held} held behind what failed`,
     refused && `${refused} refused`,
-    released + planned > 0 && `${released + planned} on their way`,
+    onTheirWay > 0 && `${onTheirWay} on their way`,
   ].filter(Boolean);
   return words.join(", ") || (job.state === "stopped" ? "Stopped, nothing was done" : "Nothing was left to do");
 }

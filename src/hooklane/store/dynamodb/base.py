@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import RowId, Track
 from hooklane.model.message import Status
@@ -29,7 +30,7 @@ class Base:
     def __init__(self, table: Table) -> None:
         self._table = table
         self.table = table.name
-        self._lock = threading.Lock()
+        self._lock = open_in_forks(threading.Lock())
 
     # Finding things
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.errors import StoreBusy, UsageError
 from hooklane.store.caller import Dialect, Flow, drive, drive_async
 from hooklane.store.inbox import Capabilities
@@ -39,7 +40,7 @@ class BorrowedInbox:
         self._sync = sync
         self._async = native_async
         self._is_migrated = False
-        self._migrating = threading.Lock()
+        self._migrating = open_in_forks(threading.Lock())
         has_async = native_async is not None
         self.capabilities = replace(
             verbs.capabilities, sync=sync is not None, native_async=has_async, async_handlers=has_async

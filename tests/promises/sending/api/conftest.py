@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from functools import cache
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import msgspec
 import pytest
@@ -21,6 +22,22 @@ from hooklane.server.problem import Problem
 from hooklane.server.router import Router
 
 KEY = "test-key-0123456789"
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What the API does on both databases is tested on one of them, by turns; on the other it soaks. What a store does
+    is tested on each (tests/stores), and so is each promise of sending (tests/promises/sending)."""
+    stores_of: dict[str, dict[str, list[pytest.Item]]] = {}
+    for item in items:
+        store = item.callspec.params.get("shared_db") if hasattr(item, "callspec") else None
+        if store is not None and item.path.is_relative_to(HERE):
+            stores_of.setdefault(item.nodeid.partition("[")[0], {}).setdefault(store, []).append(item)
+    for name, stores in stores_of.items():
+        if len(stores) == len(STORES):
+            for item in stores[STORES[crc32(name.encode()) % len(STORES)]]:
+                item.add_marker(pytest.mark.soak)
 
 
 _ROUTER = Router(ROUTES)
@@ -152,7 +169,10 @@ async def endpoint(api: Api, sink: Sink) -> dict[str, Any]:
     return await api.endpoint(sink.url("/hook"), attempts_max=3, backoff_ms=20, timeout_ms=2_000)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+STORES = ("sqlite", "postgresql")
+
+
+@pytest.fixture(params=STORES)
 def shared_db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return new_outbox_file(tmp_path / "both.db")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.errors import HooklaneError, MissingExtra, StoreError
 from hooklane.store.caller.database_identity import PostgresIdentity, identify_postgres
 from hooklane.store.caller.flow import Flow, Statement, T, drive
@@ -45,7 +46,7 @@ class PostgresPublishPort:
         self._cache = EndpointCache()
         self._idle: list[psycopg.Connection[Any]] = []
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = open_in_forks(threading.Lock())
         self._prepare_after: int | None = None
         """How often a statement comes before the server keeps it; never, where each transaction may meet another."""
         migrations = migrations_of(MIGRATIONS)
