@@ -6,10 +6,13 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.model.exchange import Answer, Failure, NoAnswer, Result, Target, Timings
-from hooklane.sender.courier import Courier
+
+if TYPE_CHECKING:  # `hooklane listen --help` needs no sender
+    from hooklane.sender.courier import Courier
 
 KINDS = {
     "drop-ack": "what was done is not acknowledged: the connection ends without an answer",

@@ -16,6 +16,7 @@ from hooklane.server.call import Call
 from hooklane.server.inbox_rows import ask_inbox
 from hooklane.server.inbox_views import ERROR_CHARS_MAX
 from hooklane.server.problem import Problem
+from hooklane.server.shapes import StoryLine
 from hooklane.server.views import View
 from hooklane.store.dashboard import PlaceHistory
 from hooklane.store.reads import AttemptRow, Delivery
@@ -23,12 +24,7 @@ from hooklane.store.recovery import AuditFilter
 
 ACTS_MAX = 200
 OWN_SOURCE = "hooklane"
-_BLANK: View = dict.fromkeys(
-    (
-        *("endpoint", "endpoint_name", "seq", "for_seq", "ms", "status", "failure", "attempt", "next_at", "said"),
-        *("actor", "note"),
-    )
-)
+_BLANK: View = dict.fromkeys(name for name in StoryLine.__struct_fields__ if name not in ("at", "kind"))
 _ACTS = {"dead_letter.replayed": "replayed", "dead_letter.noted": "noted", "dead_letter.assigned": "noted"}
 """Lines of the audit log that belong to a story; a skip is told by the lane itself."""
 
