@@ -15,7 +15,7 @@ from bench import many_events
 from hooklane.core.fanout import places
 from hooklane.core.signing import new_secret
 from hooklane.model.clock import wall_now
-from hooklane.model.endpoint import Endpoint, SigningKey
+from hooklane.model.endpoint import Endpoint, EndpointState, SigningKey
 from hooklane.model.event import Event
 from hooklane.model.ids import new_id
 from hooklane.store.open import outbox_store
@@ -85,21 +85,28 @@ def fill(db: str, url: str, events: int, keys: int) -> str:
     return asyncio.run(_fill(db, url, events, keys))
 
 
-def park(db: str, url: str, events: int, keys: int) -> str:
+def park(db: str, url: str, events: int, keys: int, state: EndpointState = EndpointState.ACTIVE) -> str:
     """The same, straight into the tables: a million published takes two minutes."""
-    endpoint_id = asyncio.run(_fill(db, url, 0, keys, types=("parked",)))
+    endpoint_id = asyncio.run(_fill(db, url, 0, keys, types=("parked",), state=state))
     many_events.fill(db, events, keys, wall_now(), endpoint_id=endpoint_id, is_delivered=False)
     if db.startswith("postgresql"):
         _settle(db)
     return endpoint_id
 
 
-async def _fill(db: str, url: str, events: int, keys: int, types: tuple[str, ...] = ()) -> str:
+async def _fill(
+    db: str,
+    url: str,
+    events: int,
+    keys: int,
+    types: tuple[str, ...] = (),
+    state: EndpointState = EndpointState.ACTIVE,
+) -> str:
     store = outbox_store(db, StoreOptions(placer=places))
     await store.open()
     now = wall_now()
     key = (SigningKey(new_secret(b"a secret of thirty-two bytes....")),)
-    endpoint = Endpoint(id=new_id("ep", now), url=url, created_at=now, keys=key, types=types)
+    endpoint = Endpoint(id=new_id("ep", now), url=url, created_at=now, keys=key, types=types, state=state)
     assert await store.save_endpoint(endpoint, expect=None)
     for start in range(0, events, BATCH):
         await store.publish(
