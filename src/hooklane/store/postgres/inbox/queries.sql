@@ -24,8 +24,8 @@ WITH fresh AS (
 SELECT id, source, account, event_id, variant FROM fresh;
 
 -- name: insert_row
--- The same for a row with at most one handling, as nearly every request brings it: to pack 32 arrays of one value each
--- took a quarter of the CPU of such a message, and there is nothing to join.
+-- As `insert_rows`, for a row with at most one handling, as nearly every request brings it: to pack 32 arrays of one
+-- value each took a quarter of the CPU of such a message, and there is nothing to join.
 WITH fresh AS (
     INSERT INTO hooklane.inbox_row (account, source, event_id, variant, type, key, seq, prev_seq, event_time,
         delivery_id, attempt, id_signed, fingerprint, body, headers, status, reason, received_at)
