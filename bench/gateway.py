@@ -35,6 +35,8 @@ class Gateway:
     pid: int
     count: Callable[[], Mapping[str, int]] | None = None
     """The ledger as the store counts it at this moment; that of the API may be seconds old."""
+    ready_s: float = 0.0
+    """From the start of its process until it said that it is ready."""
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
@@ -113,12 +115,14 @@ def gateway(
         command += ["--role", role]
     env = {**os.environ, "HOOKLANE_EGRESS_ALLOW": "127.0.0.0/8"}
     with (folder / f"gateway-{port}.log").open("wb") as log:
+        began = time.perf_counter()
         process = subprocess.Popen(command, env=env, stdout=log, stderr=log)
         try:
             wait_for(Gateway(port, process.pid), process, Path(log.name))
+            ready_s = time.perf_counter() - began
             tree.check(process.pid)
             with ledger_of(db) as count:
-                yield Gateway(port, process.pid, count)
+                yield Gateway(port, process.pid, count, ready_s)
         finally:
             process.terminate()
             try:
@@ -157,7 +161,7 @@ def ledger_of(db: str) -> Iterator[Callable[[], Mapping[str, int]]]:
 
 
 def wait_for(one: Gateway, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(1_200):
+    for _ in range(6_000):
         try:
             _OPENER.open(f"http://127.0.0.1:{one.port}/readyz", timeout=5).close()
         except urllib.error.HTTPError as error:
@@ -167,5 +171,5 @@ def wait_for(one: Gateway, process: subprocess.Popen[bytes], log: Path) -> None:
                 raise SystemExit(f"hooklane did not start:\n{log.read_text()}") from None
         else:
             return
-        time.sleep(0.05)
+        time.sleep(0.01)
     raise SystemExit("hooklane was not ready within 60 s")

@@ -1,12 +1,13 @@
 """How fast is the inbox? Each figure stands beside what one commit costs on the same store in the same run.
 
-    python -m bench.inbox [--postgres URL] [--seconds 2]
+    python -m bench.inbox [--only sqlite|postgres|redis|dynamodb] [--postgres URL] [--seconds 2]
 
 Goals: SQLite inline fresh at least half of the single-commit limit, with requests in flight as a server has them, who
 share commits; duplicates at least 5,000/s; PostgreSQL durable receive at least 3,000/s. A request that comes alone
 pays for a sync of its own, and threads besides for each other's locks: how near they come is shown, too.
-On SQLite the limit and what is compared with it take turns of a quarter of a second.
-Without --postgres a server of the test kit is started, on disk and with fsync.
+The limit and what is compared with it take turns of a quarter of a second.
+Without --postgres a server of the test kit is started, on disk and with fsync. Redis is a Valkey in memory, and
+DynamoDB is DynamoDB Local: neither has a transaction for a handler, and the limit is one item written by one call.
 """
 
 from __future__ import annotations
@@ -16,22 +17,24 @@ import asyncio
 import contextlib
 import gc
 import json
+import os
 import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import asyncpg
+import psycopg
 
 from hooklane.core.signing import Signer, new_secret
 from hooklane.model.endpoint import SigningKey
 from hooklane.model.message import Request
 from hooklane.receiver import Inbox
+from hooklane.store.open_inbox import open_inbox
 from hooklane.store.sqlite.database import connect
 
 SECRET = new_secret(b"0123456789abcdef0123456789abcdef")
@@ -137,7 +140,7 @@ def from_threads(work: Callable[[Request], Any]) -> Slice:
     return crowd
 
 
-def in_one_loop(work: Callable[[Request], Awaitable[Any]]) -> Slice:
+def in_one_loop(work: Callable[[Request], Awaitable[Any]], loop: asyncio.AbstractEventLoop) -> Slice:
     """The same with many in flight in one event loop, as an ASGI server has them."""
 
     async def flow(requests: list[Request]) -> int:
@@ -154,13 +157,22 @@ def in_one_loop(work: Callable[[Request], Awaitable[Any]]) -> Slice:
         await asyncio.gather(*(one() for _ in range(IN_FLIGHT)))
         return done
 
-    return lambda requests: asyncio.run(flow(requests))
+    return lambda requests: loop.run_until_complete(flow(requests))
 
 
 def show(name: str, figure: float, limit: float | None = None, goal: str = "", cpu_us: float | None = None) -> None:
-    ratio = "" if limit is None else f"  {figure / limit:5.2f} x the single-commit limit"
+    ratio = "" if limit is None else f"  {figure / limit:5.2f} x the limit"
     cpu = "" if cpu_us is None else f"  {cpu_us:4.0f} us CPU"
     print(f"  {name:44} {figure:9,.0f}/s{cpu}{ratio}{'  goal: ' + goal if goal else ''}", flush=True)
+
+
+def show_all(slices: dict[str, Slice], seconds: float, goals: Mapping[str, str] | None = None) -> float:
+    """Each of *slices* beside the first of them, which is the limit; the limit's rate."""
+    paces = in_turns(slices, seconds)
+    limit = next(iter(paces.values())).rate
+    for name, pace in paces.items():
+        show(name, pace.rate, limit, (goals or {}).get(name, ""), pace.cpu_us)
+    return limit
 
 
 def sqlite_limit(folder: Path) -> Callable[[Request], Any]:
@@ -213,30 +225,32 @@ def fresh(inbox: Inbox, verdict: str) -> Callable[[Request], Any]:
     return receive
 
 
-def bench_sqlite(folder: Path, seconds: float) -> None:
+def afresh(inbox: Inbox, verdict: str) -> Callable[[Request], Awaitable[Any]]:
+    async def receive(event: Request) -> None:
+        reply = await inbox.areceive(event)
+        assert (reply.status, reply.headers[1][1]) == (200, verdict), reply
+
+    return receive
+
+
+def bench_sqlite(folder: Path, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
     print("SQLite (WAL, synchronous=FULL)", flush=True)
     inline = sqlite_inbox(folder / "app.db")
     durable = Inbox(f"sqlite:///{folder / 'durable.db'}")
     durable.source("hooklane", [SECRET]).on("order.*")(lambda event, tx: None)
 
-    async def areceive(event: Request) -> None:
-        reply = await inline.areceive(event)
-        assert (reply.status, reply.headers[1][1]) == (200, "applied"), reply
-
     gc.freeze()
-    paces = in_turns(
+    limit = show_all(
         {
             LIMIT: for_a_slice(sqlite_limit(folder)),
-            f"inline, fresh, {IN_FLIGHT} in flight in one loop": in_one_loop(areceive),
+            f"inline, fresh, {IN_FLIGHT} in flight in one loop": in_one_loop(afresh(inline, "applied"), loop),
             f"inline, fresh, {THREADS} threads": from_threads(fresh(inline, "applied")),
             ONE_AT_A_TIME: for_a_slice(fresh(inline, "applied")),
             "durable, receive only": for_a_slice(fresh(durable, "stored")),
         },
         seconds,
+        {f"inline, fresh, {IN_FLIGHT} in flight in one loop": ">= 0.5 x", ONE_AT_A_TIME: ">= 0.6 x"},
     )
-    limit = paces[LIMIT].rate
-    for name, pace in paces.items():
-        show(name, pace.rate, limit, ">= 0.5 x" if "in flight" in name else "", pace.cpu_us)
     again = [request(number) for number in range(10**9, 10**9 + 1_000)]
     for each in again:
         inline.receive(each)
@@ -251,57 +265,133 @@ def bench_sqlite(folder: Path, seconds: float) -> None:
     durable.close()
 
 
-async def postgres_limit(url: str, seconds: float) -> float:
-    conn = await asyncpg.connect(url)
-    await conn.execute("CREATE TABLE one (n bigint PRIMARY KEY, body bytea)")
-    began, done = time.perf_counter(), 0
-    while (took := time.perf_counter() - began) < seconds:
-        await conn.execute("INSERT INTO one VALUES ($1, $2)", done, b"y" * 300)
-        done += 1
-    await conn.close()
-    return done / took
+def postgres_orders(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as conn:
+        conn.execute("CREATE TABLE orders (id text)")
 
 
-async def flood(work: Callable[[int], Any], seconds: float) -> float:
-    """*work* with so many in flight at once."""
-    numbers = iter(range(10**9))
-    deadline = time.perf_counter() + seconds
-    began = time.perf_counter()
-
-    async def one() -> int:
-        done = 0
-        while time.perf_counter() < deadline:
-            await work(next(numbers))
-            done += 1
-        return done
-
-    done = sum(await asyncio.gather(*(one() for _ in range(IN_FLIGHT))))
-    return done / (time.perf_counter() - began)
+def orders(db: str) -> tuple[int, int]:
+    """How many effects there are, and of how many ids."""
+    query = "SELECT count(*), count(DISTINCT id) FROM orders"
+    if db.startswith("sqlite"):
+        with contextlib.closing(sqlite3.connect(db.removeprefix("sqlite:///"))) as file:
+            found = file.execute(query).fetchone()
+    else:
+        with psycopg.connect(db, autocommit=True) as conn:
+            found = conn.execute(query).fetchone()
+    assert found is not None
+    return int(found[0]), int(found[1])
 
 
-async def bench_postgres(url: str, seconds: float) -> None:
-    print(f"PostgreSQL (fsync on), {IN_FLIGHT} requests in flight in one event loop", flush=True)
-    limit = await postgres_limit(url, seconds)
-    show("single-commit limit (one connection)", limit)
-    inbox = Inbox(url)
-    inbox.source("hooklane", [SECRET]).on("order.*")(lambda event, tx: None)
-    requests = [request(number) for number in range(int(20_000 * seconds))]
+def postgres_limit(url: str) -> Callable[[Request], Any]:
+    """Durable commits of one event under its id, one after the other on one connection."""
+    conn = psycopg.connect(url, autocommit=True)
+    conn.execute("CREATE TABLE one (id text PRIMARY KEY, body bytea)")
+    return lambda event: conn.execute("INSERT INTO one VALUES (%s, %s)", (event.headers[1][1], event.body))
 
-    async def receive(number: int) -> None:
-        assert (await inbox.areceive(requests[number])).status == 200
 
-    show("durable receive (verify, store, commit)", await flood(receive, seconds), limit, ">= 3,000/s")
+def bench_postgres(url: str, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
+    print("PostgreSQL (fsync on)", flush=True)
+    postgres_orders(url)
+    inline, durable, ainline = Inbox(url, "inline"), Inbox(url), Inbox(url, "inline")
 
-    async def again(number: int) -> None:
-        await inbox.areceive(requests[number % 100])
+    def handler(event: Any, tx: Any) -> None:
+        tx.execute("INSERT INTO orders VALUES (%s)", (event.id,))
 
-    show("durable, duplicates", await flood(again, seconds))
+    async def ahandler(event: Any, tx: Any) -> None:
+        await tx.execute("INSERT INTO orders VALUES ($1)", event.id)
+
+    inline.source("hooklane", [SECRET]).on("order.*", name="book")(handler)
+    ainline.source("hooklane", [SECRET]).on("order.*", name="book")(ahandler)
+    durable.source("stored", [SECRET], profile="hooklane").on("order.*")(lambda event, tx: None)
+
+    def stored(event: Request) -> None:
+        assert durable.receive(event, "stored").status == 200
+
+    async def astored(event: Request) -> None:
+        assert (await durable.areceive(event, "stored")).status == 200
+
+    gc.freeze()
+    limit = show_all(
+        {
+            LIMIT: for_a_slice(postgres_limit(url)),
+            f"inline, fresh, {IN_FLIGHT} in flight in one loop": in_one_loop(afresh(ainline, "applied"), loop),
+            f"inline, fresh, {THREADS} threads": from_threads(fresh(inline, "applied")),
+            ONE_AT_A_TIME: for_a_slice(fresh(inline, "applied")),
+            f"durable, {IN_FLIGHT} in flight in one loop": in_one_loop(astored, loop),
+            f"durable, {THREADS} threads": from_threads(stored),
+            "durable, one at a time": for_a_slice(stored),
+        },
+        seconds,
+        {f"durable, {IN_FLIGHT} in flight in one loop": ">= 3,000/s"},
+    )
     began, handled = time.perf_counter(), 0
-    while time.perf_counter() - began < seconds and (done := await asyncio.to_thread(inbox.run_once, 200)):
+    while time.perf_counter() - began < seconds and (done := durable.run_once(200)):
         handled += done
-    show("worker, one thread", handled / (time.perf_counter() - began), limit)
-    await inbox.store.aclose()
-    inbox.close()
+    show("durable, worker, one thread", handled / (time.perf_counter() - began), limit)
+    for box in (inline, ainline, durable):
+        loop.run_until_complete(box.store.aclose())
+        box.close()
+
+
+def bench_without_tx(where: str, single: Callable[[Request], Any], seconds: float, loop: Any) -> None:
+    """A store that no handler has a transaction of: the claim before the handler and its end after it are calls."""
+    inline = Inbox(where, "inline")
+    inline.source("hooklane", [SECRET]).on("order.*")(lambda event, tx: None)
+    gc.freeze()
+    show_all(
+        {
+            "one item by one call": for_a_slice(single),
+            f"inline, fresh, {IN_FLIGHT} in flight in one loop": in_one_loop(afresh(inline, "applied"), loop),
+            f"inline, fresh, {THREADS} threads": from_threads(fresh(inline, "applied")),
+            ONE_AT_A_TIME: for_a_slice(fresh(inline, "applied")),
+        },
+        seconds,
+    )
+    loop.run_until_complete(inline.store.aclose())
+    inline.close()
+
+
+def bench_redis(seconds: float, loop: Any) -> None:
+    import redis
+    from tests.support.valkey import valkey_server
+
+    print("Redis (Valkey, in memory)", flush=True)
+    with valkey_server() as server:
+        client = redis.Redis.from_url(server.address.url(1))
+        bench_without_tx(
+            server.address.url(),
+            lambda event: client.set(event.headers[1][1], event.body, nx=True, px=600_000),
+            seconds,
+            loop,
+        )
+
+
+def bench_dynamodb(seconds: float, loop: Any) -> None:
+    import boto3
+    from tests.support.dynamodb import DynamoDB, dynamodb_server
+
+    print("DynamoDB (DynamoDB Local, in memory)", flush=True)
+    with dynamodb_server() as port:
+        account = DynamoDB(port, "bench")
+        os.environ.update(account.environment())
+        where = f"dynamodb://inbox?endpoint={account.url}"
+        store: Any = open_inbox(where)
+        store.create_table()
+        store.close()
+        client: Any = boto3.client("dynamodb", endpoint_url=account.url)
+        client.create_table(
+            TableName="one",
+            KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+        )
+
+        def single(event: Request) -> None:
+            item = {"id": {"S": event.headers[1][1]}, "body": {"B": event.body}}
+            client.put_item(TableName="one", Item=item, ConditionExpression="attribute_not_exists(id)")
+
+        bench_without_tx(where, single, seconds, loop)
 
 
 @contextlib.contextmanager
@@ -319,14 +409,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--postgres", metavar="URL")
     parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--only", choices=["sqlite", "postgres"])
+    parser.add_argument("--only", choices=["sqlite", "postgres", "redis", "dynamodb"])
     options = parser.parse_args(arguments)
-    if options.only != "postgres":
-        with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-            bench_sqlite(Path(folder), options.seconds)
-    if options.only != "sqlite":
-        with postgres(options.postgres) as url:
-            asyncio.run(bench_postgres(url, options.seconds))
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        if options.only in (None, "sqlite"):
+            with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+                bench_sqlite(Path(folder), options.seconds, loop)
+        if options.only in (None, "postgres"):
+            with postgres(options.postgres) as url:
+                bench_postgres(url, options.seconds, loop)
+        if options.only in (None, "redis"):
+            bench_redis(options.seconds, loop)
+        if options.only in (None, "dynamodb"):
+            bench_dynamodb(options.seconds, loop)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def nginx(folder: Path, answer: str, *, log: bool = False) -> Iterator[Nginx]:
     )
     server = subprocess.Popen([tool("nginx"), "-p", str(folder), "-c", str(config)])
     try:
-        _wait_for(port)
+        wait_for(port)
         yield Nginx(port, server.pid, lines)
     finally:
         server.terminate()
@@ -88,7 +88,8 @@ def sink_server(folder: Path) -> Iterator[Nginx]:
         yield server
 
 
-def _wait_for(port: int) -> None:
+def wait_for(port: int, whom: str = "nginx") -> None:
+    """Until *whom* takes connections there."""
     for _ in range(100):
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
@@ -96,4 +97,4 @@ def _wait_for(port: int) -> None:
             time.sleep(0.05)
         else:
             return
-    raise SystemExit(f"nginx on port {port} did not start within 5 s")
+    raise SystemExit(f"{whom} on port {port} did not start within 5 s")

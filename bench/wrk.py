@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import resource
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,13 +47,15 @@ def run(
 
     With *fresh* the keys begin so instead of being the same *keys* each time, and each gets *per_key* events.
     """
+    return send(port, seconds, script, [str(keys), names, fresh, str(per_key)], connections=connections)
+
+
+def send(port: int, seconds: float, script: Path, arguments: Sequence[str], *, connections: int = CONNECTIONS) -> Load:
+    """wrk with *script*, which is given *arguments*."""
     command = [tool("wrk"), "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "--latency", "-s", str(script)]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     said = subprocess.run(
-        [*command, f"http://127.0.0.1:{port}/", "--", str(keys), names, fresh, str(per_key)],
-        capture_output=True,
-        text=True,
-        check=True,
+        [*command, f"http://127.0.0.1:{port}/", "--", *arguments], capture_output=True, text=True, check=True
     ).stdout
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = re.search(r"(\d+) requests in ([\d.]+)s", said)

@@ -104,13 +104,13 @@ def commit_psycopg(connection: psycopg.Connection[Any]) -> None:
 
 def _result(server: Any, deadline: float) -> Any:
     """The next result of what was sent; psycopg's own wait would cancel it when interrupted."""
-    with selectors.DefaultSelector() as selector:
-        selector.register(server.socket, selectors.EVENT_READ)
-        while server.is_busy():
+    while server.is_busy():  # not when the last answer brought it along
+        with selectors.DefaultSelector() as selector:
+            selector.register(server.socket, selectors.EVENT_READ)
             left_s = deadline - time.monotonic()
             if left_s <= 0 or not selector.select(left_s):
                 raise unconfirmed()
-            server.consume_input()
+        server.consume_input()
     return server.get_result()
 
 

@@ -63,6 +63,7 @@ _HANDLING_ARRAYS = {
     "traceback": "h_tracebacks",
     "settled_at": "h_settled_ats",
 }
+_NO_HANDLING: dict[str, Any] = dict.fromkeys(f"h_{name}" for name in _HANDLING_ARRAYS)
 _IDENTITY_ARRAYS = {"source": "sources", "account": "accounts", "event_id": "event_ids", "variant": "variants"}
 _TRACK_ARRAYS = {"source": "sources", "account": "accounts", "handler": "handlers", "key": "keys"}
 
@@ -71,6 +72,9 @@ class PostgresVerbs(SqlInbox):
     """What PostgreSQL can do in one round trip where SQLite takes several statements."""
 
     def insert(self, rows: Sequence[NewRow]) -> Flow[list[RowId | None]]:
+        if len(rows) == 1 and len(rows[0].handlings) <= 1:
+            lines = yield Sql("insert_row", row_params(rows[0]) | _only_handling(rows[0]))
+            return [lines[0][0] if lines else None]
         # Of two copies in one batch the first counts; ON CONFLICT would let both join their handlings.
         first: dict[Identity, NewRow] = {}
         for row in rows:
@@ -177,6 +181,14 @@ def by_url(url: str) -> PostgresInbox:
         sync=PsycopgConnections(plain),
         native_async=AsyncpgConnections(plain) if has_asyncpg() else None,
     )
+
+
+def _only_handling(row: NewRow) -> dict[str, Any]:
+    """The parameters of the only handling that *row* has, all NULL where it has none."""
+    if not row.handlings:
+        return _NO_HANDLING
+    params = handling_params(0, row, row.handlings[0])
+    return {f"h_{name}": params[name] for name in _HANDLING_ARRAYS}
 
 
 def _arrays(params: Sequence[dict[str, Any]], names: dict[str, str]) -> dict[str, Any]:
