@@ -137,7 +137,7 @@ def _one_of(*words: str) -> Callable[[Any], str]:
 
 def _whole(value: Any) -> int:
     """A whole number, or the text of one: of 1.5 half would be lost, and `inf` is none."""
-    if isinstance(value, bool | float):
+    if isinstance(value, bool | float) or not str(value).isascii():
         raise ValueError
     return int(value)
 
@@ -308,13 +308,21 @@ def load(
             try:
                 values[setting.name] = setting.read(found)
             except (ValueError, TypeError):
-                got = "(hidden)" if setting.is_secret else repr(shown(found) if isinstance(found, str) else found)
+                got = "(hidden)" if setting.is_secret else _told(found)
                 problems.append(f"{setting.name} must be {setting.expected}, got {got} from {origin}")
                 continue
         origins.append(Origin(setting.name, values[setting.name], origin, setting.is_secret))
     if problems:
         raise ConfigError(problems)
     return Settings(**values), origins
+
+
+def _told(value: Any) -> str:
+    """A wrong value, for people."""
+    try:
+        return repr(shown(value) if isinstance(value, str) else value)
+    except ValueError:
+        return "a number of thousands of digits"
 
 
 _BESIDES = ("CONFIG", "SERVER", "STORE", "SECRET", "SECRET_FILE", "COMPILE", "FAILPOINTS", "TENANT")
@@ -382,7 +390,7 @@ def _read_file(path: Path, problems: list[str], *, must_exist: bool) -> Mapping[
                 f"{path} is a link to a file that does not exist" if path.is_symlink() else f"{path} does not exist"
             )
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # also for a number of thousands of digits, or [[[[…
         problems.append(f"{path} cannot be read as TOML: {error}")
         return {}
     known = {setting.name for setting in SETTINGS}

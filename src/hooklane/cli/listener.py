@@ -265,7 +265,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not (length.isascii() and length.isdigit()) or "transfer-encoding" in self.headers:
             self._write(Reply(411, b'{"error": "a body needs a content-length"}'), close=True)
             return
-        if int(length) > BODY_BYTES_MAX:
+        if len(length) > len(str(BODY_BYTES_MAX)) or int(length) > BODY_BYTES_MAX:
             self._write(Reply(413, b'{"error": "the body is too large"}'), close=True)
             return
         body = self.rfile.read(int(length))

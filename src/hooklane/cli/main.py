@@ -84,7 +84,7 @@ def _empty(arguments: Sequence[str]) -> str | None:
     before = ""
     for argument in arguments:
         option, equals, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)
-        owner = option if equals else before if before.startswith("-") else ""
+        owner = option if equals else before if before.startswith("-") and before != "--" else ""
         if not value.strip() and (equals or not option) and owner not in MAY_BE_EMPTY:
             return owner or "an argument"
         before = argument
@@ -109,14 +109,15 @@ def exit_after(error: HooklaneError) -> Exit:
 def run(arguments: Sequence[str]) -> int:
     """Run a command; its exit code. Only a bug of ours ends in a traceback."""
     output.level, output.as_json = output.Level.NORMAL, False
-    if list(arguments) == ["--version"]:
-        say(__version__)
-        return Exit.OK
-    command = typer.main.get_command(app)
-    if (empty := _empty(arguments)) is not None:
-        complain(f"{number_named('USAGE')} {empty} is empty: give a value")
-        return Exit.USAGE
+    output.open_what_is_closed()
     try:
+        if list(arguments) == ["--version"]:
+            say(__version__)
+            return Exit.OK
+        command = typer.main.get_command(app)
+        if (empty := _empty(arguments)) is not None:
+            complain(f"{number_named('USAGE')} {empty} is empty: give a value")
+            return Exit.USAGE
         if (told := help_of(command, arguments)) is not None:
             say(told)
             return Exit.OK
@@ -142,9 +143,14 @@ def run(arguments: Sequence[str]) -> int:
         complain(f"{number_of(error)} {error}")
         return exit_after(error)
     except BrokenPipeError:
-        # The reader of our output went away, as `head` does. Nothing more may be written, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        output.close_stdout()  # its reader went away, as `head` does
         return Exit.OK
+    except OSError as error:
+        if error.errno not in output.UNWRITTEN:
+            raise
+        output.close_stdout()
+        complain(f"{number_named('FAILED')} what was to be printed cannot be written: {error.strerror}")
+        return Exit.FAILED
     except KeyboardInterrupt:
         complain("interrupted")
         return Exit.FAILED

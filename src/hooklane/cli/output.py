@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import errno
 import os
 import re
 import sys
@@ -26,6 +28,22 @@ level = Level.NORMAL
 """How much a command says besides its data: `-q` and `-v` set it, for the one command that a process runs."""
 as_json = False
 """Whether data is printed as JSON: `--json` sets it, likewise."""
+
+
+UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""What a file says that our output was sent to: the disk is full, or broken."""
+
+
+def open_what_is_closed() -> None:
+    """A parent may have closed stdin, stdout or stderr (`>&-`): nothing is read, and what is written is dropped."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+
+
+def close_stdout() -> None:
+    """Nothing more may be written, not even at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def plain(value: object) -> str:
@@ -89,8 +107,20 @@ def show(value: Mapping[str, Any], lines: Callable[[], Sequence[str]]) -> None:
 
 def say_json(value: Mapping[str, Any]) -> None:
     """One line of JSON with the version of its shape: the only one, or one of a stream."""
-    sys.stdout.write(json_line({"v": 1, **value}))
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(json_line({"v": 1, **value}).encode(encoding, _ESCAPED).decode(encoding))
     sys.stdout.flush()
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    """A letter that the terminal's encoding lacks, as JSON spells it: by its two or four bytes of UTF-16."""
+    assert isinstance(error, UnicodeEncodeError)
+    pairs = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{pairs[at : at + 4]}" for at in range(0, len(pairs), 4)), error.end
+
+
+_ESCAPED = "hooklane.json"
+codecs.register_error(_ESCAPED, _escape)
 
 
 def json_line(value: Mapping[str, Any]) -> str:

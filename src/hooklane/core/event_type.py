@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+from urllib.parse import unquote
 
 SCHEMA_BYTES_MAX = 64 * 1024
 DEPTH_MAX = 32
@@ -20,6 +22,8 @@ _UNEVALUATED = ("unevaluatedItems", "unevaluatedProperties")
 _ANEW = 3
 """So many times is all that stands beside one of these looked at: one inside the other multiplies."""
 _REFUSED = ("$dynamicRef", "$recursiveRef", "$dynamicAnchor", "$recursiveAnchor", "$anchor", "$vocabulary")
+
+_INDEX = re.compile("[0-9]{1,6}")
 
 
 class InvalidSchema(ValueError):
@@ -81,6 +85,8 @@ class _Weighing:
     def _target(self, ref: str, at: str, depth: int) -> int:
         if not (ref == "#" or ref.startswith("#/")):
             raise InvalidSchema(f"{at}: $ref must lead to a place in this schema, such as #/$defs/address")
+        # As the validator reads it: `%61` stands for `a`, so another place than the one that it spells is weighed.
+        ref = unquote(ref)
         if ref in self._known:
             return self._known[ref]
         if ref in self._open or ref == "#":
@@ -99,7 +105,7 @@ def _found(root: Any, ref: str, at: str) -> Any:
         name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(node, dict) and name in node:
             node = node[name]
-        elif isinstance(node, list) and name.isdigit() and int(name) < len(node):
+        elif isinstance(node, list) and _INDEX.fullmatch(name) and int(name) < len(node):
             node = node[int(name)]
         else:
             raise InvalidSchema(f"{at}: there is nothing at {ref}")

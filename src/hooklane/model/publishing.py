@@ -67,7 +67,7 @@ class Holder(NamedTuple):
     n: Any
     """As the store numbers it."""
     event_id: str | None
-    """None where the event is pruned and nobody kept its answer."""
+    """None where the event is pruned and its answer was not kept."""
     created_at: Instant
 
 

@@ -53,7 +53,11 @@ def place_of(error: BaseException) -> str | None:
 
 def traceback_of(error: BaseException) -> str:
     """The whole story, bounded; its end is what matters."""
-    return "".join(traceback.format_exception(error))[-TRACEBACK_CHARS_MAX:]
+    try:
+        told = traceback.format_exception(error)
+    except Exception:  # its own `__getattr__` fails, or it holds others more deeply than can be told
+        told = [*traceback.format_tb(error.__traceback__), text_of(error)]
+    return "".join(told)[-TRACEBACK_CHARS_MAX:]
 
 
 def _is_pydantic(error: BaseException) -> bool:

@@ -55,7 +55,14 @@ class Api:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
-        response = await compressed(await self._answer(scope, receive), _accepted(scope))
+        response = await self._answer(scope, receive)
+        try:
+            await self._send(await compressed(response, _accepted(scope)), scope, receive, send)
+        finally:
+            if response.ended is not None:
+                response.ended()
+
+    async def _send(self, response: Response, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {"content-type": response.media, **ALWAYS}
         headers.update(response.headers)
         if response.status == 204:

@@ -166,6 +166,9 @@ class Response:
     stream: AsyncIterator[bytes] | None = None
     is_secret: bool = False
     """Whether it tells a secret: then it is never compressed."""
+    ended: Callable[[], None] | None = None
+    """Called when nothing more of it is sent. A *stream* cannot see to that: where its client leaves at once, or asks
+    with `HEAD`, it never begins."""
 
 
 Handler = Callable[[Call], Awaitable[Response]]

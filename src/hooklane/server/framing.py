@@ -55,7 +55,7 @@ class Parser:
 
 
 def is_coded(headers: Sequence[tuple[bytes, bytes]]) -> bool:
-    """Whether the body was sent in a coding besides chunked, which nobody here undoes (RFC 9112, section 6.1)."""
+    """Whether the body was sent in a coding besides chunked, which is not undone here (RFC 9112, section 6.1)."""
     return any(name == b"transfer-encoding" and value.strip().lower() != b"chunked" for name, value in headers)
 
 

@@ -2,10 +2,12 @@
 
 import json
 import os
+import socket
 import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from tests.processes.cli.conftest import Ended
@@ -54,6 +56,18 @@ def test_listen_refuses_what_is_signed_with_another_secret_and_says_so(cli: Cli,
 
     assert one["status"] == 401
     child.wait_for_line(r"✕ order\.paid +order:1 #1 +401 .*signature: mismatch")
+
+
+def test_listen_answers_a_length_that_no_number_holds(start_hooklane: Start):
+    child, url = listening(start_hooklane)
+    address = urlsplit(url)
+    with socket.create_connection((address.hostname, address.port), timeout=scaled_s(10)) as one:
+        one.sendall(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: " + b"9" * 5_000 + b"\r\n\r\n")
+        answer = one.recv(100)
+
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert child.stop() == 0
+    assert "Traceback" not in child.output()
 
 
 def test_listen_passes_requests_on_and_answers_back(cli: Cli, start_hooklane: Start, sink: Sink):

@@ -1,6 +1,8 @@
 """What is missing or is somebody else is told in one line, never as a traceback."""
 
 import json
+import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +15,7 @@ from tests.support.pace import scaled_s
 from tests.support.postgres import Postgres
 from tests.support.processes import Child, free_port
 from tests.support.proxy import Clear, FaultProxy, Refuse
+from tests.support.tree import SOURCE
 
 Process = Callable[..., Ended]
 Cli = Callable[..., Ended]
@@ -36,10 +39,6 @@ SERVER = ("uvicorn", "starlette", "httptools", "uvloop", "prometheus_client")
 @pytest.fixture
 def without(tmp_path: Path) -> Callable[..., Ended]:
     """Runs a command in an environment in which packages are missing."""
-    import os
-    import subprocess
-
-    from tests.support.tree import SOURCE
 
     def call(packages: tuple[str, ...], *arguments: str) -> Ended:
         ended = subprocess.run(
@@ -196,3 +195,38 @@ def test_an_address_of_a_database_that_cannot_be_read_is_told_in_one_line(cli: C
 
     assert (ended.code, len(ended.talk)) == (1, 1), ended
     assert "\\x0a" not in ended.talk[0]
+
+
+@pytest.mark.parametrize("words", ["--version", "--help", "version --json", "config show", "config show --json"])
+@pytest.mark.parametrize(("to", "code"), [("> /dev/full", 1), (">&-", 0), (">&- 2>&- <&-", 0)])
+def test_output_that_goes_nowhere_is_no_traceback(tmp_path: Path, words: str, to: str, code: int):
+    ended = subprocess.run(
+        ["/bin/sh", "-c", f"{sys.executable} -m hooklane {words} {to}"],
+        capture_output=True,
+        timeout=scaled_s(60),
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": SOURCE},
+    )
+
+    assert ended.returncode == code, ended
+    assert ended.stderr.decode().splitlines() == (
+        ["hooklane: HL001 what was to be printed cannot be written: No space left on device"] if code else []
+    )
+
+
+def test_json_is_whole_where_the_terminals_encoding_lacks_a_letter(process: Process, db: Path):
+    key = "k\u00fc\U0001f600"
+    assert process("migrate", "up", "--db", f"sqlite:///{db}").code == 0
+    assert process("send", "a.b", "1", "--key", key).code == 0
+    ended = process("events", "ls", "--json", env={"PYTHONIOENCODING": "ascii"}, born=subprocess.Popen)
+
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.isascii()
+    assert [one["key"] for one in json.loads(ended.out)["items"]] == [key]
+
+
+def test_an_empty_argument_behind_the_last_option_is_told_as_one(cli: Cli):
+    ended = cli("events", "show", "--", "")
+
+    assert ended.code == 2
+    assert "an argument is empty" in ended.err

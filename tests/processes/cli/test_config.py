@@ -117,11 +117,21 @@ def test_an_empty_name_of_a_file_and_a_mark_of_its_encoding_do_no_harm(tmp_path:
     assert load({}, {"HOOKLANE_CONFIG": ""})[0].port == 9000
 
 
-def test_a_file_that_is_no_toml_is_told(tmp_path: Path):
+@pytest.mark.parametrize("text", ["port = = 1", f"port = {'9' * 5_000}", f"role = {'[' * 5_000}"])
+def test_a_file_that_is_no_toml_is_told(tmp_path: Path, text: str):
     file = tmp_path / "hooklane.toml"
-    file.write_text("port = = 1")
+    file.write_text(text)
     with pytest.raises(ConfigError, match="cannot be read as TOML"):
         load({}, {}, file=file)
+
+
+def test_a_number_that_is_none_of_ours_is_told(tmp_path: Path):
+    file = tmp_path / "hooklane.toml"
+    file.write_text(f"port = 0x{'F' * 5_000}")
+    with pytest.raises(ConfigError, match=r"port must be .*, got a number of thousands of digits"):
+        load({}, {}, file=file)
+    with pytest.raises(ConfigError, match="port must be"):
+        load({}, {"HOOKLANE_PORT": "٣"})
 
 
 def test_lists_and_switches_are_read(tmp_path: Path):

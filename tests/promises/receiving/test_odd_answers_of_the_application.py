@@ -123,21 +123,43 @@ def test_a_header_in_no_stores_alphabet_does_not_keep_its_event_out(world: World
     assert world.effects() == ["evt_1"]
 
 
-@BOTH
-def test_an_error_that_cannot_be_told_is_recorded_all_the_same(world: World, mode: Any) -> None:
-    class Untold(Exception):
-        def __str__(self) -> str:
-            raise RuntimeError("no words")
+class Untold(Exception):
+    """Has no words."""
 
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class Unasked(Exception):
+    """Hands every question on to what it wraps, which is not there: asked for `sqlstate` or `__notes__`, it fails."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"no {name}")
+
+
+def nested() -> Exception:
+    """Deeper than the interpreter can go: its traceback cannot be told."""
+    error: Exception = ValueError("the innermost")
+    for _ in range(3_000):
+        error = ExceptionGroup("one more", [error])
+    return error
+
+
+@BOTH
+@pytest.mark.parametrize("error", [Untold, Unasked, nested])
+def test_an_error_that_cannot_be_told_is_recorded_all_the_same(world: World, mode: Any, error: Any) -> None:
     def fails(event: Any, tx: Any) -> None:
-        raise Untold
+        raise error()
 
     inbox = world.inbox(mode)
     own_source(inbox).on("*")(fails)
-    inbox.receive(signed())
+    reply = inbox.receive(signed())
     inbox.run_once()
 
-    assert statuses(inbox) == ["failed"]
+    assert (reply.status, statuses(inbox)) == (200 if mode == "durable" else 503, ["failed"])
+    (row,) = inbox.rows(source="hooklane")
+    assert str(row.handlings[0].error).startswith(type(error()).__name__)
+    assert "in fails" in str(row.handlings[0].traceback)
 
 
 class Panic(BaseException):

@@ -98,7 +98,7 @@ class Ownership:
         self._then: dict[str, Callable[[Call, Any, Instant], None]] = {
             "account_for": self._accounted,
             "leave": self._left,
-            "join": self._joined,
+            "join": self._leased,
             "renew": self._renewed,
             "roster": self._counted,
             "expire": self._expired,
@@ -198,9 +198,6 @@ class Ownership:
 
     def _left(self, call: Call, result: None, boot: Instant) -> None:
         self._come_back(boot)
-
-    def _joined(self, call: Call, lease: Lease, boot: Instant) -> None:
-        self._leased(call, lease, boot)
 
     def _renewed(self, call: Call, lease: Lease | None, boot: Instant) -> None:
         if lease is None:

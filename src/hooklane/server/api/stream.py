@@ -42,20 +42,18 @@ async def stream(call: Call) -> Response:
     client = live.join(call.tenant, call.headers.get("last-event-id"), topics)
     # A proxy that gathers the answer before it passes it on would make a live page a dead one.
     headers = [("cache-control", "no-store"), ("x-accel-buffering", "no")]
-    return Response(200, media=MEDIA, headers=headers, stream=_frames(call, client))
+    frames = _frames(call, client)
+    return Response(200, media=MEDIA, headers=headers, stream=frames, ended=lambda: live.leave(client))
 
 
 async def _frames(call: Call, client: StreamClient) -> AsyncIterator[bytes]:
     looked = monotonic()
-    try:
-        async for text in client.frames():
-            if monotonic() - looked > LOOK_S:
-                if not await _is_still_let_in(call):
-                    return
-                looked = monotonic()
-            yield text
-    finally:
-        call.services.live_stream.leave(client)
+    async for text in client.frames():
+        if monotonic() - looked > LOOK_S:
+            if not await _is_still_let_in(call):
+                return
+            looked = monotonic()
+        yield text
 
 
 async def _is_still_let_in(call: Call) -> bool:

@@ -33,7 +33,7 @@ function whole(text, least, most) {
   return text !== undefined && text !== "" && Number.isInteger(value) && value >= least && value <= most ? value : undefined;
 }
 
-/** What is asked of the server by this address; a link that somebody mangled still plays. */
+/** What is asked of the server by this address; a mangled link still plays. */
 export function askedOf(query, listed) {
   const scenario = listed.scenarios.find((one) => one.name === query.s) ?? listed.scenarios[0];
   const events = whole(query.events, 1, listed.events_max);

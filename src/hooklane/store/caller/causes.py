@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 from hooklane.model.sqlstate import Meaning, meaning_of_sqlite, meaning_of_sqlstate
 
@@ -23,7 +24,7 @@ def causes(error: BaseException, *, hidden: bool = False) -> Iterator[BaseExcept
         seen.add(id(one))
         yield one
         context = one.__context__ if hidden or not one.__suppress_context__ else None
-        inner = getattr(one, "orig", None), one.__cause__, context
+        inner = field_of(one, "orig"), one.__cause__, context
         waiting.extend(each for each in inner if isinstance(each, BaseException))
         if isinstance(one, BaseExceptionGroup):
             waiting.extend(one.exceptions)
@@ -44,19 +45,27 @@ def meanings(error: BaseException) -> Iterator[Meaning]:
 def _meaning(error: BaseException) -> Meaning | None:
     if (code := _code(error)) is not None:
         return meaning_of_sqlstate(code)
-    if isinstance(number := getattr(error, "sqlite_errorcode", None), int):
+    if isinstance(number := field_of(error, "sqlite_errorcode"), int):
         return meaning_of_sqlite(number)
     return Meaning.AWAY if _is_lost(error) else None
 
 
 def is_coded(error: BaseException) -> bool:
     """Whether a database has said what it is, and not only a driver."""
-    return _code(error) is not None or isinstance(getattr(error, "sqlite_errorcode", None), int)
+    return _code(error) is not None or isinstance(field_of(error, "sqlite_errorcode"), int)
 
 
 def _code(error: BaseException) -> str | None:
-    code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-    return code if isinstance(code, str) else None
+    codes = field_of(error, "sqlstate"), field_of(error, "pgcode")
+    return next((code for code in codes if isinstance(code, str) and code), None)
+
+
+def field_of(error: BaseException, name: str) -> Any:
+    """What *error* has under *name*; None where it has nothing, or its own code cannot say."""
+    try:
+        return getattr(error, name, None)
+    except Exception:  # a handler may raise anything, also what hands questions on to something that is gone
+        return None
 
 
 def _is_lost(error: BaseException) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from hooklane.errors import TransactionAborted, TransactionMisused
 from hooklane.store.caller.base import Caller
-from hooklane.store.caller.causes import causes, sqlstate
+from hooklane.store.caller.causes import causes, field_of, sqlstate
 from hooklane.store.caller.flow import Dialect, Flow, Statement
 from hooklane.store.caller.lent import Lent
 from hooklane.store.caller.transaction_control import GUARD
@@ -177,7 +177,7 @@ def _is_refused(error: BaseException | None) -> bool:
 
 
 def _raised_in(error: BaseException) -> str | None:
-    return getattr(getattr(error, "diag", None), "source_function", None)
+    return getattr(field_of(error, "diag"), "source_function", None)
 
 
 def _words_of(error: BaseException) -> str:

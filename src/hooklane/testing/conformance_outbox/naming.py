@@ -82,7 +82,7 @@ class Naming(OutboxKit):
 
     async def test_an_id_that_the_sender_gave_is_the_id_of_that_event_for_everybody(self, store: Outbox) -> None:
         await store.save_endpoint(endpoint(), expect=None)
-        given = event("e1", "a")  # without a name: nobody chose this id
+        given = event("e1", "a")  # without a name: this id was not chosen by a caller
         (original,) = (await published(store, given)).results
         same = draft(replace(given, created_at=Instant(given.created_at + 9)), "id:e1")
         other = draft(replace(given, data=b'{"other":1}'), "key:order-9", "id:e1")

@@ -1,4 +1,4 @@
-"""A trace as a pytest test for somebody's own handler: it needs no edit, only the fixture that names the receiver."""
+"""A trace as a pytest test for a user's own handler: it needs no edit, only the fixture that names the receiver."""
 
 from __future__ import annotations
 

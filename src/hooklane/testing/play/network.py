@@ -93,7 +93,7 @@ class PlayNetwork(Network):
         self._step("request_lost", copy)
 
     def _arrive_at(self, flight: _Flight, copy: Copy, fate: Fate, is_heard: bool) -> None:
-        """A copy is there. Of the network's own copy nobody hears the answer, and no crash is planned for it."""
+        """A copy is there. The answer to the network's own copy is not heard, and no crash is planned for it."""
         send, crash = flight.send, fate.crash if is_heard else None
         self.checker.arrived(send.lane_id, send.seq, send.event.id, flight.digest)
         self._step("arrived", copy)

@@ -123,6 +123,10 @@ HOSTILE_SCHEMAS: list[Any] = [
     {"properties": {"a": {"$ref": "#"}}},
     {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"items": {"$ref": "#/$defs/a"}}}},
     {"$ref": "#/$defs/none"},
+    {"$ref": "#/$defs/%61", "$defs": {"%61": {}, "a": {"items": {"$ref": "#/$defs/%61"}}}},
+    {"$ref": "#/$defs/%FF", "$defs": {"%FF": {}}},
+    {"allOf": [{"$ref": "#/allOf/²"}]},
+    {"allOf": [{"$ref": "#/allOf/" + "1" * 5_000}]},
     {"$dynamicRef": "#a"},
     {"properties": {"a": {"$id": "http://x/"}}},
     {"$schema": "http://json-schema.org/draft-07/schema#"},
@@ -154,6 +158,18 @@ def test_a_schema_that_multiplies_itself_again_and_again_is_refused_without_doin
 
     with pytest.raises(InvalidSchema, match="too large"):
         weight_of({"$ref": "#/$defs/d0", "$defs": defs})
+
+
+def test_a_ref_is_weighed_where_the_validator_goes_although_it_is_percent_encoded():
+    """`%641` leads to `d1`, not to the definition that is spelled so. Checked inline, it never came to an end."""
+    defs: dict[str, Any] = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/%64{n + 1}"}] * 9} for n in range(8)}
+    decoys: dict[str, Any] = {f"%64{n + 1}": {} for n in range(8)}
+
+    with pytest.raises(InvalidSchema, match="too large"):
+        weight_of({"$ref": "#/$defs/d0", "$defs": {**defs, "d8": {"type": "string"}, **decoys}})
+    assert weight_of({"$ref": "#/$defs/a%20b", "$defs": {"a b": {"type": "string"}}}) == weight_of(
+        {"$ref": "#/$defs/ab", "$defs": {"ab": {"type": "string"}}}
+    )
 
 
 def test_a_property_may_have_the_name_of_a_keyword():

@@ -13,6 +13,7 @@ import pytest
 from tests.promises.sending.api.conftest import Api
 from tests.support.http_client import Connection
 from tests.support.pace import scaled_s
+from tests.support.processes import until
 from tests.support.receiver import Answer, Sink
 
 from hooklane.server import live_stream, stream_client
@@ -78,6 +79,20 @@ async def test_a_new_viewer_is_told_to_fetch_and_then_what_changes(api: Api, sin
         while (lane := (await stream.next("lanes")).value["items"][0])["state"] != "idle":
             pass
         assert (lane["key"], lane["head"], lane["tail"]) == ("A", 2, 1)
+
+
+async def test_a_stream_that_never_begins_takes_no_place(api: Api):
+    """Asked for with `HEAD`, or by a client that leaves at once: each held a place until the server was restarted."""
+    live = api.server.services.live_stream
+    for method in ["HEAD", "GET"] * 20:
+        async with api.connect() as connection:
+            connection.writer.write(connection.request(method, "/api/v1/stream"))
+            if method == "HEAD":
+                assert b"text/event-stream" in await connection.reader.readuntil(b"\r\n\r\n")
+    async with watching(api) as stream:
+        await stream.next("reset")  # all that was asked for before has been looked at
+
+        await asyncio.to_thread(until, lambda: live.client_count == 1, what="all places but one free again")
 
 
 async def test_an_event_in_flight_is_shown_as_such(api: Api, sink: Sink, endpoint: Any):

@@ -39,7 +39,7 @@ LANES_MAX = 20_000
 class KnownLanes:
     """Lanes as this very connection left them, each with its id and the seq that comes next in it.
 
-    SQLite tells a connection when another one has committed, and whoever rolls back says so (`forget`): until then
+    SQLite tells a connection when another one has committed, and what rolls back says so (`forget`): until then
     nothing else can have moved a lane, and its tail is written without being looked for. (Were it wrong all the same,
     the place would be taken, and the whole would be undone and done anew.)
     """
