@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hooklane.core.endpoint import faults_of
@@ -72,7 +71,7 @@ class Demo:
             else:
                 if self.receiver == "lost_ack" and name == SHOP:
                     await receiver(scope, receive, _drop)
-                await PlainTextResponse(SAYS[status], status)(scope, receive, send)
+                await _reply(send, status)
 
         return guarded
 
@@ -186,3 +185,10 @@ def _endpoint(name: str, types: Sequence[str], url: str, secret: str) -> Endpoin
 
 async def _drop(message: Message) -> None:
     """Where an answer goes that gets lost on the way."""
+
+
+async def _reply(send: Send, status: int) -> None:
+    body = SAYS[status]
+    headers = [(b"content-type", b"text/plain"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
