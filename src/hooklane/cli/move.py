@@ -188,7 +188,7 @@ def _as_kind(value: Any, kind: str) -> Any:
     return value
 
 
-def _sql(**names: str) -> dict[str, str]:
+def _sql(**names: Any) -> dict[str, str]:
     """The statements, about a table."""
     unknown: Sequence[str] = ("columns", "source", "table", "column", "sequence")
     return queries_of("hooklane.store.move", **{name: names.get(name, name) for name in unknown})
