@@ -101,10 +101,14 @@ def _output(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", callback=_be_verbose, help="Say what is done on the way.")
     ] = False,
-    tenant: Annotated[
+    # Not `tenant`: some commands have an argument of that name, and its value would be taken for this option's.
+    as_tenant: Annotated[
         str | None,
         typer.Option(
-            metavar="TENANT", callback=_choose_tenant, help="The tenant to act for (HOOKLANE_TENANT; default)."
+            "--tenant",
+            metavar="TENANT",
+            callback=_choose_tenant,
+            help="The tenant to act for (HOOKLANE_TENANT; default).",
         ),
     ] = None,
 ) -> None:
