@@ -15,6 +15,8 @@ class Seen:
     reordered: int
     first_at: float
     last_at: float
+    warm: int = 0
+    """So many deliveries came before `first_at`: the rate counts from there on."""
 
     @property
     def duplicates(self) -> int:
@@ -22,11 +24,14 @@ class Seen:
 
     @property
     def rate(self) -> float:
-        return (self.deliveries - 1) / max(1e-9, self.last_at - self.first_at)
+        return (self.deliveries - self.warm - 1) / max(1e-9, self.last_at - self.first_at)
 
 
-def read(log: Path, since: int = 0) -> Seen:
-    """Check a log of nginx.py: per key the first answers must be 1, 2, 3 …; *since* skips so many bytes."""
+def read(log: Path, since: int = 0, *, warm: int = 0) -> Seen:
+    """Check a log of nginx.py: per key the first answers must be 1, 2, 3 …; *since* skips so many bytes.
+
+    All are checked, but the first *warm* of them do not count for the rate.
+    """
     last: dict[bytes, int] = {}
     count = repeated = reordered = 0
     first_at = last_at = 0.0
@@ -45,8 +50,8 @@ def read(log: Path, since: int = 0) -> Seen:
             else:
                 reordered += 1
                 last[key] = seq
-            if not count:
+            if count == warm:
                 first_at = float(at)
             last_at = float(at)
             count += 1
-    return Seen(count, count - repeated, reordered, first_at, last_at)
+    return Seen(count, count - repeated, reordered, first_at, last_at, warm)

@@ -16,7 +16,9 @@ from bench.rounds import Bench, stage
 from bench.stores import Store, fill
 
 EVENTS, LANES, RATE_MIN = 60_000, 10_000, 10_000
-HOT_EVENTS, HOT_RATE_MIN, HOT_RATIO_MIN = 2_000, 300, 0.7
+HOT_EVENTS, HOT_WARM, HOT_RATE_MIN, HOT_RATIO_MIN = 8_000, 5_000, 300, 0.7
+"""The first events are not counted: a server begins with a new log, and while that grows a sync on SQLite takes nearly
+twice as long. Ours is written over after 8,000 pages, some 4,000 acks, the limit's after 1,000."""
 
 
 def run(bench: Bench) -> tuple[list[Figure], list[Goal]]:
@@ -34,7 +36,7 @@ def run_hot_key(bench: Bench) -> tuple[list[Figure], list[Goal]]:
     with stage(bench, "one hot key") as folder:
         for store in bench.stores:
             limits = [_steps_per_second(bench, store, folder / f"{store.name}-before")]
-            one = measure(bench, store, folder, "one hot key", HOT_EVENTS, 1)
+            one = measure(bench, store, folder, "one hot key", HOT_EVENTS, 1, warm=HOT_WARM)
             limits.append(_steps_per_second(bench, store, folder / f"{store.name}-after"))
             limit = median(limits)
             figures.append(replace(one, limits=(), notes={"1 / (one commit + one round trip), per s": limit}))
@@ -68,8 +70,10 @@ def _goal(one: Figure, what: str, wanted: float) -> Goal:
     )
 
 
-def measure(bench: Bench, store: Store, folder: Path, scenario: str, events: int, lanes: int) -> Figure:
-    """Rounds of: fill a new database, start a server on it, and time its deliveries from the first to the last."""
+def measure(
+    bench: Bench, store: Store, folder: Path, scenario: str, events: int, lanes: int, *, warm: int = 0
+) -> Figure:
+    """Rounds of: fill a new database, start a server on it, and time its deliveries from the first after *warm* on."""
     rates, limits, gateway_us, elsewhere, check = [], [], [], [], Check(lost=0, reordered=0, duplicates=0)
     for number in range(bench.rounds):
         place = folder / f"{store.name}-{lanes}-{number}"
@@ -89,7 +93,7 @@ def measure(bench: Bench, store: Store, folder: Path, scenario: str, events: int
                 database = cost_of(*store.pids).total_s - before if store.pids else 0.0
             time.sleep(0.1)
             sink.flush()
-            seen = sinks.read(sink.log)
+            seen = sinks.read(sink.log, warm=warm)
         rates.append(seen.rate)
         gateway_us.append((cost + database) * 1e6 / events)
         check = Check(

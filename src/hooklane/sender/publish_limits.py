@@ -114,6 +114,10 @@ class PublishLimits:
             f"{free // 2**20} MiB are free where the database is, and {self._free_min // 2**20} MiB are to be kept free"
         )
 
+    def used_up(self, tenant: str) -> Refused | None:
+        """Why no event of *tenant* may come in now, whatever it is: a refusal that needs no look at its body."""
+        return self.tenants.used_up(tenant) if self.tenants else None
+
     def refusal(self, *drafts: Draft) -> Refused | StoreError | None:
         """Why *drafts*, of one tenant, may not come in together; None when they may, and then they count."""
         if self._trouble is not None:

@@ -106,27 +106,38 @@ class TenantLimits:
         mine = max(rate, RATE_MIN) / self._servers  # a row may be older than the bound
         return Bucket(mine, max(1.0, mine * BURST_S))
 
-    def refusal(self, *drafts: Draft) -> Refused | None:
-        """Why *drafts*, of one tenant, may not come in together; None when they may, and only then they count."""
+    def used_up(self, tenant_id: str, many: int = 1) -> Refused | None:
+        """Why *many* events of a tenant may not come in now, whatever they are; None where that depends on them."""
         self._follow()
-        limit = self._limits.get(drafts[0].event.tenant)
+        limit = self._limits.get(tenant_id)
         if limit is None:
             return None
-        tenant, quota = limit.tenant, limit.tenant.quota
+        tenant = limit.tenant
         if tenant.state is TenantState.SUSPENDED:
             return Refused("tenant_suspended", "this tenant is suspended: nothing is taken for it, and nothing is sent")
         if not tenant.is_there:
             return Refused("wrong_state", "this tenant is being deleted: nothing is taken for it any more")
+        after_s = None if limit.bucket is None else limit.bucket.wait(_now(), many)
+        if after_s is None:
+            return None
+        detail = f"{tenant.quota.events_per_s:g} events a second are the quota"
+        return self._refused(tenant, "events_per_s", detail, after_s)
+
+    def refusal(self, *drafts: Draft) -> Refused | None:
+        """Why *drafts*, of one tenant, may not come in together; None when they may, and only then they count."""
+        tenant_id = drafts[0].event.tenant
+        if (refused := self.used_up(tenant_id, len(drafts))) is not None:
+            return refused
+        limit = self._limits.get(tenant_id)
+        if limit is None:
+            return None
+        tenant, quota = limit.tenant, limit.tenant.quota
         size = sum(len(draft.event.data) for draft in drafts)
         if quota.bytes is not None and limit.stored + limit.since + size > quota.bytes:
             detail = f"the events that are kept would be larger than {size_text(quota.bytes)}, which is the quota"
             return self._refused(tenant, "bytes", detail, BYTES_RETRY_S)
         if limit.bucket is not None:
-            after_s = limit.bucket.take(Instant(int(time.monotonic() * 1000)), len(drafts))
-            if after_s is not None:
-                return self._refused(
-                    tenant, "events_per_s", f"{quota.events_per_s:g} events a second are the quota", after_s
-                )
+            limit.bucket.take(_now(), len(drafts))  # there is room, as was seen above
         limit.since += size
         return None
 
@@ -134,3 +145,7 @@ class TenantLimits:
         if self.reached is not None:
             self.reached(tenant, quota)
         return Refused(QUOTA_EXCEEDED, detail, after_s)
+
+
+def _now() -> Instant:
+    return Instant(int(time.monotonic() * 1000))

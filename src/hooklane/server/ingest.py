@@ -312,6 +312,10 @@ class IngestProtocol(HttpToolsProtocol):
         chunks = request.chunks
         services = self.services
         try:
+            if (used_up := services.publish_limits.used_up(request.tenant)) is not None:
+                request.chunks = []
+                self._done(request, used_up)
+                return
             body = read_event(chunks[0] if len(chunks) == 1 else b"".join(chunks))
             draft = draft_from(body, request.tenant, services.now(), request.idempotency_key)
             request.chunks = []

@@ -19,6 +19,7 @@ from hooklane.cli.writer_process import COMMAND
 from hooklane.core.fanout import places
 from hooklane.errors import StoreError
 from hooklane.model.attempt import DELIVERED, Retry
+from hooklane.model.clock import Instant
 from hooklane.model.health import BreakerState, Health
 from hooklane.store.dashboard import SeriesRow
 from hooklane.store.outbox import Refused, StoreOptions
@@ -104,15 +105,23 @@ async def test_publishes_outcomes_and_endpoints_are_written_side_by_side(store):
     assert all(reports[50:])
 
 
-async def test_a_failure_is_written_as_in_full_as_by_a_thread(store):
-    await store.save_endpoint(endpoint(), expect=None)
-    lane_id = (await published(store, event("evt_1"))).grown[0].lane_id
-    owner = await Owner.of(store, "w")
+async def test_a_failure_is_written_as_in_full_as_by_a_thread(store, tmp_path):
+    by_thread = SqliteOutbox(str(tmp_path / "by_thread.db"), StoreOptions(placer=places))
+    await by_thread.open()
+    found = []
+    for one in (store, by_thread):
+        await one.save_endpoint(endpoint(), expect=None)
+        lane_id = (await published(one, event("evt_1"))).grown[0].lane_id
+        owner = await Owner.of(one, "w")
+        await owner.settle(lane_id, Retry(T0, "503"))
+        held = await owner.row(lane_id)
+        await owner.settle(lane_id, DELIVERED)
+        found.append((held, await one.attempts("default", "evt_1")))
+    await by_thread.close()
 
-    await owner.settle(lane_id, Retry(T0, "503"))
-    await owner.settle(lane_id, DELIVERED)
-
-    attempts = await store.attempts("default", "evt_1")
+    assert found[0] == found[1]
+    held, attempts = found[0]
+    assert (held.attempts, held.next_at) == (1, T0)
     assert [attempt.outcome for attempt in attempts] == ["retry", "delivered"]
 
 
@@ -160,6 +169,18 @@ async def test_a_lane_goes_on_where_another_process_left_it(store, tmp_path):
 
     assert [grown.seq for grown in found] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert len({grown.lane_id for grown in found}) == 1
+
+
+async def test_a_lane_that_is_known_goes_on_where_it_was_after_its_events_were_pruned(store):
+    await store.save_endpoint(endpoint(), expect=None)
+    owner = await Owner.of(store, "w")
+    for n in range(1, 4):
+        (grown,) = (await published(store, event(f"evt_{n}", "k"))).grown
+        assert grown.seq == n
+        await owner.settle(grown.lane_id, DELIVERED)
+        later = Instant(T0 + 3_600_000)
+        cutoffs = Cutoffs(**dict.fromkeys(("events", "attempts", "idempotency", "audit", "jobs", "wakeups"), later))
+        assert (await store.prune(cutoffs, None, 100)).rows["events"] == 1
 
 
 async def test_what_was_undone_leaves_no_gap_in_a_lane_that_was_known(store):

@@ -362,7 +362,9 @@ def test_however_many_come_together_they_come_in_after_the_wait_that_they_were_t
     bucket, now = Bucket(rate, max(1.0, rate)), NOW
     for after_ms, many in asked:
         now = Instant(now + after_ms)
+        told = bucket.wait(now, many)
         after_s = bucket.take(now, many)
+        assert told == after_s, "to ask takes nothing"
         if after_s is not None and after_s < WAIT_S_MAX:
             now = Instant(now + 1000 * after_s + 1)  # a millisecond for what floats round away
             assert bucket.take(now, many) is None

@@ -26,12 +26,18 @@ class Bucket:
         More than a burst come in where the bucket is full, and those behind them wait for as long as that takes: else
         they never could.
         """
+        after_s = self.wait(now, many)
+        if after_s is None and self._tokens is not None:
+            self._tokens -= many
+        return after_s
+
+    def wait(self, now: Instant, many: int = 1) -> int | None:
+        """The same, and none is taken in either case."""
         tokens = self.burst
         if self._tokens is not None:
             tokens = min(self.burst, self._tokens + max(0, now - self._at) * self.rate / 1000)
         wanted = min(float(many), self.burst)
         self._tokens, self._at = tokens, now
         if tokens >= wanted:
-            self._tokens = tokens - many
             return None
         return max(1, math.ceil(min(WAIT_S_MAX, (wanted - tokens) / self.rate)))

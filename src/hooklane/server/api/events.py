@@ -77,6 +77,8 @@ routes = Routes("events", "/api/v1/events")
 async def publish(call: Call) -> Response:
     """Publish one event, as ingest.py does on its faster way: for the command line and for pipelined requests."""
     services = call.services
+    if (used_up := services.publish_limits.used_up(call.tenant)) is not None:
+        raise refused(used_up)
     draft = draft_from(read_event(call.body), call.tenant, services.now(), call.headers.get("idempotency-key"))
     await services.types.check(draft.event)
     with publishing([draft.event], call.headers.get(TRACEPARENT)):

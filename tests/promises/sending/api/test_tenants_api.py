@@ -191,6 +191,18 @@ async def test_more_events_a_second_than_the_quota_get_429_and_when_to_come_back
     assert (await api.call("POST", publish_path, {"type": "a", "data": 1}, header)).status == 202
 
 
+async def test_what_is_beyond_the_quota_is_refused_before_its_body_is_read(api: Api, publish_path: str):
+    await add(api, "acme", quota={"events_per_s": 0.001})
+    header = {"hooklane-tenant": "acme"}
+    unreadable = {"type": "not a type", "data": 1}
+    first = [await api.call("POST", publish_path, body, header) for body in (unreadable, {"type": "a", "data": 1})]
+    then = [await api.call("POST", publish_path, unreadable, header) for _ in range(3)]
+
+    assert [one.status for one in first] == [422, 202], "where there is room, a body is read, and a bad one costs none"
+    assert {(one.status, one.code) for one in then} == {(429, "quota_exceeded")}
+    assert (await api.call("POST", publish_path, unreadable)).status == 422, "another tenant is not touched"
+
+
 async def test_a_batch_above_the_rate_comes_in_whole_where_nothing_came_before_and_what_follows_waits(api: Api):
     await add(api, "acme", quota={"events_per_s": 3})
     batch = {"events": [{"type": "a", "data": n} for n in range(100)]}

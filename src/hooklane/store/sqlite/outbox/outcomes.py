@@ -37,12 +37,23 @@ Ack = tuple[int, int, str, int, int, int, int, float, int, str | None, int]
 """The most frequent write in short: lane, partition, tenant, seq, attempt, started, at, took_ms, status, said, and when
 the event was created."""
 
+Held = tuple[
+    int, int, str, int, int, int, int, int, str, int, int, float, str, int | None, str | None, str | None, bytes | None
+]
+"""A head that is tried again in short: lane, partition, tenant, seq, attempt, rev, at, next_at, reason; when the event
+was created, when the attempt began, and what the log keeps of it."""
+
 
 def commit(
-    conn: sqlite3.Connection, worker: str, epochs: Mapping[int, int], writes: Sequence[Write], short: Sequence[Ack] = ()
+    conn: sqlite3.Connection,
+    worker: str,
+    epochs: Mapping[int, int],
+    writes: Sequence[Write],
+    short: Sequence[Ack] = (),
+    held: Sequence[Held] = (),
 ) -> CommitReport:
-    """Make *writes* durable, and the acks of ordered lanes that are given in *short*."""
-    pids = {_pid_of(write) for write in writes}.union([ack[1] for ack in short])
+    """Make *writes* durable, and of ordered lanes the acks that are given in *short* and the heads that are *held*."""
+    pids = {_pid_of(write) for write in writes}.union([ack[1] for ack in short], [one[1] for one in held])
     claimed = _encode({pid: epochs.get(pid, NO_EPOCH) for pid in pids})
     now, lost = conn.execute(SQL["fenced"], (claimed, worker)).fetchone()
     fenced = frozenset(_decode(lost))
@@ -58,6 +69,13 @@ def commit(
                 plain.append(row)
             else:
                 log.append((*row, None, said, None))
+    for one in held:
+        if one[1] in fenced:
+            continue
+        if _hold(conn, one):
+            log.append((one[9], one[0], one[3], one[10], one[4], one[2], *one[11:]))
+        else:
+            stale.add(one[0])
     for write in writes:
         if fenced and _pid_of(write) in fenced:
             continue
@@ -84,6 +102,22 @@ def commit(
     _LOG_PLAIN.run(conn, plain + [row[:PLAIN] for row in log if row[PLAIN:] == NOTHING_SAID])
     _LOG.run(conn, [row for row in log if row[PLAIN:] != NOTHING_SAID])
     return CommitReport(now, fenced, frozenset(stale))
+
+
+def _hold(conn: sqlite3.Connection, held: Held) -> bool:
+    """Write that a head is tried again; False when the lane was recovered meanwhile."""
+    params = {
+        "lane_id": held[0],
+        "tenant": held[2],
+        "seq": held[3],
+        "state": "retrying",
+        "attempt": held[4],
+        "rev": held[5],
+        "at": held[6],
+        "next_at": held[7],
+        "reason": held[8],
+    }
+    return conn.execute(SQL["hold_head"], params).fetchone() is not None
 
 
 def _move_heads(conn: sqlite3.Connection, acks: Sequence[Row]) -> None:

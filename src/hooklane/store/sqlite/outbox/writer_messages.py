@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hooklane.store.sqlite.outbox.outcomes import Ack
+from hooklane.store.sqlite.outbox.outcomes import Ack, Held
 
 DraftRow = tuple[
     str,
@@ -45,11 +45,12 @@ class PublishAnswer(msgspec.Struct, array_like=True, frozen=True):
 
 
 class CommitRequest(msgspec.Struct, array_like=True, frozen=True):
-    """The outcomes of one worker: acks in short, and all else."""
+    """The outcomes of one worker: acks and heads that are tried again in short, and all else."""
 
     worker: str
     epochs: dict[int, int]
     acks: list[Ack]
+    held: list[Held]
     others: bytes
 
 

@@ -12,16 +12,17 @@ from typing import Any
 
 import msgspec
 
-from hooklane.model.attempt import Delivered, Settlement, Write
+from hooklane.model.attempt import Delivered, Retry, Settlement, Write
 from hooklane.model.clock import Instant
 from hooklane.model.event import Event
 from hooklane.model.exchange import Answer
 from hooklane.model.lane import Grown
+from hooklane.store.codec import attempt_fields
 from hooklane.store.outbox import CommitReport, Draft, Published, PublishReport, Refused, Stamp, refused_whole
 from hooklane.store.sql.outbox.steps import Flow
 from hooklane.store.sqlite.outbox import outcomes
 from hooklane.store.sqlite.outbox.lanes import Span
-from hooklane.store.sqlite.outbox.outcomes import Ack
+from hooklane.store.sqlite.outbox.outcomes import Ack, Held
 from hooklane.store.sqlite.outbox.publish import Accepted, Placed
 from hooklane.store.sqlite.outbox.statements import run
 from hooklane.store.sqlite.outbox.writer_messages import (
@@ -150,6 +151,7 @@ def published(drafts: Sequence[Draft], answer: bytes) -> PublishReport:
 
 def commit_request(worker: str, epochs: Mapping[int, int], writes: Sequence[Write]) -> bytes:
     acks: list[Ack] = []
+    held: list[Held] = []
     others: list[Write] = []
     for write in writes:
         if (
@@ -164,17 +166,29 @@ def commit_request(worker: str, epochs: Mapping[int, int], writes: Sequence[Writ
                     *(result.timings.total_ms, result.status, result.outcome, send.event.created_at),
                 )
             )
+        elif isinstance(write, Settlement) and isinstance(write.outcome, Retry) and write.send.lane_id > 0:
+            held.append(_held(write, write.outcome))
         else:
             others.append(write)
     ours = {pid: epochs[pid] for pid in {write.pid for write in writes} if pid in epochs}
-    return _encode(CommitRequest(worker, ours, acks, pickle.dumps(others) if others else b""))
+    return _encode(CommitRequest(worker, ours, acks, held, pickle.dumps(others) if others else b""))
+
+
+def _held(settlement: Settlement, outcome: Retry) -> Held:
+    """Endpoint and event are not sent along: to make them again would keep the writer process from its next commit."""
+    send, (word, took_ms, status, failure, said, detail) = settlement.send, attempt_fields(settlement)
+    return (
+        *(send.lane_id, send.pid, send.event.tenant, send.seq, send.attempt, send.rev, settlement.at),
+        *(outcome.at, outcome.reason, send.event.created_at, send.at),
+        *(took_ms, word, status, failure, said, detail),
+    )
 
 
 def do_commit(conn: sqlite3.Connection, text: bytes) -> bytes:
     """The writer process's part of it."""
     request = read_commit(text)
     others: Sequence[Write] = pickle.loads(request.others) if request.others else ()
-    report = outcomes.commit(conn, request.worker, request.epochs, others, request.acks)
+    report = outcomes.commit(conn, request.worker, request.epochs, others, request.acks, request.held)
     return _encode((report.now, list(report.fenced), list(report.stale)))
 
 
