@@ -159,8 +159,11 @@ def test_what_was_decided_for_a_lost_partition_is_not_written_under_a_later_epoc
 
     bench.worker.ownership._drop(frozenset({7}))
     known(bench)
+    assert lanes_of(bench) == [3]
+    bench.later(LINGER_MS)
+    known(bench)
 
-    assert lanes_of(bench) == [3, 5]
+    assert lanes_of(bench) == [5]
 
 
 # --- a commit whose fate is unknown ---
