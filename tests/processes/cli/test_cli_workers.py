@@ -224,7 +224,11 @@ def test_workers_that_die_before_they_are_told_anything_are_told_of_as_such(
 
     async def start_and_see_it_die(*command: str, **pipes: Any) -> asyncio.subprocess.Process:
         process = await start(*command, **pipes)
-        await process.wait()
+        try:
+            await process.wait()
+        except asyncio.CancelledError:  # the other one was told of first: this one is known to no other code yet
+            process._transport.close()  # type: ignore[attr-defined]
+            raise
         return process
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", start_and_see_it_die)

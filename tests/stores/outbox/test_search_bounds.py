@@ -156,7 +156,9 @@ async def test_what_delivers_does_not_wait_for_what_people_ask(store: Outbox):
     assert await store.renew("w", 60_000) is not None
 
     assert sum(search.done() for search in searches) < len(searches)
-    await asyncio.gather(*searches)
+    # On a busy machine a search may be ended by its own limit: what people ask has the lowest priority.
+    ended = await asyncio.gather(*searches, return_exceptions=True)
+    assert [one for one in ended if isinstance(one, BaseException) and not isinstance(one, SearchTooLong)] == []
 
 
 async def test_a_search_that_nobody_waits_for_any_more_is_ended(store: Outbox):
@@ -214,8 +216,11 @@ async def test_a_search_gives_up_its_core_every_few_milliseconds(store: Outbox, 
     give_up = os.sched_yield
     monkeypatch.setattr(os, "sched_yield", lambda: (at.append(time.thread_time()), give_up()))
 
-    with pytest.raises(SearchTooLong):
-        await _endless(store, s_max=0.5)
+    for _ in range(40):  # beside busy programs a thread of the lowest priority works little in half a second
+        with pytest.raises(SearchTooLong):
+            await _endless(store, s_max=0.5)
+        if len(at) > 100:
+            break
 
     gaps = sorted(after - before for before, after in itertools.pairwise(at))
     assert len(gaps) > 20
