@@ -78,28 +78,14 @@ def test_a_commit_has_a_bound() -> None:
     assert len(lanes_of(bench)) == 5
 
 
-def test_what_can_wait_goes_with_the_next_that_cannot_once_it_is_time() -> None:
+def test_what_can_wait_goes_with_the_next_that_cannot() -> None:
     bench = WorkerBench()
     add(bench, *patient(1, 2))
+    assert not bench.is_open("commit")
+
     add(bench, *urgent(3))
-    assert lanes_of(bench) == [3], "or most commits would be longer where many fail"
-    bench.later(LINGER_MS)
-    add(bench, *urgent(4))
-    known(bench)
 
-    assert lanes_of(bench) == [4, 1, 2]
-
-
-def test_a_line_of_commits_does_not_put_off_what_can_wait() -> None:
-    bench = WorkerBench()
-    add(bench, *patient(1))
-    for lane in range(100, 100 + LINGER_MS):
-        add(bench, *urgent(lane))
-        assert lanes_of(bench) == [lane]
-        bench.later(1)
-        known(bench)
-
-    assert lanes_of(bench) == [1]
+    assert lanes_of(bench) == [3, 1, 2]
 
 
 def test_what_can_wait_goes_by_itself_after_a_moment() -> None:
@@ -159,11 +145,8 @@ def test_what_was_decided_for_a_lost_partition_is_not_written_under_a_later_epoc
 
     bench.worker.ownership._drop(frozenset({7}))
     known(bench)
-    assert lanes_of(bench) == [3]
-    bench.later(LINGER_MS)
-    known(bench)
 
-    assert lanes_of(bench) == [5]
+    assert lanes_of(bench) == [3, 5]
 
 
 # --- a commit whose fate is unknown ---

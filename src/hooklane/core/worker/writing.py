@@ -14,8 +14,7 @@ from hooklane.model.owning import CommitReport
 COMMIT_MAX = 2_000
 FEW = 8
 """So many that may wait need not, and no more of them join a commit: to what cannot wait, each of them is a delay."""
-LINGER_MS = 100
-"""So long they gather at most. A commit with some of them takes longer, and acks and publishes wait for it."""
+LINGER_MS = 25
 PATIENT_MS = 250
 """A head that is tried again no sooner than this does not mind when the outcome is made durable a moment later."""
 AGAIN_MS, AGAIN_MS_MAX = 50, 2_000
@@ -67,20 +66,15 @@ class Writing:
                     self._commit(boot, writes, epochs, call.tries + 1)
                 return
             self._call = None  # the lease is lost: the worker that owns the lanes now will settle them
-        if not self._patient:
+        if self._line or len(self._patient) >= FEW or (self._patient and boot >= self._linger_until):
             self._linger_until = FOREVER
-        elif self._linger_until == FOREVER:
+            self._commit(boot, self._take(), dict(self._state.epochs), 0)
+        elif self._patient and self._linger_until == FOREVER:
             self._linger_until = Instant(boot + LINGER_MS)
-        few = 0
-        if len(self._patient) >= FEW or boot >= self._linger_until:
-            # A part of them where they are many: their line must not grow for ever because each commit has its price.
-            few = max(FEW, len(self._patient) // 16)
-            self._linger_until = FOREVER
-        if self._line or few:
-            self._commit(boot, self._take(few), dict(self._state.epochs), 0)
 
-    def _take(self, few: int) -> list[Write]:
-        """What cannot wait, and a *few* that can."""
+    def _take(self) -> list[Write]:
+        # A part of them where they are many: their line must not grow for ever because each commit has its price.
+        few = max(FEW, len(self._patient) // 16)
         patient, self._patient = self._patient[:few], self._patient[few:]
         room = COMMIT_MAX - len(patient)
         urgent, self._line = self._line[:room], self._line[room:]
