@@ -129,8 +129,8 @@ def run(arguments: Sequence[str]) -> int:
             complain(f"{number_named('USAGE')} {empty} is empty: give a value")
             return Exit.USAGE
         if (undecoded := _undecoded(arguments)) is not None:
-            told = f"{undecoded} is not text in {sys.getfilesystemencoding()}, in which this terminal's words are read"
-            complain(f"{number_named('USAGE')} {told}: give UTF-8, and LANG=C.UTF-8 where no locale is set")
+            why = f"{undecoded} is not text in {sys.getfilesystemencoding()}, in which arguments are read here"
+            complain(f"{number_named('USAGE')} {why}: write it in UTF-8, and set LANG=C.UTF-8 where no locale is set")
             return Exit.USAGE
         if (told := help_of(command, arguments)) is not None:
             say(told)
