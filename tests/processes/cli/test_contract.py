@@ -328,10 +328,10 @@ WRITER = "from hooklane.store.sqlite.outbox.writer_works import works_for"
     [
         (SERVER, ("hooklane.receiver.inbox", "hooklane.receiver.source", "hooklane.core.verify.open_request")),
         (SERVER, ("hooklane.store.sqlite.outbox", "hooklane.store.postgres", "asyncpg")),
-        (SERVER, ("cryptography", "hooklane.core.verify.scheme", "hooklane.core.profiles")),
+        (SERVER, ("cryptography", "jsonschema_rs", "hooklane.core.verify.scheme", "hooklane.core.profiles")),
         (WRITER, ("hooklane.store.sqlite.outbox.store", "hooklane.server", "hooklane.sender", "cryptography")),
     ],
-    ids=["no receiver", "no store before it is named", "no keys but shared secrets", "a writer has only what it writes with"],
+    ids=["no receiver", "no store before it is named", "no library that few endpoints or types need", "a writer has only what it writes with"],
 )
 def test_a_server_loads_what_it_runs_and_is_ready_sooner(imports: str, absent: tuple[str, ...]):
     ended = subprocess.run(
