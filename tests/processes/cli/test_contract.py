@@ -315,8 +315,8 @@ def test_a_command_whose_values_are_text_loads_no_library_that_validates(words: 
 def test_a_value_that_is_not_text_is_read_and_checked(cli: Cli):
     ended = cli("events", "ls", "--limit", "201")
 
-    assert 2 == ended.code
-    assert "--limit" in ended.err and "200" in ended.err
+    assert ended.code == 2
+    assert "Invalid value for '--limit'" in ended.err
 
 
 SERVER = "import hooklane.cli.serve, hooklane.cli.process"
@@ -331,7 +331,12 @@ WRITER = "from hooklane.store.sqlite.outbox.writer_works import works_for"
         (SERVER, ("cryptography", "jsonschema_rs", "hooklane.core.verify.scheme", "hooklane.core.profiles")),
         (WRITER, ("hooklane.store.sqlite.outbox.store", "hooklane.server", "hooklane.sender", "cryptography")),
     ],
-    ids=["no receiver", "no store before it is named", "no library that few endpoints or types need", "a writer has only what it writes with"],
+    ids=[
+        "no receiver",
+        "no store before it is named",
+        "no library that few endpoints or types need",
+        "a writer has only what it writes with",
+    ],
 )
 def test_a_server_loads_what_it_runs_and_is_ready_sooner(imports: str, absent: tuple[str, ...]):
     ended = subprocess.run(
