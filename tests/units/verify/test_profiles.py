@@ -9,7 +9,6 @@ import pytest
 
 from hooklane.core.profiles import find_profile, profile_names
 from hooklane.core.verify.document import canonical
-from hooklane.core.verify.keys import BadSecret, HmacKey
 from hooklane.core.verify.messages import DERIVED, Poison, fingerprint
 from hooklane.core.verify.open_request import Messages, open_request, unsigned
 from hooklane.core.verify.places import (
@@ -26,7 +25,8 @@ from hooklane.core.verify.places import (
 from hooklane.core.verify.profile import Dedup, Grade, Profile
 from hooklane.core.verify.reading import Unit, read_instant
 from hooklane.core.verify.ring import keyring
-from hooklane.core.verify.scheme import Algorithm, SignedItems, Token
+from hooklane.core.verify.scheme import SignedItems, Token
+from hooklane.core.verify.shared_secret import Algorithm, BadSecret, HmacKey
 from hooklane.core.verify.urls import effective_url
 from hooklane.errors import ConfigError, UsageError, VerificationError
 from hooklane.model.clock import Instant
