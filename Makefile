@@ -14,7 +14,7 @@ PYTEST  = env -u MAKEFLAGS -u MFLAGS $(BIN)/python -m tests.support.$(RUNNER) $(
 RUNNER ?= within
 MINUTES_MAX ?= 60
 # A part of a test is waiting, so there are more of them than cores.
-JOBS ?= 4
+JOBS ?= 6
 # Some machines say 1. Each of the many processes that the tests start would then compile all of hooklane anew.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -47,7 +47,7 @@ vendor: $(RUN)
 
 setup: $(TEST)
 
-# What one waits for: ten to fifteen minutes on two quiet cores, as the host is fast or slow. What takes longer is marked `soak`, and each kind of it has a share here
+# What one waits for: ten to fifteen minutes on two quiet cores, as the host is fast or slow (docs/adr/0242 has where they go). What takes longer is marked `soak`, and each kind of it has a share here
 # (tests/harness/test_soak.py). The compiled tree is made beside the tests of the plain source, which leave a part of two cores unused.
 # With ARGS only what they ask for, on the plain source.
 test: $(TEST)
@@ -55,8 +55,13 @@ test: $(TEST)
 	$(if $(ARGS),$(ON_SOURCE) $(ARGS),$(MAKE) -j 2 HOW=--quick compiled test-source && $(MAKE) test-compiled)
 ON_SOURCE = $(PYTEST) -m "not soak"
 
+# In a fresh clone one process reads all tests first and keeps their bytecode, or each of the workers would make all of it.
+# What is wrong with a test is told by the run itself.
+READ_ONCE = $(if $(wildcard tests/__pycache__/conftest.*),,-$(BIN)/python -m pytest -n 0 --collect-only -m "not soak" > /dev/null 2>&1)
+
 # The simulator runs on one of the two trees: on what ships, where that can be built.
 test-source: $(TEST)
+	$(READ_ONCE)
 	$(ON_SOURCE) --ignore=tests/faults/sim
 
 test-compiled: HOW = --quick

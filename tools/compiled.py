@@ -31,6 +31,8 @@ _NAME = "hooklane"
 _AS_SHIPPED, _QUICK = "2", "1"
 """How hard the C compiler tries: a tree that is only tested is there sooner. With 0 the simulator ran slower than the
 plain source, which cost more than the compiler saved."""
+_BARELY, _SIMULATED = "-O0", ("batching", "core", "model", "testing")
+"""Where the simulator spends its time; the rest of a quick tree is not optimised at all."""
 _ON_LINUX = sys.platform == "linux"
 _COMPILER_FLAGS = ["-fno-semantic-interposition"] if _ON_LINUX else []
 _LINKER_FLAGS = ["-s", "-Wl,-Bsymbolic"] if _ON_LINUX else []
@@ -110,6 +112,8 @@ def _compiled(work: Path, level: str) -> list[tuple[Any, list[str]]]:
     def compiled(extension: Any, source: str) -> str:
         key = headers.copy()
         flags = [*extension.extra_compile_args, *_COMPILER_FLAGS]
+        if level == _QUICK and _is_rarely_run(Path(source)):
+            flags.append(_BARELY)
         key.update(repr(flags).encode() + Path(source).read_bytes())
         kept = work / f"{Path(source).stem}-{key.hexdigest()[:16]}.o"
         if not kept.exists():
@@ -127,6 +131,11 @@ def _compiled(work: Path, level: str) -> list[tuple[Any, list[str]]]:
     for old in set(work.glob("*.o")) - used:
         old.unlink()
     return made
+
+
+def _is_rarely_run(source: Path) -> bool:
+    of_ours = f"__native_{_NAME}___"  # and not the runtime of mypyc
+    return source.stem.startswith(of_ours) and not source.stem.startswith(tuple(of_ours + one for one in _SIMULATED))
 
 
 def _linked(extension: Any, objects: list[str], folder: Path) -> Path:

@@ -30,7 +30,7 @@ READY = "database system is ready to accept (read-only )?connections"
 EVERY_SERVER = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
-    "max_connections": "200",
+    "max_connections": "300",
     "shared_buffers": "64MB",
     "timezone": "UTC",
     "lc_messages": "C",
