@@ -3,7 +3,7 @@
 -- fragment: owned_lanes
 SELECT t.lane_id, t.pid, t.endpoint_id, t.key, coalesce(l.head, 1), t.tail, coalesce(l.state, 'active'),
     coalesce(l.attempts, 0), coalesce(l.next_at, 0), coalesce(l.rev, 0), coalesce(l.acked, 0), coalesce(l.starts, 0)
-FROM hooklane_lane_tail t LEFT JOIN hooklane_lane l USING (lane_id)
+FROM hooklane_lane_end t LEFT JOIN hooklane_lane l USING (lane_id)
 
 -- fragment: owned_loose
 SELECT -n, pid, endpoint_id, NULL, 1, 1, CASE state WHEN 'retrying' THEN 'retrying' ELSE 'active' END, attempts,
