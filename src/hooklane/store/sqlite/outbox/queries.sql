@@ -25,6 +25,11 @@ CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)
 -- fragment: by_number
 +
 
+-- What is read more than once of a row is found out more than once, such as where a lane ends, unless the rows are asked
+-- for with a limit.
+-- fragment: looked_at_once
+LIMIT -1
+
 -- fragment: every_lane
 SELECT t.tenant, t.lane_id, t.endpoint_id, t.key, t.tail, coalesce(l.head, 1) AS head, coalesce(l.state, 'active') AS state
 FROM hooklane_lane_end t LEFT JOIN hooklane_lane l USING (lane_id)
@@ -408,7 +413,7 @@ WHERE kind = 'loose' AND (:tenant IS NULL OR tenant = :tenant) AND (:endpoint IS
 -- How many lanes are in each state.
 SELECT CASE WHEN head > tail THEN 'idle' WHEN state = 'blocked' THEN 'blocked' WHEN paused THEN 'paused' ELSE state END,
     count(*)
-FROM ({lane_rows} WHERE t.tenant = coalesce(:tenant, t.tenant)) GROUP BY 1
+FROM ({lane_rows} WHERE t.tenant = coalesce(:tenant, t.tenant) {looked_at_once}) GROUP BY 1
 
 -- name: size_bytes
 -- The pages of the file.
@@ -416,8 +421,7 @@ SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()
 
 -- name: check_lanes
 -- What the counters of each endpoint promise.
-SELECT tenant, endpoint_id, sum(tail), sum(coalesce(head, 1) - 1), sum(coalesce(head, 1) > tail + 1)
-FROM hooklane_lane_end t LEFT JOIN hooklane_lane l USING (lane_id, tenant) GROUP BY 1, 2
+SELECT tenant, endpoint_id, sum(tail), sum(head - 1), sum(head > tail + 1) FROM ({every_lane} {looked_at_once}) GROUP BY 1, 2
 
 -- name: check_loose
 -- Deliveries without order that were accepted.
