@@ -159,7 +159,8 @@ def old_application(old_tree: Path | None, tmp_path: Path) -> Iterator[Callable[
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(old_tree)}
     ) as child:
-        assert child.stdin is not None and child.stdout is not None
+        assert child.stdin is not None
+        assert child.stdout is not None
         stdin, stdout = child.stdin, child.stdout
 
         def publish_one(key: str) -> None:

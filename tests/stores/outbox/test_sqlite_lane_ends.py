@@ -1,4 +1,4 @@
-"""On SQLite a lane ends where its last event is: to publish in it writes nothing of its own, and it never begins again."""
+"""On SQLite a lane ends where its last event is: to publish in it writes no row of it, and it never begins again."""
 
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
@@ -49,7 +49,7 @@ async def test_to_publish_in_a_lane_that_is_there_writes_no_row_of_it(store: Sql
     await seqs(store, "e1")
     before = another.execute(ROWS).fetchall()
 
-    assert [2, 3] == await seqs(store, "e2", "e3")
+    assert await seqs(store, "e2", "e3") == [2, 3]
     assert before == another.execute(ROWS).fetchall()
 
 
@@ -60,7 +60,7 @@ async def test_a_lane_whose_events_are_all_deleted_goes_on_where_it_ended(
     another.execute("DELETE FROM hooklane_lane_event WHERE seq = 3")
     another.execute("DELETE FROM hooklane_lane_event")
 
-    assert [4] == await seqs(store, "e4")
+    assert await seqs(store, "e4") == [4]
 
 
 async def test_who_asks_for_a_lane_sees_where_it_ends(store: SqliteOutbox, another: sqlite3.Connection):
@@ -68,7 +68,7 @@ async def test_who_asks_for_a_lane_sees_where_it_ends(store: SqliteOutbox, anoth
     owner = await Owner.of(store)
     (lane,) = (await store.load(owner.worker, owner.epochs)).lanes[pid_of(another)]
 
-    assert 2 == lane.tail
+    assert lane.tail == 2
 
 
 async def test_an_older_process_goes_on_where_a_newer_one_ended_and_the_other_way_round(
@@ -92,4 +92,4 @@ async def test_a_lane_that_an_older_process_makes_is_found(store: SqliteOutbox, 
     await seqs(store, "e1")
     another.execute(GROW_LANES, ("new", pid_of(another), 1)).fetchall()
 
-    assert [2] == await seqs(store, "e2", key="new")
+    assert await seqs(store, "e2", key="new") == [2]
