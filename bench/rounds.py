@@ -1,4 +1,4 @@
-"""Rounds: every contender runs a slice, with the limit measured right before it, and then all again.
+"""Rounds: every contender runs a slice, with the limit measured right before and after it, and then all again.
 
 Neighbours on the machine come and go; what stands side by side in time can be compared all the same.
 """
@@ -152,12 +152,17 @@ class Contender:
 def interleave(bench: Bench, contenders: Sequence[Contender]) -> None:
     for contender in contenders:
         contender.warm()
+    after, connections = None, 0
     for number in range(bench.rounds):
         for contender in contenders:
-            wait_for_quiet(bench.patience_s)
-            before = requests_per_second(bench.limit, keys=contender.keys, connections=contender.connections)
+            # What was measured right after a slice stands right before the next one too.
+            if after is None or connections != contender.connections or bench.patience_s:
+                wait_for_quiet(bench.patience_s)
+                connections = contender.connections
+                after = requests_per_second(bench.limit, keys=contender.keys, connections=connections)
+            before = after
             contender.run(bench.seconds)
-            after = requests_per_second(bench.limit, keys=contender.keys, connections=contender.connections)
+            after = requests_per_second(bench.limit, keys=contender.keys, connections=connections)
             limit = (before.rate + after.rate) / 2
             contender.limits.append(limit)
             contender.limit_us.append((before.cpu_us + after.cpu_us) / 2)

@@ -45,12 +45,13 @@ def _measure(bench: Bench, store: Store) -> Figure:
             limit = requests_per_second(bench.limit).rate
             watch = Neighbours(one.pid, *store.pids)
             before = one.cost.total_s, cost_of(*store.pids).total_s
-            load = wrk.run(one.port, bench.seconds, connections=CONNECTIONS, script=wrk.BATCHES)
+            seconds = bench.seconds if number else 1.0  # the first round warms it
+            load = wrk.run(one.port, seconds, connections=CONNECTIONS, script=wrk.BATCHES)
             if load.refused:
                 raise SystemExit(f"{load.refused} of {load.answers} batches were refused")
             answers += load.answers * EVENTS
             if not number:
-                continue  # the first round warms it
+                continue
             events = load.answers * EVENTS
             costs = one.cost.total_s - before[0], cost_of(*store.pids).total_s - before[1], load.cpu_s
             for part, cost in zip(cpu_us, costs, strict=True):

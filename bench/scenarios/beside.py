@@ -10,8 +10,8 @@ from bench.report import Figure, Goal
 from bench.rounds import Bench, stage
 from bench.tail import Tail
 
-SHORT = {"seconds": 12.0, "rounds": 1}
-"""3,000 events on each side, since `make bench` must end; by itself, as `python -m bench.tenants`, each has more."""
+SHORT = {"seconds": 10.0, "rounds": 1}
+"""2,500 events on each side, since `make bench` must end; by itself, as `python -m bench.tenants`, each has more."""
 ONE_AT_A_TIME_MIN = 0.6
 
 

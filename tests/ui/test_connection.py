@@ -20,6 +20,8 @@ async def test_a_server_that_stops_dims_the_page_and_comes_back_to_it(
     url = (await asyncio.to_thread(child.wait_for_line, r"Dashboard\s+(http://\S+)"))[1]
     page: Page = await visit(f"{url}/lanes", quiet=False)
     await expect(lane(page, "order:1001").first).to_be_visible()
+    # It comes by a call of its own, which a server that stops before would never answer.
+    await expect(page.get_by_role("button", name="Break one key")).to_be_enabled()
 
     await asyncio.to_thread(child.stop)
 

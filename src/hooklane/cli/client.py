@@ -185,9 +185,7 @@ def _client(
     with needing("server"):  # the remote way does without it
         from hooklane.cli.direct import DirectClient
     if not migrate:
-        from hooklane.cli.schema import versions
-
-        found, wanted = versions(settings.db)
+        found, wanted = _versions(settings.db)
         if found != wanted:
             raise StoreRefused(f"the schema of {shown(settings.db)} is another version's: run `hooklane migrate`")
     return DirectClient(settings)
@@ -217,8 +215,20 @@ def _infinite(value: Any, name: str = "a value") -> str | None:
 def _must_exist(db: str, create: bool) -> None:
     from hooklane.store.sqlite.database import path_of  # only commands that open a database need it
 
-    if db.startswith("sqlite:///") and not create and not Path(path_of(db)).exists():
-        raise StoreRefused(f"there is no database {shown(db)}: check the path; `hooklane serve` creates one")
+    if create:
+        return
+    if db.startswith("sqlite:///"):
+        if not Path(path_of(db)).exists():
+            raise StoreRefused(f"there is no database {shown(db)}: check the path; `hooklane serve` creates one")
+    elif _versions(db)[0] == 0:
+        raise StoreRefused(f"{shown(db)} has no tables of hooklane: check the name; `hooklane serve` makes them")
+
+
+def _versions(db: str) -> tuple[int, int]:
+    """The schema version found in *db* (0 for none) and the one wanted."""
+    with needing("server"):
+        from hooklane.cli.schema import versions
+    return versions(db)
 
 
 def address_of(url: str) -> SplitResult | None:

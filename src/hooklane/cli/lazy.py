@@ -5,11 +5,13 @@ Every command gets here what all of them have: `--json`, `-q` and `-v`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
+import typer.core
 from typer.core import TyperGroup
 
 from hooklane.cli.options import add_common_options
@@ -21,6 +23,32 @@ if TYPE_CHECKING:
     Formatter = Any
 
 PACKAGE = "hooklane.cli"
+
+
+class _AsGiven:
+    """Takes what is of the option's type already as it is; Typer's own reader is made for a value that has to be read.
+
+    Typer reads each value with a validation library, also text, and that of an option that nobody gave: importing that
+    library takes longer than most commands do.
+    """
+
+    def __init__(self, read_by: Callable[[Any], Any], kind: Any) -> None:
+        self._read_by, self._kind = read_by, kind
+
+    def coerce(self, value: Any, param: Any, ctx: Context) -> Any:
+        annotation, is_many = self._kind.annotation, param.multiple or param.nargs == -1
+        if value is None:
+            return () if is_many else None
+        if self._kind.parameter_info.parser is None:
+            if is_many and annotation == list[str]:
+                return list(value)
+            if isinstance(annotation, type) and isinstance(value, annotation):
+                return value
+        return self._read_by(self._kind).coerce(value, param=param, ctx=ctx)
+
+
+if _read_by := getattr(typer.core, "build_runtime_param", None):  # older versions of Typer have no such library
+    typer.core.build_runtime_param = partial(_AsGiven, _read_by)  # type: ignore[attr-defined, assignment]
 
 
 class LazyGroup(TyperGroup):

@@ -91,6 +91,16 @@ def _empty(arguments: Sequence[str]) -> str | None:
     return None
 
 
+def _undecoded(arguments: Sequence[str]) -> str | None:
+    """Which argument has bytes that are no text here: no key, id or address could be made of it."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            return argument.encode("utf-8", "backslashreplace").decode()
+    return None
+
+
 def exit_after(error: HooklaneError) -> Exit:
     """The exit code of a command that ended with *error*."""
     match error:
@@ -117,6 +127,10 @@ def run(arguments: Sequence[str]) -> int:
         command = typer.main.get_command(app)
         if (empty := _empty(arguments)) is not None:
             complain(f"{number_named('USAGE')} {empty} is empty: give a value")
+            return Exit.USAGE
+        if (undecoded := _undecoded(arguments)) is not None:
+            why = f"{undecoded} is not text in {sys.getfilesystemencoding()}, in which arguments are read here"
+            complain(f"{number_named('USAGE')} {why}: write it in UTF-8, and set LANG=C.UTF-8 where no locale is set")
             return Exit.USAGE
         if (told := help_of(command, arguments)) is not None:
             say(told)

@@ -83,6 +83,7 @@ def _held(path: str) -> Iterator[sqlite3.Connection]:
 
 async def _copy(file: sqlite3.Connection, target: str, progress: Progress) -> Copied:
     from hooklane.store.postgres.driver_errors import named
+    from hooklane.store.postgres.transactions import MIGRATE, transaction
 
     here = {table for (table,) in file.execute(_sql()["tables_here"])}
     await _make_tables(target, with_inbox="inbox_row" in here)
@@ -90,7 +91,8 @@ async def _copy(file: sqlite3.Connection, target: str, progress: Progress) -> Co
 
     pool = Pool(target, 1)
     with named():
-        async with pool.alone() as connection, connection.transaction():
+        async with pool.alone() as connection, transaction(connection, MIGRATE):
+            await connection.execute(queries_of("hooklane.store.postgres")["take_time"])
             if await connection.fetchval(_sql()["is_used"]):
                 raise StoreRefused("the database is not empty: give --to one that no hooklane sender has used before")
             there = await _columns(connection)

@@ -218,9 +218,10 @@ async def running(
             courier=courier,
         )
         await services.tenants.look()
-        await asyncio.to_thread(lambda: services.cursors.key)  # which takes its time
         await services.types.look()
         async with asyncio.TaskGroup() as group:
+            # It takes its time, beside what else begins. A list that is asked for sooner derives it for itself.
+            group.create_task(asyncio.to_thread(lambda: services.cursors.key), name="key of cursors")
             relaying = group.create_task(services.relay.run(), name="relay") if services.relay is not None else None
             manning = group.create_task(workers.run(services.absorb), name="workers") if workers is not None else None
             watching = group.create_task(services.live_stream.run(), name="live_stream")

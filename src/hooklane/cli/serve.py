@@ -152,6 +152,7 @@ def run_until_signalled(work: Work, settings: Settings) -> None:
     wanted = {Level.QUIET: "WARNING", Level.NORMAL: settings.log_level.upper(), Level.VERBOSE: "DEBUG"}[output.level]
     end_tracing = _set_up_telemetry(settings, wanted)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    gc.disable()  # until the server is ready: hundreds of modules are made, and nothing of them goes away
     try:
         import uvicorn  # noqa: F401
 
@@ -168,6 +169,7 @@ def run_until_signalled(work: Work, settings: Settings) -> None:
         except Exception as error:
             raise _broken(error) from error
         finally:
+            gc.enable()
             end_tracing()
 
 
@@ -212,6 +214,7 @@ async def _guarded(work: Work) -> None:
         # A look at everything takes 20 ms with thousands of lanes, in which no request is served, and hardly ever finds
         # anything: what ends here is freed at once, by its count.
         gc.set_threshold(10_000, 20, 1_000)
+        gc.enable()
         # The thread that writes and the loop that serves take turns: neither keeps the other for a whole delivery.
         sys.setswitchinterval(SWITCH_S)
         if told:

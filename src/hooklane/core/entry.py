@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from hooklane.errors import InvalidEvent
-from hooklane.model.size import size_text
+from hooklane.model.size import size_beside, size_text
 
 DATA_BYTES_MAX = 256 * 1024
 DEPTH_MAX = 64
@@ -62,7 +62,9 @@ def admit_data(data: bytes) -> None:
 def admit_json(text: bytes, what: str, *, bytes_max: int, depth_max: int, keys_max: int) -> Any:
     """Strict JSON within limits, parsed: no key twice in an object, no NaN, no broken text. *what* names it."""
     if len(text) > bytes_max:
-        raise InvalidEvent("too_large", f"{what} must be at most {size_text(bytes_max)}, got {size_text(len(text))}")
+        raise InvalidEvent(
+            "too_large", f"{what} must be at most {size_text(bytes_max)}, got {size_beside(len(text), bytes_max)}"
+        )
     try:
         tree = _decode(text)
     except RecursionError:

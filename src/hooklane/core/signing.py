@@ -7,15 +7,16 @@ from binascii import b2a_base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from cryptography.hazmat.primitives.asymmetric import ed25519
-
-from hooklane.core.verify.keys import BadSecret, HmacKey, read_whsec
 from hooklane.core.verify.reading import read_base64
-from hooklane.core.verify.scheme import Algorithm
+from hooklane.core.verify.shared_secret import Algorithm, BadSecret, HmacKey, read_whsec
 from hooklane.errors import ConfigError
 from hooklane.model.clock import FOREVER, Instant
 from hooklane.model.endpoint import SigningKey
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 SECRET_BYTES = 32
 
@@ -37,7 +38,7 @@ def new_secret(chance: bytes) -> str:
 def new_key_pair(chance: bytes) -> KeyPair:
     """A fresh Ed25519 pair, `whsk_…` and `whpk_…`, from 32 bytes of *chance*."""
     assert len(chance) == SECRET_BYTES
-    public = ed25519.Ed25519PrivateKey.from_private_bytes(chance).public_key().public_bytes_raw()
+    public = _private_key(chance).public_key().public_bytes_raw()
     return KeyPair("whsk_" + _text(chance + public), "whpk_" + _text(public))
 
 
@@ -105,14 +106,21 @@ def _sign_with(secret: str) -> Callable[[bytes, bytes], bytes]:
     return lambda head, body: b"v1," + b2a_base64(key.mac((head, body)), newline=False)
 
 
-def _read_private(secret: str) -> ed25519.Ed25519PrivateKey:
+def _read_private(secret: str) -> Ed25519PrivateKey:
     raw = read_base64(secret.removeprefix("whsk_")) if secret.startswith("whsk_") else None
     if raw is None or len(raw) != 64:
         raise ConfigError(["expected whsk_ and base64 of 64 bytes (seed and public key)"])
-    private = ed25519.Ed25519PrivateKey.from_private_bytes(raw[:32])
+    private = _private_key(raw[:32])
     if private.public_key().public_bytes_raw() != raw[32:]:
         raise ConfigError(["the two halves of the whsk_ key do not belong together"])
     return private
+
+
+def _private_key(seed: bytes) -> Ed25519PrivateKey:
+    # Loaded for the first key of this kind: most endpoints have none, and a server starts sooner and smaller without.
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(seed)
 
 
 def _text(raw: bytes) -> str:

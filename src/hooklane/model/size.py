@@ -13,3 +13,8 @@ def size_text(many: int) -> str:
             break
         size, unit = size / 1024, larger
     return f"{size:.1f}".removesuffix(".0") + f" {unit}"
+
+
+def size_beside(many: int, most: int) -> str:
+    """*many* bytes, told beside *most*: byte by byte where both would read alike."""
+    return f"{many} bytes" if size_text(many) == size_text(most) else size_text(many)

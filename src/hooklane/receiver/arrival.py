@@ -12,7 +12,6 @@ from typing import Any
 from hooklane.core.admission.copies import Copy, is_too_old, judge_copy
 from hooklane.core.verify.document import Unreadable, read_json
 from hooklane.core.verify.messages import DERIVED, Poison
-from hooklane.core.verify.profile import Dedup
 from hooklane.errors import Reject
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Identity, Known, Track
@@ -42,6 +41,7 @@ class Stance:
 
 
 _ANYWHERE = Stance()
+_AWAITED: tuple[Status, str | None] = (Status.PENDING, None)
 
 
 @value(frozen=True)
@@ -91,7 +91,7 @@ class Arrival:
     @property
     def is_guarded(self) -> bool:
         """Whether its id alone does not tell if it is new: see `guard`."""
-        return not self.message.id_signed or self.source.rules.dedup is Dedup.STATE_TOKEN
+        return not self.message.id_signed or self.source.by_state
 
     @property
     def topic(self) -> str:
@@ -126,8 +126,7 @@ class Arrival:
     @property
     def entity(self) -> str | None:
         """The entity whose current state the event id stands for; None where the id stands for one event."""
-        by_state = self.source.rules.dedup is Dedup.STATE_TOKEN and self.poison is None
-        return self.message.key if by_state else None
+        return self.message.key if self.source.by_state and self.poison is None else None
 
     def track(self, handler: Handler, key: str) -> Track:
         """Where *handler* stands with *key*."""
@@ -140,7 +139,7 @@ class Arrival:
         rules = self.source.rules
         if is_too_old(self.message.event_time, now=self.received_at, age_ms_max=rules.event_age_ms_max):
             return Status.TOO_OLD, "the event is older than the window in which duplicates are recognised"
-        return Status.PENDING, None
+        return _AWAITED
 
     @property
     def handlers(self) -> list[Handler]:

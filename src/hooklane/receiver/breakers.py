@@ -10,6 +10,8 @@ from hooklane.core.admission.breaker import Breaker, BreakerState
 from hooklane.model.clock import Instant, boot_now
 from hooklane.receiver.source import Handler
 
+_CLOSED = BreakerState.CLOSED
+
 
 class Breakers:
     """The breaker of each handler of this process; a lock, because workers and requests may be many threads.
@@ -33,7 +35,7 @@ class Breakers:
         turns: dict[str, int] = {}
         for handler in handlers:
             breaker = self._of.get((handler.source, handler.name))
-            if breaker is not None and breaker.state is not BreakerState.CLOSED:
+            if breaker is not None and breaker.state is not _CLOSED:
                 return self._enter(handlers)
             turns[handler.name] = 0 if breaker is None else breaker.turn
         return turns, 0  # as nearly always: neither lock nor clock

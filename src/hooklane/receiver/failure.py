@@ -41,7 +41,7 @@ def text_of(error: BaseException) -> str:
 def _words_of(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # an error that cannot even be told is still an error, and must be recorded
+    except BaseException:  # an error that cannot even be told, whatever its text raises, is still one to be recorded
         return "(its text cannot be had)"
 
 
@@ -55,7 +55,7 @@ def traceback_of(error: BaseException) -> str:
     """The whole story, bounded; its end is what matters."""
     try:
         told = traceback.format_exception(error)
-    except Exception:  # its own `__getattr__` fails, or it holds others more deeply than can be told
+    except BaseException:  # its own `__getattr__` or text fails, or it holds others more deeply than can be told
         told = [*traceback.format_tb(error.__traceback__), text_of(error)]
     return "".join(told)[-TRACEBACK_CHARS_MAX:]
 
@@ -63,4 +63,5 @@ def traceback_of(error: BaseException) -> str:
 def _is_pydantic(error: BaseException) -> bool:
     # pydantic is not a dependency of ours, so its error is known by name.
     kind = type(error)
-    return kind.__name__ == "ValidationError" and kind.__module__.partition(".")[0] in ("pydantic", "pydantic_core")
+    package = str(kind.__module__).partition(".")[0]  # which may be None
+    return kind.__name__ == "ValidationError" and package in ("pydantic", "pydantic_core")

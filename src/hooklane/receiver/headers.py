@@ -30,13 +30,18 @@ class KeptHeaders:
         names = self._names
         if self._prefixes:
             names = names | {low for name, _ in request.headers if (low := name.lower()).startswith(self._prefixes)}
-        return tuple([(name, _kept(value)) for name, value in request.headers if name.lower() in names])
+        return tuple(
+            [
+                header if header[1].isascii() and len(header[1]) <= VALUE_CHARS_MAX else (header[0], _kept(header[1]))
+                for header in request.headers
+                if header[0].lower() in names
+            ]
+        )
 
 
 def _kept(value: str) -> str:
-    value = value[:VALUE_CHARS_MAX]
     # Half a surrogate pair is in no store's alphabet, and a header must not keep an event out.
-    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+    return value[:VALUE_CHARS_MAX].encode("utf-8", "replace").decode("utf-8")
 
 
 def _named_by(profile: Profile) -> set[str]:

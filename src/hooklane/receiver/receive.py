@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 TELL_AGAIN_S = 60.0
+_PLAIN = (Verdict.APPLIED, Verdict.STORED)
+"""What nearly all receipts say, and what no person has to hear of."""
 
 Admitted = tuple[Source, list[Arrival], Instant]
 """A request that was let in: whose it is, what was in it, and when it came."""
@@ -38,7 +40,8 @@ Admitted = tuple[Source, list[Arrival], Instant]
 def source_in(url: str) -> str:
     """The name of a source as the last part of a URL's path: a letter may come percent-encoded, and one that is not
     ASCII always does."""
-    return unquote(url.partition("?")[0].rstrip("/").rpartition("/")[2])
+    name = url.partition("?")[0].rstrip("/").rpartition("/")[2]
+    return unquote(name) if "%" in name else name
 
 
 def _as_it_came(request: Request) -> Request:
@@ -213,18 +216,22 @@ class Receiving:
 
     def _answer(self, source: Source, arrivals: list[Arrival], receipts: list[Receipt], took_ms: float) -> Reply:
         for arrival, receipt in zip(arrivals, receipts, strict=True):
-            # What waits for a person from the start. A handler that rejects an event is told of as `Handled`.
-            is_unread = receipt.verdict is Verdict.REJECTED and (
-                arrival.poison is not None or self._inbox.mode == "durable"
-            )
-            if is_unread or receipt.verdict is Verdict.CONFLICT:
-                self._tell(receipt, took_ms, self._inbox.tell)
-            elif self._inbox.emit is not nowhere:
-                self._tell(receipt, took_ms, self._inbox.emit)
-            if receipt.verdict is Verdict.DUPLICATE:
-                self._inbox.maintenance.note_copy(receipt.id)
+            tell = self._inbox.emit
+            if receipt.verdict not in _PLAIN:
+                if self._needs_a_person(arrival, receipt):
+                    tell = self._inbox.tell
+                elif receipt.verdict is Verdict.DUPLICATE:
+                    self._inbox.maintenance.note_copy(receipt.id)
+            if tell is not nowhere:
+                self._tell(receipt, took_ms, tell)
         self._inbox.arrived.set()
         return answer(receipts, own_sender=source.profile.own_sender, ok_status=source.profile.ok_status)
+
+    def _needs_a_person(self, arrival: Arrival, receipt: Receipt) -> bool:
+        """From the start, that is: a handler that rejects an event is told of as `Handled`."""
+        if receipt.verdict is Verdict.REJECTED:
+            return arrival.poison is not None or self._inbox.mode == "durable"
+        return receipt.verdict is Verdict.CONFLICT
 
     def _tell(self, receipt: Receipt, took_ms: float, tell: Emit) -> None:
         message = receipt.message

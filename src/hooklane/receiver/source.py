@@ -136,6 +136,9 @@ class Source:
         self.handlers: dict[str, Handler] = {}
         self.store: Capabilities | None = None
         """What the store of its inbox can do; handlers that ask for more are refused."""
+        self.by_state = rules.dedup is Dedup.STATE_TOKEN
+        """Whether an id stands for the state that an entity is in."""
+        self._is_derived = rules.dedup is Dedup.DERIVED
         rate = rules.rate_limit
         self._bucket = None if rate is None else Bucket(rate, max(1.0, 2 * rate))
         self._bucket_lock = open_in_forks(threading.Lock())
@@ -234,7 +237,7 @@ class Source:
     def scoped(self, message: Message) -> Message:
         """*message* under the account and the id that this source's rules give it."""
         rules = self.rules
-        if rules.dedup is Dedup.DERIVED:
+        if self._is_derived:
             # Hints say only that something changed: each counts, also one that says the same again.
             id = message.event_id if self.profile.hints else derived_id(self.name, message.fingerprint)
             message = replace(message, event_id=id, id_signed=True)

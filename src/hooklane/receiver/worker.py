@@ -14,6 +14,7 @@ from hooklane.model.clock import boot_now
 from hooklane.model.inbox import Claimed
 from hooklane.receiver.breakers import Breakers
 from hooklane.receiver.event import Event
+from hooklane.receiver.failure import text_of
 from hooklane.receiver.flows.claims import claim_due, put_back
 from hooklane.receiver.flows.handle import Settled, handle
 from hooklane.receiver.leases import Leases
@@ -162,7 +163,7 @@ class Worker:
             return
         for error in settled.hook_errors:
             self._inbox.tell(
-                CommitHookFailed(source=source, event_id=event_id, handler=handler.name, error=repr(error)[:1000])
+                CommitHookFailed(source=source, event_id=event_id, handler=handler.name, error=text_of(error))
             )
         now = self._inbox.clock()
         handled = Handled(
@@ -251,7 +252,7 @@ class Worker:
             try:
                 done = inbox.runner.run(self.round(1000, self._stopping, TEND_MS))
             except Exception as error:  # the store is away, as a rule: nothing is lost, so wait and go on
-                inbox.tell(WorkerTroubled(error=repr(error)[:1000]))
+                inbox.tell(WorkerTroubled(error=text_of(error)))
                 self._stopping.wait(POLL_S)
                 continue
             if not done:
@@ -264,7 +265,7 @@ class Worker:
             try:
                 done = await inbox.runner.arun(self.round(1000, self._stopping, TEND_MS))
             except Exception as error:  # as above
-                inbox.tell(WorkerTroubled(error=repr(error)[:1000]))
+                inbox.tell(WorkerTroubled(error=text_of(error)))
                 await asyncio.sleep(POLL_S)
                 continue
             if not done:

@@ -94,7 +94,7 @@ class Authenticator:
             # A foreign host name that points to 127.0.0.1 would make a browser carry calls in here (DNS rebinding).
             raise Problem(
                 "cross_site",
-                "a server without an API key answers only calls to localhost or a loopback address",
+                "a call without an API key is answered only where its Host is localhost or a loopback address",
             )
         self._check_site(method, headers, has_cookie=has_cookie)
 

@@ -11,7 +11,7 @@ from hooklane.core.entry import admit_json
 from hooklane.errors import InvalidEvent
 from hooklane.model.clock import Instant
 from hooklane.model.publishing import Draft
-from hooklane.model.size import size_text
+from hooklane.model.size import size_beside, size_text
 from hooklane.sender.draft import draft_of
 from hooklane.server.event_bodies import BATCH_EVENTS_MAX, EventBody, WholeBatch
 from hooklane.server.problem import Problem
@@ -105,7 +105,8 @@ def read_batch(text: bytes, *, lines: bool) -> list[EventBody]:
     """The events of a batch: `{"events": [...]}`, or one a line (*lines*)."""
     if len(text) > BATCH_BYTES_MAX:
         raise Problem(
-            "too_large", f"a batch is at most {size_text(BATCH_BYTES_MAX)}, this one is {size_text(len(text))}"
+            "too_large",
+            f"a batch is at most {size_text(BATCH_BYTES_MAX)}, this one is {size_beside(len(text), BATCH_BYTES_MAX)}",
         )
     bodies = []
     for position, line in enumerate(_lines_of(text) if lines else _texts_of(text)):
@@ -113,7 +114,8 @@ def read_batch(text: bytes, *, lines: bool) -> list[EventBody]:
             if len(line) > EVENT_BODY_BYTES_MAX:
                 raise Problem(
                     "too_large",
-                    f"an event is at most {size_text(EVENT_BODY_BYTES_MAX)}, this one is {size_text(len(line))}",
+                    f"an event is at most {size_text(EVENT_BODY_BYTES_MAX)}, "
+                    f"this one is {size_beside(len(line), EVENT_BODY_BYTES_MAX)}",
                 )
             bodies.append(read_event(line))
         except Problem as problem:

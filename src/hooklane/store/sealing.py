@@ -11,11 +11,12 @@ import binascii
 import hashlib
 import os
 from collections.abc import Sequence
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from typing import TYPE_CHECKING
 
 from hooklane.errors import SecretsSealed
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 MARK = "\x01sealed:1:"
 """No secret, header value or URL may hold a control character: what begins so is sealed."""
@@ -37,7 +38,7 @@ class SealKeys:
     """The keys of a process: the first one seals, all of them open. Without any, nothing is sealed."""
 
     def __init__(self, keys: Sequence[bytes] = ()) -> None:
-        self._ciphers = {key_id(key): AESGCM(key) for key in keys}
+        self._ciphers = {key_id(key): _cipher(key) for key in keys}
         self.primary = key_id(keys[0]) if keys else None
         self._known: dict[tuple[str, str], str] = {}
         """What was opened before: a worker hears of the same endpoint again and again."""
@@ -68,8 +69,17 @@ class SealKeys:
         if cipher is None:
             has = f"the keys given are {', '.join(self._ciphers)}" if self._ciphers else "no key is given"
             raise SecretsSealed(f"secrets in this database are sealed with the key {id[:40]!r}, and {has}")
+        from cryptography.exceptions import InvalidTag
+
         try:
             raw = base64.b64decode(kept, validate=True)
             return cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], about.encode()).decode()
         except (binascii.Error, InvalidTag, ValueError):
             raise SecretsSealed(f"a secret sealed with the key {id!r} does not open: its row was changed") from None
+
+
+def _cipher(key: bytes) -> AESGCM:
+    # Loaded for the first key: a server that seals nothing starts sooner and smaller without.
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(key)

@@ -12,13 +12,12 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
 from hooklane.core.verify.bespoke import topic_message
-from hooklane.core.verify.keys import GIVEN_BYTES_MIN, HmacKey, read_whsec
+from hooklane.core.verify.keys import GIVEN_BYTES_MIN
 from hooklane.core.verify.parts import item_message, signed_messages
 from hooklane.core.verify.places import dig, put
 from hooklane.core.verify.profile import Profile
 from hooklane.core.verify.reading import Unit, write_bytes, write_instant
 from hooklane.core.verify.scheme import (
-    Algorithm,
     BodyText,
     Header,
     HeaderText,
@@ -36,6 +35,7 @@ from hooklane.core.verify.scheme import (
     TokenItems,
     TopicSigned,
 )
+from hooklane.core.verify.shared_secret import Algorithm, HmacKey, read_whsec
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request
 from hooklane.testing.credentials import CERTIFIED, Credentials

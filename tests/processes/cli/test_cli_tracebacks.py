@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import psycopg
 import pytest
 from tests.processes.cli.conftest import Ended
 from tests.support.pace import scaled_s
@@ -230,3 +231,37 @@ def test_an_empty_argument_behind_the_last_option_is_told_as_one(cli: Cli):
 
     assert ended.code == 2
     assert "an argument is empty" in ended.err
+
+
+NO_TEXT = "order:\udcff"  # how Python hands over a byte that is not UTF-8
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("send", "a.b", "1", "--key", NO_TEXT),
+        ("send", NO_TEXT),
+        ("events", "show", NO_TEXT),
+        ("lanes", "why", NO_TEXT),
+        ("endpoints", "add", f"http://127.0.0.1/{NO_TEXT}"),
+        ("tenants", "add", NO_TEXT),
+        ("dlq", "ls", "--filter", f"key:{NO_TEXT}"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_an_argument_that_is_no_text_is_told_as_one(cli: Cli, db: Path, command: tuple[str, ...]):
+    ended = cli(*command)
+
+    assert (ended.code, ended.out) == (2, "")
+    assert "\\udcff is not text" in ended.talk[0]
+
+
+def test_a_database_that_holds_nothing_of_ours_is_told_and_stays_as_it_is(cli: Cli, empty_postgres_url: str):
+    """A mistyped name must not look like an empty sender, and nothing is made there by a look."""
+    asked = [("events", "ls"), ("send", "a.b"), ("lanes", "ls"), ("dlq", "ls"), ("audit", "verify")]
+    ended = [cli(*command, "--db", empty_postgres_url) for command in asked]
+
+    assert {(one.code, one.out) for one in ended} == {(1, "")}
+    assert all("has no tables of hooklane: check the name" in one.talk[0] for one in ended)
+    with psycopg.connect(empty_postgres_url) as connection:
+        assert connection.execute("SELECT to_regnamespace('hooklane')").fetchone() == (None,)

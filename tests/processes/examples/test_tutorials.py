@@ -15,13 +15,15 @@ from tests.support.tree import ROOT
 
 TUTORIALS = ROOT / "docs" / "tutorials"
 PAGES = sorted(page.stem for page in TUTORIALS.glob("*.md"))
+SHARE = ("first-sender", "see-it-work")
+"""Followed by `make test`, which follows the README as well; `make soak` follows all of them."""
 
 
 def installs(block: Block) -> bool:
     return "pip install" in block.text
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [pytest.param(one, marks=() if one in SHARE else pytest.mark.soak) for one in PAGES])
 def test_a_tutorial_can_be_followed_as_printed_from_an_empty_folder(
     page: str, installed: Installed, tmp_path: Path, running: ExitStack
 ):

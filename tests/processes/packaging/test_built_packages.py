@@ -45,6 +45,8 @@ WITH = {
     "otel": "import opentelemetry.sdk",
 }
 """What works with each extra and nothing else."""
+SHARE = ("", "cli", "postgres")
+"""Of which `make test` sees that it works: the bare wheel, a command in a process of its own, and a driver."""
 WITHOUT = """
 import subprocess, sys, importlib
 from hooklane import Inbox
@@ -141,16 +143,21 @@ def test_wheel_and_sdist_carry_the_dashboard_and_nothing_of_this_machine(built: 
     assert "hooklane/py.typed" in in_wheel
 
 
+@pytest.mark.parametrize(
+    "extra", [pytest.param(one, id=one or "bare", marks=[] if one in SHARE else [pytest.mark.soak]) for one in WITH]
+)
 def test_each_extra_brings_all_that_it_needs(
-    installed: Path, requirements: tuple[list[str], list[str]], tmp_path: Path
+    extra: str, installed: Path, requirements: tuple[list[str], list[str]], tmp_path: Path
 ):
+    packages = link(needed(requirements[0], extra), tmp_path / "packages")
+
+    run_with(installed, packages, WITH[extra], tmp_path)
+
+
+def test_all_brings_what_the_extras_bring(requirements: tuple[list[str], list[str]]):
     depends, extras = requirements
+
     assert set(WITH) == {*extras, ""} - {"all"}
-    for extra, program in WITH.items():
-        folder = tmp_path / (extra or "bare")
-        folder.mkdir()
-        packages = link(needed(depends, extra), folder / "packages")
-        run_with(installed, packages, program, folder)
     assert needed(depends, "all") == set().union(*(needed(depends, extra) for extra in WITH))
 
 

@@ -4,6 +4,8 @@ Each test tries an interleaving; where `broken` is given, the same is tried with
 then go wrong: so the test is known to notice.
 """
 
+from collections.abc import Mapping
+
 import asyncpg
 import pytest
 from tests.support.steps import Stepped, Steps
@@ -12,7 +14,7 @@ from hooklane.model.attempt import DELIVERED, Dead, Retry, Settlement, Write
 from hooklane.model.clock import Instant
 from hooklane.store.caller.flow import Flow
 from hooklane.store.outbox import CommitReport
-from hooklane.store.postgres.outbox import PostgresOutbox, commit, fold_acks, lanes
+from hooklane.store.postgres.outbox import PostgresOutbox, acks, commit, fold_acks, lanes
 from hooklane.store.postgres.outbox.statements import SQL
 from hooklane.store.reads import LetterFilter
 from hooklane.store.sql.outbox import leases, recovery
@@ -21,6 +23,7 @@ from hooklane.testing.conformance_outbox.kit import LEASE_MS, T0, Owner, draft, 
 CLOCK = 2
 """So many statements of a renewal look at the clock and note it."""
 RIGHT_AND_BROKEN = pytest.mark.parametrize("broken", [False, True], ids=["", "without-the-rule"])
+FIRST_AND_AGAIN = pytest.mark.parametrize("is_first", [True, False], ids=["first", "again"])
 
 
 def take_out(monkeypatch: pytest.MonkeyPatch, name: str, rule: str, instead: str = "") -> None:
@@ -31,7 +34,8 @@ def take_out(monkeypatch: pytest.MonkeyPatch, name: str, rule: str, instead: str
 
 def lock_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Locks that do not see each other, since a takeover changes no key. Ours are stronger on both sides."""
-    take_out(monkeypatch, "ack_again", "FOR SHARE OF p", "FOR KEY SHARE OF p")
+    for ack in ("ack_again", "ack_one"):
+        take_out(monkeypatch, ack, "FOR SHARE OF p", "FOR KEY SHARE OF p")
     take_out(monkeypatch, "free_partitions", "FOR UPDATE OF p", "FOR NO KEY UPDATE OF p")
 
 
@@ -57,20 +61,39 @@ async def looked(steps: Steps, flow: Flow[CommitReport]) -> Stepped[CommitReport
     return begun
 
 
+def first_ack(worker: str, epochs: Mapping[int, int], ack: Settlement) -> Flow[CommitReport]:
+    """The one statement of an ack that comes alone, as the store runs it in a transaction of its own."""
+    rows = yield acks.first_acks(worker, epochs, [ack])
+    return acks.report_of(rows, [ack])
+
+
+async def about_to_ack(steps: Steps, owner: Owner, ack: Settlement, is_first: bool) -> Stepped[CommitReport]:
+    """A commit of *ack* whose next statement is the one with the fence."""
+    if is_first:
+        return await steps.begin(first_ack("old", owner.epochs, ack))
+    return await looked(steps, commit.commit("old", owner.epochs, [ack]))
+
+
 async def acked_by(owner: Owner, lane_id: int) -> Settlement:
     return await owner.settlement(lane_id, DELIVERED)
 
 
 @RIGHT_AND_BROKEN
+@FIRST_AND_AGAIN
 async def test_a_takeover_does_not_come_between_the_fence_and_the_commit(
-    store: PostgresOutbox, conn: asyncpg.Connection, steps: Steps, monkeypatch: pytest.MonkeyPatch, broken: bool
+    store: PostgresOutbox,
+    conn: asyncpg.Connection,
+    steps: Steps,
+    monkeypatch: pytest.MonkeyPatch,
+    is_first: bool,
+    broken: bool,
 ) -> None:
     if broken:
         lock_too_little(monkeypatch)
     lane_id = await one_lane(store)
     old = await Owner.of(store, "old")
     ack = await acked_by(old, lane_id)
-    late = await looked(steps, commit.commit("old", old.epochs, [ack]))
+    late = await about_to_ack(steps, old, ack, is_first)
     await late.step()
     await expire(conn, "old")
     await store.join("new", LEASE_MS)
@@ -82,8 +105,14 @@ async def test_a_takeover_does_not_come_between_the_fence_and_the_commit(
 
 
 @RIGHT_AND_BROKEN
+@FIRST_AND_AGAIN
 async def test_an_ack_waits_for_a_takeover_that_is_under_way_and_is_then_fenced(
-    store: PostgresOutbox, conn: asyncpg.Connection, steps: Steps, monkeypatch: pytest.MonkeyPatch, broken: bool
+    store: PostgresOutbox,
+    conn: asyncpg.Connection,
+    steps: Steps,
+    monkeypatch: pytest.MonkeyPatch,
+    is_first: bool,
+    broken: bool,
 ) -> None:
     if broken:
         lock_too_little(monkeypatch)
@@ -94,7 +123,7 @@ async def test_an_ack_waits_for_a_takeover_that_is_under_way_and_is_then_fenced(
     await store.join("new", LEASE_MS)
     takeover = await steps.begin(leases.acquire("new", 256))
     await takeover.step(4)
-    late = await looked(steps, commit.commit("old", old.epochs, [ack]))
+    late = await about_to_ack(steps, old, ack, is_first)
 
     if broken:
         report = await late.finish()

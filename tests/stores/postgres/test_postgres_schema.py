@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import asyncpg
 import psycopg
@@ -14,8 +15,11 @@ from tests.support.pace import scaled_s
 from hooklane import Inbox, Outbox
 from hooklane.core.fanout import places
 from hooklane.errors import StoreRefused, StoreUnavailable
+from hooklane.store.caller.flow import Rows, Statement, drive
+from hooklane.store.caller.placeholders import Style, bind
 from hooklane.store.outbox import StoreOptions
-from hooklane.store.postgres import schema
+from hooklane.store.postgres import database, schema
+from hooklane.store.postgres.database import Database
 from hooklane.store.postgres.outbox import PostgresOutbox, publish_port
 from hooklane.store.postgres.outbox.publish_port import PostgresPublishPort
 from hooklane.store.sql.migration_files import statements_of
@@ -193,3 +197,50 @@ def applied(url: str) -> list[str | None]:
     inbox.run_once()
     inbox.close()
     return keys
+
+
+def rows_of(connection: psycopg.Connection[Any], asked: Statement) -> Rows:
+    sql, values = bind(asked, Style.FORMAT)
+    cursor = connection.execute(sql, values)  # type: ignore[call-overload]
+    return cursor.fetchall() if cursor.description else []
+
+
+LIMITED = (
+    "ALTER ROLE CURRENT_USER IN DATABASE {} SET statement_timeout = '1s'",
+    "ALTER ROLE CURRENT_USER IN DATABASE {} SET idle_in_transaction_session_timeout = '1s'",
+)
+LATER = "ALTER ROLE CURRENT_USER IN DATABASE {} SET transaction_timeout = '1s'"
+"""PostgreSQL 17 and newer."""
+
+
+@pytest.fixture
+def limited_postgres_url(each_postgres_url: str) -> str:
+    """A database in which the role's statements, transactions and pauses have a second."""
+    with psycopg.connect(each_postgres_url, autocommit=True) as connection:
+        for limit in (*LIMITED, *([LATER] if connection.info.server_version >= 170_000 else [])):
+            connection.execute(limit.format(connection.info.dbname))  # type: ignore[arg-type]
+    return each_postgres_url
+
+
+async def test_a_migration_takes_as_long_as_it_takes(
+    limited_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "COMMAND_WAIT_S", 1.3)
+    large = Database(limited_postgres_url, size=1)
+    await large.open()
+
+    await large.migrate("large", ["SELECT pg_sleep(1.6);"])
+
+    assert await large.read(lambda: schema.version_of("large")) == 1
+    with pytest.raises(StoreUnavailable, match="timeout"):  # the limit is the role's again
+        await large.write(lambda: (yield Statement("SELECT pg_sleep(1.6)")))
+    await large.close()
+
+
+def test_a_migration_on_a_connection_of_the_application_takes_as_long_as_it_takes(limited_postgres_url: str) -> None:
+    with psycopg.connect(limited_postgres_url) as connection:
+        drive(schema.migrate_once("large", ["SELECT pg_sleep(1.6);"]), lambda asked: rows_of(connection, asked))
+    with psycopg.connect(limited_postgres_url) as connection:
+        found = connection.execute("SELECT version FROM hooklane.schema").fetchall()
+
+    assert found == [(1,)]

@@ -177,11 +177,16 @@ DELETIONS = [
         "            if call.worker == self._state.name:\n",
         "            if True:\n",
     ),
-    Deletion("what may wait waits", WRITE, "(self._patient and boot >= self._linger_until)", "self._patient"),
-    Deletion("but not for ever", WRITE, " or (self._patient and boot >= self._linger_until)"),
-    Deletion("a few need not wait", WRITE, " or len(self._patient) >= FEW"),
-    Deletion("only a few join a commit", WRITE, "few = max(FEW, len(self._patient) // 16)", "few = len(self._patient)"),
-    Deletion("a long line goes in large parts", WRITE, "max(FEW, len(self._patient) // 16)", "FEW"),
+    Deletion("what may wait waits", WRITE, "if not at_once and many < FEW and boot < self._linger_until:", "if False:"),
+    Deletion("but not for ever", WRITE, " and boot < self._linger_until"),
+    Deletion("a few need not wait", WRITE, " and many < FEW"),
+    Deletion("only a few join a commit", WRITE, "max(FEW, many // 16)", "many"),
+    Deletion("a long line goes in large parts", WRITE, "max(FEW, many // 16)", "FEW"),
+    Deletion("a stop waits for nothing that may wait", WORK, "at_once=self._is_stopping or ", "at_once="),
+    Deletion(
+        "nor does what gives all up", OWN, "bool(self._leaving) or self._parting is not None", "bool(self._leaving)"
+    ),
+    Deletion("nor what gives some back", OWN, "bool(self._leaving) or self._parting", "self._parting"),
     Deletion("a commit has a bound", WRITE, "room = COMMIT_MAX - len(patient)", "room = len(self._line)"),
     Deletion(
         "urgent writes are dropped",

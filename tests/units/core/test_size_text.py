@@ -2,7 +2,7 @@
 
 import pytest
 
-from hooklane.model.size import size_text
+from hooklane.model.size import size_beside, size_text
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,11 @@ from hooklane.model.size import size_text
 )
 def test_a_size_is_told_in_the_largest_unit_that_fits(many: int, text: str) -> None:
     assert size_text(many) == text
+
+
+@pytest.mark.parametrize(
+    ("many", "most", "text"),
+    [(262_145, 262_144, "262145 bytes"), (300_000, 262_144, "293 KiB"), (8 * 2**20 + 1, 8 * 2**20, "8388609 bytes")],
+)
+def test_a_size_beyond_a_limit_never_reads_like_the_limit(many: int, most: int, text: str) -> None:
+    assert size_beside(many, most) == text

@@ -7,6 +7,7 @@ from tests.units.core.test_worker_ownership import ALL, PART, told
 from tests.units.core.worker_kit import GRACE_MS, LEASE_MS, WorkerBench
 
 from hooklane.core.engine import Committed, LeaseSet, Settled
+from hooklane.core.worker.ownership import LET_GO_POLL_MS
 from hooklane.core.worker.sending import SENDS_AT_ONCE
 from hooklane.core.worker.writing import AGAIN_MS, AGAIN_MS_MAX, COMMIT_MAX, FEW, LINGER_MS, PATIENT_MS, can_wait
 from hooklane.model.attempt import DELIVERED, Cancel, Dead, Retry, Send, Settlement
@@ -78,14 +79,28 @@ def test_a_commit_has_a_bound() -> None:
     assert len(lanes_of(bench)) == 5
 
 
-def test_what_can_wait_goes_with_the_next_that_cannot() -> None:
+def test_what_can_wait_goes_with_the_next_that_cannot_once_it_is_time() -> None:
     bench = WorkerBench()
     add(bench, *patient(1, 2))
-    assert not bench.is_open("commit")
-
     add(bench, *urgent(3))
+    assert lanes_of(bench) == [3], "or most commits would be longer where many fail"
+    bench.later(LINGER_MS)
+    add(bench, *urgent(4))
+    known(bench)
 
-    assert lanes_of(bench) == [3, 1, 2]
+    assert lanes_of(bench) == [4, 1, 2]
+
+
+def test_a_line_of_commits_does_not_put_off_what_can_wait() -> None:
+    bench = WorkerBench()
+    add(bench, *patient(1))
+    for lane in range(100, 100 + LINGER_MS):
+        add(bench, *urgent(lane))
+        assert lanes_of(bench) == [lane]
+        bench.later(1)
+        known(bench)
+
+    assert lanes_of(bench) == [1]
 
 
 def test_what_can_wait_goes_by_itself_after_a_moment() -> None:
@@ -145,8 +160,70 @@ def test_what_was_decided_for_a_lost_partition_is_not_written_under_a_later_epoc
 
     bench.worker.ownership._drop(frozenset({7}))
     known(bench)
+    assert lanes_of(bench) == [3]
+    bench.later(LINGER_MS)
+    known(bench)
 
-    assert lanes_of(bench) == [3, 5]
+    assert lanes_of(bench) == [5]
+
+
+# --- what can wait does not wait where something waits for it ---
+
+
+MANY = list(range(100, 100 + 3 * FEW))
+"""More than join a commit otherwise."""
+
+
+def test_a_worker_that_is_stopped_writes_at_once_what_can_wait() -> None:
+    bench = WorkerBench()
+    bench.worker.stop(bench.boot)
+
+    add(bench, *patient(*MANY))
+
+    assert lanes_of(bench) == MANY
+    known(bench)
+    assert bench.effects.is_drained
+
+
+def test_a_worker_whose_lease_is_lost_offers_at_once_what_can_wait() -> None:
+    bench = WorkerBench()
+    bench.later(PART)
+    add(bench, *urgent(1))
+    bench.worker.writing.add(patient(*MANY))
+    bench.tell(bench.call("renew"), None)
+    bench.turn()
+    known(bench)
+    assert (lanes_of(bench), bench.call("commit").args[0], bench.worker.name) == (MANY, "a1", "a1")
+
+    known(bench)
+
+    assert bench.worker.name == "a2"
+
+
+def test_what_can_wait_is_written_at_once_where_partitions_are_given_back() -> None:
+    one = WorkerBench()
+    WorkerBench(one)
+    one.later(PART)
+    one.settle("renew", "roster")
+
+    add(one, *patient(1))
+
+    assert lanes_of(one) == [1]
+    known(one)
+    one.later(LET_GO_POLL_MS)
+    one.settle("release")
+    add(one, *patient(2))
+    assert not one.is_open("commit"), "what is left is not waited for"
+
+
+def test_a_commit_has_its_bound_also_at_once() -> None:
+    bench = WorkerBench()
+    bench.worker.stop(bench.boot)
+    add(bench, *patient(*range(COMMIT_MAX + 5)))
+
+    assert len(lanes_of(bench)) == COMMIT_MAX
+    known(bench)
+    assert len(lanes_of(bench)) == 5
 
 
 # --- a commit whose fate is unknown ---

@@ -9,14 +9,24 @@ import pytest
 
 from hooklane.core.profiles import find_profile, profile_names
 from hooklane.core.verify.document import canonical
-from hooklane.core.verify.keys import BadSecret, HmacKey
 from hooklane.core.verify.messages import DERIVED, Poison, fingerprint
 from hooklane.core.verify.open_request import Messages, open_request, unsigned
-from hooklane.core.verify.places import InBody, InHeader, dig
+from hooklane.core.verify.places import (
+    InBody,
+    InEnvelope,
+    InHeader,
+    Joined,
+    Proven,
+    Reading,
+    dig,
+    read_at,
+    read_first,
+)
 from hooklane.core.verify.profile import Dedup, Grade, Profile
 from hooklane.core.verify.reading import Unit, read_instant
 from hooklane.core.verify.ring import keyring
-from hooklane.core.verify.scheme import Algorithm, SignedItems, Token
+from hooklane.core.verify.scheme import SignedItems, Token
+from hooklane.core.verify.shared_secret import Algorithm, BadSecret, HmacKey
 from hooklane.core.verify.urls import effective_url
 from hooklane.errors import ConfigError, UsageError, VerificationError
 from hooklane.model.clock import Instant
@@ -270,8 +280,53 @@ def test_a_url_is_the_registered_one_with_the_query_of_the_request(called, effec
     assert effective_url(Request.of("POST", called, {}, b""), "https://x.example/h?b=2") == effective
 
 
-def test_a_place_of_one_step_is_known_as_a_member():
-    assert [InBody(path).member for path in ("id", "data.id", "items[0]")] == ["id", None, None]
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [
+        (InBody("id"), 7),
+        (InBody("data.id"), "x"),
+        (InBody("items[0].id"), "y"),
+        (InBody("items[1].id"), None),
+        (InEnvelope("batch"), 3),
+        (InHeader("X-Key"), "k"),
+        (InHeader("X-Twice"), None),
+        (Proven("id"), "evt_1"),
+        (Proven("at"), None),
+        (Joined((InBody("id"), InBody("empty"), InHeader("x-key"))), "7::k"),
+        (Joined((InBody("none"), InBody("id"))), None),
+        (Joined(()), None),
+        (lambda event: event["id"] + 1, 8),
+    ],
+)
+def test_a_value_is_found_at_its_place(place, found):
+    event = {"id": 7, "data": {"id": "x"}, "items": [{"id": "y"}], "empty": ""}
+    headers = (("x-key", "k"), ("x-twice", "1"), ("X-Twice", "2"))
+    reading = Reading(Request("POST", "/", headers, b""), event, {"batch": 3}, {"id": "evt_1"})
+
+    assert found == read_at(place)(reading)
+
+
+def test_a_list_has_no_members():
+    assert read_at(InBody("id"))(Reading(Request("POST", "/", (), b""), [1], [1])) is None
+
+
+@pytest.mark.parametrize(
+    ("paths", "found"), [((), None), (("none",), None), (("empty", "id"), 7), (("none", "id", "x"), 7), (("x",), "z")]
+)
+def test_the_first_value_that_is_there_counts(paths, found):
+    reading = Reading(Request("POST", "/", (), b""), {"id": 7, "empty": "", "x": "z"}, None)
+
+    assert found == read_first(tuple(InBody(path) for path in paths))(reading)
+
+
+def test_an_empty_text_is_no_seq():
+    profile = Profile(name="p", title="P", schemes=(), key=(InBody("key"),), seq=(InBody("seq"),))
+    opened = unsigned(Request("POST", "/", (), b'{"key": "k", "seq": ""}'), profile, Instant(0), source="p")
+
+    assert isinstance(opened, Messages)
+    (message,) = opened.items
+    assert isinstance(message, Message)
+    assert (message.key, message.seq) == ("k", None)
 
 
 def test_an_empty_secret_is_no_secret():

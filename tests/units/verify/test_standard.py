@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from hooklane.core.profiles import find_profile
 from hooklane.core.signing import Signer, new_key_pair, new_secret
 from hooklane.core.verify.check import check
-from hooklane.core.verify.keys import HmacKey
 from hooklane.core.verify.profile import Profile
 from hooklane.core.verify.proof import Proof
 from hooklane.core.verify.reading import Unit, read_instant, write_instant
 from hooklane.core.verify.ring import keyring
-from hooklane.core.verify.scheme import Algorithm, Signed
+from hooklane.core.verify.scheme import Signed
+from hooklane.core.verify.shared_secret import Algorithm, HmacKey
 from hooklane.core.verify.standard import check_standard
 from hooklane.errors import VerificationError
 from hooklane.model.clock import Instant

@@ -5,18 +5,8 @@ from __future__ import annotations
 from hooklane.core.verify.places import InBody, InHeader, Proven
 from hooklane.core.verify.profile import Budget, Profile, When
 from hooklane.core.verify.reading import Encoding, Unit
-from hooklane.core.verify.scheme import (
-    Algorithm,
-    BodyText,
-    Header,
-    KeyKind,
-    Pairs,
-    Plain,
-    Signed,
-    Stamp,
-    Token,
-    standard,
-)
+from hooklane.core.verify.scheme import BodyText, Header, KeyKind, Pairs, Plain, Signed, Stamp, Token, standard
+from hooklane.core.verify.shared_secret import Algorithm
 
 _HOURS_MS = 3_600_000
 

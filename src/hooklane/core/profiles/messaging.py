@@ -22,7 +22,6 @@ from hooklane.core.verify.places import InBody, InEnvelope, InHeader, Joined, Pr
 from hooklane.core.verify.profile import Budget, Dedup, Profile, Split, When
 from hooklane.core.verify.reading import Encoding, Unit
 from hooklane.core.verify.scheme import (
-    Algorithm,
     Body,
     BodyText,
     Header,
@@ -39,6 +38,7 @@ from hooklane.core.verify.scheme import (
     Url,
     UrlForm,
 )
+from hooklane.core.verify.shared_secret import Algorithm
 from hooklane.model.message import Reply
 
 _HOURS_MS = 3_600_000

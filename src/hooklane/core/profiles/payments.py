@@ -8,7 +8,6 @@ from hooklane.core.verify.places import InBody, InHeader, Joined
 from hooklane.core.verify.profile import Budget, Dedup, Profile, Split, When
 from hooklane.core.verify.reading import Encoding, Unit
 from hooklane.core.verify.scheme import (
-    Algorithm,
     Body,
     BodyCrc32,
     Header,
@@ -28,6 +27,7 @@ from hooklane.core.verify.scheme import (
     Url,
     UrlForm,
 )
+from hooklane.core.verify.shared_secret import Algorithm
 
 _HOURS_MS = 3_600_000
 _STAMPED = (StampText(), Literal(b"."), Body())

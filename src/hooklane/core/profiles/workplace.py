@@ -18,7 +18,6 @@ from hooklane.core.verify.places import InBody, Joined
 from hooklane.core.verify.profile import Budget, Dedup, Ordering, Profile, Split, When
 from hooklane.core.verify.reading import Encoding, Unit
 from hooklane.core.verify.scheme import (
-    Algorithm,
     Body,
     Header,
     InSignature,
@@ -33,6 +32,7 @@ from hooklane.core.verify.scheme import (
     Url,
     UrlForm,
 )
+from hooklane.core.verify.shared_secret import Algorithm
 from hooklane.model.message import Reply
 
 _HOURS_MS = 3_600_000

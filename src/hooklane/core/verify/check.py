@@ -14,7 +14,6 @@ from hooklane.core.verify.proof import Proof
 from hooklane.core.verify.reading import read_bytes, read_instant
 from hooklane.core.verify.ring import Held, Keyring
 from hooklane.core.verify.scheme import (
-    Algorithm,
     BodyText,
     Header,
     InSignature,
@@ -31,6 +30,7 @@ from hooklane.core.verify.scheme import (
     TokenItems,
     TopicSigned,
 )
+from hooklane.core.verify.shared_secret import Algorithm
 from hooklane.core.verify.standard import check_standard
 from hooklane.errors import ProofUnavailable, VerificationError
 from hooklane.model.clock import Instant

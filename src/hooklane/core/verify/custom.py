@@ -11,7 +11,6 @@ from hooklane.core.verify.profile import Budget, Dedup, Ordering, Profile, Split
 from hooklane.core.verify.reading import Encoding, Unit
 from hooklane.core.verify.scheme import (
     FIVE_MINUTES_MS,
-    Algorithm,
     Body,
     Format,
     Header,
@@ -31,6 +30,7 @@ from hooklane.core.verify.scheme import (
     Url,
     UrlForm,
 )
+from hooklane.core.verify.shared_secret import Algorithm
 from hooklane.errors import UsageError
 
 Somewhere = str | Place | Sequence["str | Place"] | None

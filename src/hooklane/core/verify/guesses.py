@@ -9,11 +9,12 @@ from typing import Any
 
 from hooklane.core.verify.clues import joined, unzipped
 from hooklane.core.verify.document import Unreadable, read_json
-from hooklane.core.verify.keys import BadSecret, HmacKey, Key, read_keys
+from hooklane.core.verify.keys import Key, read_keys
 from hooklane.core.verify.profile import Profile
 from hooklane.core.verify.reading import Encoding, read_base64, read_bytes
 from hooklane.core.verify.ring import Held
 from hooklane.core.verify.scheme import Signed
+from hooklane.core.verify.shared_secret import BadSecret, HmacKey
 from hooklane.core.verify.urls import query_of
 from hooklane.model.message import Request
 

@@ -14,63 +14,18 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 
 from hooklane.core.verify.reading import Encoding, read_base64, read_bytes
-from hooklane.core.verify.scheme import Algorithm, KeyKind
+from hooklane.core.verify.scheme import KeyKind
+from hooklane.core.verify.shared_secret import Algorithm, BadSecret, HmacKey, read_whsec
 
-SECRET_BYTES_MIN = 24
-"""What the standard asks of a new secret."""
 GIVEN_BYTES_MIN = 18
 """A receiver takes the secret that its provider gives it: the example in Svix's own documentation has 18 bytes."""
 SECRET_TEXT_MAX = 16_384
-
-
-class BadSecret(ValueError):
-    """The text is not a secret of this kind; the message says what was expected and never quotes it."""
 
 
 class Key(Protocol):
     """Something that can tell whether one of *signatures* was made over *message* by its owner."""
 
     def fits(self, message: Sequence[bytes], signatures: Sequence[bytes]) -> bool: ...
-
-
-_DIGESTS = {
-    Algorithm.HMAC_SHA1: "sha1",
-    Algorithm.HMAC_SHA256: "sha256",
-    Algorithm.HMAC_SHA512: "sha512",
-}
-
-
-class HmacKey:
-    """A shared secret, keyed once: each message starts from a copy of the two digests that RFC 2104 keys with it.
-
-    The standard library's HMAC does the same in twice the time, four Python functions around each digest.
-    """
-
-    __slots__ = ("_inner", "_outer")
-
-    def __init__(self, secret: bytes, algorithm: Algorithm) -> None:
-        if not secret:
-            raise BadSecret("a secret must not be empty")
-        digest = getattr(hashlib, _DIGESTS[algorithm])
-        size = digest().block_size
-        block = (secret if len(secret) <= size else digest(secret).digest()).ljust(size, b"\0")
-        self._inner = digest(bytes(byte ^ 0x36 for byte in block))
-        self._outer = digest(bytes(byte ^ 0x5C for byte in block))
-
-    def mac(self, message: Sequence[bytes]) -> bytes:
-        """The code of *message*, given in pieces."""
-        inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(b"".join(message))  # a body is short: copying it costs less than a call per piece
-        outer.update(inner.digest())
-        code: bytes = outer.digest()
-        return code
-
-    def fits(self, message: Sequence[bytes], signatures: Sequence[bytes]) -> bool:
-        expected = self.mac(message)
-        fitting = False
-        for signature in signatures:  # all of them: when the answer comes must not tell which one it was
-            fitting |= hmac.compare_digest(expected, signature)
-        return fitting
 
 
 class TokenKey:
@@ -148,17 +103,6 @@ def read_keys(secret: str, kind: KeyKind, algorithm: Algorithm) -> list[Key]:
             return [_ed25519(read_bytes(secret, Encoding.HEX), "64 hex digits of an Ed25519 public key")]
         case KeyKind.SPKI:
             return [_read_spki(secret)]
-
-
-def read_whsec(secret: str, bytes_min: int = SECRET_BYTES_MIN) -> bytes:
-    """The key bytes of `whsec_…` or of bare base64; only here is missing padding forgiven."""
-    text = secret.removeprefix("whsec_")
-    raw = read_base64(text + "=" * (-len(text) % 4)) if "=" not in text else read_base64(text)
-    if raw is None:
-        raise BadSecret("expected whsec_ and base64")
-    if len(raw) < bytes_min:
-        raise BadSecret(f"expected at least {bytes_min} bytes of base64 after whsec_, got {len(raw)}")
-    return raw
 
 
 def _utf8(secret: str) -> bytes:

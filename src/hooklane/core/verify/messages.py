@@ -12,7 +12,7 @@ import msgspec
 
 from hooklane.core.verify.document import Unreadable, canonical, read_form, read_json
 from hooklane.core.verify.places import Place, Reading, as_text, dig, without
-from hooklane.core.verify.profile import Profile, is_proof
+from hooklane.core.verify.profile import Profile, Reads, is_proof
 from hooklane.core.verify.reading import read_instant
 from hooklane.core.verify.scheme import Scheme, Signed, SignedItems
 from hooklane.model.clock import Instant
@@ -25,7 +25,7 @@ TEXT_MAX = 255
 SEQ_MAX = 2**63 - 1
 UNKNOWN_TYPE = "unknown"
 
-_NOWHERE = Profile(name="", title="", schemes=())
+_NOWHERE = Profile(name="", title="", schemes=()).reads
 """Where to look in a payload that lacks its envelope."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -112,46 +112,41 @@ def _item(context: Context, body: bytes, event: Any, envelope: Any) -> Item:
 
 def _message(context: Context, body: bytes, reading: Reading) -> Item:
     profile = context.profile
-    enveloped = not profile.envelope or _is_enveloped(profile, reading)
-    inner = profile if enveloped else _NOWHERE
+    reads = profile.reads
+    inner = reads if not reads.envelope or _is_enveloped(reads, reading) else _NOWHERE
     print_ = _fingerprint(profile, reading.event)
-    value, place = reading.first(profile.id)
-    event_id = _event_id(value)
+    event_id, place = _id_at(reads, reading)
     if event_id is None or place is None:
         told_at = str(context.now).encode("ascii") if profile.hints else b""
         event_id, signed = derived_id(context.source, print_ + told_at), _signs_body(context)
     else:
         signed = context.scheme is not None and is_proof(place, context.scheme)
-    seq, prev_seq = _whole(reading, inner.seq), _whole(reading, inner.prev_seq)
+    seq, prev_seq = _whole(inner.seq(reading)), _whole(inner.prev_seq(reading))
     if seq is _WRONG or prev_seq is _WRONG:
         return poison(context, body, "seq or prev_seq is not a whole number")
-    key = _text(reading, inner.key)
+    key = _text(inner.key(reading))
     if seq is not None and key is None:
         return poison(context, body, "there is a seq but no key")
     return Message(
         source=context.source,
         event_id=event_id,
-        type=_text(reading, inner.type) or UNKNOWN_TYPE,
+        type=_text(inner.type(reading)) or UNKNOWN_TYPE,
         body=body,
-        account=_text(reading, profile.account) or DEFAULT_ACCOUNT,
+        account=_text(reads.account(reading)) or DEFAULT_ACCOUNT,
         key=key,
         seq=seq,
         prev_seq=prev_seq,
         event_time=_event_time(inner, context.scheme, reading),
-        delivery_id=_text(reading, profile.delivery_id),
-        attempt=_attempt(reading, profile.attempt),
+        delivery_id=_text(reads.delivery_id(reading)),
+        attempt=_attempt(reads.attempt(reading)),
         fingerprint=print_,
         id_signed=signed,
     )
 
 
-def _is_enveloped(profile: Profile, reading: Reading) -> bool:
+def _is_enveloped(reads: Reads, reading: Reading) -> bool:
     event = reading.event
-    return (
-        isinstance(event, dict)
-        and event.get("id") == reading.proven.get("id")
-        and event.keys() >= frozenset(profile.envelope)
-    )
+    return isinstance(event, dict) and event.get("id") == reading.proven.get("id") and event.keys() >= reads.envelope
 
 
 def poison(context: Context, body: bytes, reason: str) -> Poison:
@@ -190,8 +185,13 @@ def _signs_body(context: Context) -> bool:
     return context.scheme is not None and context.scheme.covers_body
 
 
-def _event_id(value: Any) -> str | None:
-    return None if value is None or isinstance(value, bool) else storable(as_text(value))
+def _id_at(reads: Reads, reading: Reading) -> tuple[str | None, Place | None]:
+    """The event id and its place; an id that is there and cannot be one is None."""
+    for read, place in reads.id:
+        value = read(reading)
+        if value is not None and value != "":
+            return (None if isinstance(value, bool) else storable(as_text(value))), place
+    return None, None
 
 
 def storable(text: str | None) -> str | None:
@@ -205,34 +205,31 @@ def storable(text: str | None) -> str | None:
     return DERIVED + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _text(reading: Reading, places: tuple[Place, ...]) -> str | None:
-    value = reading.value(places) if places else None
+def _text(value: Any) -> str | None:
     return None if value is None else storable(value if value.__class__ is str else as_text(value))
 
 
 _WRONG = -1
 
 
-def _whole(reading: Reading, places: tuple[Place, ...]) -> int | None:
-    value = reading.value(places) if places else None
-    if value is None:
+def _whole(value: Any) -> int | None:
+    if value is None or value == "":
         return None
     is_whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= SEQ_MAX
     return value if is_whole else _WRONG
 
 
-def _attempt(reading: Reading, places: tuple[Place, ...]) -> int | None:
-    value = reading.value(places) if places else None
+def _attempt(value: Any) -> int | None:
     text = None if value is None else as_text(value)
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
-def _event_time(profile: Profile, scheme: Scheme | None, reading: Reading) -> Instant | None:
-    for when in profile.event_time:
+def _event_time(reads: Reads, scheme: Scheme | None, reading: Reading) -> Instant | None:
+    for read, when in reads.event_time:
         # Where something is signed, a time beside it that is not signed proves nothing and is not told.
         if isinstance(scheme, (Signed, SignedItems)) and not is_proof(when.place, scheme):
             continue
-        at = read_instant(reading.at(when.place), when.unit)
+        at = read_instant(read(reading), when.unit)
         if at is not None:
             return at
     return None

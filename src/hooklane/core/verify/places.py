@@ -17,13 +17,6 @@ class InBody:
     """A dotted path into the event, such as `data.object.id` or `items[0].id`; forms are flat."""
 
     path: str
-    member: str | None = field(init=False, repr=False, compare=False)
-    """The path where it is a single step, which is looked up at once."""
-
-    def __post_init__(self) -> None:
-        steps = _steps(self.path)
-        single = len(steps) == 1 and isinstance(steps[0], str)
-        object.__setattr__(self, "member", steps[0] if single else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,40 +61,56 @@ class Reading:
     envelope: Any
     proven: Mapping[str, str] = field(default_factory=dict)
 
-    def at(self, place: Place) -> Any:
-        """The value at *place*, or None."""
-        if isinstance(place, InBody):  # as nearly all are: a match would look at each several times
-            if place.member is None:
-                return dig(self.event, place.path)
-            return self.event.get(place.member) if isinstance(self.event, dict) else None
-        if isinstance(place, Proven):
-            return self.proven.get(place.name)
-        match place:
-            case InHeader(name):
-                return self.request.lone(name)
-            case InEnvelope(path):
-                return dig(self.envelope, path)
-            case Joined(places, by):
-                texts = [as_text(self.at(each)) for each in places]
-                return by.join(text or "" for text in texts) if texts and texts[0] else None
-            case _:
-                return place(self.event)
 
-    def first(self, places: tuple[Place, ...]) -> tuple[Any, Place | None]:
-        """The first value that is there, and its place."""
-        for place in places:
-            value = self.at(place)
-            if value is not None and value != "":
-                return value, place
-        return None, None
+Read = Callable[[Reading], Any]
+"""Finds a value in an event, or None. How is chosen once, by the place: a profile is read for every message."""
 
-    def value(self, places: tuple[Place, ...]) -> Any:
-        """The first value that is there."""
-        for place in places:
-            value = self.at(place)
+
+def read_at(place: Place) -> Read:
+    """What finds the value at *place*."""
+    match place:
+        case InBody(path):
+            steps = _steps(path)
+            if len(steps) != 1 or isinstance(steps[0], int):
+                return lambda reading: dig(reading.event, path)
+            member = steps[0]
+            return lambda reading: reading.event.get(member) if isinstance(reading.event, dict) else None
+        case Proven(name):
+            return lambda reading: reading.proven.get(name)
+        case InHeader(name):
+            low = name.lower()
+            return lambda reading: reading.request.by_name().get(low)
+        case InEnvelope(path):
+            return lambda reading: dig(reading.envelope, path)
+        case Joined(places, by):
+            reads = [read_at(each) for each in places]
+            return lambda reading: _joined([as_text(read(reading)) for read in reads], by)
+        case _:
+            return lambda reading: place(reading.event)
+
+
+def read_first(places: tuple[Place, ...]) -> Read:
+    """What finds the first value that is there at *places*; an empty text is none, and is only given where it is all
+    that the last place has."""
+    reads = [read_at(place) for place in places]
+    if not reads:
+        return lambda reading: None
+    *others, last = reads
+    if not others:
+        return last
+
+    def read(reading: Reading) -> Any:
+        for other in others:
+            value = other(reading)
             if value is not None and value != "":
                 return value
-        return None
+        return last(reading)
+
+    return read
+
+
+def _joined(texts: list[str | None], by: str) -> str | None:
+    return by.join(text or "" for text in texts) if texts and texts[0] else None
 
 
 def dig(document: Any, path: str) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hooklane.core.verify.handshake import Greeting
-from hooklane.core.verify.places import InBody, InEnvelope, InHeader, Joined, Place, Proven
+from hooklane.core.verify.places import InBody, InEnvelope, InHeader, Joined, Place, Proven, read_at, read_first
 from hooklane.core.verify.reading import Unit
 from hooklane.core.verify.scheme import Scheme, Signed, SignedItems, Token, TokenItems, TopicSigned
 
@@ -67,6 +67,24 @@ class When:
     unit: Unit = Unit.ISO
 
 
+class Reads:
+    """What finds each field of a message where a profile says that it is; made once, used for every message."""
+
+    __slots__ = ("account", "attempt", "delivery_id", "envelope", "event_time", "id", "key", "prev_seq", "seq", "type")
+
+    def __init__(self, profile: Profile) -> None:
+        self.id = [(read_at(place), place) for place in profile.id]
+        self.type = read_first(profile.type)
+        self.key = read_first(profile.key)
+        self.seq = read_first(profile.seq)
+        self.prev_seq = read_first(profile.prev_seq)
+        self.event_time = [(read_at(when.place), when) for when in profile.event_time]
+        self.delivery_id = read_first(profile.delivery_id)
+        self.attempt = read_first(profile.attempt)
+        self.account = read_first(profile.account)
+        self.envelope = frozenset(profile.envelope)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """A provider as data. Places are tried in order; the first value that is there counts."""
@@ -106,6 +124,10 @@ class Profile:
     """Its notifications say only that something changed, so equal bodies are different events."""
     notes: str = field(default="", compare=False)
     """What an operator should know; `hooklane verify` shows it where it refuses a request."""
+    reads: Reads = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reads", Reads(self))
 
     @property
     def grade(self) -> Grade:

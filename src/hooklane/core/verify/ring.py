@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from hooklane.core.verify.keys import BadSecret, Key, read_keys
+from hooklane.core.verify.keys import Key, read_keys
 from hooklane.core.verify.profile import Grade, Profile, grade_of
-from hooklane.core.verify.scheme import Algorithm, KeyKind, Scheme, Signed, SignedItems
+from hooklane.core.verify.scheme import KeyKind, Scheme, Signed, SignedItems
+from hooklane.core.verify.shared_secret import Algorithm, BadSecret
 from hooklane.errors import ConfigError
 
 Certificates = Callable[[str], bytes | None]

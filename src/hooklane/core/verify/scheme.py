@@ -11,19 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hooklane.core.verify.reading import Encoding, Unit
+from hooklane.core.verify.shared_secret import Algorithm
 
 FIVE_MINUTES_MS = 300_000
-
-
-class Algorithm(StrEnum):
-    """What turns key and bytes into a signature."""
-
-    HMAC_SHA1 = "hmac-sha1"
-    HMAC_SHA256 = "hmac-sha256"
-    HMAC_SHA512 = "hmac-sha512"
-    ED25519 = "ed25519"
-    ECDSA_P256 = "ecdsa-p256-sha256"
-    RSA_SHA256 = "rsa-sha256"
 
 
 class KeyKind(StrEnum):

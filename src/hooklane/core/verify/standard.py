@@ -8,11 +8,11 @@ from __future__ import annotations
 import hmac
 from binascii import b2a_base64
 
-from hooklane.core.verify.keys import HmacKey
 from hooklane.core.verify.proof import Proof
 from hooklane.core.verify.reading import is_number
 from hooklane.core.verify.ring import Held
 from hooklane.core.verify.scheme import Signed, Standard
+from hooklane.core.verify.shared_secret import HmacKey
 from hooklane.model.clock import Instant
 from hooklane.model.message import Request
 

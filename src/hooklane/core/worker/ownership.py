@@ -101,16 +101,21 @@ class Ownership:
             "join": self._leased,
             "renew": self._renewed,
             "roster": self._counted,
-            "expire": self._expired,
+            "expire": lambda call, nothing, boot: self._ask("roster", boot, ()),
             "acquire": self._acquired,
             "load": self._loaded,
-            "release": self._released,
+            "release": lambda call, nothing, boot: self._rest(boot),
         }
 
     @property
     def has_loaded(self) -> bool:
         """Whether it is ready, and everything is loaded that it took."""
         return self.is_ready and not self._taken
+
+    @property
+    def waits_for_outcomes(self) -> bool:
+        """Whether partitions are given back, or everything is given up, as soon as what is known is durable."""
+        return bool(self._leaving) or self._parting is not None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -271,9 +276,6 @@ class Ownership:
         else:
             self._rest(boot)
 
-    def _expired(self, call: Call, result: None, boot: Instant) -> None:
-        self._ask("roster", boot, ())
-
     def _acquired(self, call: Call, taken: Sequence[Taken], boot: Instant) -> None:
         self._taken = taken
         self._load_most = LOADED_FIRST
@@ -343,9 +345,6 @@ class Ownership:
         self._state.inputs.append(Leaving(frozenset()))  # what is still busy stays ours, and goes on
         self._drop(frozenset(quiet))
         self._ask("release", boot, (self._state.name, quiet))
-
-    def _released(self, call: Call, result: None, boot: Instant) -> None:
-        self._rest(boot)
 
     def _drop(self, pids: frozenset[int]) -> None:
         """These are not ours any more, nor is what was decided there."""

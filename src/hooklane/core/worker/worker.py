@@ -197,7 +197,7 @@ class Worker:
             self.breaker_turns.add(found.health)
         if found.missed:
             state.notes.append(Missed(found.missed))
-        self.writing.go_on(boot)
+        self.writing.go_on(boot, at_once=self._is_stopping or self.ownership.waits_for_outcomes)
         self.fetches.go_on(boot)
         self.reloads.go_on(boot)
         self.breaker_turns.go_on(boot)

@@ -14,7 +14,8 @@ from hooklane.model.owning import CommitReport
 COMMIT_MAX = 2_000
 FEW = 8
 """So many that may wait need not, and no more of them join a commit: to what cannot wait, each of them is a delay."""
-LINGER_MS = 25
+LINGER_MS = 100
+"""So long they gather at most: a commit with some of them takes longer, and acks and publishes wait for it."""
 PATIENT_MS = 250
 """A head that is tried again no sooner than this does not mind when the outcome is made durable a moment later."""
 AGAIN_MS, AGAIN_MS_MAX = 50, 2_000
@@ -54,8 +55,8 @@ class Writing:
     def wake_at(self) -> Instant:
         return self._linger_until if self._call is None else self._again_at
 
-    def go_on(self, boot: Instant) -> None:
-        """Begin the next commit, or the last one once more, if it is time."""
+    def go_on(self, boot: Instant, *, at_once: bool = False) -> None:
+        """Begin the next commit, or the last one once more, if it is time; *at_once*, also of what can wait."""
         call = self._call
         if call is not None:
             if self._again_at == FOREVER:
@@ -66,15 +67,23 @@ class Writing:
                     self._commit(boot, writes, epochs, call.tries + 1)
                 return
             self._call = None  # the lease is lost: the worker that owns the lanes now will settle them
-        if self._line or len(self._patient) >= FEW or (self._patient and boot >= self._linger_until):
-            self._linger_until = FOREVER
-            self._commit(boot, self._take(), dict(self._state.epochs), 0)
-        elif self._patient and self._linger_until == FOREVER:
-            self._linger_until = Instant(boot + LINGER_MS)
+        few = self._few(boot, at_once) if self._patient else 0
+        if self._line or few:
+            self._commit(boot, self._take(few), dict(self._state.epochs), 0)
 
-    def _take(self) -> list[Write]:
+    def _few(self, boot: Instant, at_once: bool) -> int:
+        """How many of those that can wait join the commit that begins now."""
+        many = len(self._patient)
+        if not at_once and many < FEW and boot < self._linger_until:
+            if self._linger_until == FOREVER:
+                self._linger_until = Instant(boot + LINGER_MS)
+            return 0
+        self._linger_until = FOREVER
         # A part of them where they are many: their line must not grow for ever because each commit has its price.
-        few = max(FEW, len(self._patient) // 16)
+        return min(COMMIT_MAX, many if at_once else max(FEW, many // 16))
+
+    def _take(self, few: int) -> list[Write]:
+        """What cannot wait, and a *few* that can."""
         patient, self._patient = self._patient[:few], self._patient[few:]
         room = COMMIT_MAX - len(patient)
         urgent, self._line = self._line[:room], self._line[room:]

@@ -64,11 +64,11 @@ def field_of(error: BaseException, name: str) -> Any:
     """What *error* has under *name*; None where it has nothing, or its own code cannot say."""
     try:
         return getattr(error, name, None)
-    except Exception:  # a handler may raise anything, also what hands questions on to something that is gone
+    except BaseException:  # a handler may raise anything, also what hands questions on to something that is gone
         return None
 
 
 def _is_lost(error: BaseException) -> bool:
     """Whether the driver itself found that its connection is gone: no server was there to give a code."""
-    kinds = {kind.__name__ for kind in type(error).__mro__ if kind.__module__.partition(".")[0] in _DRIVERS}
+    kinds = {kind.__name__ for kind in type(error).__mro__ if str(kind.__module__).partition(".")[0] in _DRIVERS}
     return "OperationalError" in kinds or ("InterfaceError" in kinds and "closed" in str(error))

@@ -22,6 +22,7 @@ from hooklane.store.caller.transaction_control import GUARD
 
 REFUSAL = "hooklane commits this transaction when the handler returns, so the handler must not"
 ENDED = "the handler has tried to commit tx, or has rolled it back: hooklane does it, when it returns"
+CLOSED = "the handler has closed tx: hooklane does it, when it returns"
 CAUGHT = (
     "an error of the database was caught inside the handler, and its transaction is aborted since then, so nothing of"
     " it was kept: let the error through, or use a savepoint around what may fail"
@@ -96,6 +97,7 @@ class PostgresGuard:
         self._lent.release()
         if _is_refused(error) or self._commit.refused or self._is_read_only(error):
             raise TransactionMisused(ENDED) from error
+        refuse_closed(self._tx, error)
         if error is not None:
             return
         refuse_ended(self._tx)
@@ -144,6 +146,7 @@ class SqliteGuard:
             self._refused = self._refused or self._commit.refused
         if self._refused:
             raise TransactionMisused(ENDED) from error
+        refuse_closed(self._tx, error)
         if error is not None:
             return
         refuse_ended(self._tx)
@@ -155,6 +158,14 @@ class SqliteGuard:
             self._refused = True
             return sqlite3.SQLITE_DENY
         return sqlite3.SQLITE_OK
+
+
+def refuse_closed(tx: Any, error: BaseException | None) -> None:
+    """What the handler has closed itself; not what the server has ended, which psycopg calls `broken` and psycopg2
+    marks with a 2. asyncpg does not tell the two apart."""
+    is_closed = getattr(tx, "closed", False)
+    if is_closed in (True, 1) and not getattr(tx, "broken", False) and not getattr(tx, "invalidated", False):
+        raise TransactionMisused(CLOSED) from error
 
 
 def refuse_ended(tx: Any) -> None:
@@ -183,5 +194,5 @@ def _raised_in(error: BaseException) -> str | None:
 def _words_of(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # an error of the handler's that cannot be told is no refusal of ours
+    except BaseException:  # an error of the handler's that cannot be told is no refusal of ours
         return ""

@@ -21,6 +21,8 @@ from hooklane.store.postgres.transactions import (
     COMMAND_WAIT_S,
     LOCK_WAIT_MS,
     LOOK,
+    MIGRATE,
+    MIGRATION_WAIT_S,
     READ,
     WRITE,
     execute,
@@ -67,7 +69,7 @@ class Database:
             version = await self._in(connection, lambda: version_of(component), READ)
             check_version(version, component, len(migrations))
             while version < len(migrations):
-                await self._in(connection, lambda: migrate_once(component, migrations), "BEGIN")
+                await self._in(connection, lambda: migrate_once(component, migrations), MIGRATE, MIGRATION_WAIT_S)
                 version = await self._in(connection, lambda: version_of(component), READ)
 
     async def identity(self) -> PostgresIdentity:
@@ -148,10 +150,10 @@ class Database:
             with named():
                 await connection.execute(command, timeout=COMMAND_WAIT_S)
 
-    async def _in(self, connection: Any, flow: Callable[[], Flows[T]], begin: str) -> T:
+    async def _in(self, connection: Any, flow: Callable[[], Flows[T]], begin: str, wait_s: float = COMMAND_WAIT_S) -> T:
         async def perform(step: Any) -> Rows:
             statement = step if step.__class__ is Statement else self._statement_of(step)
-            return () if statement is None else await execute(connection, statement, COMMAND_WAIT_S)
+            return () if statement is None else await execute(connection, statement, wait_s)
 
         async with transaction(connection, begin):
             return await drive_async(flow(), perform)

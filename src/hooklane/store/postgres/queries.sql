@@ -39,6 +39,12 @@ SELECT version FROM hooklane.schema WHERE component = :component
 -- One process migrates at a time. The number reads "hooklane".
 SELECT pg_advisory_xact_lock(x'686F6F6B6C616E65'::bigint)
 
+-- name: take_time
+-- What is done once takes as long as the tables are large: no limit of the role or the server ends it half-way, today
+-- and at each next try. Some versions do not know all of these. They hold again after this transaction.
+SELECT set_config(name, '0', true) FROM pg_settings
+WHERE name IN ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')
+
 -- name: create_schema
 -- Where all our tables are.
 CREATE SCHEMA IF NOT EXISTS hooklane

@@ -26,6 +26,7 @@ def version_of(component: str) -> Flow[int]:
 
 def migrate_once(component: str, migrations: Sequence[str]) -> Flow[bool]:
     """Apply what is due, in the transaction that is open; False when nothing is."""
+    yield Statement(_SQL["take_time"])
     yield Statement(f"SET LOCAL lock_timeout = '{LOCK_WAIT}'")
     yield Statement(_SQL["schema_lock"])
     yield Statement(f"SET LOCAL lock_timeout = '{TABLE_WAIT}'")

@@ -14,6 +14,8 @@ from hooklane.store.postgres.commits import left_to_itself
 from hooklane.store.postgres.driver_errors import named
 
 COMMAND_WAIT_S = 30.0
+MIGRATION_WAIT_S = 6 * 3600.0
+"""A migration may build an index over hundreds of millions of rows; a connection that is dead is given up some day."""
 LOCK_WAIT_MS = 5_000
 
 # What our sessions acknowledge is on the disk, whatever the server's or the role's default; remote_apply is stronger.
@@ -29,6 +31,7 @@ ASK = (
     " SET LOCAL max_parallel_workers_per_gather = 0"
 )
 READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off"
+MIGRATE = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = 'on'"
 LOOK = "BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL jit = off; SET LOCAL synchronous_commit = 'on'"
 
 

@@ -45,6 +45,8 @@ async def _async(tx: Any) -> AsyncCaller:
 class DbapiCheckout:
     """A connection that commits and rolls back by itself: psycopg, psycopg2, sqlite3, SQLAlchemy's two kinds."""
 
+    was_lent = False
+
     def __init__(self, tx: Any, give_back: Callable[[Any, bool], None]) -> None:
         self.tx = tx
         self._give_back = give_back
@@ -134,6 +136,8 @@ def _as_a_writer(connection: Any) -> Iterator[None]:
 
 
 class DjangoCheckout:
+    was_lent = False
+
     def __init__(self, alias: str) -> None:
         from django.db import transaction
 
@@ -231,6 +235,8 @@ async def _when_over(commit: asyncio.Future[None], give_back: Callable[[], Await
 
 
 class AsyncpgPoolCheckout(_Uncancelled):
+    was_lent = False
+
     def __init__(self, pool: Any, conn: Any, transaction: Any, caller: AsyncCaller) -> None:
         self.tx = conn
         self.caller = caller
@@ -282,6 +288,8 @@ class AsyncpgPoolConnections:
 
 class AsyncLoanOf(_Uncancelled):
     """An async connection that commits and rolls back by itself: psycopg, SQLAlchemy's two kinds."""
+
+    was_lent = False
 
     def __init__(self, tx: Any, caller: AsyncCaller, give_back: Callable[[Any, bool], Any]) -> None:
         self.tx = tx

@@ -20,6 +20,9 @@ Queries = Mapping[str, str]
 class Checkout(Protocol):
     """A connection in an open transaction. *tx* is what a handler gets."""
 
+    was_lent: bool
+    """Whether a handler has had it, and may have left something on its session."""
+
     @property
     def tx(self) -> Any: ...
     @property
@@ -30,6 +33,8 @@ class Checkout(Protocol):
 
 
 class AsyncCheckout(Protocol):
+    was_lent: bool
+
     @property
     def tx(self) -> Any: ...
     @property
@@ -87,6 +92,7 @@ class SqlSession(_Session[Checkout]):
             return self._checkout.caller.execute(Statement(sql, step.params))
 
     def handing_over(self) -> None:
+        self._checkout.was_lent = True
         self._guard = guard_of(self._checkout.caller, self._checkout.tx)
         with faults_named(self._what):
             drive(self._guard.set(), self._checkout.caller.execute)
@@ -132,6 +138,7 @@ class AsyncSqlSession(_Session[AsyncCheckout]):
             return await self._checkout.caller.execute(Statement(sql, step.params))
 
     async def handing_over(self) -> None:
+        self._checkout.was_lent = True
         self._guard = guard_of(self._checkout.caller, self._checkout.tx)
         with faults_named(self._what):
             await drive_async(self._guard.set(), self._checkout.caller.execute)

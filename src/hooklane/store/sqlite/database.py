@@ -61,9 +61,19 @@ def connect(path: str, *, busy_wait_ms: int = BUSY_WAIT_MS) -> sqlite3.Connectio
     return conn
 
 
+CHECKED_BYTES_MAX = 64 * 1024 * 1024
+
+
 def check(conn: sqlite3.Connection, path: str) -> None:
-    """Refuse a damaged file rather than build on it; nothing is repaired or created anew in silence."""
+    """Refuse a damaged file rather than build on it; nothing is repaired or created anew in silence.
+
+    A large file is not read to its end, or every start and every command on it would take as long as that: more than a
+    second for 500 MB in memory. SQLite itself refuses one that was cut short; `hooklane doctor` reads all of it.
+    """
     try:
+        if Path(path).stat().st_size > CHECKED_BYTES_MAX:
+            conn.execute("PRAGMA schema_version").fetchone()  # what reads the first page finds that the last is missing
+            return
         found = [row[0] for row in conn.execute("PRAGMA quick_check(3)")]
     except sqlite3.DatabaseError as error:
         found = [str(error)]
@@ -117,19 +127,23 @@ def errors_named(path: str) -> Iterator[None]:
     """Errors of SQLite as errors of ours: whose fault it is, and what is true now."""
     try:
         yield
-    except sqlite3.OperationalError as error:
+    except sqlite3.DatabaseError as error:
+        raise named(error, path) from error
+
+
+def named(error: sqlite3.DatabaseError, path: str) -> StoreError:
+    """The error of ours that *error* is."""
+    if isinstance(error, sqlite3.OperationalError):
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise StoreBusy(
+            return StoreBusy(
                 f"a transaction elsewhere that is still open holds the database: it has one writer at a time ({error})"
-            ) from error
+            )
         if code == sqlite3.SQLITE_FULL:
-            raise StoreFull(f"the disk of {path} is full") from error
+            return StoreFull(f"the disk of {path} is full")
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
-            raise StoreRefused(_why_not_opened(path, error)) from error
-        raise StoreError(f"{path}: {error}") from error
-    except sqlite3.DatabaseError as error:
-        raise StoreError(f"{path}: {error}") from error
+            return StoreRefused(_why_not_opened(path, error))
+    return StoreError(f"{path}: {error}")
 
 
 def is_sync_failure(error: BaseException) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from hooklane.batching.line import Ticket
 from hooklane.errors import StoreError, StoreGone
 from hooklane.store.database_files import DatabaseFiles
-from hooklane.store.sqlite.database import errors_named, is_sync_failure
+from hooklane.store.sqlite.database import is_sync_failure, named
 
 T = TypeVar("T")
 GROUP_MAX = 64
@@ -54,33 +54,43 @@ class Group:
         """Do them all and make them durable; each then has its result or its error."""
         conn = self._conn
         try:
-            with errors_named(self._path):
+            conn.execute("BEGIN IMMEDIATE")
+            try:
+                for job in group:
+                    job.succeed(job.item(conn))
+            except Exception as error:
+                if is_sync_failure(error):
+                    raise
+                self._undo()
                 conn.execute("BEGIN IMMEDIATE")
-                try:
-                    for job in group:
-                        job.succeed(job.item(conn))
-                except Exception as error:
-                    if is_sync_failure(error):
-                        raise
-                    self._undo()
-                    conn.execute("BEGIN IMMEDIATE")
-                    for job in group:
-                        self._do(job)
-                conn.execute("COMMIT")
-                if (lost := self._files.lost()) is not None:
-                    raise StoreGone(f"{lost} was removed or replaced while it was open: restore a backup")
+                for job in group:
+                    self._do(job)
+            conn.execute("COMMIT")
+            if (lost := self._files.lost()) is not None:
+                raise StoreGone(f"{lost} was removed or replaced while it was open: restore a backup")
         except Exception as error:
             if is_sync_failure(error):
                 self._fatal(error)
             self._undo()
-            named = error if isinstance(error, StoreError) else StoreError(f"{self._path}: {error}")
+            told = self._named(error)
             for job in group:
-                job.fail(named)
+                job.fail(told)
 
     def _undo(self) -> None:
         if self._conn.in_transaction:
             self._conn.execute("ROLLBACK")
         self._undone()
+
+    def _named(self, error: Exception) -> StoreError:
+        if isinstance(error, StoreError):
+            return error
+        told = (
+            named(error, self._path)
+            if isinstance(error, sqlite3.DatabaseError)
+            else StoreError(f"{self._path}: {error}")
+        )
+        told.__cause__ = error
+        return told
 
     def _do(self, job: Job) -> None:
         """One job's work in a savepoint of its own, so that its failure is not its neighbours'.
@@ -96,11 +106,7 @@ class Group:
                 raise  # SQLite gave up the whole transaction (disk full, I/O error)
             conn.execute("ROLLBACK TO job")
             self._undone()
-            try:
-                with errors_named(self._path):
-                    raise error
-            except StoreError as named:
-                job.fail(named)
+            job.fail(self._named(error))
         except Exception as error:
             conn.execute("ROLLBACK TO job")
             self._undone()

@@ -56,9 +56,10 @@ class Insert:
         head, columns, then = found.groups()
         self.columns = tuple(column.strip() for column in columns.split(","))
         marks = f"({', '.join('?' for _ in self.columns)})"
-        self._sql = {
+        # A row alone needs no query that passes over what fills it up.
+        self._sql = {1: f"{head} VALUES {marks} {then}"} | {
             size: f"{head} SELECT * FROM (VALUES {', '.join([marks] * size)}) WHERE column1 <> 0 {then}"
-            for size in _SIZES
+            for size in _SIZES[1:]
         }
 
     def run(self, conn: sqlite3.Connection, rows: Sequence[Row]) -> Sequence[Row]:
@@ -68,10 +69,14 @@ class Insert:
 
 
 class Quiet(Insert):
-    """An INSERT that passes over rows that are there already, and tells as many times as it did not."""
+    """An INSERT that passes over rows that are there already, and tells as many times as it did not.
+
+    Row by row, since these rows are spread over all of their table: of each page that a statement of many rows touches,
+    SQLite keeps a copy until the statement has come to its end.
+    """
 
     def run(self, conn: sqlite3.Connection, rows: Sequence[Row]) -> Sequence[Row]:
-        return [(1,)] * sum(conn.execute(self._sql[size], values).rowcount for size, _, values in _chunks(rows))
+        return [(1,)] * conn.executemany(self._sql[1], rows).rowcount if rows else ()
 
 
 _PARAMETER = re.compile(r":(\w+)")

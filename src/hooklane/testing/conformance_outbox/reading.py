@@ -59,6 +59,24 @@ class Reading(OutboxKit):
         assert dead.dead_letter_id is not None
         assert (loose.key, loose.seq, loose.endpoint_id) == (None, None, "ep_b")
 
+    async def test_a_delivery_tells_how_often_it_was_tried(self, store: Outbox) -> None:
+        """Also when it is settled, and its lane is at another event."""
+        await store.save_endpoint(endpoint(), expect=None)
+        await store.save_endpoint(endpoint("ep_b", order="none"), expect=None)
+        report = await published(store, event("e1"), event("e2"))
+        owner = await Owner.of(store)
+        for lane_id in {grown.lane_id for grown in report.grown}:
+            await owner.fail(lane_id)
+            await owner.fail(lane_id)
+            await owner.deliver(lane_id)
+
+        for _ in range(2):
+            found = await store.deliveries("default", ["e1"])
+            assert {one.endpoint_id: one.attempts for one in found["e1"]} == {"ep_a": 3, "ep_b": 3}
+            (lane_id,) = {one.lane_id for one in found["e1"] if one.endpoint_id == "ep_a"}
+            assert [one.attempts for one in await store.lane_deliveries(lane_id, 1, 2)] == [3, 0]
+            await store.tidy()
+
     async def test_deliveries_of_other_tenants_and_unknown_events_are_not_told(self, store: Outbox) -> None:
         await mixed(store)
 

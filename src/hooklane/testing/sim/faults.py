@@ -39,6 +39,8 @@ class Faults:
     turn_broken: float = 0.001
     """A crash or a pause between two effects of one turn."""
     leave_every_ms: int = 8_000
+    visit_every_ms: int = 0
+    """One worker more comes and soon leaves again: the others give partitions back to it, or are about to."""
     turn_ms: float = 0.3
     """How long a worker is at most about something else before it takes its next turn."""
     clock_drift: float = 0.02
@@ -120,5 +122,11 @@ CRASHING = replace(NONE, store_crash_every_ms=1_500)
 MISSING = replace(NONE, poll_misses=0.3)
 """A world in which polls do not tell of everything, though nothing else is wrong."""
 
-ALONE = Faults(workers=1, crash_every_ms=3_000, leave_every_ms=3_000, store_crash_every_ms=0)
-"""A world with one worker at a time, which owns everything and is fed most of what is published."""
+ALONE = replace(NONE, workers=1)
+"""A world with one worker, which owns everything, is fed most of what is published, and never has to load it anew."""
+
+LEAVING = replace(NONE, workers=5, leave_every_ms=60, store_interleaved=0.8)
+"""A world in which nothing is wrong, but partitions change hands all the time."""
+
+VISITED = replace(NONE, workers=2, visit_every_ms=500, request_lost=0.2, sick=True)
+"""A world in which attempts last long, so that what shall be given back is often still busy when the taker is gone."""

@@ -20,6 +20,9 @@ from hooklane.testing.violation import Violation
 CALM_MS = 60_000
 """Within this time after the last fault everything that is owed must have been delivered."""
 
+VISIT_MS = 100.0, 700.0
+"""So long stays a worker that visits: about as long as it takes the others to give something back."""
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -84,6 +87,7 @@ class Simulation:
         self.world.every(faults.crash_every_ms, self._crash)
         self.world.every(faults.pause_every_ms, self._stall)
         self.world.every(faults.leave_every_ms, self._leave)
+        self.world.every(faults.visit_every_ms, self._visit)
         self.world.every(faults.store_down_every_ms, self.store.go_down)
         self.world.every(faults.store_clock_jump_every_ms, self.store.jump)
         self.world.every(faults.store_crash_every_ms, self.store.crash)
@@ -116,6 +120,11 @@ class Simulation:
         worker = self.world.chance.choice(self.workers)
         if worker.alive:
             worker.do(worker.stop)
+
+    def _visit(self) -> None:
+        self.start_worker()
+        visitor = self.workers[-1]
+        self.world.after(self.world.chance.uniform(*VISIT_MS), visitor.do, visitor.stop)
 
     def run(self) -> None:
         """Publish everything among faults, then see whether calm weather is enough to deliver it."""
@@ -152,7 +161,7 @@ def simulate(
     keys: int | None = None,
     mutant: str | None = None,
     aimed: float = 0.0,
-    publish_every_ms: float = 400.0,
+    publish_every_ms: float | None = None,
 ) -> Report:
     """Run one seed: *events* are published among *faults*; *mutant* plants a named bug that must be noticed.
 
@@ -167,7 +176,7 @@ def simulate(
         keys or parts.keys,
         parts,
         aimed=aimed,
-        publish_every_ms=publish_every_ms,
+        publish_every_ms=publish_every_ms or parts.publish_every_ms,
     )
     simulation.run()
     world, checker = simulation.world, simulation.checker

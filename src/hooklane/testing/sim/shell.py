@@ -195,13 +195,10 @@ class Shell(Process):
     # --- the store ---
 
     def _ask(self, call: Call) -> None:
-        store = self.store
         if call.verb == "release":
             self.world.counts["handed over"] += len(call.args[1])
-        steps = (
-            store.load_steps(*call.args) if call.verb == "load" else [lambda _: getattr(store, call.verb)(*call.args)]
-        )
-        store.call_in_steps(steps, partial(self.do, self._answered, call), partial(self.do, self._failed, call))
+        steps = self.store.steps(call.verb, call.args)
+        self.store.call_in_steps(steps, partial(self.do, self._answered, call), partial(self.do, self._failed, call))
 
     def _answered(self, call: Call, result: Any) -> None:
         if call.verb in ("fetch", "reload", "owed") and not self.store.is_same_run(call.worker):

@@ -121,6 +121,10 @@ class SimStore:
             done = ok
         world.after((0.2 + world.roll()) * slow, self._carry_out, steps, 0, None, slow, done, failed)
 
+    def steps(self, verb: str, args: tuple[Any, ...]) -> list[Callable[[Any], Any]]:
+        """The reads and writes of a verb, each of which is handed what the one before has found."""
+        return self.load_steps(*args) if verb == "load" else [lambda _: getattr(self, verb)(*args)]
+
     def _carry_out(
         self,
         steps: Sequence[Callable[[Any], Any]],

@@ -10,7 +10,7 @@ import os
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from hooklane.errors import MissingExtra, StoreBusy
 from hooklane.store.caller.asyncpg import AsyncpgCaller
@@ -24,10 +24,17 @@ POOL_MAX = 16
 CONNECT_WAIT_S = 10
 
 # Durable whatever the role's default says. READ COMMITTED: a duplicate must see what its twin has just committed.
-_BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SET LOCAL synchronous_commit = 'on'"
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; "
+_DURABLE = "SET LOCAL synchronous_commit = 'on'"
+
+# What an earlier handler has set on the session (its tenant's search_path, a role, a temporary table) is not there for
+# the next one. Not DISCARD ALL, which no transaction may hold, and which ends what drivers have prepared.
+_FORGET = "RESET ALL; SET SESSION AUTHORIZATION DEFAULT; SET client_encoding = 'UTF8'; DISCARD TEMP; "
 
 
 class PsycopgCheckout:
+    was_lent = False
+
     def __init__(self, connections: PsycopgConnections, conn: psycopg.Connection[Any]) -> None:
         self.tx = conn
         self.caller = PsycopgCaller(conn)
@@ -41,7 +48,7 @@ class PsycopgCheckout:
             self.tx.execute("ROLLBACK")
 
     def give_back(self, *, clean: bool) -> None:
-        self._connections.take_back(self.tx, clean=clean)
+        self._connections.take_back(self.tx, clean=clean, was_lent=self.was_lent)
 
 
 class PsycopgConnections:
@@ -54,6 +61,8 @@ class PsycopgConnections:
     def _start_process(self) -> None:
         self._pid = os.getpid()
         self._idle: list[psycopg.Connection[Any]] = []
+        self._lent: WeakSet[psycopg.Connection[Any]] = WeakSet()
+        """Those that a handler has had: for as long as they live, since a rollback brings back what it has set."""
         self._room = threading.BoundedSemaphore(POOL_MAX)
 
     def check_out(self, wait_ms: int) -> PsycopgCheckout:
@@ -73,8 +82,9 @@ class PsycopgConnections:
         while self._idle:
             conn = self._idle.pop()
             try:
-                # The plain protocol takes both statements in one round trip.
-                conn.pgconn.exec_(_BEGIN)
+                # The plain protocol takes all statements in one round trip.
+                forget = _FORGET if conn in self._lent else ""
+                conn.pgconn.exec_(f"{_BEGIN}{forget}{_DURABLE}".encode())
                 if conn.pgconn.transaction_status == psycopg.pq.TransactionStatus.INTRANS:
                     return conn
             except psycopg.Error:
@@ -84,11 +94,16 @@ class PsycopgConnections:
         # what we begin: its own transaction then writes nothing.
         conn = psycopg.connect(self._url, connect_timeout=CONNECT_WAIT_S, client_encoding="utf8")
         conn.read_only = True
-        conn.pgconn.exec_(_BEGIN)
+        conn.pgconn.exec_(f"{_BEGIN}{_DURABLE}".encode())
         return conn
 
-    def take_back(self, conn: psycopg.Connection[Any], *, clean: bool) -> None:
+    def take_back(self, conn: psycopg.Connection[Any], *, clean: bool, was_lent: bool) -> None:
         if clean and not conn.closed and conn.info.transaction_status == IDLE:
+            if was_lent:
+                from psycopg.rows import tuple_row
+
+                conn.row_factory = tuple_row
+                self._lent.add(conn)
             self._idle.append(conn)
         else:
             with suppress(Exception):  # it is thrown away
@@ -101,6 +116,8 @@ class PsycopgConnections:
 
 
 class AsyncpgCheckout:
+    was_lent = False
+
     def __init__(self, connections: AsyncpgConnections, conn: Any, transaction: Any, room: asyncio.Semaphore) -> None:
         self.tx = conn
         self.caller = AsyncpgCaller(conn)
@@ -116,7 +133,7 @@ class AsyncpgCheckout:
         await self._transaction.rollback()
 
     async def give_back(self, *, clean: bool) -> None:
-        await self._connections.take_back(self.tx, self._room, clean=clean)
+        await self._connections.take_back(self.tx, self._room, clean=clean, was_lent=self.was_lent)
 
 
 class AsyncpgConnections:
@@ -124,9 +141,10 @@ class AsyncpgConnections:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[list[Any], asyncio.Semaphore]] = (
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[list[tuple[Any, bool]], asyncio.Semaphore]] = (
             WeakKeyDictionary()
         )
+        """What is idle, and whether a handler has had it since it was last made to forget."""
 
     async def check_out(self, wait_ms: int) -> AsyncpgCheckout:
         loop = asyncio.get_running_loop()
@@ -144,39 +162,41 @@ class AsyncpgConnections:
             raise
         return AsyncpgCheckout(self, conn, transaction, room)
 
-    async def _begun(self, idle: list[Any]) -> tuple[Any, Any]:
+    async def _begun(self, idle: list[tuple[Any, bool]]) -> tuple[Any, Any]:
         import asyncpg
 
         while idle:
-            conn = idle.pop()
+            conn, was_lent = idle.pop()
             transaction = conn.transaction(isolation="read_committed")
             try:
+                if was_lent:
+                    await conn.execute(_FORGET)
                 await transaction.start()
                 return conn, transaction
-            except (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError):
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
                 conn.terminate()  # as above
         conn = await asyncpg.connect(self._url, timeout=CONNECT_WAIT_S, server_settings={"synchronous_commit": "on"})
         transaction = conn.transaction(isolation="read_committed")
         await transaction.start()
         return conn, transaction
 
-    async def take_back(self, conn: Any, room: asyncio.Semaphore, *, clean: bool) -> None:
+    async def take_back(self, conn: Any, room: asyncio.Semaphore, *, clean: bool, was_lent: bool) -> None:
         pool = self._pools.get(asyncio.get_running_loop())
         if clean and pool is not None and not conn.is_closed() and not conn.is_in_transaction():
-            pool[0].append(conn)
+            pool[0].append((conn, was_lent))
         else:
             conn.terminate()
         room.release()
 
     async def close(self) -> None:
         idle, _ = self._pools.pop(asyncio.get_running_loop(), ([], None))
-        for conn in idle:
+        for conn, _ in idle:
             await conn.close()
 
     def abandon(self) -> None:
         """From sync code: cut the connections of every loop that may not run any more."""
         for idle, _ in list(self._pools.values()):
-            for conn in idle:
+            for conn, _ in idle:
                 with suppress(Exception):  # its loop is closed; the socket goes with it
                     conn.terminate()
         self._pools.clear()

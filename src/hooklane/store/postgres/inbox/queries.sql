@@ -88,7 +88,7 @@ RETURNING seq;
 -- name: count_copies
 -- More copies of some rows arrived; locked in one order, so that two of these never wait for each other.
 WITH more AS (
-    SELECT (e ->> 0)::bigint AS id, (e ->> 1)::bigint AS copies FROM jsonb_array_elements(:copies::jsonb) e
+    SELECT (e ->> 0)::bigint AS id, (e ->> 1)::bigint AS copies FROM jsonb_array_elements(:copies::text::jsonb) e
 ), mine AS (
     SELECT r.id FROM hooklane.inbox_row r JOIN more USING (id) ORDER BY r.id FOR UPDATE OF r
 )
@@ -112,7 +112,7 @@ FROM (
       AND due_at <= greatest(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
       AND due_at >= :since::bigint
       AND source || chr(31) || handler = ANY(ARRAY(
-        SELECT (e ->> 0) || chr(31) || (e ->> 1) FROM jsonb_array_elements(:handlers::jsonb) e))
+        SELECT (e ->> 0) || chr(31) || (e ->> 1) FROM jsonb_array_elements(:handlers::text::jsonb) e))
     ORDER BY due_at, row_id LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
 ) due
 WHERE h.row_id = due.row_id AND h.handler = due.handler
@@ -130,7 +130,7 @@ FROM (
       AND due_at <= (extract(epoch FROM clock_timestamp()) * 1000)::bigint
       AND due_at >= :since::bigint
       AND source || chr(31) || handler = ANY(ARRAY(
-        SELECT (e ->> 0) || chr(31) || (e ->> 1) FROM jsonb_array_elements(:handlers::jsonb) e))
+        SELECT (e ->> 0) || chr(31) || (e ->> 1) FROM jsonb_array_elements(:handlers::text::jsonb) e))
     ORDER BY due_at, row_id LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
 ) due
 WHERE h.row_id = due.row_id AND h.handler = due.handler
@@ -156,7 +156,7 @@ RETURNING h.row_id, h.handler, h.fence, h.attempts, h.key, h.seq, h.prev_seq, h.
 -- The messages of claimed handlings.
 SELECT id, account, source, event_id, variant, type, key, seq, prev_seq, event_time, delivery_id, attempt, id_signed,
     fingerprint, body, headers, status, reason, copies, received_at
-FROM hooklane.inbox_row WHERE id IN (SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb));
+FROM hooklane.inbox_row WHERE id IN (SELECT value::bigint FROM jsonb_array_elements_text(:ids::text::jsonb));
 
 -- name: renew
 -- A longer lease, for the holder of the fence only. (status || '' here and below: or the planner thinks little of the
@@ -276,7 +276,7 @@ UPDATE hooklane.inbox_row SET body = NULL, headers = '[]' WHERE id IN (
 RETURNING 1;
 
 -- fragment: fitting_row
-(:ids::jsonb IS NULL OR r.id IN (SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb)))
+(:ids::text::jsonb IS NULL OR r.id IN (SELECT value::bigint FROM jsonb_array_elements_text(:ids::text::jsonb)))
 AND (:source::text IS NULL OR r.source = :source::text) AND (:account::text IS NULL OR r.account = :account::text)
 AND (:type::text IS NULL OR r.type = :type::text) AND (:key::text IS NULL OR r.key = :key::text)
 AND (:event_id::text IS NULL OR r.event_id = :event_id::text)
@@ -292,7 +292,7 @@ AND (:handler::text IS NULL OR EXISTS (
 -- All handlings of some rows.
 SELECT row_id, handler, status, attempts, due_at, fence, key, seq, prev_seq, error, traceback, settled_at
 FROM hooklane.inbox_handling
-WHERE row_id IN (SELECT value::bigint FROM jsonb_array_elements_text(:ids::jsonb)) ORDER BY row_id, handler;
+WHERE row_id IN (SELECT value::bigint FROM jsonb_array_elements_text(:ids::text::jsonb)) ORDER BY row_id, handler;
 
 -- name: counts
 -- Handlings by source, handler and status, and rows that have none.

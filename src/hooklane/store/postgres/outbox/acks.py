@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeGuard
 
 from hooklane.model.attempt import Delivered, Settlement, Write
 from hooklane.model.clock import Instant
@@ -18,7 +19,7 @@ def pid_of(write: Write) -> int:
     return write.send.pid if isinstance(write, Settlement) else write.pid
 
 
-def is_ack(write: Write) -> bool:
+def is_ack(write: Write) -> TypeGuard[Settlement]:
     """Whether it is the write that nearly all are: the ack of an ordered lane."""
     return isinstance(write, Settlement) and write.outcome.__class__ is Delivered and write.send.lane_id > 0
 
@@ -36,7 +37,7 @@ def fenced_acks(
     Unless *again*, one that is in the log already violates its key, and nothing is written.
     """
     pids = sorted({pid_of(write) for write in writes} & epochs.keys())
-    acks = [write for write in writes if isinstance(write, Settlement) and is_ack(write)]
+    acks = [write for write in writes if is_ack(write)]
     if lost:
         acks = [ack for ack in acks if ack.send.lane_id not in lost]
     sends = [ack.send for ack in acks]
@@ -57,6 +58,31 @@ def fenced_acks(
             "log_tooks": numbers([answer.timings.total_ms for answer in log]),
             "log_statuses": numbers([answer.status for answer in log]),
             "log_saids": texts([answer.outcome for answer in log]),
+        },
+    )
+
+
+def first_acks(worker: str, epochs: Mapping[int, int], acks: Sequence[Write]) -> Statement:
+    """The same for acks that are made for the first time, of partitions that are in *epochs*."""
+    ack = acks[0]
+    if len(acks) > 1 or not isinstance(ack, Settlement):
+        return fenced_acks(worker, epochs, acks, again=False)
+    send, answer = ack.send, _answered(ack)
+    return Statement(
+        SQL["ack_one"],
+        {
+            "worker": worker,
+            "pid": send.pid,
+            "epoch": epochs[send.pid],
+            "lane": send.lane_id,
+            "head": send.seq + 1,
+            "tenant": send.event.tenant,
+            "at": ack.at,
+            "started": send.at,
+            "attempt": send.attempt,
+            "took": answer.timings.total_ms,
+            "status": answer.status,
+            "said": answer.outcome,
         },
     )
 

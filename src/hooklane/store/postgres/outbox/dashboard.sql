@@ -65,6 +65,13 @@ SELECT s.lane_id, s.seq, s.upto, s.kind FROM hooklane.skipped s
 JOIN unnest(:lane_id::bigint[], :first::bigint[], :last::bigint[]) AS w (lane_id, first, last) USING (lane_id)
 WHERE s.seq <= w.last AND s.upto >= w.first ORDER BY s.lane_id, s.seq
 
+-- name: tries
+-- The number of the last attempt of each delivery.
+SELECT w.lane_id, w.seq, a.attempt
+FROM unnest(:lane_id::bigint[], :seq::bigint[], :event_at::bigint[]) AS w (lane_id, seq, event_at)
+CROSS JOIN LATERAL (SELECT attempt FROM hooklane.attempt a WHERE a.lane_id = w.lane_id AND a.seq = w.seq
+    ORDER BY started_at DESC, attempt DESC LIMIT 1) a
+
 -- name: last_words
 -- What the endpoint answered to the last attempt of each delivery. The detail is read in Python: `->>` fails where a NUL is
 -- in an answer.

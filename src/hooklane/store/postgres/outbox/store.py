@@ -131,7 +131,7 @@ class PostgresOutbox(SqlOutbox):
         run = self._run_of(worker, epochs, writes)
         if run is not None and all(map(acks.is_ack, writes)):
             try:
-                rows = await self.db.once(acks.fenced_acks(worker, epochs, writes, again=False), run=run)
+                rows = await self.db.once(acks.first_acks(worker, epochs, writes), run=run)
                 return acks.report_of(rows, writes)
             except (asyncpg.UniqueViolationError, OtherRun, *RACES):
                 pass  # made before, though it was not known, or lost a race: the longer way does not mind

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from hooklane.model.clock import Instant
 from hooklane.model.event import Event
 from hooklane.model.ids import attempt_id
-from hooklane.model.lane import LaneId
+from hooklane.model.lane import DeliveryState, LaneId
 from hooklane.store.budget import Budget
 from hooklane.store.codec import decode_detail
 from hooklane.store.cursors import number_of
@@ -19,6 +21,7 @@ from hooklane.store.reads import AttemptRow, Delivery, EventFilter, Page
 from hooklane.store.shown import delivery_of, state_at
 from hooklane.store.sql.outbox.steps import N_MAX, Batch, Flow, pattern, sql
 
+SETTLED = (DeliveryState.DELIVERED, DeliveryState.SKIPPED, DeliveryState.CANCELLED)
 NAMED_MAX = 200
 """Events whose id begins as asked that are looked at, the newest."""
 _ID = re.compile(r"evt_[0-9a-z]+\Z")
@@ -124,9 +127,10 @@ def _by_number(numbers: Sequence[int]) -> Flow[list[Event]]:
 def deliveries(tenant: str, event_ids: Sequence[str]) -> Flow[Mapping[str, Sequence[Delivery]]]:
     rows = yield sql("stamps", tenant=tenant, ids=list(event_ids))
     stamps = {event_id: msgspec.json.decode(stamps) for event_id, stamps, _ in rows}
+    born = {event_id: created_at for event_id, _, created_at in rows}
     flat = [(event_id, *stamp) for event_id, some in stamps.items() for stamp in some]
     found: dict[str, list[Delivery]] = {event_id: [] for event_id in event_ids if event_id in stamps}
-    for one in (yield from deliveries_at(flat)):
+    for one in (yield from with_tries((yield from deliveries_at(flat)), born)):
         found[one.event_id].append(one)
     return found
 
@@ -139,6 +143,23 @@ def deliveries_at(stamped: Sequence[Stamped]) -> Flow[list[Delivery]]:
     if loose := [-lane_id for _, _, lane_id, seq in stamped if seq is None]:
         known |= {(row[0], 1): row for row in (yield sql("loose_deliveries", ns=loose))}
     return [_delivery(one, known.get((one[2], one[3] or 1))) for one in stamped]
+
+
+def with_tries(found: Sequence[Delivery], born: Mapping[str, Instant]) -> Flow[list[Delivery]]:
+    """The same with the tries of what is settled, of events that were published when *born* says.
+
+    A lane's row counts the tries of its head; those of others are in the log, for as long as it is kept.
+    """
+    tried = yield Batch(
+        "tries",
+        [
+            {"event_at": born[one.event_id], "lane_id": one.lane_id, "seq": one.seq or 1}
+            for one in found
+            if one.state in SETTLED
+        ],
+    )
+    tries = {(lane_id, seq): many for lane_id, seq, many in tried}
+    return [replace(one, attempts=tries.get((one.lane_id, one.seq or 1), one.attempts)) for one in found]
 
 
 def _delivery(stamped: Stamped, row: Sequence[Any] | None) -> Delivery:

@@ -12,7 +12,7 @@ from hooklane.store.budget import Budget
 from hooklane.store.cursors import rank_and_lane_of
 from hooklane.store.reads import Delivery, LaneFilter, LaneView, Page
 from hooklane.store.shown import EXCERPT_BYTES, RANKED, RANKS, excerpt_of, ranks_of
-from hooklane.store.sql.outbox.event_reads import deliveries_at
+from hooklane.store.sql.outbox.event_reads import deliveries_at, with_tries
 from hooklane.store.sql.outbox.steps import N_MAX, Batch, Flow, sql
 
 _OF_ALL = ("lane_window", "lanes_of_rank")
@@ -85,8 +85,9 @@ def view(row: Sequence[Any]) -> LaneView:
 def lane_deliveries(lane_id: LaneId, from_seq: int, limit: int) -> Flow[list[Delivery]]:
     rows = yield sql("events_of_lane", lane_id=lane_id, seq=from_seq, limit=limit)
     types = {row[3]: row[4] for row in rows}
+    born = {row[0]: row[5] for row in rows}
     found = yield from deliveries_at([(row[0], row[1], row[2], row[3]) for row in rows])
-    return [replace(one, type=types[one.seq]) for one in found]
+    return [replace(one, type=types[one.seq]) for one in (yield from with_tries(found, born))]
 
 
 def lane_events(places: Sequence[tuple[LaneId, int]], limit: int) -> Flow[list[PlacedEvent]]:

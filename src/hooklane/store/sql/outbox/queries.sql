@@ -221,7 +221,7 @@ SELECT 1 FROM hooklane.endpoint p WHERE {is_paused} LIMIT 1
 
 -- name: events_of_lane
 -- The events of a lane from a seq on.
-SELECT e.id, t.endpoint_id, l.lane_id, l.seq, e.type
+SELECT e.id, t.endpoint_id, l.lane_id, l.seq, e.type, e.created_at
 FROM hooklane.lane_event l JOIN hooklane.event e ON e.n = l.event_n
 JOIN {lane_names} t USING (lane_id) WHERE l.lane_id = :lane_id AND l.seq >= :seq
 ORDER BY l.seq LIMIT :limit::bigint

@@ -30,6 +30,19 @@ class Guarded:
         self._wait_ms = -1
         self.conn.set_authorizer(self._authorize)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether a handler has closed it, which undoes what was written."""
+        try:
+            self.conn.total_changes  # noqa: B018  there is nothing else to ask
+        except sqlite3.ProgrammingError:
+            return True
+        return False
+
+    @property
+    def in_transaction(self) -> bool:
+        return not self.is_closed and self.conn.in_transaction
+
     def wait_at_most(self, wait_ms: int) -> None:
         """Wait so long for writers of other processes."""
         wait_ms = -(-wait_ms // 100) * 100  # so coarse that it is seldom another one

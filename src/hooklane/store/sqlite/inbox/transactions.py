@@ -12,7 +12,7 @@ from typing import Any
 from weakref import WeakSet
 
 from hooklane.errors import CommitRefused, StoreBusy, StoreError, TransactionAborted, TransactionMisused
-from hooklane.store.caller.guard import CAUGHT, ENDED
+from hooklane.store.caller.guard import CAUGHT, CLOSED, ENDED
 from hooklane.store.sql.queries import Sql, Step
 from hooklane.store.sqlite.database import errors_named
 from hooklane.store.sqlite.inbox.fair_lock import FairLock
@@ -180,7 +180,7 @@ class SqliteSession:
 
     @property
     def is_whole(self) -> bool:
-        return self._guarded.conn.in_transaction and not self._spoilt
+        return self._guarded.in_transaction and not self._spoilt
 
     def perform(self, step: Step) -> Any:
         try:
@@ -199,6 +199,8 @@ class SqliteSession:
         conn.text_factory = str
         if refused:
             raise TransactionMisused(ENDED) from error
+        if guarded.is_closed:
+            raise TransactionMisused(CLOSED) from error
         if error is None and not conn.in_transaction:  # some errors of SQLite undo all of a transaction
             raise TransactionAborted(CAUGHT)
 
@@ -210,7 +212,7 @@ class SqliteSession:
 
     def undo(self) -> None:
         self._guarded.handed_over = False
-        if self._guarded.conn.in_transaction:  # or all of it is undone
+        if self._guarded.in_transaction:  # or all of it is undone
             self._spoilt = True
             self._execute(UNDO)
             self._execute(RELEASE)
@@ -226,7 +228,7 @@ class SqliteSession:
 
     def rollback(self) -> None:
         self._guarded.handed_over = False
-        if self._guarded.conn.in_transaction:
+        if self._guarded.in_transaction:
             self._execute(ROLLBACK)
 
     def close(self) -> None:

@@ -17,7 +17,8 @@ from hooklane.store.sql.queries import Many, Sql
 from hooklane.store.sql.rows import handling_params, row_params
 from hooklane.store.sqlite.rows import blob
 
-_FOLDED = (Status.COMPLETED, Status.STALE, Status.IGNORED)
+_COMPLETED = Status.COMPLETED
+_FOLDED = (_COMPLETED, Status.STALE, Status.IGNORED)
 _NOTHING_ELSE = (0, None, None, None, None)
 
 
@@ -72,6 +73,6 @@ def _folds(handling: NewHandling) -> bool:
         handling.status in _FOLDED
         and handling.key is None
         and handling.settled_at == handling.due_at
-        and handling.attempts == (handling.status is Status.COMPLETED)
+        and handling.attempts == (handling.status is _COMPLETED)
         and (handling.fence, handling.seq, handling.prev_seq, handling.error, handling.traceback) == _NOTHING_ELSE
     )

@@ -61,6 +61,11 @@ WHERE lane_id = :lane_id AND seq <= :last AND upto >= :first ORDER BY seq
 SELECT lane_id, seq, said, detail FROM hooklane_attempt
 WHERE event_at = :event_at AND lane_id = :lane_id AND seq = :seq ORDER BY started_at DESC, attempt DESC LIMIT 1
 
+-- name: tries
+-- The number of the last attempt of each delivery.
+SELECT lane_id, seq, attempt FROM hooklane_attempt
+WHERE event_at = :event_at AND lane_id = :lane_id AND seq = :seq ORDER BY started_at DESC, attempt DESC LIMIT 1
+
 -- name: said_in_lane
 -- What the receiver said of the events of a lane between two seqs, attempt by attempt.
 SELECT a.seq, a.said FROM hooklane_lane_event l JOIN hooklane_event e ON e.n = l.event_n

@@ -9,7 +9,7 @@ import msgspec
 from hooklane.store.caller.flow import Statement
 from hooklane.store.outbox import FORGOTTEN, Draft, Holder, Published, Refused, Stamp
 from hooklane.store.sqlite.outbox.statements import SQL
-from hooklane.store.sqlite.rows import Many, PublishFlow, Quiet
+from hooklane.store.sqlite.rows import Many, PublishFlow, Quiet, blob
 
 _CLAIM = Quiet(SQL["claim_names"])
 
@@ -17,7 +17,7 @@ _CLAIM = Quiet(SQL["claim_names"])
 def claim_all(numbered: Sequence[tuple[Draft, int]]) -> PublishFlow[bool]:
     """Take the names of all drafts at once, each for its row; False, and nothing taken, where one is not free."""
     rows = [
-        (draft.event.tenant, name, draft.digest, n, draft.event.created_at)
+        (draft.event.tenant, name, blob(draft.digest), n, draft.event.created_at)
         for draft, n in numbered
         for name in draft.names
     ]

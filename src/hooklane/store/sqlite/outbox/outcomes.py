@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from hooklane.model.attempt import Cancel, Dead, Delivered, Gone, Retry, Settlement, Start, Write
+from hooklane.model.clock import Instant
 from hooklane.model.ids import dead_letter_id
 from hooklane.model.lane import LaneId
 from hooklane.model.lost import skip_note
@@ -54,9 +55,7 @@ def commit(
 ) -> CommitReport:
     """Make *writes* durable, and of ordered lanes the acks that are given in *short* and the heads that are *held*."""
     pids = {_pid_of(write) for write in writes}.union([ack[1] for ack in short], [one[1] for one in held])
-    claimed = _encode({pid: epochs.get(pid, NO_EPOCH) for pid in pids})
-    now, lost = conn.execute(SQL["fenced"], (claimed, worker)).fetchone()
-    fenced = frozenset(_decode(lost))
+    now, fenced = _fence(conn, worker, {pid: epochs.get(pid, NO_EPOCH) for pid in pids})
     stale: set[LaneId] = set()
     acks: list[Row] = []
     log: list[Row] = []
@@ -102,6 +101,16 @@ def commit(
     _LOG_PLAIN.run(conn, plain + [row[:PLAIN] for row in log if row[PLAIN:] == NOTHING_SAID])
     _LOG.run(conn, [row for row in log if row[PLAIN:] != NOTHING_SAID])
     return CommitReport(now, fenced, frozenset(stale))
+
+
+def _fence(conn: sqlite3.Connection, worker: str, claimed: Mapping[int, int]) -> tuple[Instant, frozenset[int]]:
+    """What time it is, and which of the partitions are not *worker*'s under these epochs."""
+    if len(claimed) == 1:
+        ((pid, epoch),) = claimed.items()
+        now, is_ours = conn.execute(SQL["fenced_one"], (pid, worker, epoch)).fetchone()
+        return now, frozenset() if is_ours else frozenset((pid,))
+    now, lost = conn.execute(SQL["fenced"], (_encode(claimed), worker)).fetchone()
+    return now, frozenset(_decode(lost))
 
 
 def _hold(conn: sqlite3.Connection, held: Held) -> bool:

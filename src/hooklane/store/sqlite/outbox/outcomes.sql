@@ -5,6 +5,10 @@
 SELECT {now}, (SELECT json_group_array(CAST(asked.key AS INTEGER)) FROM json_each(?) asked WHERE NOT EXISTS (
     SELECT 1 FROM hooklane_part WHERE pid = CAST(asked.key AS INTEGER) AND owner = ? AND epoch = asked.value))
 
+-- name: fenced_one
+-- The same about the one partition of a commit, as when a busy key's ack comes alone: 1 where it is ours.
+SELECT {now}, EXISTS (SELECT 1 FROM hooklane_part WHERE pid = ? AND owner = ? AND epoch = ?)
+
 -- name: ack_lanes
 -- A head moves forward and never back: a repeat changes nothing.
 INSERT INTO hooklane_lane (lane_id, tenant, head, acked, since) VALUES (:lane_id, :tenant, :head, :acked, :since)

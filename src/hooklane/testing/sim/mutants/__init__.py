@@ -5,7 +5,7 @@ from functools import partial
 
 from hooklane.core.engine import Engine
 from hooklane.core.worker import Parts
-from hooklane.testing.sim.faults import ALONE, CRASHING, MISSING, POISONED, ROUGH, SLOW
+from hooklane.testing.sim.faults import ALONE, CRASHING, LEAVING, MISSING, POISONED, ROUGH, SLOW, VISITED
 from hooklane.testing.sim.mutants import engines, networks, stores, workers
 from hooklane.testing.sim.mutants.mutant import Mutant
 
@@ -19,7 +19,7 @@ MUTANTS: dict[str, Mutant] = {
     "lanes_read_before_acks": Mutant(
         store=stores.LanesReadBeforeAcks, faults=replace(ROUGH, leave_every_ms=200, store_interleaved=1.0)
     ),
-    "load_before_acquire": Mutant(store=stores.LoadBeforeAcquire, faults=replace(SLOW, leave_every_ms=120)),
+    "load_before_acquire": Mutant(store=stores.LoadBeforeAcquire, faults=LEAVING, keys=10, publish_every_ms=200.0),
     "mark_after_load": Mutant(store=stores.MarkAfterLoad, parts=_UNSWEPT, faults=SLOW, keys=1_000),
     "attempts_reset_on_takeover": Mutant(store=stores.AttemptsResetOnTakeover),
     "next_at_lost_on_takeover": Mutant(store=stores.NextAtLostOnTakeover),
@@ -51,15 +51,15 @@ MUTANTS: dict[str, Mutant] = {
     "polls_miss_and_nobody_sweeps": Mutant(parts=_UNSWEPT, faults=MISSING, keys=1_000),
     "lost_acquire_is_forgotten": Mutant(parts=Parts(ownership=workers.LostAcquireIsForgotten)),
     "looks_are_never_believed": Mutant(parts=Parts(sweeping=workers.LooksAreNeverBelieved), faults=MISSING, keys=1_000),
-    "busy_is_parked_for_ever": Mutant(
-        parts=Parts(ownership=workers.BusyIsParkedForEver), faults=replace(SLOW, leave_every_ms=120)
-    ),
+    "busy_is_parked_for_ever": Mutant(parts=Parts(ownership=workers.BusyIsParkedForEver), faults=VISITED, keys=200),
     "writes_outlive_their_epoch": Mutant(
         parts=Parts(writing=workers.WritesOutliveTheirEpoch),
         faults=replace(ROUGH, workers=2, pause_every_ms=500, crash_every_ms=0, leave_every_ms=0, store_slow=0.4),
     ),
     "drains_without_its_commits": Mutant(parts=Parts(writing=workers.DrainsWithoutItsCommits)),
-    "spans_hide_others": Mutant(parts=replace(_UNSWEPT, news=workers.SpansHideOthers), faults=ALONE, keys=1_000),
+    "spans_hide_others": Mutant(
+        parts=replace(_UNSWEPT, news=workers.SpansHideOthers), faults=ALONE, keys=1_000, publish_every_ms=100.0
+    ),
     "body_changes_with_the_attempt": Mutant(network=networks.BodyChangesWithTheAttempt),
 }
 

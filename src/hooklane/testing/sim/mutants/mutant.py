@@ -26,3 +26,5 @@ class Mutant:
     """The weather in which the bug shows soonest."""
     keys: int = 40
     """Few, so that lanes are long; or many, so that what is missed once is not made up for by the next event."""
+    publish_every_ms: float = 400.0
+    """From one publish of a client to its next, in the mean."""

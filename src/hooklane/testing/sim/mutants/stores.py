@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from hooklane.model.attempt import Delivered, Settlement, Write
@@ -11,7 +12,7 @@ from hooklane.model.clock import START
 from hooklane.model.lane import LaneId, LaneRow
 from hooklane.store.memory.outbox import owning, settling
 from hooklane.store.memory.outbox.tables import row_of
-from hooklane.store.outbox import CommitReport, Draft, Load, PublishReport, Roster, Taken
+from hooklane.store.outbox import CommitReport, Draft, Load, PublishReport, Taken
 from hooklane.testing.sim.store import SimStore
 
 
@@ -81,16 +82,20 @@ class LoadBeforeAcquire(SimStore):
     """The lanes are read while their old owner may still write."""
 
     def __init__(self, *parts: Any) -> None:
-        self._seen: dict[LaneId, LaneRow] = {}
+        self._seen: dict[str, dict[LaneId, LaneRow]] = {}
         super().__init__(*parts)
 
-    def roster(self) -> Roster:
-        self._seen = {lane.id: self.tables.row_of(lane) for lane in self.tables.lanes.values()}
-        return super().roster()
+    def steps(self, verb: str, args: tuple[Any, ...]) -> list[Callable[[Any], Any]]:
+        """Many rows take their time, and only when all are read the partitions are acquired."""
+        steps = super().steps(verb, args)
+        return [partial(self._see, args[0]), *[_meanwhile] * 6, *steps] if verb == "acquire" else steps
 
-    def read_lanes(self, *asked: Any) -> Load:
-        load = super().read_lanes(*asked)
-        lanes = {pid: [self._seen.get(row.id, row) for row in rows] for pid, rows in load.lanes.items()}
+    def _see(self, worker: str, _: Any) -> None:
+        self._seen[worker] = {lane.id: self.tables.row_of(lane) for lane in self.tables.lanes.values()}
+
+    def read_lanes(self, worker: str, *asked: Any) -> Load:
+        load, seen = super().read_lanes(worker, *asked), self._seen[worker]
+        lanes = {pid: [seen.get(row.id, row) for row in rows] for pid, rows in load.lanes.items()}
         return replace(load, lanes=lanes)
 
 
@@ -101,13 +106,15 @@ class MarkAfterLoad(SimStore):
         def first(_: Any) -> Load:
             return self.read_lanes(worker, epochs, self.mark(), self.tables.acks)
 
-        def meanwhile(load: Load) -> Load:
-            return load  # many rows take their time
-
         def last(load: Load) -> Load:
             return replace(load, mark=self.mark())
 
-        return [first, *[meanwhile] * 6, last]
+        return [first, *[_meanwhile] * 6, last]
+
+
+def _meanwhile(found: Any) -> Any:
+    """Others get their turn while many rows are read."""
+    return found
 
 
 class AttemptsResetOnTakeover(SimStore):
