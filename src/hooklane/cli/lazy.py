@@ -47,7 +47,9 @@ class _AsGiven:
         return self._read_by(self._kind).coerce(value, param=param, ctx=ctx)
 
 
-if _read_by := getattr(typer.core, "build_runtime_param", None):  # older versions of Typer have no such library
+# What is exchanged is not part of Typer's interface: only in the series that it was tried with.
+if typer.__version__.startswith("0.29."):
+    _read_by = typer.core.build_runtime_param  # type: ignore[attr-defined]
     typer.core.build_runtime_param = partial(_AsGiven, _read_by)  # type: ignore[attr-defined, assignment]
 
 

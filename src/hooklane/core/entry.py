@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from hooklane.errors import InvalidEvent
 from hooklane.model.size import size_beside, size_text
 
-DATA_BYTES_MAX = 256 * 1024
-DEPTH_MAX = 64
-KEYS_MAX = 10_000
-NUMBER_CHARS_MAX = 64
-KEY_BYTES_MAX = 255
-TYPE_CHARS_MAX = 128
+DATA_BYTES_MAX: Final = 256 * 1024
+DEPTH_MAX: Final = 64
+KEYS_MAX: Final = 10_000
+NUMBER_CHARS_MAX: Final = 64
+KEY_BYTES_MAX: Final = 255
+TYPE_CHARS_MAX: Final = 128
 
-_TYPE = re.compile(rf"[A-Za-z0-9_.-]{{1,{TYPE_CHARS_MAX}}}\Z")
-_ID = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_LONG_NUMBER = re.compile(rb"[-+.0-9eE]{%d}" % (NUMBER_CHARS_MAX + 1))
-_decode = msgspec.json.Decoder().decode
+_TYPE: Final = re.compile(rf"[A-Za-z0-9_.-]{{1,{TYPE_CHARS_MAX}}}\Z")
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_LONG_NUMBER: Final = re.compile(rb"[-+.0-9eE]{%d}" % (NUMBER_CHARS_MAX + 1))
+_decode: Final = msgspec.json.Decoder().decode
 
 
 @lru_cache(maxsize=1_024)  # they are few, and come again and again

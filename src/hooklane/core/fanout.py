@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Sequence
+from typing import Final
 
 from hooklane.errors import InvalidEvent
 from hooklane.model.endpoint import Endpoint, EndpointState, Operational, Order
@@ -12,7 +13,7 @@ from hooklane.model.event import Event
 from hooklane.model.lane import GLOBAL_KEY, PARTITIONS, Place
 from hooklane.model.publishing import UNKNOWN_ENDPOINT
 
-_DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
+_DELETED: Final = (EndpointState.DRAINING, EndpointState.CANCELLING)
 TYPES_MAX = 1_000
 """For so many types it is remembered who gets them; beyond that it is forgotten and worked out again."""
 LISTS_MAX = 4_096

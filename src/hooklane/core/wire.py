@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
@@ -13,7 +14,7 @@ from hooklane.model.endpoint import Payload
 from hooklane.model.event import Event
 from hooklane.model.lane import GLOBAL_KEY
 
-_text = msgspec.json.Encoder().encode
+_text: Final = msgspec.json.Encoder().encode
 
 
 def body_of(event: Event, payload: Payload, *, key: str | None, seq: int | None, prev_seq: int | None) -> bytes:
@@ -58,7 +59,7 @@ def headers_of(
     return lines
 
 
-_is_plain = re.compile(r"[A-Za-z0-9_.~!#$&'()*+,/:;=?@\[\]-]*").fullmatch
+_is_plain: Final = re.compile(r"[A-Za-z0-9_.~!#$&'()*+,/:;=?@\[\]-]*").fullmatch
 
 
 @lru_cache(maxsize=4096)  # a busy key is sent again and again

@@ -11,7 +11,7 @@ Instant = NewType("Instant", int)
 """Milliseconds since 1970 in UTC."""
 
 START = Instant(0)
-FOREVER = Instant(2**62)
+FOREVER: Final = Instant(2**62)
 FIRST_TOLD, LAST_TOLD = Instant(-62_135_596_800_000), Instant(253_402_300_799_999)
 """The years 1 to 9999: an instant before or after them has no text of its own."""
 _MILLISECONDS: Final = [f".{ms:03d}Z" for ms in range(1000)]

@@ -6,11 +6,12 @@ import hashlib
 import os
 from collections import deque
 from functools import lru_cache
+from typing import Final
 
 from hooklane.model.clock import Instant
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford: no i, l, o, u
-_PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
+_PAIRS: Final = [a + b for a in _ALPHABET for b in _ALPHABET]
 
 
 _chances: deque[str] = deque()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from hooklane.batching.tasks import BatchTask
 from hooklane.errors import Overloaded, StoreBusy, StoreError
@@ -17,7 +18,7 @@ Done = Callable[[Published | Refused | StoreError], None]
 BATCH_MAX = 1_000
 QUEUE_BYTES_MAX = 64 * 1024 * 1024
 """So much may wait for the store; what comes beyond that is refused at once. One tenant alone may fill half of it."""
-DRAFT_BYTES = 512
+DRAFT_BYTES: Final = 512
 """What a draft takes besides its data."""
 ASIDE_MAX = 50_000
 AGAIN_MS = 50

@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -36,17 +36,17 @@ from hooklane.server.services import Services
 from hooklane.store.outbox import Draft, Published, Refused
 from hooklane.telemetry import tracing
 
-PATH = b"/api/v1/events"
-HEADERS_MAX = 100
-HEADER_BYTES_MAX = 64 * 1024
+PATH: Final = b"/api/v1/events"
+HEADERS_MAX: Final = 100
+HEADER_BYTES_MAX: Final = 64 * 1024
 REQUEST_S_MAX = 30.0
 IDLE_S_MAX = 75.0
 IDLE_S_HURRY = 2.0
 REQUEST_S_HURRY = 5.0
 """So long may a request take to arrive where others wait to be let in: half requests would else hold every place."""
 LINGER_S = 2.0
-LINGER_BYTES_MAX = 4 * 1024 * 1024
-PENDING_MAX = 64
+LINGER_BYTES_MAX: Final = 4 * 1024 * 1024
+PENDING_MAX: Final = 64
 KNOWN_MAX = 32
 _TENANT_HEADER = TENANT_HEADER.encode()
 TOO_MANY_HEADERS = f"a request has at most {HEADERS_MAX} headers, {size_text(HEADER_BYTES_MAX)} together"

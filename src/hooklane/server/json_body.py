@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -16,8 +16,8 @@ from hooklane.sender.draft import draft_of
 from hooklane.server.event_bodies import BATCH_EVENTS_MAX, EventBody, WholeBatch
 from hooklane.server.problem import Problem
 
-BODY_BYTES_MAX = 256 * 1024
-EVENT_BODY_BYTES_MAX = BODY_BYTES_MAX + 16 * 1024
+BODY_BYTES_MAX: Final = 256 * 1024
+EVENT_BODY_BYTES_MAX: Final = BODY_BYTES_MAX + 16 * 1024
 """An event's data may fill 256 KiB; type, key, id and endpoints stand round it."""
 BATCH_BYTES_MAX = 8 * 1024 * 1024
 
@@ -31,7 +31,7 @@ _Events = msgspec.defstruct(
 )
 """An array of so many at most: the reader stops at the first that is too many, however many follow."""
 
-_decode_event = msgspec.json.Decoder(EventBody).decode
+_decode_event: Final = msgspec.json.Decoder(EventBody).decode
 _decode_batch = msgspec.json.Decoder(WholeBatch).decode
 _decode_events = msgspec.json.Decoder(_Events).decode
 _skip = msgspec.json.Decoder(msgspec.Raw).decode

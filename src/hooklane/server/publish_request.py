@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import Final, TypeGuard
 
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.server.arriving import ArrivingBody
@@ -80,7 +80,7 @@ class KnownHead:
         return data[len(self.start) : self.key_end]
 
 
-_PLAIN_KEY = re.compile(rb"[\x21-\x7e]*").fullmatch
+_PLAIN_KEY: Final = re.compile(rb"[\x21-\x7e]*").fullmatch
 _KEY_FIELD = b"\r\nidempotency-key:"
 
 

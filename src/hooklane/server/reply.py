@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from http import HTTPStatus
+from typing import Final
 
 import msgspec
 
@@ -20,7 +21,7 @@ _PROBLEM = (
     b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\nx-content-type-options: nosniff\r\n"
     b"cache-control: no-store\r\nhooklane-api: v1\r\ncontent-length: %d\r\n%b%b\r\n%b"
 )
-_json = msgspec.json.Encoder().encode
+_json: Final = msgspec.json.Encoder().encode
 
 
 def accepted(event: Published, common: bytes) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from hooklane.core.figures import SECONDS
 from hooklane.model.attempt import Dead, Delivered, Gone, Retry, Settlement
@@ -16,7 +16,7 @@ from hooklane.telemetry.deliveries import Fenced, Happening, Lost, Missed, Recor
 
 REASONS_MAX = 50
 """Reasons told apart of one endpoint; what fails for yet another one is counted as `other`."""
-_WORDS = {Delivered: "delivered", Retry: "retry", Dead: "dead", Gone: "retry"}
+_WORDS: Final = {Delivered: "delivered", Retry: "retry", Dead: "dead", Gone: "retry"}
 _VERDICTS = frozenset(str(verdict) for verdict in Verdict)
 """What a receiver may say that it did; any other word is not counted, or a stranger could fill the memory."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from hooklane.core.breaker import Breaker, BreakerRules
 from hooklane.core.endpoint import sound
@@ -11,21 +12,21 @@ from hooklane.core.judge import RetryPolicy
 from hooklane.model.clock import FOREVER, START, Instant
 from hooklane.model.endpoint import Endpoint, EndpointState, OnDead, Order
 
-FREE_PART = 0.25
+FREE_PART: Final = 0.25
 """How much of the free places of the process a queue may hold: many that never answer still leave some for others."""
-RESERVED_PART = 1 / 32
+RESERVED_PART: Final = 1 / 32
 """How many of all places are kept for endpoints that answer: those that do not may be more than there are places."""
-LATE_MS = 20.0
+LATE_MS: Final = 20.0
 """How far a busy queue that comes late to its turn may catch up: a fiftieth of a second is within the limit's bounds.
 
 One that sends less than twenty times a second may not, and counts from the end of the millisecond that it is told:
 there a single delivery too many in a second is a tenth of the limit.
 """
 
-ANNOUNCED_MS = 50.0
+ANNOUNCED_MS: Final = 50.0
 """What is announced at an endpoint with a rate limit must be able to fly so soon: until then it is under suspicion."""
 
-_SENDABLE = (EndpointState.ACTIVE, EndpointState.DRAINING)
+_SENDABLE: Final = (EndpointState.ACTIVE, EndpointState.DRAINING)
 
 
 class TenantPlaces:

@@ -6,7 +6,7 @@ STRICT: an event is sent only when the ack of its predecessor is durable, so not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from hooklane.core.breaker import BreakerRules
 from hooklane.core.engine.effects import Effects
@@ -36,15 +36,15 @@ from hooklane.model.clock import START, Instant
 from hooklane.model.endpoint import Endpoint, EndpointState
 from hooklane.model.lane import Grown, LaneId, LaneRow
 
-NEWS_LATE_MS = 10_000
+NEWS_LATE_MS: Final = 10_000
 """So late may a process hear of its own publish: a poll may have found the event, and it be delivered, long before.
 
 That is why an idle lane is remembered for so long, also beyond the bound, and why a partition that others owned before
 must have been ours for so long until a first event is known to be new without a look into the store.
 """
 
-_BUSY = (Phase.FLYING, Phase.SETTLING, Phase.STARTING)
-_LOOKED_AT = (*_BUSY, Phase.LOADING)
+_BUSY: Final = (Phase.FLYING, Phase.SETTLING, Phase.STARTING)
+_LOOKED_AT: Final = (*_BUSY, Phase.LOADING)
 """What the store knows of these is being read, or compared when the outcome is written."""
 
 

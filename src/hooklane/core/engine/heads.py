@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
+from typing import Final
 
 from hooklane.core.engine.alarms import Alarms
 from hooklane.core.engine.effects import Effects, Fetch
@@ -21,13 +22,13 @@ from hooklane.model.lane import LaneId, LaneState
 from hooklane.model.lost import REASON, is_lost
 from hooklane.model.redelivery import is_redelivery
 
-FETCH_MAX = 16
+FETCH_MAX: Final = 16
 """How many events of a lane are read at once: enough to keep it busy, few enough to hold for thousands of lanes."""
-FETCH_ALONE_MAX = 64
+FETCH_ALONE_MAX: Final = 64
 """The same where no other lane of the endpoint is being read: a lane alone waits for each read with nothing to send."""
-FLYING_BYTES_MAX = 64 * 1024 * 1024
+FLYING_BYTES_MAX: Final = 64 * 1024 * 1024
 """How many bytes of events may be in flight: each is held twice, by us and by the transport."""
-KEEP_BODY_MS = 5_000
+KEEP_BODY_MS: Final = 5_000
 """A head that waits longer than this for its next try does not keep its event in memory."""
 
 

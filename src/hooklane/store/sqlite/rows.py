@@ -12,14 +12,14 @@ import sqlite3
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from hooklane.store.caller.flow import Rows, Statement
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
 
-_SIZES = (1, 2, 4, 8, *range(16, 257, 16))
+_SIZES: Final = (1, 2, 4, 8, *range(16, 257, 16))
 """Rows of one statement: few sizes, so that each is prepared once, and near enough to each other that little is filled
 up; 256 stays far below SQLite's count of parameters."""
 

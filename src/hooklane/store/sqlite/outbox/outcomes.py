@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -23,15 +24,15 @@ from hooklane.store.sqlite.outbox.statements import SQL, run
 from hooklane.store.sqlite.rows import Insert, Row, Update
 
 NO_EPOCH = -1
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(list[int]).decode
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(list[int]).decode
 
-_ACK = Insert(SQL["ack_lanes"])
-_MOVE = Update(SQL["move_heads"])
-_LOG = Insert(SQL["log_attempts"])
-_LOG_PLAIN = Insert(SQL["log_plain_attempts"])
-PLAIN = len(_LOG_PLAIN.columns)
-NOTHING_SAID = (None, None, None)
+_ACK: Final = Insert(SQL["ack_lanes"])
+_MOVE: Final = Update(SQL["move_heads"])
+_LOG: Final = Insert(SQL["log_attempts"])
+_LOG_PLAIN: Final = Insert(SQL["log_plain_attempts"])
+PLAIN: Final = len(_LOG_PLAIN.columns)
+NOTHING_SAID: Final = (None, None, None)
 
 
 Ack = tuple[int, int, str, int, int, int, int, float, int, str | None, int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -21,14 +21,14 @@ from hooklane.store.sqlite.outbox.statements import SQL
 from hooklane.store.sqlite.rows import Insert, Many, PublishFlow, Row, blob
 
 T = TypeVar("T")
-_encode = msgspec.json.Encoder().encode
+_encode: Final = msgspec.json.Encoder().encode
 
-_NUMBERS = Statement(SQL["last_numbers"])
-_ADD_LANES = Insert(SQL["add_lanes"])
-_ADD_EVENTS = Insert(SQL["add_events"])
-_ADD_REPLAYS = Insert(SQL["add_replays"])
-_ADD_LANE_EVENTS = Insert(SQL["add_lane_events"])
-_ADD_LOOSE = Insert(SQL["add_loose"])
+_NUMBERS: Final = Statement(SQL["last_numbers"])
+_ADD_LANES: Final = Insert(SQL["add_lanes"])
+_ADD_EVENTS: Final = Insert(SQL["add_events"])
+_ADD_REPLAYS: Final = Insert(SQL["add_replays"])
+_ADD_LANE_EVENTS: Final = Insert(SQL["add_lane_events"])
+_ADD_LOOSE: Final = Insert(SQL["add_loose"])
 
 
 LANES_MAX = 20_000

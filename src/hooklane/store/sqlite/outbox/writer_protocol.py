@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -37,7 +37,7 @@ from hooklane.store.sqlite.outbox.writer_messages import (
 from hooklane.store.sqlite.writer_process import Work
 
 PUBLISH, COMMIT, PUBLISH_ALL, FLOW = 1, 2, 3, 4
-_encode = msgspec.msgpack.Encoder().encode
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 
 # --- publishing ---
