@@ -8,7 +8,7 @@ from typing import Any
 
 from hooklane.errors import ConfigError, MissingExtra, StoreRefused, UsageError, needing
 from hooklane.model.database_url import shown
-from hooklane.store.caller import Dialect, django_settings
+from hooklane.store.caller import Dialect, Statement, django_settings
 from hooklane.store.inbox import InboxStore
 from hooklane.store.sql.session import AsyncConnections, Connections
 
@@ -150,7 +150,11 @@ def _check_engine(engine: Any) -> None:
 
 
 def _file_of(connection: sqlite3.Connection) -> str:
-    return next((str(row[2]) for row in connection.execute("PRAGMA database_list") if row[1] == "main"), "")
+    from hooklane.store.caller.sqlite import execute
+
+    # Not by its own cursor: the application's row factory may make dicts of rows, its text factory bytes of names.
+    rows = execute(connection, Statement("PRAGMA database_list"))
+    return next((str(file or "") for _, name, file in rows if name == "main"), "")
 
 
 def _django_dialect(alias: str) -> Dialect:

@@ -1,4 +1,4 @@
-"""Two versions on one PostgreSQL: the release before, started from its own tree, beside the one under test."""
+"""Two versions on one database: the release before, started from its own tree, beside the one under test."""
 
 import asyncio
 import subprocess
@@ -22,6 +22,20 @@ BEFORE = "0454e68"
 """The release before this one."""
 KEYS = 6
 ROUNDS = 5
+# An application of the release before: it publishes in a transaction of its own to each key that it is told.
+APPLICATION = """
+import sqlite3, sys
+from hooklane import Outbox
+
+outbox = Outbox("sqlite:///" + sys.argv[1])
+conn = sqlite3.connect(sys.argv[1], isolation_level=None)
+print("ready", flush=True)
+for line in sys.stdin:
+    conn.execute("BEGIN IMMEDIATE")
+    outbox.publish("order.paid", {"by": "old"}, key=line.strip(), tx=conn)
+    conn.execute("COMMIT")
+    print("published", flush=True)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +55,14 @@ def old_tree(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
 
 
 @pytest.fixture
-def serve(tmp_path: Path, empty_postgres_url: str) -> Iterator[Callable[..., tuple[Child, int]]]:
-    """Starts `hooklane serve` of a tree on the one database, and waits until it is ready."""
+def serve(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., tuple[Child, int]]]:
+    """Starts `hooklane serve` of a tree on one database, and waits until it is ready."""
     children: list[Child] = []
 
-    def start(tree: str, *, is_ready: bool = True) -> tuple[Child, int]:
-        port = free_port()
+    def start(tree: str, *, is_ready: bool = True, db: str = "") -> tuple[Child, int]:
+        port, db = free_port(), db or request.getfixturevalue("empty_postgres_url")
         child = Child(
-            [sys.executable, "-m", "hooklane", "serve", "--no-auth", "--port", str(port), "--db", empty_postgres_url],
+            [sys.executable, "-m", "hooklane", "serve", "--no-auth", "--port", str(port), "--db", db],
             log=tmp_path / f"server-{len(children)}.log",
             env={"PYTHONPATH": tree, "HOOKLANE_EGRESS_ALLOW": "127.0.0.0/8"},
             cwd=tmp_path,
@@ -133,3 +147,47 @@ async def test_a_server_of_the_older_version_does_not_start_on_the_newer_schema(
     assert await asyncio.to_thread(old.wait, within_s=60) == 1
     assert "newer than this hooklane" in old.output()
     assert "the data was not touched" in old.output()
+
+
+@pytest.fixture
+def old_application(old_tree: Path | None, tmp_path: Path) -> Iterator[Callable[[str], None] | None]:
+    """Publishes to a key as an application of the release before does, on one SQLite file."""
+    if old_tree is None:
+        yield None
+        return
+    command = [sys.executable, "-c", APPLICATION, str(tmp_path / "outbox.db")]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(old_tree)}
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        stdin, stdout = child.stdin, child.stdout
+
+        def publish_one(key: str) -> None:
+            stdin.write(f"{key}\n")
+            stdin.flush()
+            assert stdout.readline() == "published\n"
+
+        assert stdout.readline() == "ready\n"
+        yield publish_one
+        stdin.close()
+    assert child.returncode == 0
+
+
+async def test_an_application_of_the_older_version_publishes_beside_a_newer_server_on_sqlite(
+    old_application: Callable[[str], None] | None, serve: Callable[..., tuple[Child, int]], sink: Sink, tmp_path: Path
+):
+    if old_application is None:
+        return
+    server, port = await asyncio.to_thread(serve, SOURCE, db=f"sqlite:///{tmp_path / 'outbox.db'}")
+    async with Connection(port) as client:
+        assert (await client.call("POST", "/api/v1/endpoints", {"url": sink.url(), "name": "shop"})).status == 201
+    for round_ in range(ROUNDS):
+        await publish(port, round_, "new")
+        for key in range(KEYS):
+            await asyncio.to_thread(old_application, f"order:{key}")
+
+    books = await eventually(lambda: _all_delivered(port, 2 * KEYS * ROUNDS), within_s=90)
+    assert books["balanced"], books
+    assert seqs(sink.requests) == {f"order:{key}": list(range(1, 2 * ROUNDS + 1)) for key in range(KEYS)}
+    assert server.stop() == 0

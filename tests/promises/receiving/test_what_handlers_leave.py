@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -193,3 +195,30 @@ def test_a_hook_whose_error_cannot_be_told_fails_alone(mode: str, world: World) 
     assert inbox.receive(signed(at=world.clock.now)).status == 200
     inbox.run_once()
     assert (world.effects(), statuses(inbox)) == (["evt_1"], ["completed"])
+
+
+def _as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> dict[str, Any]:
+    """The recipe of Python's own documentation."""
+    return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
+
+
+@MODE
+@pytest.mark.parametrize("factory", [{"row_factory": _as_dict}, {"text_factory": bytes}], ids=["rows", "texts"])
+def test_connections_of_sqlite3_may_have_factories_of_their_own(
+    factory: dict[str, Any], mode: Any, tmp_path: Path
+) -> None:
+    world = SqliteWorld(tmp_path / "app.db")
+
+    def connect() -> sqlite3.Connection:
+        conn = sqlite3.connect(world.path)
+        for name, value in factory.items():
+            setattr(conn, name, value)
+        return conn
+
+    inbox = Inbox(connect, mode, clock=wall_now)
+    own_source(inbox).on("*", name="handler")(world.effect)
+    inbox.receive(signed())
+    inbox.run_once()
+    assert outcome(inbox.receive(signed())) == "duplicate"
+    assert (world.effects(), statuses(inbox)) == (["evt_1"], ["completed"])
+    inbox.close()

@@ -60,6 +60,8 @@ def undone(migrations: str) -> str:
             undo.append(f"ALTER TABLE {found[1]} DROP COLUMN {found[2]};")
         elif found := re.match(r"CREATE (?:UNIQUE )?INDEX (?:IF NOT EXISTS )?(\w+)", statement):
             undo.append(f"DROP INDEX {prefix}{found[1]};")
+        elif found := re.match(r"CREATE VIEW (\S+)", statement):
+            undo.append(f"DROP VIEW {found[1]};")
         elif found := re.match(r"CREATE TRIGGER (?:IF NOT EXISTS )?(\w+) .*? ON (\S+)", statement, re.DOTALL):
             undo.append(f"DROP TRIGGER {found[1]}{f' ON {found[2]}' if prefix else ''};")
         elif found := re.match(r"INSERT INTO (\S+) \(name, value\) VALUES \('(\w+)'", statement):

@@ -12,10 +12,7 @@ import sqlite3
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import itemgetter
 from typing import Any, TypeVar
-
-import msgspec
 
 from hooklane.store.caller.flow import Rows, Statement
 
@@ -25,7 +22,6 @@ Row = tuple[Any, ...]
 _SIZES = (1, 2, 4, 8, *range(16, 257, 16))
 """Rows of one statement: few sizes, so that each is prepared once, and near enough to each other that little is filled
 up; 256 stays far below SQLite's count of parameters."""
-_decode = msgspec.json.Decoder(list[Any]).decode
 
 blob = bytearray
 """The form in which bytes are bound without a search for an adapter."""
@@ -46,8 +42,7 @@ def _chunks(rows: Sequence[Row]) -> Iterator[tuple[int, int, list[Any]]]:
         yield size, len(chunk), values
 
 
-_INSERT = re.compile(r"(INSERT INTO (\w+)\s+\(([^)]*)\))\s+VALUES \([^)]*\)(.*?)(?:\s+RETURNING (.*))?", re.DOTALL)
-_CONFLICT = re.compile(r"ON CONFLICT \((\w+), (\w+)\)")
+_INSERT = re.compile(r"(INSERT INTO \w+\s+\(([^)]*)\))\s+VALUES \([^)]*\)(.*?)(?:\s+RETURNING .*)?", re.DOTALL)
 
 
 class Insert:
@@ -58,12 +53,12 @@ class Insert:
         """For one row with named parameters, for a caller's own connection."""
         found = _INSERT.fullmatch(single)
         assert found is not None, f"not an INSERT of one row: {single}"
-        head, self._table, columns, self._then, self._returning = found.groups()
+        head, columns, then = found.groups()
         self.columns = tuple(column.strip() for column in columns.split(","))
         marks = f"({', '.join('?' for _ in self.columns)})"
         # A row alone needs no query that passes over what fills it up.
-        self._sql = {1: f"{head} VALUES {marks} {self._then}"} | {
-            size: f"{head} SELECT * FROM (VALUES {', '.join([marks] * size)}) WHERE column1 <> 0 {self._then}"
+        self._sql = {1: f"{head} VALUES {marks} {then}"} | {
+            size: f"{head} SELECT * FROM (VALUES {', '.join([marks] * size)}) WHERE column1 <> 0 {then}"
             for size in _SIZES[1:]
         }
 
@@ -82,35 +77,6 @@ class Quiet(Insert):
 
     def run(self, conn: sqlite3.Connection, rows: Sequence[Row]) -> Sequence[Row]:
         return [(1,)] * conn.executemany(self._sql[1], rows).rowcount if rows else ()
-
-
-class Upsert(Insert):
-    """An INSERT that tells of each row, which is known by two columns, what stands in two others now."""
-
-    def __init__(self, single: str) -> None:
-        super().__init__(single)
-        conflict = _CONFLICT.search(single)
-        assert conflict is not None
-        keys = conflict.groups()
-        first, second = self._returning.split(", ")
-        self._keys_of = itemgetter(*(self.columns.index(key) for key in keys))
-        # The place in the question comes back with the answer: an aggregate promises no order.
-        self._ask = {
-            size: f"SELECT json_group_array(v.column1), json_group_array(t.{first}), json_group_array(t.{second})"
-            f" FROM (VALUES {', '.join(f'({place}, ?, ?)' for place in range(size))}) v"
-            f" CROSS JOIN {self._table} t ON t.{keys[0]} = v.column2 AND t.{keys[1]} = v.column3"
-            for size in _SIZES
-        }
-
-    def run(self, conn: sqlite3.Connection, rows: Sequence[Row]) -> Sequence[Row]:
-        super().run(conn, rows)
-        found: list[Row] = []
-        for size, many, keys in _chunks([self._keys_of(row) for row in rows]):
-            ((places, first, second),) = conn.execute(self._ask[size], keys).fetchall()
-            answers = sorted(zip(_decode(places), _decode(first), _decode(second), strict=True))
-            assert len(answers) == many
-            found.extend(answer[1:] for answer in answers)
-        return found
 
 
 _PARAMETER = re.compile(r":(\w+)")

@@ -18,6 +18,9 @@ LIKE
 -- fragment: lane_names
 hooklane.lane_name
 
+-- fragment: lane_ends
+hooklane.lane_tail
+
 -- fragment: lanes_in_state
 hooklane.lane WHERE state =
 

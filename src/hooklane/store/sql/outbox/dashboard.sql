@@ -89,11 +89,12 @@ UPDATE hooklane.dead_letter SET assignee = :assignee WHERE tenant = :tenant AND 
 
 -- name: causes
 -- Why letters died, by endpoint: how many, on how many lanes, and how much waits behind them. The oldest ones at most.
-SELECT d.endpoint_id, d.reason, count(*), count(DISTINCT d.lane_id), sum(coalesce(t.tail - d.seq, 0))::bigint,
+SELECT d.endpoint_id, d.reason, count(*), count(DISTINCT d.lane_id),
+    sum(coalesce((SELECT t.tail FROM {lane_ends} t WHERE t.lane_id = d.lane_id) - d.seq, 0))::bigint,
     min(d.died_at), max(d.died_at)
 FROM (SELECT endpoint_id, reason, lane_id, seq, died_at FROM hooklane.dead_letter
       WHERE tenant = :tenant AND state = 'open' ORDER BY died_at, id LIMIT :window::bigint) d
-LEFT JOIN hooklane.lane_tail t USING (lane_id) GROUP BY d.endpoint_id, d.reason
+GROUP BY d.endpoint_id, d.reason
 
 -- name: newest_letters
 -- The open letters that died after a time, the newest first.

@@ -1,7 +1,7 @@
 -- The statements of `store/sql/outbox` that both back-ends run, as PostgreSQL spells them; `store/sqlite/spelling.py` says
 -- how SQLite does. What the back-ends do each in their own way is in the `queries.sql` of each, and so are the fragments
--- `{now}`, `{for_update}`, `{greatest}`, `{fits}`, `{by_number}`, `{lane_names}`, `{lanes_in_state}` and
--- `{every_lane}`.
+-- `{now}`, `{for_update}`, `{greatest}`, `{fits}`, `{by_number}`, `{lane_names}`, `{lane_ends}`,
+-- `{lanes_in_state}` and `{every_lane}`.
 
 -- fragment: event
 e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of, e.trace
@@ -223,7 +223,7 @@ SELECT 1 FROM hooklane.endpoint p WHERE {is_paused} LIMIT 1
 -- The events of a lane from a seq on.
 SELECT e.id, t.endpoint_id, l.lane_id, l.seq, e.type, e.created_at
 FROM hooklane.lane_event l JOIN hooklane.event e ON e.n = l.event_n
-JOIN hooklane.lane_tail t USING (lane_id) WHERE l.lane_id = :lane_id AND l.seq >= :seq
+JOIN {lane_names} t USING (lane_id) WHERE l.lane_id = :lane_id AND l.seq >= :seq
 ORDER BY l.seq LIMIT :limit::bigint
 
 -- name: lane_window_blocked
@@ -244,7 +244,7 @@ SELECT count(*), min(lane_id) FROM
 -- fragment: letters
 SELECT d.id, e.id, e.type, d.endpoint_id, d.lane_id, t.key, d.seq, d.attempts, d.reason, d.died_at,
     coalesce(t.tail - d.seq, 0), d.note, d.assignee, e.created_at
-FROM hooklane.dead_letter d JOIN hooklane.event e ON e.n = d.event_n LEFT JOIN hooklane.lane_tail t USING (lane_id)
+FROM hooklane.dead_letter d JOIN hooklane.event e ON e.n = d.event_n LEFT JOIN {lane_ends} t USING (lane_id)
 WHERE d.tenant = :tenant AND d.state = 'open'
 
 -- fragment: in_letter_window
@@ -283,7 +283,7 @@ UPDATE hooklane.dead_letter SET note = :note WHERE tenant = :tenant AND id = :id
 -- name: letters_to_recover
 -- Open dead letters, with what a recovery changes.
 SELECT d.id, d.lane_id, d.endpoint_id, t.key, d.seq, coalesce(t.tail - d.seq, 0), coalesce(t.pid, o.pid)
-FROM hooklane.dead_letter d LEFT JOIN hooklane.lane_tail t USING (lane_id)
+FROM hooklane.dead_letter d LEFT JOIN {lane_ends} t USING (lane_id)
 LEFT JOIN hooklane.loose o ON o.n = -d.lane_id
 WHERE d.tenant = :tenant AND d.id = ANY(:ids::text[]) AND d.state = 'open' ORDER BY d.lane_id
 
@@ -387,7 +387,7 @@ SELECT doc FROM hooklane.job WHERE id = :id {for_update}
 SELECT e.id, e.type, d.endpoint_id, d.lane_id, coalesce(t.pid, l.pid, 0), coalesce(t.key, e.key), d.seq, d.died_at,
     d.id, d.reason, coalesce(t.tail - d.seq, 0)
 FROM hooklane.dead_letter d JOIN hooklane.event e ON e.n = d.event_n
-LEFT JOIN hooklane.lane_tail t ON t.lane_id = d.lane_id LEFT JOIN hooklane.loose l ON l.n = -d.lane_id
+LEFT JOIN {lane_ends} t ON t.lane_id = d.lane_id LEFT JOIN hooklane.loose l ON l.n = -d.lane_id
 WHERE d.tenant = :tenant AND (:endpoint::text IS NULL OR d.endpoint_id = :endpoint)
   AND (:key::text IS NULL OR e.key = :key OR t.key = :key) AND (:type::text IS NULL OR e.type {fits} :type)
   AND (:reason::text IS NULL OR d.reason {fits} :reason)
@@ -430,7 +430,7 @@ SELECT id, died_at, reason FROM hooklane.dead_letter WHERE id = ANY(:ids::text[]
 
 -- name: lanes_of_members
 -- To which partitions deliveries belong, and how far their lanes go.
-SELECT lane_id, pid, tail FROM hooklane.lane_tail WHERE lane_id = ANY(:lanes::bigint[])
+SELECT lane_id, pid, tail FROM {lane_ends} WHERE lane_id = ANY(:lanes::bigint[])
 UNION ALL SELECT -n, pid, 1 FROM hooklane.loose WHERE n = ANY(:loose::bigint[])
 
 -- name: select_events
@@ -471,7 +471,7 @@ SELECT s.lane_id, s.seq, s.upto, s.kind, s.tenant, t.endpoint_id, s.at < :before
     l.head > s.upto + 1
     AND NOT EXISTS (SELECT 1 FROM hooklane.lane_event e WHERE e.lane_id = s.lane_id AND e.seq <= s.upto + 1)
     AND NOT EXISTS (SELECT 1 FROM hooklane.skipped f WHERE f.lane_id = s.lane_id AND f.seq = s.upto + 1) AS is_over
-FROM hooklane.skipped s JOIN hooklane.lane_tail t USING (lane_id) JOIN hooklane.lane l USING (lane_id)
+FROM hooklane.skipped s JOIN {lane_names} t USING (lane_id) JOIN hooklane.lane l USING (lane_id)
 WHERE (s.lane_id, s.seq) > (:lane::bigint, :seq::bigint) ORDER BY s.lane_id, s.seq LIMIT :limit::bigint
 
 -- name: drop_skipped
@@ -512,7 +512,7 @@ DELETE FROM hooklane.worker AS w WHERE lease_until < :before
 -- name: check_passed
 -- What the heads passed without delivering it, by endpoint.
 SELECT s.tenant, t.endpoint_id, s.kind, sum(s.upto - s.seq + 1)::bigint
-FROM hooklane.skipped s JOIN hooklane.lane_tail t USING (lane_id) GROUP BY 1, 2, 3
+FROM hooklane.skipped s JOIN {lane_names} t USING (lane_id) GROUP BY 1, 2, 3
 UNION ALL SELECT tenant, endpoint_id, state, many FROM hooklane.past WHERE kind = 'lane'
 
 -- name: check_letter_without_dead
@@ -533,7 +533,7 @@ FROM ({every_lane} WHERE (:tenant::text IS NULL OR t.tenant = :tenant) AND {of_e
 
 -- name: ledger_of_passed
 -- What the heads passed without delivering it.
-SELECT s.kind, sum(s.upto - s.seq + 1)::bigint FROM hooklane.skipped s JOIN hooklane.lane_tail t USING (lane_id)
+SELECT s.kind, sum(s.upto - s.seq + 1)::bigint FROM hooklane.skipped s JOIN {lane_names} t USING (lane_id)
 WHERE (:tenant::text IS NULL OR s.tenant = :tenant) AND {of_endpoint} GROUP BY s.kind
 UNION ALL SELECT state, many FROM hooklane.past WHERE kind = 'lane' AND (:tenant::text IS NULL OR tenant = :tenant) AND {of_endpoint}
 

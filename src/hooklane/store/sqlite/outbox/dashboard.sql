@@ -10,7 +10,7 @@ SELECT endpoint_id, sum(head > tail), sum(head <= tail AND state = 'active'), su
     min(CASE WHEN head <= tail THEN
         (SELECT e.event_n FROM hooklane_lane_event e WHERE e.lane_id = r.lane_id AND e.seq = r.head) END)
 FROM (SELECT t.lane_id, t.endpoint_id, t.tail, coalesce(l.head, 1) AS head, coalesce(l.state, 'active') AS state
-      FROM hooklane_lane_tail t LEFT JOIN hooklane_lane l USING (lane_id) WHERE t.tenant = :tenant) r
+      FROM hooklane_lane_end t LEFT JOIN hooklane_lane l USING (lane_id) WHERE t.tenant = :tenant {looked_at_once}) r
 GROUP BY endpoint_id
 
 -- name: survey_of_loose

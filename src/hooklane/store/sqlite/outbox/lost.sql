@@ -24,7 +24,7 @@ SELECT lane_id, pid FROM hooklane_lane_tail WHERE endpoint_id = :endpoint AND ke
 
 -- name: ends_of_lane
 -- Where a lane stands.
-SELECT coalesce(l.head, 1), t.tail FROM hooklane_lane_tail t LEFT JOIN hooklane_lane l USING (lane_id) WHERE t.lane_id = :lane
+SELECT coalesce(l.head, 1), t.tail FROM hooklane_lane_end t LEFT JOIN hooklane_lane l USING (lane_id) WHERE t.lane_id = :lane
 
 -- name: lift_places
 -- Places that move, turned over: no other is there.

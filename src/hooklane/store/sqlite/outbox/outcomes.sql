@@ -87,7 +87,7 @@ UPDATE hooklane_loose SET state = 'cancelled' WHERE n = -:lane_id AND state NOT 
 
 -- name: lane_to_cancel
 -- How far a lane goes that is cancelled.
-SELECT tail, tenant FROM hooklane_lane_tail WHERE lane_id = :lane_id
+SELECT tail, tenant FROM hooklane_lane_end WHERE lane_id = :lane_id
 
 -- name: cancel_letters
 -- The open letters of what was cancelled.

@@ -1,9 +1,9 @@
 -- What an owner reads on SQLite: the lanes with work, what is new since a mark, and events that are due.
 
 -- fragment: owned_lanes
-SELECT t.lane_id, t.pid, t.endpoint_id, t.key, coalesce(l.head, 1), t.tail, coalesce(l.state, 'active'),
+SELECT t.lane_id, t.pid, t.endpoint_id, t.key, coalesce(l.head, 1) AS head, t.tail, coalesce(l.state, 'active'),
     coalesce(l.attempts, 0), coalesce(l.next_at, 0), coalesce(l.rev, 0), coalesce(l.acked, 0), coalesce(l.starts, 0)
-FROM hooklane_lane_tail t LEFT JOIN hooklane_lane l USING (lane_id)
+FROM hooklane_lane_end t LEFT JOIN hooklane_lane l USING (lane_id)
 
 -- fragment: owned_loose
 SELECT -n, pid, endpoint_id, NULL, 1, 1, CASE state WHEN 'retrying' THEN 'retrying' ELSE 'active' END, attempts,
@@ -24,7 +24,7 @@ SELECT pid, epoch FROM hooklane_part WHERE owner = ?
 
 -- name: load_lanes
 -- The lanes with work of some partitions.
-{owned_lanes} WHERE t.pid IN (SELECT value FROM json_each(?)) AND coalesce(l.head, 1) <= t.tail
+SELECT * FROM ({owned_lanes} WHERE t.pid IN (SELECT value FROM json_each(?)) {looked_at_once}) WHERE head <= tail
 
 -- name: load_loose
 -- Their deliveries without order.

@@ -18,14 +18,13 @@ from hooklane.store.outbox import UNKNOWN_ENDPOINT, Draft, Placer, Published, Pu
 from hooklane.store.sqlite.outbox.lanes import Span
 from hooklane.store.sqlite.outbox.names import claim, claim_all, known_before, published_before
 from hooklane.store.sqlite.outbox.statements import SQL
-from hooklane.store.sqlite.rows import Insert, Many, PublishFlow, Row, Update, Upsert, blob
+from hooklane.store.sqlite.rows import Insert, Many, PublishFlow, Row, blob
 
 T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 
 _NUMBERS = Statement(SQL["last_numbers"])
-_GROW = Upsert(SQL["grow_lanes"])
-_MOVE_TAILS = Update(SQL["move_tails"])
+_ADD_LANES = Insert(SQL["add_lanes"])
 _ADD_EVENTS = Insert(SQL["add_events"])
 _ADD_REPLAYS = Insert(SQL["add_replays"])
 _ADD_LANE_EVENTS = Insert(SQL["add_lane_events"])
@@ -40,8 +39,8 @@ class KnownLanes:
     """Lanes as this very connection left them, each with its id and the seq that comes next in it.
 
     SQLite tells a connection when another one has committed, and what rolls back says so (`forget`): until then
-    nothing else can have moved a lane, and its tail is written without being looked for. (Were it wrong all the same,
-    the place would be taken, and the whole would be undone and done anew.)
+    nothing else can have moved a lane, and nothing is looked for. (Were it wrong all the same, the place would be
+    taken, and the whole would be undone and done anew.)
     """
 
     __slots__ = ("_version", "next")
@@ -97,7 +96,7 @@ def place_all(
     """The same, told in as little as it takes. *lanes* are what a connection remembers that publishes all the time."""
     cache, lanes = cache or EndpointCache(), lanes or KnownLanes()
     endpoints = yield from _read_endpoints({draft.event.tenant for draft in drafts}, cache)
-    ((last_n, last_lane_event, last_loose, version),) = yield _NUMBERS
+    ((last_n, last_lane_event, last_loose, last_lane, version),) = yield _NUMBERS
     results: list[Published | Refused | Accepted] = []
     for draft in drafts:
         try:
@@ -108,6 +107,7 @@ def place_all(
             results.append(before or Refused(error.code, str(error)))
     accepted = yield from _admit(results, last_n + 1)
     heads = lanes.as_of(version)
+    yield from _look_for_lanes(accepted, heads, last_lane + 1)
     next_lane_event, next_loose = yield from _stamp(accepted, heads, last_lane_event + 1, last_loose + 1)
     span = Span(last_lane_event + 1, next_lane_event - 1, last_loose + 1, next_loose - 1)
     return Placed(results, accepted, span)
@@ -153,28 +153,40 @@ def _admit(results: list[Published | Refused | Accepted], next_n: int) -> Publis
     return list(by_n.values())
 
 
+def _look_for_lanes(accepted: Sequence[Accepted], heads: dict[Place, list[int]], next_lane: int) -> PublishFlow[None]:
+    """Have *heads* tell of every lane that is asked for; a new one gets a number from *next_lane* on."""
+    tenants = {
+        place: one.draft.event.tenant
+        for one in accepted
+        for place in one.places
+        if place.key is not None and place not in heads
+    }
+    if not tenants:
+        return
+    asked = _encode([place[:2] for place in tenants]).decode()
+    found = {
+        (endpoint_id, key): [lane_id, tail + 1]
+        for endpoint_id, key, lane_id, tail in (yield Statement(SQL["lane_ends"], {"lanes": asked}))
+    }
+    new: list[Row] = []
+    for place, tenant in tenants.items():
+        if (head := found.get(place[:2])) is not None:
+            heads[place] = head
+        else:
+            heads[place] = [next_lane, 1]
+            new.append((next_lane, tenant, *place, 1))
+            next_lane += 1
+    yield Many(_ADD_LANES, new)
+
+
 def _stamp(
     accepted: Sequence[Accepted], heads: dict[Place, list[int]], next_lane_event: int, next_loose: int
 ) -> PublishFlow[tuple[int, int]]:
-    """Give every accepted event its places: each lane's counter moves once, by as many as it takes.
+    """Give every accepted event its places.
 
-    *heads* are lanes that are known, with what comes next in them. Numbers go on from *next_lane_event* and
-    *next_loose*; the next ones that are free come back.
+    *heads* are their lanes, with what comes next in them. Numbers go on from *next_lane_event* and *next_loose*; the
+    next ones that are free come back.
     """
-    asked: dict[Place, int] = {}
-    tenants: dict[Place, str] = {}
-    for one in accepted:
-        for place in one.places:
-            if place.key is not None and place not in heads:
-                asked[place] = asked.get(place, 0) + 1
-                tenants[place] = one.draft.event.tenant
-    # In sorted order, so that two publishers never wait for each other crosswise.
-    lanes = sorted(asked)
-    tails = yield Many(_GROW, [(tenants[lane], *lane, asked[lane]) for lane in lanes])
-    for lane, (lane_id, tail) in zip(lanes, tails, strict=True):
-        heads[lane] = [lane_id, tail - asked[lane] + 1]
-    grown = {lane_id for lane_id, _ in tails}
-    moved: dict[int, int] = {}
     events: list[Row] = []
     replays: list[Row] = []
     lane_events: list[Row] = []
@@ -190,7 +202,6 @@ def _stamp(
             else:
                 head = heads[place]
                 lane_id, seq = head
-                moved[lane_id] = seq
                 head[1] = seq + 1
                 one.stamps.append((place.endpoint_id, lane_id, seq))
                 lane_events.append((next_lane_event, tenant, lane_id, seq, n))
@@ -209,7 +220,6 @@ def _stamp(
             events.append(row)
         else:
             replays.append((*row, event.replay_of, event.trace))
-    yield Many(_MOVE_TAILS, [(seq, lane_id) for lane_id, seq in moved.items() if lane_id not in grown])
     yield Many(_ADD_EVENTS, events)
     yield Many(_ADD_REPLAYS, replays)
     yield Many(_ADD_LANE_EVENTS, lane_events)

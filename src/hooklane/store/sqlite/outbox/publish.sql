@@ -5,6 +5,7 @@
 SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_event'), 0),
     coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_lane_event'), 0),
     coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_loose'), 0),
+    coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'hooklane_lane_tail'), 0),
     (SELECT data_version FROM pragma_data_version)
 
 -- name: publishing_tenants
@@ -20,14 +21,15 @@ SELECT doc FROM hooklane_endpoint WHERE tenant = :tenant ORDER BY id
 -- The endpoints of all tenants, for a worker.
 SELECT doc FROM hooklane_endpoint ORDER BY id
 
--- name: grow_lanes
--- Each lane's tail moves once, by as many events as it gets.
-INSERT INTO hooklane_lane_tail (tenant, endpoint_id, key, pid, tail) VALUES (:tenant, :endpoint_id, :key, :pid, :tail)
-ON CONFLICT (endpoint_id, key) DO UPDATE SET tail = tail + excluded.tail RETURNING lane_id, tail
+-- name: lane_ends
+-- Those of the named lanes that are there, and where each ends.
+SELECT t.endpoint_id, t.key, t.lane_id, t.tail FROM json_each(:lanes) j CROSS JOIN hooklane_lane_end t
+    ON t.endpoint_id = json_extract(j.value, '$[0]') AND t.key = json_extract(j.value, '$[1]')
 
--- name: move_tails
--- The same for lanes of which the writer knows where they end.
-UPDATE hooklane_lane_tail SET tail = :tail WHERE lane_id = :lane_id
+-- name: add_lanes
+-- A lane is made with its first event, and to publish in it never writes its row again.
+INSERT INTO hooklane_lane_tail (lane_id, tenant, endpoint_id, key, pid, tail)
+VALUES (:lane_id, :tenant, :endpoint_id, :key, :pid, :tail)
 
 -- name: add_events
 -- A body is written once and never updated.

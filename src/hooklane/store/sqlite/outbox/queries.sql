@@ -12,6 +12,9 @@ GLOB
 -- fragment: lane_names
 hooklane_lane_tail
 
+-- fragment: lane_ends
+hooklane_lane_end
+
 -- fragment: lanes_in_state
 hooklane_lane INDEXED BY hooklane_lane_needing_attention WHERE state <> 'active' AND state =
 
@@ -22,9 +25,14 @@ CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)
 -- fragment: by_number
 +
 
+-- What is read more than once of a row is found out more than once, such as where a lane ends, unless the rows are asked
+-- for with a limit.
+-- fragment: looked_at_once
+LIMIT -1
+
 -- fragment: every_lane
 SELECT t.tenant, t.lane_id, t.endpoint_id, t.key, t.tail, coalesce(l.head, 1) AS head, coalesce(l.state, 'active') AS state
-FROM hooklane_lane_tail t LEFT JOIN hooklane_lane l USING (lane_id)
+FROM hooklane_lane_end t LEFT JOIN hooklane_lane l USING (lane_id)
 
 -- fragment: live_workers
 SELECT id FROM hooklane_worker WHERE lease_until > {now}
@@ -71,7 +79,7 @@ WHERE lane_id IN (SELECT -value FROM json_each(:ns)) AND state = 'open'
 -- name: forget_endpoints
 -- Address and secrets go as soon as nothing is owed.
 DELETE FROM hooklane_endpoint WHERE {is_deleted}
-AND NOT EXISTS (SELECT 1 FROM hooklane_lane_tail t LEFT JOIN hooklane_lane l USING (lane_id)
+AND NOT EXISTS (SELECT 1 FROM hooklane_lane_end t LEFT JOIN hooklane_lane l USING (lane_id)
     WHERE t.endpoint_id = hooklane_endpoint.id AND coalesce(l.head, 1) <= t.tail)
 AND NOT EXISTS (SELECT 1 FROM hooklane_loose l
     WHERE l.endpoint_id = hooklane_endpoint.id AND l.state IN ('queued', 'retrying', 'dead'))
@@ -186,7 +194,7 @@ WHERE event_at = :event_at AND lane_id = :lane_id AND seq = :seq ORDER BY starte
 SELECT t.lane_id, t.endpoint_id, t.key, coalesce(l.head, 1) AS head, t.tail, coalesce(l.state, 'active') AS state,
     coalesce(l.attempts, 0) AS attempts, l.next_at, l.since, l.reason,
     {is_paused} AS paused
-FROM hooklane_lane_tail t LEFT JOIN hooklane_lane l USING (lane_id)
+FROM hooklane_lane_end t LEFT JOIN hooklane_lane l USING (lane_id)
 LEFT JOIN hooklane_endpoint p ON p.id = t.endpoint_id
 
 -- fragment: lanes_in_window
@@ -359,7 +367,7 @@ DELETE FROM hooklane_attempt WHERE event_at = :event_at AND lane_id = :lane_id A
 DELETE FROM hooklane_dead_letter WHERE lane_id = :lane_id AND seq = :seq AND state <> 'open' RETURNING 1
 
 -- name: drop_places
--- The place of the event in its lane; the tail stays where it is.
+-- The place of the event in its lane; the lane ends where it did (a trigger sees to it).
 DELETE FROM hooklane_lane_event WHERE lane_id = :lane_id AND seq = :seq
 
 -- name: drop_loose
@@ -405,7 +413,7 @@ WHERE kind = 'loose' AND (:tenant IS NULL OR tenant = :tenant) AND (:endpoint IS
 -- How many lanes are in each state.
 SELECT CASE WHEN head > tail THEN 'idle' WHEN state = 'blocked' THEN 'blocked' WHEN paused THEN 'paused' ELSE state END,
     count(*)
-FROM ({lane_rows} WHERE t.tenant = coalesce(:tenant, t.tenant)) GROUP BY 1
+FROM ({lane_rows} WHERE t.tenant = coalesce(:tenant, t.tenant) {looked_at_once}) GROUP BY 1
 
 -- name: size_bytes
 -- The pages of the file.
@@ -413,8 +421,7 @@ SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()
 
 -- name: check_lanes
 -- What the counters of each endpoint promise.
-SELECT tenant, endpoint_id, sum(tail), sum(coalesce(head, 1) - 1), sum(coalesce(head, 1) > tail + 1)
-FROM hooklane_lane_tail t LEFT JOIN hooklane_lane l USING (lane_id, tenant) GROUP BY 1, 2
+SELECT tenant, endpoint_id, sum(tail), sum(head - 1), sum(head > tail + 1) FROM ({every_lane} {looked_at_once}) GROUP BY 1, 2
 
 -- name: check_loose
 -- Deliveries without order that were accepted.
