@@ -143,7 +143,7 @@ class Retry(HooklaneError):
 
     def __init__(self, reason: str = "the handler asked for a retry", *, after: float | None = None) -> None:
         super().__init__(reason)
-        if after is not None and not 0 <= after < 366 * 86_400:
+        if after is not None and not (isinstance(after, int | float) and 0 <= after < 366 * 86_400):
             raise ValueError(f"Retry(after=…) is a number of seconds from 0 to a year, got {after!r}")
         self.after_ms = None if after is None else int(after * 1000)
 

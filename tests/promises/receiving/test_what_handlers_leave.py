@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.promises.receiving.conftest import PostgresWorld, SqliteWorld, World
 from tests.promises.receiving.kit import outcome, own_source, signed, statuses
 from tests.support.inboxes import SYNC
 
+from hooklane import Retry
 from hooklane.model.clock import wall_now
 from hooklane.model.message import Status
 from hooklane.receiver import Event, Inbox
@@ -222,3 +224,9 @@ def test_connections_of_sqlite3_may_have_factories_of_their_own(
     assert outcome(inbox.receive(signed())) == "duplicate"
     assert (world.effects(), statuses(inbox)) == (["evt_1"], ["completed"])
     inbox.close()
+
+
+@pytest.mark.parametrize("after", [timedelta(seconds=3), "3", float("nan"), -1])
+def test_a_retry_says_how_its_wait_is_given(after: Any) -> None:
+    with pytest.raises(ValueError, match="is a number of seconds from 0 to a year"):
+        Retry(after=after)
