@@ -43,6 +43,12 @@ def refuse_poison(request: Arrived) -> Answer:
     return Answer(status=422 if b"poison" in request.body else 200)
 
 
+def counted(client: Any, accepted: int) -> dict[str, int] | None:
+    """The ledger once it knows of so many: it is counted every few seconds."""
+    ledger: dict[str, int] = client.get("/api/v1/overview")["ledger"]
+    return ledger if ledger["accepted"] == accepted else None
+
+
 def in_order(sink: Sink, key: str) -> list[int]:
     return list(dict.fromkeys(int(one.headers["x-seq"]) for one in sink.requests if one.headers.get("x-key") == key))
 
@@ -62,7 +68,7 @@ def test_every_key_goes_on_with_its_next_seq_and_what_was_owed_is_delivered(
         until(lambda: client.lane("b")["state"] == "blocked", what="b to be blocked")
         client.call("POST", f"/api/v1/endpoints/{endpoint['id']}/pause")
         client.publish("order.paid", "a", id="owed")
-        before = client.get("/api/v1/overview")["ledger"]
+        before = until(lambda: counted(client, 6), what="all six to be counted")
         assert child.stop() == 0
 
         ended = process("migrate", "copy", "--from", file, "--to", postgres_url, "--json")
