@@ -93,8 +93,8 @@ class LoadBeforeAcquire(SimStore):
     def _see(self, worker: str, _: Any) -> None:
         self._seen[worker] = {lane.id: self.tables.row_of(lane) for lane in self.tables.lanes.values()}
 
-    def read_lanes(self, worker: str, *asked: Any) -> Load:
-        load, seen = super().read_lanes(worker, *asked), self._seen[worker]
+    def read_lanes(self, *asked: Any) -> Load:
+        load, seen = super().read_lanes(*asked), self._seen[asked[0]]
         lanes = {pid: [seen.get(row.id, row) for row in rows] for pid, rows in load.lanes.items()}
         return replace(load, lanes=lanes)
 
