@@ -32,6 +32,7 @@ from hooklane.telemetry.deliveries import Fenced, Listener, Queued, Recorded, Se
 log = logging.getLogger("hooklane.relay")
 
 IN_FLIGHT_MAX = 2_048
+HEARD_WAIT_S = 1.0
 BEGIN_WAIT_MS = 30_000
 """So long a transaction elsewhere may keep a worker from beginning; after it the process ends and says why."""
 
@@ -88,6 +89,7 @@ class Relay:
         self._drained = asyncio.Event()
         self._joined = asyncio.Event()
         self._owns = asyncio.Event()
+        self._polled = asyncio.Event()
 
     # --- what others call ---
 
@@ -160,6 +162,20 @@ class Relay:
         """Something changed in the store: do not wait for the next poll."""
         self.worker.nudge()
         self.put()
+
+    async def heard(self) -> None:
+        """Returns once the worker knows what the store holds now, or after a second: no caller waits for a slow store.
+
+        Without it, an event that is published right after its endpoint was paused would go out: the worker hears of
+        publishes at once, and of endpoints by a poll.
+        """
+        poll = self.worker.nudge()
+        self.put()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HEARD_WAIT_S):
+                while self.is_ready and self.worker.news.heard < poll:
+                    self._polled.clear()
+                    await self._polled.wait()
 
     # --- the worker's turns ---
 
@@ -296,6 +312,8 @@ class Relay:
                 self._tell_turns(self._listener, [turn for turn in call.args[0] if turn in result])
             self.worker.answered(call, result, boot_now())
             self._joined.set()
+            if call.verb == "poll":
+                self._polled.set()
             if call.verb == "commit":
                 self._turn_now()  # what waited for this commit goes out
                 return

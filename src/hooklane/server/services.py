@@ -111,6 +111,11 @@ class Services:
         elif self.workers is not None:
             self.workers.nudge()
 
+    async def heard(self) -> None:
+        """Returns once the relay of this process knows what was changed; workers elsewhere know it a poll later."""
+        if self.relay is not None:
+            await self.relay.heard()
+
     def wake(self, lane_id: LaneId) -> None:
         """A lane was recovered: the relay, or the worker that owns it, looks at it again."""
         if self.relay is not None:

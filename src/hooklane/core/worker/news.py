@@ -25,6 +25,9 @@ class News:
         self._call: Call | None = None
         self._due: Instant = START
         self._nudged = False
+        self._begun = 0
+        self.heard = 0
+        """How many polls have begun, and which of them was believed last."""
         self._spans: deque[Span] = deque(maxlen=SPANS_MAX)
         self.mark: Any = None
         self.session: Session = ALWAYS
@@ -56,9 +59,10 @@ class News:
 
     # --- polls ---
 
-    def nudge(self) -> None:
-        """Something changed in the store: do not wait for the next poll."""
+    def nudge(self) -> int:
+        """Something changed in the store: do not wait for the next poll. Which poll will surely tell of it."""
         self._nudged = True
+        return self._begun + 1
 
     def wake_at(self) -> Instant:
         return self._due if self._call is None else FOREVER
@@ -69,6 +73,7 @@ class News:
         self._due = Instant(boot + self._poll_ms)
         if self.mark is not None and self.may_poll():
             self._nudged = False  # one that comes while partitions are loaded is kept: the load may be older
+            self._begun += 1
             name, pids = self._state.name, list(self._state.epochs)
             self._call = self._state.ask("poll", boot, (name, pids, self.mark))
 
@@ -85,6 +90,7 @@ class News:
         if not self.holds(told):
             return False
         self.mark, self.session = told.mark, told.session
+        self.heard = self._begun
         self._pass()
         return True
 

@@ -167,8 +167,8 @@ class Worker:
         """Lanes were recovered: look at them again."""
         self.reloads.add(lane_ids)
 
-    def nudge(self) -> None:
-        self.news.nudge()
+    def nudge(self) -> int:
+        return self.news.nudge()
 
     def stop(self, boot: Instant) -> None:
         """Send nothing more; what is in flight may end and become durable, for a while."""

@@ -300,6 +300,7 @@ async def _update(call: Call, changed: Callable[[Endpoint], Endpoint], *, deleti
             _check(call, new, old)
         if await call.services.store.save_endpoint(new, expect=old, act=_act(call, old, new)):
             call.services.endpoints_changed()
+            await call.services.heard()
             return new
     raise Problem(
         "changed", "other requests keep changing this endpoint; nothing was changed by this one, so send it again"

@@ -153,6 +153,7 @@ async def _update(
         if await services.store.save_tenant(new, expect=old, endpoints=endpoints, act=act):
             await services.tenants.look()
             services.endpoints_changed()
+            await services.heard()
             return new
     raise Problem("changed", "other calls keep changing this tenant; nothing was changed by this one, so send it again")
 

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import asyncpg
 import pytest
 from tests.promises.sending.api.test_recovery_api import blocked, seqs
 from tests.support.eventually import eventually
@@ -10,6 +11,7 @@ from tests.support.pace import scaled_s
 from tests.support.receiver import Sink
 
 from hooklane.errors import StoreError
+from hooklane.sender import relay
 
 
 async def test_an_event_is_published_delivered_blocked_replayed_and_skipped(postgres_url: str, start: Any, sink: Sink):
@@ -60,6 +62,31 @@ async def test_two_servers_share_the_work(postgres_url: str, start: Any, sink: S
     for key in range(5):
         mine = [request for request in requests if request.headers["x-key"] == f"k{key}"]
         assert seqs(mine) == ["1", "2", "3", "4"]
+
+
+async def test_what_is_published_after_a_pause_was_answered_is_not_sent(
+    postgres_url: str, start: Any, sink: Sink, monkeypatch: pytest.MonkeyPatch
+):
+    """The worker hears of publishes at once, and of endpoints by a poll, which may take its time."""
+    monkeypatch.setattr(relay, "HEARD_WAIT_S", scaled_s(20))
+    api = await start(db=postgres_url)
+    endpoint = await api.endpoint(sink.url())
+    await api.publish(key="A")
+    await sink.arrived(1)
+    connection = await asyncpg.connect(postgres_url)
+
+    async with connection.transaction():
+        await connection.execute("LOCK TABLE hooklane.recovered IN ACCESS EXCLUSIVE MODE")  # only polls read it
+        pausing = asyncio.create_task(api.call("POST", f"/api/v1/endpoints/{endpoint['id']}/pause"))
+        await asyncio.wait([pausing], timeout=0.3)
+        too_early = pausing.done()
+    paused = await pausing
+    await connection.close()
+    await api.publish(key="A")
+    lane = (await api.get("/api/v1/lanes"))["items"][0]
+
+    assert (too_early, paused.status, lane["state"], lane["head"]) == (False, 200, "paused", 2)
+    assert len(sink.requests) == 1
 
 
 async def test_a_database_that_is_not_there_is_told_in_one_line(start: Any):
