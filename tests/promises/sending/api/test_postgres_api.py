@@ -76,9 +76,9 @@ async def test_what_is_published_after_a_pause_was_answered_is_not_sent(
     connection = await asyncpg.connect(postgres_url)
 
     async with connection.transaction():
-        await connection.execute("LOCK TABLE hooklane.recovered IN ACCESS EXCLUSIVE MODE")  # only polls read it
+        await connection.execute("LOCK TABLE hooklane.redelivery IN ACCESS EXCLUSIVE MODE")  # polls read it
         pausing = asyncio.create_task(api.call("POST", f"/api/v1/endpoints/{endpoint['id']}/pause"))
-        await asyncio.wait([pausing], timeout=0.3)
+        await asyncio.wait([pausing], timeout=scaled_s(1))
         too_early = pausing.done()
     paused = await pausing
     await connection.close()
