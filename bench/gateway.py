@@ -77,9 +77,8 @@ class Gateway:
                 return ledger, asked
             if time.monotonic() > deadline:
                 raise SystemExit(f"{owed} deliveries are still owed after {within_s:g} s")
-            time.sleep(
-                min(1.0, max(took_s, pause_s + (owed - owed_max) / 100_000))
-            )  # what stays owed is not waited for
+            # What stays owed is not waited for.
+            time.sleep(min(1.0, max(took_s, pause_s + (owed - owed_max) / 100_000)))
 
     @property
     def cost(self) -> Cost:

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,8 +30,9 @@ from hooklane.store.open import Outbox, outbox_store
 from hooklane.store.outbox import StoreOptions
 from hooklane.store.reads import EventFilter, LaneFilter, Page
 from hooklane.store.recovery import Wanted
+from hooklane.store.sqlite import readers
 from hooklane.store.sqlite.outbox import SqliteOutbox
-from hooklane.store.sqlite.readers import NICENESS
+from hooklane.store.sqlite.readers import NICENESS, READERS
 
 EVENTS = 60_000
 LANES = 500
@@ -225,3 +227,26 @@ async def test_a_search_gives_up_its_core_every_few_milliseconds(store: Outbox, 
     gaps = sorted(after - before for before, after in itertools.pairwise(at))
     assert len(gaps) > 20
     assert gaps[len(gaps) // 2] < 0.002
+
+
+async def test_what_a_server_needs_to_run_waits_for_its_turn_and_a_search_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine that is busy enough, threads of a low priority do not run for seconds; a server must start there."""
+    store = outbox_store(new_outbox_file(tmp_path / "outbox.db"), StoreOptions(placer=places))
+    assert isinstance(store, SqliteOutbox)
+    await store.open()
+    now, busy = [0.0], threading.Event()
+    monkeypatch.setattr(readers, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    held = [asyncio.create_task(store.readers.ask(lambda _: busy.wait(60), s_max=None)) for _ in range(READERS)]
+    needed, search = asyncio.create_task(store.tenants_since(-1)), asyncio.create_task(store.tenants(None, 10))
+    await asyncio.sleep(0)  # all of them stand in line
+
+    now[0] = 3600.0
+    busy.set()
+
+    assert "default" in {tenant.id for tenant in (await needed).tenants}
+    with pytest.raises(SearchTooLong):
+        await search
+    await asyncio.gather(*held)
+    await store.close()

@@ -65,7 +65,7 @@ class SqlOutbox(SqlDashboard, SqlAccess, SqlTypes):
 
     tenant = asking(tenant_flows.read_tenant)
     tenants = asking(tenant_flows.tenants)
-    tenants_since = asking(tenant_flows.tenants_since)
+    tenants_since = asking(tenant_flows.tenants_since, s_max=None)
     save_tenant = writing(tenant_flows.save_tenant)
     stored_bytes = asking(tenant_flows.stored_bytes, s_max=None)
     greet = writing_often(tenant_flows.greet)
