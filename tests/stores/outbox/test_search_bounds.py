@@ -238,7 +238,8 @@ async def test_what_a_server_needs_to_run_waits_for_its_turn_and_a_search_is_end
     await store.open()
     now, busy = [0.0], threading.Event()
     monkeypatch.setattr(readers, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    held = [asyncio.create_task(store.readers.ask(lambda _: busy.wait(60), s_max=None)) for _ in range(READERS)]
+    hold = store.readers.ask
+    held = [asyncio.create_task(hold(lambda _: busy.wait(scaled_s(60)), s_max=None)) for _ in range(READERS)]
     needed, search = asyncio.create_task(store.tenants_since(-1)), asyncio.create_task(store.tenants(None, 10))
     await asyncio.sleep(0)  # all of them stand in line
 
