@@ -77,7 +77,7 @@ def test_events_that_kill_their_workers_are_given_up_and_no_other_event_is_blame
 
 @pytest.mark.parametrize("weather", [CRASHING, ROUGH, SLOW], ids=["crashing", "rough", "slow"])
 def test_killers_among_all_other_faults_break_no_promise(weather: Faults) -> None:
-    counts = run(range(6_002, 6_004), 500, replace(weather, killers=0.002))
+    counts = run(range(6_002, 6_004), 500, replace(weather, killers=0.01))
 
     assert counts["killed"] >= 2
 
