@@ -12,6 +12,7 @@ from hooklane import __version__
 from hooklane.cli import output
 from hooklane.cli.attempt_line import attempt_line, waiting_line
 from hooklane.cli.client import address_of, connection_to, why_unreachable
+from hooklane.cli.forward import NAME as FORWARD_NAME
 from hooklane.cli.output import aside, plain, say, say_json, sign
 from hooklane.model.lane import Grown
 from hooklane.server.attempt_views import settled_attempt
@@ -68,12 +69,16 @@ class Printer:
     def __init__(self) -> None:
         self._stuck: dict[tuple[str, str], int] = {}
         """The head of each lane whose last attempt failed."""
+        self._names: dict[str, str | None] = {}
+        """What each endpoint is called in a line: one key has a lane of its own, with its own numbers, at each."""
         self.last_event: str | None = None
 
     def __call__(self, happening: Happening) -> None:
         match happening:
             case Recorded(settlements=settlements):
                 for settlement in settlements:
+                    endpoint = settlement.send.endpoint
+                    self._names[endpoint.id] = None if endpoint.name == FORWARD_NAME else endpoint.name or endpoint.id
                     self._tell(settled_attempt(settlement))
             case Queued(grown=grown) if self._stuck and not output.as_json:
                 for one in grown:
@@ -92,11 +97,12 @@ class Printer:
         if output.as_json:
             say_json(one)
         else:
-            say(attempt_line(one))
+            say(attempt_line(one, self._names[one["endpoint"]]))
 
     def _tell_waiting(self, one: Grown) -> None:
         head = None if one.key is None else self._stuck.get((one.endpoint_id, one.key))
         if head is not None and one.seq > head:
             now = datetime.now(UTC).isoformat()
             type_ = one.event.type if one.event is not None else "-"
-            say(waiting_line({"started_at": now, "type": type_, "key": one.key, "seq": one.seq}, head))
+            event = {"started_at": now, "type": type_, "key": one.key, "seq": one.seq}
+            say(waiting_line(event, head, self._names[one.endpoint_id]))

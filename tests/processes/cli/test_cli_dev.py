@@ -1,6 +1,7 @@
 """`hooklane dev`: everything on this machine with one command."""
 
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -53,6 +54,11 @@ def test_the_demo_moves_can_be_broken_and_mended(start_hooklane: Start, tmp_path
     until(lambda: not blocked(), what="the lane to flow again")
 
     assert "applied" in child.output()
+    told = re.findall(r"✓ \S+ +(order:\d+) #(\d+) +(demo \w+)", child.output())
+    assert len({endpoint for _, _, endpoint in told}) == 2
+    for lane in {(key, endpoint) for key, _, endpoint in told}:  # each endpoint counts the events of a key by itself
+        seqs = [int(seq) for key, seq, endpoint in told if (key, endpoint) == lane]
+        assert seqs == sorted(seqs), lane
     assert (tmp_path / ".hooklane" / "dev.db").exists()
     assert child.stop() == 0
     assert "Traceback" not in child.output()
@@ -70,9 +76,8 @@ def test_lost_answers_make_copies_and_one_effect(start_hooklane: Start, tmp_path
     child, url = started(start_hooklane, "--demo")
     ask(f"{url}/api/v1/demo", {"receiver": "lost_ack"})
 
-    # Billing hears of payments alone, and has lanes of its own.
-    place = child.wait_for_line(r"order\.\w+ +(order:\d+ #\d+) +502 .*try 1/4")[1]
-    child.wait_for_line(rf"order\.\w+ +{place} +200 .*duplicate")
+    place = child.wait_for_line(r"(order:\d+ #\d+) +demo shop +502 .*try 1/4")[1]
+    child.wait_for_line(rf"{place} +demo shop +200 .*duplicate")
 
     assert child.stop() == 0
     with closing(Inbox(f"sqlite:///{tmp_path}/.hooklane/dev.db", mode="inline")) as inbox:
