@@ -1,5 +1,7 @@
 """How PostgreSQL finds what an owner asks for: by index, however long the log behind a parked endpoint has grown."""
 
+from dataclasses import replace
+
 import asyncpg
 import pytest
 
@@ -31,6 +33,18 @@ async def test_a_poll_reads_only_what_is_new(grown: PostgresOutbox, conn: asyncp
 
     assert "lane_event_for_poll" in plan
     assert "Seq Scan on lane_event" not in plan
+
+
+async def test_a_poll_reads_what_was_told_already_once_and_not_for_each_row(
+    grown: PostgresOutbox, conn: asyncpg.Connection
+) -> None:
+    owner = await Owner.of(grown)
+    mark = (await owner.load()).mark
+
+    plan = await plan_of(conn, lanes.poll_statement(list(owner.epochs), replace(mark, told=("1", "2"))))
+
+    assert "hashed SubPlan" in plan
+    assert "ALL (" not in plan
 
 
 async def test_events_are_fetched_lane_by_lane(grown: PostgresOutbox, conn: asyncpg.Connection) -> None:

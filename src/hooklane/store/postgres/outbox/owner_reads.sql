@@ -56,11 +56,12 @@ WHERE t.pid = ANY(:pids::integer[]) AND t.tail >= greatest(l.head, a.head, 1)
 
 -- One statement, hence one snapshot, whose own description comes along: what it did not see is what the next asks for.
 -- A position (a sequence, a time) would miss a transaction that commits late. The session comes along as well: on
--- another one the mark may mean nothing.
+-- another one the mark may mean nothing. What was told already is read once and looked up: with `<> ALL` the whole list
+-- would be read anew for each row.
 -- fragment: news
 WITH fresh AS (
     SELECT lane_id, seq FROM hooklane.lane_event
-    WHERE xid >= :xmax::text::xid8 AND xid <> ALL(:told::text::xid8[]) AND pid = ANY(:pids::integer[])
+    WHERE xid >= :xmax::text::xid8 AND xid NOT IN (SELECT unnest(:told::text::xid8[])) AND pid = ANY(:pids::integer[])
     UNION ALL
     SELECT lane_id, seq FROM hooklane.lane_event
     WHERE xid = ANY(:xip::text[]::xid8[]) AND pid = ANY(:pids::integer[])
