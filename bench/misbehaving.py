@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from multiprocessing.connection import Connection
+from typing import Any
 
 from bench.aside import aside
 from bench.evenly import Lines, Plan, publish
@@ -18,6 +22,7 @@ from bench.tail import Course, p, say
 TIMEOUT_MS = 5_000
 """Of endpoints that misbehave: short enough to see all of them time out, and begin anew, in each round."""
 LEAD_IN_S = 3.0
+SETTERS = 8
 
 
 @dataclass(slots=True)
@@ -42,17 +47,26 @@ class Misbehaving:
 
     def make(self) -> None:
         """Paused from the start, so that they exist while others are measured alone as well."""
-        calls = Calls(self.run.one.port, self.tenant)
-        for number in range(self.many):
-            url = f"http://127.0.0.1:{self.peers.port}{self.kinds[number % len(self.kinds)]}"
-            body = {"url": url, "types": [f"crowd.{number}"], "timeout_ms": TIMEOUT_MS}
-            self._ids.append(calls.post("/api/v1/endpoints", body)["id"])
+        urls = [f"http://127.0.0.1:{self.peers.port}{kind}" for kind in self.kinds]
+        made = self._post(
+            ("/api/v1/endpoints", {"url": url, "types": [f"crowd.{number}"], "timeout_ms": TIMEOUT_MS})
+            for number, url in enumerate(islice(cycle(urls), self.many))
+        )
+        self._ids = [one["id"] for one in made]
         self._turn("pause")
 
     def _turn(self, how: str) -> None:
-        calls = Calls(self.run.one.port, self.tenant)
-        for one in self._ids:
-            calls.post(f"/api/v1/endpoints/{one}/{how}")
+        self._post((f"/api/v1/endpoints/{one}/{how}", None) for one in self._ids)
+
+    def _post(self, calls: Iterable[tuple[str, Any]]) -> list[Any]:
+        """Several at a time: each waits for a commit, and those of others go with it."""
+        mine = threading.local()
+
+        def begin() -> None:
+            mine.calls = Calls(self.run.one.port, self.tenant)
+
+        with ThreadPoolExecutor(SETTERS, initializer=begin) as setters:
+            return list(setters.map(lambda call: mine.calls.post(*call), calls))
 
     @contextmanager
     def beside(self) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections import OrderedDict
 
 BURST = 10
 """Wrong keys of one address that are answered at once: a deployment with an old key is not an attack."""
@@ -35,7 +36,7 @@ class WrongKeys:
     """Counts wrong keys by their source, and all together: many addresses shall not guess faster than one may."""
 
     def __init__(self) -> None:
-        self._of: dict[str, Bucket] = {}
+        self._of: OrderedDict[str, Bucket] = OrderedDict()
         self._all = Bucket(BURST_OF_ALL, PER_S_OF_ALL)
 
     def delay_s(self, address: str, now: float) -> float:
@@ -44,7 +45,7 @@ class WrongKeys:
         bucket = self._of.pop(source, None) or Bucket(BURST, PER_S)
         self._of[source] = bucket  # the one that guessed last stands last
         if len(self._of) > ADDRESSES_MAX:
-            del self._of[next(iter(self._of))]
+            self._of.popitem(last=False)
         mine, ours = bucket.take(now), self._all.take(now)
         return 0.0 if mine and ours else DELAY_S
 

@@ -9,6 +9,7 @@ A span tells ids, numbers and words; never a body, a header's value, a secret or
 from __future__ import annotations
 
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -77,7 +78,7 @@ class OpenTelemetry:
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
         self._tracer = trace.get_tracer("hooklane", tracer_provider=provider)
-        self._open: dict[_Place, Span] = {}
+        self._open: OrderedDict[_Place, Span] = OrderedDict()
 
     @contextmanager
     def publishing(self, events: Sequence[Event], parent: str | None) -> Iterator[None]:
@@ -116,7 +117,7 @@ class OpenTelemetry:
             attributes=attributes,
         )
         while len(self._open) >= OPEN_MAX:
-            self._open.pop(next(iter(self._open))).end()
+            self._open.popitem(last=False)[1].end()
         self._open[_place_of(send)] = span
         return b"%b: %b\r\n" % (TRACEPARENT.encode(), traceparent_of(span).encode())
 

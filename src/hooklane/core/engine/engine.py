@@ -5,6 +5,7 @@ STRICT: an event is sent only when the ack of its predecessor is durable, so not
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -179,7 +180,7 @@ class Engine:
             queue.jump(by)
         self._heads.alarms.jump(by)
         self._heads.suspects.jump(by)
-        self._heads.idle = {lane_id: Instant(since + by) for lane_id, since in self._heads.idle.items()}
+        self._heads.idle = OrderedDict((lane_id, Instant(since + by)) for lane_id, since in self._heads.idle.items())
         self._sure_at = {pid: Instant(at + by) for pid, at in self._sure_at.items()}
 
     # --- endpoints ---

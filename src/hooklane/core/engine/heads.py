@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import replace
 from typing import Final
 
@@ -43,7 +43,8 @@ class Heads:
         self.flying_bytes = 0
         self.epochs: dict[int, int] = {}
         self.lanes: dict[LaneId, OwnedLane] = {}
-        self.idle: dict[LaneId, Instant] = {}  # since when, in that order
+        self.idle: OrderedDict[LaneId, Instant] = OrderedDict()
+        """Since when, in that order. A plain dict looks for its first entry behind all that were there and are gone."""
         self.queues: dict[str, EndpointQueue] = {}
         self._tenants: dict[str, TenantPlaces] = {}
         self.turns = Turns()
