@@ -18,6 +18,8 @@ from hooklane.testing.arrivals import Arrival
 
 WITHIN_S = 60.0
 LOOPBACK = "127.0.0.1"
+KNOCK = "\r\n\r\n"
+"""What the receiver asks of itself; no sender says so."""
 Place = int | tuple[str, int, str]
 """A port of the loopback, or an address, a port, and the header lines of every request."""
 
@@ -70,6 +72,8 @@ class Receiver:
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                if head == KNOCK:
+                    break
                 headers = {
                     name.lower(): value
                     for name, _, value in (line.partition(": ") for line in head.split("\r\n")[1:-2])
@@ -98,7 +102,11 @@ class Receiver:
 
     async def next_life(self) -> None:
         """The sender is dead: what it had sent is still read, and counts for the life in which it was sent."""
-        await asyncio.sleep(0.001)  # a connection that waits to be accepted
+        # What the dead one opened may still wait to be accepted, and is served before this: connections stand in a line.
+        reader, writer = await asyncio.open_connection(*self._server.sockets[0].getsockname()[:2])
+        writer.write(KNOCK.encode())
+        await reader.read()
+        writer.close()
         await self.until(lambda: self._open == 0)
         self.life += 1
 
