@@ -102,7 +102,7 @@ class Receiver:
 
     async def next_life(self) -> None:
         """The sender is dead: what it had sent is still read, and counts for the life in which it was sent."""
-        # What the dead one opened may still wait to be accepted, and is served before this: connections stand in a line.
+        # What the dead one opened may still wait to be accepted, and is served before this: in the order of arrival.
         reader, writer = await asyncio.open_connection(*self._server.sockets[0].getsockname()[:2])
         writer.write(KNOCK.encode())
         await reader.read()
