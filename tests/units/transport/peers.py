@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.pace import scaled_ms
+from tests.support.pace import SLOWEST
 
 from hooklane.model.exchange import Result, Target
 from hooklane.sender.egress import EgressGuard
@@ -20,6 +20,8 @@ from hooklane.sender.transport import Transport
 HERE = "127.0.0.2"
 """Where good peers live: the tests' guards open this address and leave 127.0.0.1 closed."""
 CANARY = "127.0.0.1"
+PATIENT_MS = int(2_000 * SLOWEST)
+"""The same however slow the machine is from one request to the next: another limit is another target."""
 
 Behaviour = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -190,8 +192,7 @@ async def post(
     own: tuple[tuple[str, str], ...] = (),
 ) -> Result:
     """One request, awaited; fails when `done` is called a second time. *timeout_ms* is given where it is to pass."""
-    timeout_ms = scaled_ms(2_000) if timeout_ms is None else timeout_ms
-    return await posted(transport, Target(endpoint_id, url, timeout_ms, ca_pem, own), headers, body)
+    return await posted(transport, Target(endpoint_id, url, timeout_ms or PATIENT_MS, ca_pem, own), headers, body)
 
 
 async def posted(transport: Transport, target: Target, headers: bytes = b"", body: bytes = b"{}") -> Result:
