@@ -47,7 +47,7 @@ vendor: $(RUN)
 
 setup: $(TEST)
 
-# What one waits for: ten to fifteen minutes on two quiet cores, as the host is fast or slow (docs/adr/0242 has where they go). What takes longer is marked `soak`, and each kind of it has a share here
+# What one waits for: eight to fifteen minutes on two quiet cores, as the host is fast or slow (docs/adr/0242 has where they go). What takes longer is marked `soak`, and each kind of it has a share here
 # (tests/harness/test_soak.py). The compiled tree is made beside the tests of the plain source, which leave a part of two cores unused.
 # With ARGS only what they ask for, on the plain source.
 test: $(TEST)
