@@ -57,7 +57,8 @@ WHERE t.pid = ANY(:pids::integer[]) AND t.tail >= greatest(l.head, a.head, 1)
 -- One statement, hence one snapshot, whose own description comes along: what it did not see is what the next asks for.
 -- A position (a sequence, a time) would miss a transaction that commits late. The session comes along as well: on
 -- another one the mark may mean nothing. What was told already is read once and looked up: with `<> ALL` the whole list
--- would be read anew for each row.
+-- would be read anew for each row. Of deliveries without order `OFFSET 0` and the upper bound (there is no greater xid) say that few are
+-- new: a plan for any mark and any partitions would rather read all that are owed, at each poll.
 -- fragment: news
 WITH fresh AS (
     SELECT lane_id, seq FROM hooklane.lane_event
@@ -65,6 +66,15 @@ WITH fresh AS (
     UNION ALL
     SELECT lane_id, seq FROM hooklane.lane_event
     WHERE xid = ANY(:xip::text[]::xid8[]) AND pid = ANY(:pids::integer[])
+), fresh_loose AS (
+    SELECT * FROM (
+        SELECT n, pid, endpoint_id, state FROM hooklane.loose
+        WHERE xid >= :xmax::text::xid8 AND xid <= '18446744073709551615' OFFSET 0
+    ) newer
+    UNION ALL
+    SELECT l.* FROM unnest(:xip::text[]::xid8[]) AS x (xid) CROSS JOIN LATERAL (
+        SELECT n, pid, endpoint_id, state FROM hooklane.loose WHERE loose.xid = x.xid OFFSET 0
+    ) l
 )
 SELECT 'mark' AS kind, hooklane.now_ms() AS lane_id, 0 AS pid, pg_current_snapshot()::text AS endpoint_id,
     {session} AS key, (SELECT value FROM hooklane.counter WHERE name = 'endpoint') AS seq, NULL::bytea AS doc
@@ -74,8 +84,8 @@ UNION ALL
 SELECT 'grown', t.lane_id, t.pid, t.endpoint_id, t.key, f.seq, NULL
 FROM (SELECT lane_id, max(seq) AS seq FROM fresh GROUP BY lane_id) f JOIN hooklane.lane_tail t USING (lane_id)
 UNION ALL
-SELECT 'grown', -n, pid, endpoint_id, NULL, 1, NULL FROM hooklane.loose
-WHERE {since_mark} AND pid = ANY(:pids::integer[]) AND state IN ('queued', 'retrying')
+SELECT 'grown', -n, pid, endpoint_id, NULL, 1, NULL FROM fresh_loose
+WHERE pid = ANY(:pids::integer[]) AND state IN ('queued', 'retrying')
 UNION ALL
 SELECT 'recovered', lane_id, pid, NULL, NULL, 0, NULL FROM hooklane.recovered
 WHERE {since_mark} AND pid = ANY(:pids::integer[]) AND lane_id > {redeliveries}
