@@ -59,6 +59,29 @@ async def test_a_rolled_back_publish_leaves_no_gap(store: PostgresOutbox, steps:
 
 
 @RIGHT_AND_BROKEN
+async def test_a_recovery_that_commits_late_is_not_missed(
+    store: PostgresOutbox, conn: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch, broken: bool
+) -> None:
+    if broken:
+        take_out(monkeypatch, "poll", "OR xid = ANY(:xip::text[]::xid8[])", "")
+    grown = (await published(store, event("e1", "a"))).grown[0]
+    owner = await Owner.of(store)
+    async with conn.transaction():
+        await conn.execute(
+            "INSERT INTO hooklane.recovered (tenant, lane_id, pid) VALUES ('default', $1, $2)",
+            *(grown.lane_id, grown.pid),
+        )
+        await published(store, event("early", "b"))
+        mark = (await owner.load()).mark
+        news = await store.poll("w1", list(owner.epochs), mark)
+        assert list(news.recovered) == []
+
+    found = await store.poll("w1", list(owner.epochs), news.mark)
+
+    assert list(found.recovered) == ([] if broken else [grown.lane_id])
+
+
+@RIGHT_AND_BROKEN
 async def test_a_transaction_that_commits_late_is_not_missed(
     store: PostgresOutbox, steps: Steps, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
