@@ -8,8 +8,12 @@ import pytest
 
 from hooklane.testing.sim.moving import Cluster, Mover, simulate_moves
 
+# Red, with nine others, before a move rested and its source fenced workers that load lanes late: 14, 45.
+SEEDS = [1, 14, 45]
+LONG = [pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 100) if seed not in SEEDS]
 
-@pytest.mark.parametrize("seed", [1, 2, 3, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(4, 100))])
+
+@pytest.mark.parametrize("seed", [*SEEDS, *LONG])
 def test_a_tenant_that_moves_loses_nothing_and_its_lanes_stay_in_order(seed: int) -> None:
     report = simulate_moves(seed)
 

@@ -1,6 +1,7 @@
 """Past one primary: each tenant lives in one of two clusters, and one after the other moves, while everything crashes.
 
     close (nothing is published there, its endpoints are held) -> drain -> copy, under a fence -> switch -> open
+    -> clean -> rest (until each fenced worker has joined anew)
 
 Each step may be done twice, and the last one that is done is on record: a mover that crashes goes on where it was. The
 clusters know nothing of each other. What receivers see says whether order and at-least-once have held across the moves.
@@ -16,19 +17,19 @@ from typing import Any
 from hooklane.core.admission.turns import Turn, whose_turn
 from hooklane.core.engine import Engine
 from hooklane.model.attempt import Delivered, Send, Settlement, Write
-from hooklane.model.clock import START, Instant
+from hooklane.model.clock import FOREVER, START, Instant
 from hooklane.model.endpoint import Endpoint, EndpointState
 from hooklane.model.event import Event
 from hooklane.model.exchange import Answer, Timings
 from hooklane.model.tenant import Tenant
 from hooklane.store.memory.outbox.tables import Lane
-from hooklane.store.outbox import CommitReport, Draft, PublishReport, Refused
+from hooklane.store.outbox import CommitReport, Draft, Lease, PublishReport, Refused
 from hooklane.testing.sim.faults import NONE, Faults
 from hooklane.testing.sim.losing import Unwatched
 from hooklane.testing.sim.network import Network
 from hooklane.testing.sim.process import Process
 from hooklane.testing.sim.run import Report
-from hooklane.testing.sim.shell import Shell
+from hooklane.testing.sim.shell import LEASE_MS, Shell
 from hooklane.testing.sim.store import SimStore
 from hooklane.testing.sim.world import T0, World
 
@@ -63,12 +64,13 @@ class Router:
 
 
 class Cluster(SimStore):
-    """One PostgreSQL with its workers. *closed* are tenants of which it takes nothing."""
+    """One PostgreSQL with its workers. *closed* are tenants of which it takes nothing, *fenced* workers join anew."""
 
     def __init__(self, world: World, books: Books, name: str) -> None:
         self.name = name
         self.books = books
         self.closed: set[str] = set()
+        self.fenced: set[str] = set()
         super().__init__(world, books)
         for number in range(TENANTS):
             self.tables.tenants[f"t{number}"] = Tenant(id=f"t{number}", created_at=START)
@@ -87,7 +89,7 @@ class Cluster(SimStore):
             if isinstance(write, Settlement) and isinstance(write.outcome, Delivered):
                 send = write.send
                 if send.pid not in report.fenced and send.lane_id not in report.stale and send.key is not None:
-                    self.books.durable.add((send.endpoint.id, send.key, send.seq))
+                    self.books.durable.setdefault((send.endpoint.id, send.key, send.seq), T0 + self.world.now)
         return report
 
     # --- what a move asks for; each may be asked twice ---
@@ -117,13 +119,20 @@ class Cluster(SimStore):
         return self._endpoints(tenant), [_copied(lane) for lane in lanes], names
 
     def fence(self, pids: set[int]) -> None:
+        """Their owners write nothing more there, and the next owner comes when the lease of the last one is over."""
         for pid in pids:
             part = self.tables.parts[pid]
-            part.owner, part.epoch = None, part.epoch + 1
+            part.epoch += 1
+            if part.owner is not None:
+                self.fenced.add(part.owner)
+
+    def renew(self, worker: str, lease_ms: int) -> Lease | None:
+        return None if worker in self.fenced else super().renew(worker, lease_ms)
 
     def put_in(self, tenant: str, rows: tuple[list[Endpoint], list[Lane], dict[Any, Any]]) -> None:
+        if self._lives(tenant):
+            return  # an earlier try was carried out, and workers know its lanes: others beside them would be sent
         endpoints, lanes, names = rows
-        self.remove(tenant)
         tables = self.tables
         for endpoint in endpoints:
             tables.endpoints[endpoint.id] = replace(endpoint, state=EndpointState.PAUSED)
@@ -140,8 +149,12 @@ class Cluster(SimStore):
             tables.growth.append((lane.id, lane.tail))
 
     def remove(self, tenant: str) -> None:
-        """What a tenant leaves behind goes; its lanes stay as empty names, as a sweep of old rows would leave them."""
+        """What a tenant leaves behind goes; its lanes stay as empty names, as a sweep of old rows would leave them.
+
+        Who loaded them meanwhile is fenced too: it would send from them when the tenant comes back.
+        """
         tables = self.tables
+        self.fence({lane.pid for lane in tables.lanes.values() if lane.tenant == tenant})
         for endpoint in self._endpoints(tenant):
             del tables.endpoints[endpoint.id]
         for where in [where for where, one in tables.lane_ids.items() if tables.lanes[one].tenant == tenant]:
@@ -164,18 +177,20 @@ class Books(Unwatched):
         self.router = Router()
         self.applied: dict[Where, list[str]] = {}
         self.last: dict[Where, int] = {}
-        self.durable: set[tuple[str, str, int]] = set()
+        self.durable: dict[tuple[str, str, int], float] = {}
+        """When the ack of each event became durable."""
         self.accepted_ids: dict[Where, list[str]] = {}
 
     def going_out(self, cluster: Cluster, send: Send) -> None:
         home = self.router.homes[send.event.tenant]
         if cluster is home or send.key is None:
             return
-        lane = home.tables.lanes[home.tables.lane_ids[send.endpoint.id, send.key]]
-        if send.seq > home.tables.head_of(lane):
+        lane_id = home.tables.lane_ids.get((send.endpoint.id, send.key))
+        if lane_id is None or send.seq > home.tables.head_of(home.tables.lanes[lane_id]):
             self.broken(11, f"cluster {cluster.name} sent #{send.seq} of {send.key}, which lives elsewhere")
 
-    def take(self, send: Send) -> None:
+    def take(self, send: Send, decided_at: float) -> None:
+        """*decided_at* is when its worker decided to send it: long ago, where that worker has stalled since."""
         assert send.key is not None
         where = (send.endpoint.id, send.key)
         applied = self.applied.setdefault(where, [])
@@ -188,8 +203,8 @@ class Books(Unwatched):
             case Turn.PAST:
                 if send.event.id not in applied:
                     self.broken(26, f"{where}: {send.event.id} came with the old seq {send.seq}")
-                elif (*where, send.seq) in self.durable:
-                    self.broken(14, f"{where}: #{send.seq} came again though its ack was durable")
+                elif decided_at > self.durable.get((*where, send.seq), FOREVER):
+                    self.broken(14, f"{where}: #{send.seq} was sent again though its ack was durable")
 
 
 class ClusterNetwork(Network):
@@ -197,13 +212,15 @@ class ClusterNetwork(Network):
 
     cluster: Cluster
     books: Books
+    shell: Shell
 
     def send(self, worker: str, send: Send, done: Callable[..., None]) -> None:
         world = self.world
         self.books.going_out(self.cluster, send)
         world.counts["sent"] += 1
         lost = world.roll() < world.faults.reply_lost
-        world.after(0.5 + 2.0 * world.roll(), self.books.take, send)
+        decided_at = send.at if self.shell.keeps_time else START
+        world.after(0.5 + 2.0 * world.roll(), self.books.take, send, decided_at)
         result = Answer(503, Timings(1.0)) if lost else OK
         world.after(3.0 + 4.0 * world.roll(), done, send, result)
 
@@ -235,7 +252,10 @@ class Mover(Process):
             case "open":
                 self._ask(target, lambda: target.open_for(tenant), "clean")
             case "clean":
-                self._ask(source, lambda: source.remove(tenant), "end")
+                self._ask(source, lambda: source.remove(tenant), "rest")
+            case "rest":
+                # When the tenant comes back, no worker may know its lanes from the last time.
+                self.after(LEASE_MS, self._done, "end", None)
 
     def _ask(self, cluster: Cluster, verb: Callable[[], Any], then: str) -> None:
         done: Callable[[Any], None] = lambda rows: self.do(self._done, then, rows)  # noqa: E731
@@ -289,8 +309,8 @@ class Moving:
                 self._count += 1
                 network = ClusterNetwork(self.world, self.books)
                 network.cluster, network.books = cluster, self.books
-                shell = Shell(self.world, cluster, network, self.books, self._count, Engine())
-                self.workers.append((cluster, shell))
+                network.shell = Shell(self.world, cluster, network, self.books, self._count, Engine())
+                self.workers.append((cluster, network.shell))
         self.movers = [one for one in self.movers if one.alive]
         if self.router.move is not None and not self.movers:
             self._count += 1
@@ -358,7 +378,7 @@ class Moving:
 def simulate_moves(
     seed: int,
     *,
-    events: int = 500,
+    events: int = 1_000,
     faults: Faults = MOVING,
     cluster: type[Cluster] = Cluster,
     mover: type[Mover] = Mover,

@@ -58,6 +58,11 @@ class Process:
         for what, args in missed:
             self.do(what, *args)
 
+    @property
+    def keeps_time(self) -> bool:
+        """Its clock has never stood still, so that it knows how long it stalled."""
+        return not self._clock_lag
+
     def boot(self) -> Instant:
         """Its own clock, which runs a little wrong and may have stood still."""
         return Instant(int(self.world.now * self._clock_rate - self._clock_lag))
