@@ -133,7 +133,10 @@ class WorkerProcesses:
         finally:
             self._ready.discard(number)
             del self._processes[number]
-            _kill(process)  # only where we are cancelled: else it has ended
+            if process.returncode is None:  # we are cancelled: what is left of it would outlive this loop
+                _kill(process)
+                process.stdin.close()
+                await process.communicate()
 
     def _letter(self, number: int) -> bytes:
         """What a worker is told first. It answers no calls, so it does not need the API key."""

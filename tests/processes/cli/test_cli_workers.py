@@ -1,6 +1,7 @@
 """`hooklane serve --workers`: real processes on PostgreSQL that are told to stop, killed, and left alone."""
 
 import asyncio
+import gc
 import http.client
 import json
 import os
@@ -214,6 +215,35 @@ async def test_when_no_worker_can_start_the_server_says_so():
     [error] = caught.value.exceptions
     assert isinstance(error, UsageError)
     assert "none of the 2 workers could start" in str(error)
+
+
+READY_AND_WAITS = "import sys; print('{\"ready\":true}', flush=True); sys.stdin.read()"
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_workers_whose_server_gives_up_have_ended_when_it_has(
+    caplog: pytest.LogCaptureFixture, new_loop: Callable[[], asyncio.AbstractEventLoop]
+):
+    caplog.set_level("INFO", "hooklane.workers")
+    workers = WorkerProcesses(Settings(workers=2), (sys.executable, "-c", READY_AND_WAITS))
+
+    def pids() -> list[int]:
+        return [one.args[1] for one in caplog.records if "delivers (pid" in one.msg]
+
+    async def give_up() -> list[bool]:
+        running = asyncio.create_task(workers.run(lambda *_: None))
+        async with asyncio.timeout(scaled_s(20)):
+            while len(pids()) < 2:  # noqa: ASYNC110 - logs tell nobody
+                await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.wait([running])
+        return [Path(f"/proc/{pid}").exists() for pid in pids()]
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(give_up()) == [False, False]
+    del workers
+    gc.collect()
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])

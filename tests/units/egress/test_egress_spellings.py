@@ -9,6 +9,7 @@ import socket
 from collections.abc import Sequence
 
 import pytest
+from tests.support.pace import scaled_ms
 from tests.support.processes import free_port
 from tests.units.egress.spellings import INSIDE_4, INSIDE_6, hostile, ordinary
 from tests.units.transport.peers import posted
@@ -70,7 +71,8 @@ async def test_no_hostile_spelling_reaches_a_canary(seed: int, allow: tuple[str,
     assert resolver.asked == 0
 
     # All of them, as if each had been stored before the rules were what they are.
-    results = await asyncio.gather(*(posted(transport, Target("ep_1", url, 5_000)) for url in urls))
+    limit_ms = scaled_ms(20_000)  # all wait at the same time
+    results = await asyncio.gather(*(posted(transport, Target("ep_1", url, limit_ms)) for url in urls))
 
     assert {failure(result) for result in results} == {Failure.TARGET_NOT_ALLOWED, Failure.DNS}
     assert resolver.asked == passed > 50  # else the resolver's answers were hardly tried

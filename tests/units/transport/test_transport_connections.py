@@ -317,7 +317,7 @@ async def test_a_response_that_is_cut_counts_exactly_from_its_complete_headers_o
                     peer.url(),
                     body=b"%d" % cut,
                     endpoint_id=f"ep_{cut}",
-                    timeout_ms=scaled_ms(400 if kind == "stall" else 4_000),
+                    timeout_ms=scaled_ms(1_500 if kind == "stall" else 4_000),
                 )
                 for cut in cuts
             )
