@@ -169,6 +169,26 @@ async def test_a_short_round_does_not_look_again_at_what_stays_behind():
     assert keeping.pruned["events"] == 4
 
 
+async def test_a_short_round_goes_on_in_each_stage_where_the_last_one_ended():
+    """The names of three weeks were looked at every half minute, each of them to find that its event is still kept."""
+    asked: list[str | None] = []
+    following = {None: "names", "names": "names.7", "names.7": "names.9", "names.9": "rest", "rest": None}
+
+    class Recording(MemoryOutbox):
+        async def prune(self, cutoffs: Cutoffs, cursor: str | None, limit: int) -> Pruned:
+            asked.append(cursor)
+            return Pruned({}, following[cursor])
+
+    keeping = Housekeeping(Recording(StoreOptions(placer=places)))
+
+    await keeping.prune()
+    await keeping.prune(full=False)
+    await keeping.prune()
+
+    full = [None, "names", "names.7", "names.9", "rest"]
+    assert asked == [*full, None, "names.9", "rest", *full]
+
+
 async def test_steps_become_as_small_as_a_publisher_may_wait_and_never_stop_going_on():
     asked: list[int] = []
     ms_for_a_row = 0.0
