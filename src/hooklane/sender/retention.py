@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,8 +11,11 @@ from typing import Protocol
 
 from hooklane.errors import StoreError
 from hooklane.model.clock import Instant, wall_now
+from hooklane.sender.store_trouble import StoreTrouble
 from hooklane.store.outbox import OutboxStore
 from hooklane.store.recovery import Cutoffs, RecoveryStore
+
+log = logging.getLogger("hooklane.retention")
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -72,6 +76,7 @@ class Housekeeping:
         self._reached: dict[str, str] = {}
         """Of each stage that is done piece by piece, the last place that a round has come to."""
         self._rows = STEP_ROWS_MIN
+        self._trouble = StoreTrouble(log, "nothing is tidied or pruned, it is tried again")
         self.pruned: Counter[str] = Counter()
         """What was removed since the start, by table."""
 
@@ -88,8 +93,8 @@ class Housekeeping:
                     next_round = loop.time() + self._round_ms / 1000
                     if is_full:
                         next_full = loop.time() + FULL_ROUND_MS / 1000
-            except StoreError:
-                pass  # it is tried again in a moment
+            except StoreError as error:
+                self._trouble.tell(error)
             await self._rest(self._tidy_ms / 1000)
 
     def stop(self) -> None:
