@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -17,8 +18,11 @@ from hooklane.model.jumps import Observed, is_too_long
 from hooklane.model.lane import DeliveryState
 from hooklane.model.plan import Job, JobMember, JobState, Op, Progress
 from hooklane.sender.plans import PAGE, RecoveredStore
+from hooklane.sender.store_trouble import StoreTrouble
 from hooklane.store.outbox import BUSY, Draft, Published, PublishReport, Refused
 from hooklane.store.recovery import Mark
+
+log = logging.getLogger("hooklane.jobs")
 
 RELEASE_MAX = 500
 ANEW_MAX = 20
@@ -64,6 +68,7 @@ class Jobs:
         self._tick_ms = tick_ms
         self._going: dict[str, _Going] = {}
         self._others = Observed(LEASE_MS)
+        self._trouble = StoreTrouble(log, "jobs wait for the store, which is asked again")
         self._woken = asyncio.Event()
         self._stopping = False
 
@@ -72,7 +77,8 @@ class Jobs:
         while not self._stopping:
             try:
                 busy = await self.step()
-            except StoreError:
+            except StoreError as error:
+                self._trouble.tell(error)
                 busy = False  # the rows say where every job stands: it is taken up again
                 self._going.clear()
             try:
@@ -102,7 +108,8 @@ class Jobs:
         """Do the *work* for one job; one that the store fails holds up no other."""
         try:
             return await work
-        except StoreError:
+        except StoreError as error:
+            self._trouble.tell(error)
             self._going.pop(id, None)  # the rows say where it stands: it is taken up again
             return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,8 +11,11 @@ from typing import Protocol
 
 from hooklane.errors import StoreError
 from hooklane.model.clock import Instant, wall_now
+from hooklane.sender.store_trouble import StoreTrouble
 from hooklane.store.outbox import OutboxStore
 from hooklane.store.recovery import Cutoffs, RecoveryStore
+
+log = logging.getLogger("hooklane.retention")
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -69,8 +73,10 @@ class Housekeeping:
         self._tidy_ms = tidy_ms
         self._round_ms = round_ms
         self._stopping = asyncio.Event()
-        self._reached: str | None = None
+        self._reached: dict[str, str] = {}
+        """Of each stage that is done piece by piece, the last place that a round has come to."""
         self._rows = STEP_ROWS_MIN
+        self._trouble = StoreTrouble(log, "nothing is tidied or pruned, it is tried again")
         self.pruned: Counter[str] = Counter()
         """What was removed since the start, by table."""
 
@@ -87,8 +93,8 @@ class Housekeeping:
                     next_round = loop.time() + self._round_ms / 1000
                     if is_full:
                         next_full = loop.time() + FULL_ROUND_MS / 1000
-            except StoreError:
-                pass  # it is tried again in a moment
+            except StoreError as error:
+                self._trouble.tell(error)
             await self._rest(self._tidy_ms / 1000)
 
     def stop(self) -> None:
@@ -97,13 +103,13 @@ class Housekeeping:
     async def prune(self, *, full: bool = True) -> Counter[str]:
         """One round, in small steps with rests as long as the steps, so that no publisher waits long for the writer.
 
-        A round that is not *full* goes on where the last one met events that were too young: what stays behind because
-        it is owed is looked at once an hour only.
+        A round that is not *full* goes on in each stage where the last one ended: what was looked at and stays behind,
+        since it is owed or too young, is looked at once an hour only.
         """
         loop = asyncio.get_running_loop()
         cutoffs = self._retention.cutoffs(self._now())
         removed: Counter[str] = Counter()
-        cursor = None if full else self._reached
+        cursor = None if full else self._reached.get("events")
         while not self._stopping.is_set():
             began = loop.time()
             step = await self._store.prune(cutoffs, cursor, self._rows)
@@ -112,8 +118,11 @@ class Housekeeping:
             cursor = step.next
             if cursor is None:
                 break
-            if cursor.startswith("events."):
-                self._reached = cursor
+            stage, _, at = cursor.partition(".")
+            if at:
+                self._reached[stage] = cursor
+            elif not full:
+                cursor = self._reached.get(stage, cursor)
             await self._rest(max(REST_MS_MIN / 1000, loop.time() - began))
         self.pruned.update(removed)
         return removed

@@ -13,6 +13,9 @@ from hooklane.model.endpoint import Endpoint
 from hooklane.model.exchange import Answer, Target
 from hooklane.model.redelivery import Redelivery
 
+ENDPOINTS_MAX = 50_000
+"""What so many endpoints share is kept ready. Beyond that all of it is made anew: some of them are long deleted."""
+
 
 class _Signing:
     """What all requests to one endpoint share."""
@@ -36,6 +39,8 @@ class SignedRequests:
         endpoint = send.endpoint
         kept = self._of.get(endpoint.id)
         if kept is None or kept.endpoint is not endpoint:
+            if len(self._of) >= ENDPOINTS_MAX:
+                self._of.clear()
             kept = self._of[endpoint.id] = _Signing(endpoint)
         event = send.event
         key, seq, prev_seq = _place_of(send)

@@ -173,7 +173,7 @@ class OutboxStore(Protocol):
         """
 
     async def tidy(self) -> None:
-        """Fold, prune and whatever else the back-end needs every few seconds."""
+        """Fold, finish deletions and whatever else the back-end needs every few seconds."""
 
     # recovering
 
@@ -190,5 +190,4 @@ class StoreOptions:
 
     placer: Placer
     busy_wait_ms: int = 5_000
-    idempotency_ms: int = 7 * 24 * 3_600_000
     extra: Mapping[str, Any] = field(default_factory=dict)

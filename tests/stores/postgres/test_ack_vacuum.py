@@ -3,6 +3,8 @@
 import asyncpg
 import pytest
 
+from hooklane.core.fanout import places
+from hooklane.store.outbox import StoreOptions
 from hooklane.store.postgres.outbox import PostgresOutbox, ack_vacuum
 from hooklane.store.postgres.outbox.fold_acks import FIRST
 from hooklane.testing.conformance_outbox.kit import event, published
@@ -87,7 +89,7 @@ async def test_a_role_that_does_not_own_the_tables_goes_without(store: PostgresO
     try:
         await conn.execute(f"GRANT USAGE ON SCHEMA hooklane TO {role}")
         await conn.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA hooklane TO {role}")
-        guest = PostgresOutbox(postgres_url.replace("postgres@", f"{role}@"), store._options)
+        guest = PostgresOutbox(postgres_url.replace("postgres@", f"{role}@"), StoreOptions(placer=places))
         await guest.db.open()
         vacuumed = "SELECT vacuum_count FROM pg_stat_user_tables WHERE relid = 'hooklane.ack'::regclass"
         before = await conn.fetchval(vacuumed)

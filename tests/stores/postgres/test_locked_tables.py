@@ -108,6 +108,13 @@ async def test_an_owner_that_may_not_wait_for_a_lock_is_told_to_come_back(
     await conn.close()
 
 
+async def test_what_is_done_every_few_seconds_reads_no_names(store: PostgresOutbox, conn: asyncpg.Connection) -> None:
+    """A name outlives its promised week with its event: three weeks of them were read every two seconds."""
+    async with conn.transaction():
+        await conn.execute("LOCK TABLE hooklane.idempotency IN ACCESS EXCLUSIVE MODE")
+        await store.tidy()
+
+
 async def test_a_stricter_isolation_of_the_database_is_not_ours(store: PostgresOutbox, postgres_url: str) -> None:
     """Publishers of one lane would otherwise be answered by turns that they come too late."""
     conn = await asyncpg.connect(postgres_url)
@@ -116,7 +123,7 @@ async def test_a_stricter_isolation_of_the_database_is_not_ours(store: PostgresO
         " SET default_transaction_isolation = 'serializable'"
     )
     await conn.close()
-    strict = PostgresOutbox(postgres_url, store._options)
+    strict = PostgresOutbox(postgres_url, StoreOptions(placer=places))
     await strict.open()
     asked = Statement("SHOW transaction_isolation")
 

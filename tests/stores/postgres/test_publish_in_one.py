@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklane.store.outbox import Draft, Published, Refused
+from hooklane.core.fanout import places
+from hooklane.store.outbox import Draft, Published, Refused, StoreOptions
 from hooklane.store.postgres.literals import numbers, texts
 from hooklane.store.postgres.outbox import PostgresOutbox
 from hooklane.store.postgres.outbox.group import DOUBLED
@@ -78,7 +79,7 @@ async def test_a_batch_with_nobody_to_get_it_is_stored_all_the_same(store: Postg
 
 async def test_an_endpoint_made_meanwhile_gets_its_event(store: PostgresOutbox, postgres_url: str) -> None:
     await warm(store)
-    other = PostgresOutbox(postgres_url, store._options)
+    other = PostgresOutbox(postgres_url, StoreOptions(placer=places))
     await other.open()
     await other.save_endpoint(endpoint("ep_new"), expect=None)
     await other.close()

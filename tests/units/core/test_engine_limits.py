@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from tests.units.core.kit import T0, TIMINGS, Bench, endpoint, event, grown, row
 
 from hooklane.core.engine import Dropped, EndpointChanged, Fetched, HealthSeen, LeaseSet, Loaded
 from hooklane.core.engine.heads import FETCH_ALONE_MAX, FETCH_MAX
+from hooklane.core.engine.owned_lane import OwnedLane
 from hooklane.model.attempt import Send
 from hooklane.model.clock import FOREVER, Instant
+from hooklane.model.endpoint import EndpointState
 from hooklane.model.exchange import Failure, NoAnswer
 from hooklane.model.health import BreakerState
 
@@ -243,6 +247,40 @@ def test_a_partition_that_is_loaded_twice_leaves_nothing_behind() -> None:
 
     assert bench.engine.held_bytes == 0
     assert bench.engine.queues["ep"].fetching == 3
+
+
+@pytest.mark.parametrize(
+    ("rules", "waits"),
+    [({}, {"next_at": T0 + 86_400_000}), ({"state": EndpointState.PAUSED}, {})],
+    ids=["tried", "paused"],
+)
+def test_lanes_that_wait_are_not_kept_once_for_each_time_that_their_partition_came_and_went(rules, waits) -> None:
+    """They were, until their time came or their endpoint was resumed: a day, or weeks."""
+    before = lanes_in_memory()
+    rows = [row(lane, **waits) for lane in range(1, 101)]
+    bench = Bench(*rows, **rules)
+
+    for epoch in range(2, 12):
+        bench.step(Dropped(frozenset({0})))
+        bench.step(Loaded(0, epoch, rows))
+
+    assert lanes_in_memory() - before <= 100
+    assert bench.step(EndpointChanged(replace(bench.endpoint, state=EndpointState.ACTIVE))).sends == []
+
+
+def lanes_in_memory() -> int:
+    gc.collect()
+    return sum(isinstance(one, OwnedLane) for one in gc.get_objects())
+
+
+def test_an_endpoint_whose_lanes_went_before_its_turn_is_passed_over() -> None:
+    bench = Bench(in_flight_max_all=1)
+    (send,) = bench.step(grown(1, 1)).sends
+    bench.step(EndpointChanged(endpoint("ep_2")), Loaded(1, 1, [row(2, pid=1, endpoint_id="ep_2", tail=1)]))
+
+    bench.step(Dropped(frozenset({1})))
+
+    assert bench.settle(send).sends == []
 
 
 def test_a_tenant_whose_endpoints_never_answer_leaves_half_of_the_places_to_others() -> None:

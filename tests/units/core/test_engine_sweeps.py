@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.units.core.kit import T0, Bench, row
+from tests.units.core.kit import T0, Bench, endpoint, grown, row
 
-from hooklane.core.engine import Dropped, Loaded, Reloaded, StartedAnew, Swept
+from hooklane.core.engine import Dropped, EndpointChanged, EndpointsGone, Loaded, Reloaded, StartedAnew, Swept
 from hooklane.core.engine.inputs import HealthSeen
 from hooklane.model.clock import Instant
 from hooklane.model.health import BreakerState, Health
@@ -85,3 +85,28 @@ def test_a_breaker_follows_the_store_after_a_start_anew_though_its_turns_are_few
     (claim,) = bench.later(20).health
 
     assert claim.turn == 3
+
+
+def test_an_endpoint_that_the_store_has_forgotten_is_forgotten_with_its_lanes() -> None:
+    """Each endpoint that was ever made stayed in memory."""
+    bench = Bench(row(head=4, tail=3))
+    bench.step(EndpointChanged(endpoint("ep_2")), grown(2, 1, endpoint_id="ep_2"))
+
+    bench.step(EndpointsGone({"ep"}))
+
+    assert (list(bench.engine.queues), len(bench.engine)) == (["ep_2"], 1)
+
+
+def test_an_endpoint_of_which_something_is_under_way_is_kept_until_that_has_ended() -> None:
+    bench = Bench()
+    (send,) = bench.step(grown(1, 1)).sends
+
+    bench.step(EndpointsGone({"ep"}))
+    (write,) = bench.answer(send, 410)
+    bench.step(EndpointsGone({"ep"}))
+    assert list(bench.engine.queues) == ["ep"]
+    bench.step(Dropped(frozenset({0})))
+    bench.step(EndpointsGone({"ep"}))
+    assert list(bench.engine.queues) == []
+
+    assert bench.commit(write, fenced=True).sends == []

@@ -399,6 +399,20 @@ def test_an_endpoint_that_no_poll_told_of_is_told_and_counted() -> None:
     assert bench.notes == [Missed(1)]
 
 
+def test_an_endpoint_that_is_not_there_any_more_is_forgotten_when_it_was_known_before_the_look() -> None:
+    bench = sweeping()
+    poll(bench)
+    bench.answer("endpoints", [])
+    bench.answer("owed")
+    bench.worker.inputs.append(EndpointChanged(endpoint("ep_made_since")))
+    for _ in range(POLLS):
+        poll(bench)
+        bench.settle("endpoints", "owed")
+
+    assert list(bench.engine.queues) == ["ep_made_since"]
+    assert bench.notes == []
+
+
 def test_lanes_that_no_poll_told_of_are_counted() -> None:
     bench = sweeping()
     poll(bench)

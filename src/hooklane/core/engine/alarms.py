@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from hooklane.core.engine.endpoint_queue import EndpointQueue
 from hooklane.core.engine.owned_lane import OwnedLane
@@ -26,6 +26,11 @@ class Alarms:
     def set(self, at: Instant, what: OwnedLane | EndpointQueue) -> None:
         self._count += 1  # so that two of the same time are never compared
         heappush(self._heap, (at, self._count, what))
+
+    def forget(self, pids: frozenset[int]) -> None:
+        """The lanes of these partitions are no longer ours: none is kept until its time comes, perhaps a day later."""
+        self._heap = [one for one in self._heap if isinstance(one[2], EndpointQueue) or one[2].pid not in pids]
+        heapify(self._heap)
 
     def jump(self, by: int) -> None:
         """The clock was set: all alarms with it, so that their order stays."""

@@ -18,6 +18,7 @@ from hooklane.core.engine.inputs import (
     Draining,
     Dropped,
     EndpointChanged,
+    EndpointsGone,
     Fetched,
     HealthSeen,
     Input,
@@ -75,6 +76,7 @@ class Engine:
             Dropped: self._heads.dropped,
             StartedAnew: self._started_anew,
             EndpointChanged: self._endpoint_changed,
+            EndpointsGone: self._endpoints_gone,
             HealthSeen: self._health_seen,
             LeaseSet: self._lease_set,
             Grown: self._grown,
@@ -200,6 +202,18 @@ class Engine:
         if endpoint.state is EndpointState.CANCELLING:
             self._cancel_all(endpoint)
         self._heads.turns.push(queue)
+
+    def _endpoints_gone(self, now: Instant, gone: EndpointsGone) -> None:
+        """They go, and their lanes with them. Where something is under way they stay: the next look tells again."""
+        heads, ids = self._heads, frozenset(gone.ids)
+        lanes = [lane for lane in heads.lanes.values() if lane.endpoint_id in ids]
+        busy = {lane.endpoint_id for lane in lanes if lane.phase is not Phase.IDLE}
+        busy |= {one for one in ids if one in heads.queues and heads.queues[one].in_flight}
+        for lane in lanes:
+            if lane.endpoint_id not in busy:
+                heads.forget(lane)
+        for one in ids - busy:
+            heads.queues.pop(one, None)
 
     def _health_seen(self, now: Instant, seen: HealthSeen) -> None:
         found = {health.endpoint_id: health for health in seen.found}

@@ -126,6 +126,11 @@ class Heads:
             self.epochs.pop(pid, None)
         for lane in [lane for lane in self.lanes.values() if lane.pid in dropped.pids]:
             self.forget(lane)
+        # Nor are they kept by a line that may not move for weeks, as that of a paused endpoint.
+        self.alarms.forget(dropped.pids)
+        for queue in self.queues.values():
+            if queue.ready:
+                queue.ready = deque(lane for lane in queue.ready if lane.pid not in dropped.pids)
 
     # --- whose turn it is ---
 
@@ -149,6 +154,8 @@ class Heads:
         places = self.in_flight_max
         while turns and self.in_flight + self._starting < places and self.flying_bytes < FLYING_BYTES_MAX:
             queue = turns.pop()
+            if not queue.ready:
+                continue  # its lanes were lost while it stood in line
             if not queue.has_room(now, places - self.in_flight, places):
                 if queue.wants_probe(now):
                     self.effects.health.append(queue.breaker.claim(now, queue.endpoint.timeout_ms))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from hooklane.model.attempt import Send, Write
@@ -42,6 +42,13 @@ class EndpointChanged:
     """An endpoint was created or changed; the new rules hold from the next attempt."""
 
     endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointsGone:
+    """The store does not know these endpoints any more: they were deleted, and nothing is owed to them."""
+
+    ids: Collection[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +140,7 @@ Input = (
     | Dropped
     | StartedAnew
     | EndpointChanged
+    | EndpointsGone
     | HealthSeen
     | LeaseSet
     | Grown

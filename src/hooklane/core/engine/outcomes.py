@@ -108,8 +108,8 @@ class Outcomes:
 
     def _not_gone(self, send: Send) -> None:
         """A 410 that did not become durable: the lane's owner will hear it again, if it is still true."""
-        queue = self._heads.queues[send.endpoint.id]
-        if queue.endpoint.state is EndpointState.DISABLED:
+        queue = self._heads.queues.get(send.endpoint.id)
+        if queue is not None and queue.endpoint.state is EndpointState.DISABLED:
             queue.change(replace(queue.endpoint, state=send.endpoint.state))
             self._heads.turns.push(queue)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hooklane.core.engine import EndpointChanged, Swept
+from hooklane.core.engine import EndpointChanged, EndpointsGone, Swept
 from hooklane.core.worker.effects import Missed
 from hooklane.core.worker.state import WorkerState
 from hooklane.model.clock import START, Instant
@@ -35,7 +35,8 @@ class Look:
     epoch: int
     known: Mapping[str, Endpoint]
     began_at: Instant
-    found: Sequence[Endpoint] = ()
+    found: Sequence[Endpoint] | None = None
+    """All endpoints, where they were read too."""
     rows: Sequence[LaneRow] = ()
     polls: int = POLLS
 
@@ -130,7 +131,12 @@ class Sweeping:
                 continue  # of a time that is over
             rows = [row for row in look.rows if row.id not in asked]
             self._state.inputs.append(Swept(look.pid, look.epoch, rows))
-            changed = unnoticed(look.found, look.known, self._endpoints()) if look.found else []
+            if look.found is None:
+                continue
+            known = self._endpoints()
+            changed = unnoticed(look.found, look.known, known)
+            if gone := known.keys() & look.known.keys() - {one.id for one in look.found}:
+                self._state.inputs.append(EndpointsGone(gone))
             if changed:
                 self._state.inputs.extend(EndpointChanged(one) for one in changed)
                 self._state.notes.append(Missed(len(changed)))

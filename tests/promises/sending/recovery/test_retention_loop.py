@@ -13,13 +13,15 @@ from tests.support.running_sender import SECRET
 from tests.support.tree import ROOT
 
 from hooklane.core.fanout import places
-from hooklane.errors import ConfigError, StoreUnavailable
+from hooklane.errors import ConfigError, StoreError, StoreUnavailable
 from hooklane.model.attempt import DELIVERED, Dead, Send, Settlement
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.endpoint import Endpoint, EndpointState, SigningKey
 from hooklane.model.event import Event
 from hooklane.model.lane import DeliveryState
+from hooklane.model.plan import Job
 from hooklane.sender.publish_limits import PublishLimits
+from hooklane.sender.recovery import Jobs
 from hooklane.sender.retention import (
     DAY_MS,
     HOUR_MS,
@@ -132,6 +134,42 @@ async def test_the_loop_finishes_deletions_and_goes_on_when_the_store_was_away(t
     await store.close()
 
 
+async def test_a_store_that_refuses_to_be_pruned_is_in_the_log_once(caplog):
+    """Nothing was said: a disk was filled by what should have gone."""
+
+    class Refusing(MemoryOutbox):
+        tries = 0
+
+        async def prune(self, cutoffs: Cutoffs, cursor: str | None, limit: int) -> Pruned:
+            self.tries += 1
+            if self.tries == 3:
+                keeping.stop()
+            raise StoreError("permission denied for table attempt")
+
+    keeping = Housekeeping(Refusing(StoreOptions(placer=places)), tidy_ms=1)
+    await keeping.run()
+
+    (told,) = caplog.messages
+    assert told.endswith("permission denied for table attempt")
+
+
+async def test_a_store_in_which_no_job_can_go_on_is_in_the_log_once(tmp_path, caplog):
+    class Refusing(SqliteOutbox):
+        tries = 0
+
+        async def open_jobs(self) -> list[Job]:
+            self.tries += 1
+            if self.tries == 3:
+                jobs.stop()
+            raise StoreError("permission denied for table job")
+
+    jobs = Jobs(Refusing(str(tmp_path / "hooklane.db"), StoreOptions(placer=places)), "runner", tick_ms=1)
+    await jobs.run()
+
+    (told,) = caplog.messages
+    assert told.endswith("permission denied for table job")
+
+
 async def test_on_postgres_a_deleted_endpoint_stays_for_the_day_that_the_how_to_names(postgres_url):
     store = PostgresOutbox(postgres_url, StoreOptions(placer=places))
     await store.open()
@@ -167,6 +205,26 @@ async def test_a_short_round_does_not_look_again_at_what_stays_behind():
 
     assert asked == [None, "events.500", "events.1000", "events.1000"]
     assert keeping.pruned["events"] == 4
+
+
+async def test_a_short_round_goes_on_in_each_stage_where_the_last_one_ended():
+    """The names of three weeks were looked at every half minute, each of them to find that its event is still kept."""
+    asked: list[str | None] = []
+    following = {None: "names", "names": "names.7", "names.7": "names.9", "names.9": "rest", "rest": None}
+
+    class Recording(MemoryOutbox):
+        async def prune(self, cutoffs: Cutoffs, cursor: str | None, limit: int) -> Pruned:
+            asked.append(cursor)
+            return Pruned({}, following[cursor])
+
+    keeping = Housekeeping(Recording(StoreOptions(placer=places)))
+
+    await keeping.prune()
+    await keeping.prune(full=False)
+    await keeping.prune()
+
+    full = [None, "names", "names.7", "names.9", "rest"]
+    assert asked == [*full, None, "names.9", "rest", *full]
 
 
 async def test_steps_become_as_small_as_a_publisher_may_wait_and_never_stop_going_on():

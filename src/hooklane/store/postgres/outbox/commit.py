@@ -18,7 +18,7 @@ from hooklane.store.postgres.outbox.acks import fenced_acks, is_ack, pid_of, rep
 from hooklane.store.postgres.outbox.places import lost_places
 from hooklane.store.postgres.outbox.statements import SQL
 from hooklane.store.sql.outbox import audit, redeliveries
-from hooklane.store.sql.outbox.endpoints import disable_endpoint
+from hooklane.store.sql.outbox.endpoints import cancel_letters, disable_endpoint
 from hooklane.store.sql.outbox.recovery import act_of
 from hooklane.store.sql.outbox.steps import Flow
 
@@ -79,7 +79,7 @@ def _write_ordered(writes: Sequence[Write]) -> Flow[set[LaneId]]:
         rows = yield Statement(SQL["pass_heads"], _pass_rows(passes))
         done |= {lane_id for (lane_id,) in rows}
     if cancelled := [write.lane_id for write in writes if isinstance(write, Cancel) and write.lane_id in done]:
-        yield Statement(SQL["cancel_letters"], {"lanes": cancelled})
+        yield from cancel_letters(cancelled)
     return {lane_of(write) for write in writes} - done
 
 
@@ -147,7 +147,7 @@ def _write_loose(writes: Sequence[Write]) -> Flow[set[LaneId]]:
         done |= set(delivered) - {n for (n,) in (yield Statement(SQL["loose_left"], {"ns": delivered}))}
     if cancelled := [-write.lane_id for write in writes if isinstance(write, Cancel)]:
         done |= {n for (n,) in (yield Statement(SQL["cancel_loose"], {"ns": cancelled}))}
-        yield Statement(SQL["cancel_letters"], {"lanes": [-n for n in cancelled]})
+        yield from cancel_letters([-n for n in cancelled])
     if starts := [write for write in writes if isinstance(write, Start)]:
         done |= {n for (n,) in (yield Statement(SQL["start_loose"], _start_rows(starts)))}
     if held := [w for w in writes if isinstance(w, Settlement) and -lane_of(w) not in delivered]:

@@ -1,4 +1,4 @@
--- What PostgreSQL needs every few seconds: acks are folded into their lanes, and what no process needs goes.
+-- What PostgreSQL needs every few seconds: acks are folded into their lanes, and summed up.
 
 -- name: fold_lock
 -- One process at a time is enough: no row where another is at it. The number reads "hookfold".
@@ -36,23 +36,6 @@ SELECT (SELECT count(*) FROM taken), (SELECT count(*) FROM folded), (SELECT max(
 WITH taken AS (DELETE FROM hooklane.loose_delivered RETURNING tenant, endpoint_id, many)
 INSERT INTO hooklane.loose_delivered (tenant, endpoint_id, many)
 SELECT tenant, endpoint_id, sum(many) FROM taken GROUP BY tenant, endpoint_id
-
--- name: drop_old_wakeups
--- Wake-ups that every owner has long polled.
-DELETE FROM hooklane.recovered WHERE at < hooklane.now_ms() - :ms::bigint
-
--- name: drop_old_workers
--- Workers that are long gone and own nothing.
-DELETE FROM hooklane.worker w WHERE lease_until < hooklane.now_ms() - :ms::bigint
-    AND NOT EXISTS (SELECT 1 FROM hooklane.part p WHERE p.owner = w.id)
-
--- name: drop_old_names
--- A name lives as long as its event, and for the promised time at least.
-DELETE FROM hooklane.idempotency WHERE (tenant, name) IN (
-    SELECT i.tenant, i.name FROM hooklane.idempotency i
-    WHERE i.created_at < hooklane.now_ms() - :ms::bigint
-      AND NOT EXISTS (SELECT 1 FROM hooklane.event e WHERE e.n = i.event_n)
-    ORDER BY i.created_at LIMIT :most::bigint)
 
 -- name: vacuum_acks
 -- A role that does not own the table is warned, and nothing is vacuumed; nor is a table that another session vacuums

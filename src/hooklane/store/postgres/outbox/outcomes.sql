@@ -133,10 +133,6 @@ JOIN hooklane.event e ON e.tenant = w.tenant AND e.id = w.event_id
 ON CONFLICT (id) DO UPDATE SET attempts = excluded.attempts, reason = excluded.reason, died_at = excluded.died_at,
     state = excluded.state
 
--- name: cancel_letters
--- The open letters of what was cancelled.
-UPDATE hooklane.dead_letter SET state = 'cancelled' WHERE lane_id = ANY(:lanes::bigint[]) AND state = 'open'
-
 -- name: loose_delivered
 -- A loose delivery that is done leaves no row; a repeat finds none, and that is right.
 WITH done AS (

@@ -51,6 +51,28 @@ unnest(:lane_id::bigint[], :seq::bigint[]) AS w (lane_id, seq)
 (convert_from(p.doc, 'UTF8')::json ->> 'state' IN ('paused', 'disabled')
     OR coalesce((convert_from(p.doc, 'UTF8')::json ->> 'suspended')::boolean, false))
 
+-- fragment: endpoint_state
+convert_from(e.doc, 'UTF8')::json ->> 'state'
+
+-- Nor is it finished while a transaction runs that may have seen the endpoint alive: such a one may still publish to it.
+-- The time of grace covers those that this role is not shown.
+-- fragment: is_finished
+{endpoint_state} IN ('draining', 'cancelling')
+  AND e.changed_at < hooklane.now_ms() - :grace_ms::bigint
+  AND NOT EXISTS (SELECT 1 FROM pg_stat_activity s WHERE s.datname = current_database()
+                  AND extract(epoch FROM s.xact_start) * 1000 <= e.changed_at)
+  AND NOT EXISTS (SELECT 1 FROM hooklane.dead_letter d
+                  WHERE d.tenant = e.tenant AND d.state = 'open' AND d.endpoint_id = e.id)
+  AND NOT EXISTS (SELECT 1 FROM hooklane.loose o WHERE o.endpoint_id = e.id AND o.state IN ('queued', 'retrying'))
+  AND NOT EXISTS (SELECT 1 FROM hooklane.redelivery r
+                  WHERE r.endpoint_id = e.id AND r.state IN ('active', 'retrying') AND r.head <= r.tail)
+  AND NOT EXISTS (SELECT 1 FROM hooklane.lane_tail t LEFT JOIN hooklane.lane l USING (lane_id)
+                  WHERE t.endpoint_id = e.id AND coalesce(l.head, 1) <= t.tail)
+  AND NOT EXISTS (SELECT 1 FROM hooklane.ack k JOIN hooklane.lane_name t USING (lane_id) WHERE t.endpoint_id = e.id)
+
+-- fragment: and_still
+AND {is_finished}
+
 
 -- === audit ===
 
@@ -67,34 +89,6 @@ SELECT * FROM unnest(:n::bigint[], :tenant::text[], :at::bigint[], :actor::text[
 -- Create or replace.
 INSERT INTO hooklane.endpoint (id, tenant, doc, rev) VALUES (:id, :tenant, :doc, :rev)
 ON CONFLICT (id) DO UPDATE SET doc = excluded.doc, rev = excluded.rev, changed_at = excluded.changed_at
-
--- name: cancel_dead_loose
--- Loose dead letters are in no owner's hands, so no worker would cancel them.
-UPDATE hooklane.loose o SET state = 'cancelled', rev = o.rev + 1 FROM hooklane.endpoint e
-WHERE e.id = o.endpoint_id AND o.state = 'dead' AND convert_from(e.doc, 'UTF8')::json ->> 'state' = 'cancelling'
-RETURNING o.n
-
--- name: cancel_loose_letters
--- The dead letters of loose deliveries that were cancelled.
-UPDATE hooklane.dead_letter d SET state = 'cancelled'
-FROM unnest(:ns::bigint[]) AS gone (n) WHERE d.lane_id = -gone.n AND d.state = 'open'
-
--- name: forget_endpoints
--- Address and secrets go when nothing is owed, and when no transaction runs that may have seen the endpoint alive: such
--- a one may still publish to it. The time of grace covers those that this role is not shown.
-DELETE FROM hooklane.endpoint e
-WHERE convert_from(e.doc, 'UTF8')::json ->> 'state' IN ('draining', 'cancelling')
-  AND e.changed_at < hooklane.now_ms() - :grace_ms::bigint
-  AND NOT EXISTS (SELECT 1 FROM pg_stat_activity s WHERE s.datname = current_database()
-                  AND extract(epoch FROM s.xact_start) * 1000 <= e.changed_at)
-  AND NOT EXISTS (SELECT 1 FROM hooklane.lane_tail t LEFT JOIN hooklane.lane l USING (lane_id)
-                  WHERE t.endpoint_id = e.id AND coalesce(l.head, 1) <= t.tail)
-  AND NOT EXISTS (SELECT 1 FROM hooklane.ack k JOIN hooklane.lane_tail t USING (lane_id) WHERE t.endpoint_id = e.id)
-  AND NOT EXISTS (SELECT 1 FROM hooklane.loose o
-                  WHERE o.endpoint_id = e.id AND o.state IN ('queued', 'retrying', 'dead'))
-  AND NOT EXISTS (SELECT 1 FROM hooklane.redelivery r
-                  WHERE r.endpoint_id = e.id AND r.state IN ('active', 'retrying') AND r.head <= r.tail)
-RETURNING e.id
 
 
 -- === health ===

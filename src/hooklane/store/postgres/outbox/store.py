@@ -40,7 +40,6 @@ class PostgresOutbox(SqlOutbox):
 
     def __init__(self, url: str, options: StoreOptions) -> None:
         self.db = Database(url, size=int(options.extra.get("connections", 8)), statement_of=statement_of)
-        self._options = options
         self._group = Group(self.db, options.placer)
         self._vacuum = AckVacuum()
         self._taken: dict[int, tuple[str, int, int]] = {}
@@ -159,7 +158,8 @@ class PostgresOutbox(SqlOutbox):
                 break
         if self._vacuum.is_due():
             await self._vacuum.vacuum(self.db)
-        await self.db.write(lambda: fold_acks.prune(self._options.idempotency_ms))
+        await self.db.write(fold_acks.sum_up)
+        await self._finish_deletions()
 
     async def scrub(self) -> None:
         """Old versions of rows go with the next vacuum, as the operator has set it."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hooklane.model.audit import Act
 from hooklane.model.endpoint import Endpoint, EndpointState
+from hooklane.model.lane import LaneId
 from hooklane.model.tenant import TenantState
 from hooklane.store.codec import decode_endpoint, decode_tenant, encode_endpoint
 from hooklane.store.revision import step
@@ -73,9 +74,27 @@ def read_endpoints(tenant: str | None = None) -> Flow[Sequence[Endpoint]]:
     return sorted((decode_endpoint(doc) for (doc,) in rows), key=lambda one: (one.created_at, one.id))
 
 
-def finish_deletions() -> Flow[int]:
-    """Forget deleted endpoints, their secrets included, as soon as nothing is owed to them."""
-    if cancelled := [n for (n,) in (yield sql("cancel_dead_loose"))]:
-        yield sql("cancel_loose_letters", ns=cancelled)
-    removed = yield sql("forget_endpoints", grace_ms=GRACE_MS)
-    return len(removed)
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What deletions still ask for: dead deliveries without order to cancel, and endpoints to forget."""
+
+    dead_loose: list[int]
+    endpoints: list[str]
+
+
+def finished_deletions() -> Flow[Finished]:
+    """It only reads: to find that something is owed to an endpoint, many lanes may have to be looked at."""
+    dead = [n for (n,) in (yield sql("dead_loose_to_cancel"))]
+    return Finished(dead, [id for (id,) in (yield sql("finished_endpoints", grace_ms=GRACE_MS))])
+
+
+def finish_deletions(found: Finished) -> Flow[None]:
+    """Cancel and forget what was *found*, secrets included."""
+    if found.dead_loose and (cancelled := [n for (n,) in (yield sql("cancel_dead_loose", ns=found.dead_loose))]):
+        yield from cancel_letters([-n for n in cancelled])
+    if found.endpoints:
+        yield sql("forget_endpoints", ids=found.endpoints, grace_ms=GRACE_MS)
+
+
+def cancel_letters(lanes: Sequence[LaneId]) -> Flow[None]:
+    yield sql("cancel_letters", lanes=list(lanes))

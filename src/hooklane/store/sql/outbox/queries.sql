@@ -1,7 +1,7 @@
 -- The statements of `store/sql/outbox` that both back-ends run, as PostgreSQL spells them; `store/sqlite/spelling.py` says
 -- how SQLite does. What the back-ends do each in their own way is in the `queries.sql` of each, and so are the fragments
--- `{now}`, `{for_update}`, `{greatest}`, `{fits}`, `{by_number}`, `{lane_names}`, `{lane_ends}`,
--- `{lanes_in_state}` and `{every_lane}`.
+-- `{now}`, `{for_update}`, `{greatest}`, `{fits}`, `{by_number}`, `{lane_names}`, `{lane_ends}`, `{endpoint_state}`,
+-- `{is_finished}`, `{and_still}`, `{lanes_in_state}` and `{every_lane}`.
 
 -- fragment: event
 e.id, e.type, e.key, e.data, e.created_at, e.tenant, e.replay_of, e.trace
@@ -58,6 +58,27 @@ SELECT doc FROM hooklane.endpoint WHERE tenant = coalesce(:tenant::text, tenant)
 -- Each write gets a new revision, by which polls find it. The counter's lock is held until the commit: revisions become
 -- visible in order, and creators of one id queue up.
 UPDATE hooklane.counter SET value = value + :step::bigint WHERE name = 'endpoint' RETURNING value
+
+-- name: finished_endpoints
+-- Deleted endpoints to which nothing is owed any more.
+SELECT e.id FROM hooklane.endpoint e WHERE {is_finished}
+
+-- name: forget_endpoints
+-- Address and secrets go.
+DELETE FROM hooklane.endpoint AS e WHERE e.id = ANY(:ids::text[]) {and_still}
+
+-- name: dead_loose_to_cancel
+-- Loose dead letters are in no owner's hands, so no worker would cancel them.
+SELECT -d.lane_id FROM hooklane.dead_letter d JOIN hooklane.endpoint e ON e.id = d.endpoint_id
+WHERE d.state = 'open' AND d.lane_id < 0 AND {endpoint_state} = 'cancelling'
+
+-- name: cancel_dead_loose
+-- They are cancelled, unless somebody has replayed or skipped them meanwhile.
+UPDATE hooklane.loose SET state = 'cancelled', rev = rev + 1 WHERE n = ANY(:ns::bigint[]) AND state = 'dead' RETURNING n
+
+-- name: cancel_letters
+-- The open letters of what was cancelled.
+UPDATE hooklane.dead_letter SET state = 'cancelled' WHERE lane_id = ANY(:lanes::bigint[]) AND state = 'open'
 
 
 -- === health ===

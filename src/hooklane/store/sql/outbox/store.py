@@ -61,6 +61,11 @@ class SqlOutbox(SqlDashboard, SqlAccess, SqlTypes):
     note_health = writing_often(health_flows.note_health)
     health = asking(health_flows.read_health)
 
+    async def _finish_deletions(self) -> None:
+        # Looked up beside the writers: an endpoint that is owed something for a day has perhaps a million lanes.
+        if (found := await self._ask(tenant_flows.finished_deletions, s_max=None)) is not None:
+            await self._write(lambda: tenant_flows.finish_deletions(found))
+
     # tenants
 
     tenant = asking(tenant_flows.read_tenant)

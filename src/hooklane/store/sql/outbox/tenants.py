@@ -53,10 +53,17 @@ def save_tenant(
     return True
 
 
-def finish_deletions() -> Flow[None]:
+def finished_deletions() -> Flow[endpoint_flows.Finished | None]:
+    """What there is to finish; None where nothing is, as nearly always."""
+    found = yield from endpoint_flows.finished_deletions()
+    is_any = found.dead_loose or found.endpoints or (yield sql("emptied_tenants"))
+    return found if is_any else None
+
+
+def finish_deletions(found: endpoint_flows.Finished) -> Flow[None]:
     """Forget deleted endpoints that are owed nothing. A deleted tenant that has none left is gone; its id stays taken,
     since what it has left behind, until retention removes that, must not become another's."""
-    yield from endpoint_flows.finish_deletions()
+    yield from endpoint_flows.finish_deletions(found)
     if emptied := (yield sql("emptied_tenants")):
         rev = yield from endpoint_flows.next_rev()
         for (doc,) in emptied:

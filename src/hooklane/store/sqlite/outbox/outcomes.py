@@ -17,7 +17,7 @@ from hooklane.model.redelivery import is_redelivery
 from hooklane.store.codec import attempt_fields
 from hooklane.store.outbox import CommitReport
 from hooklane.store.sql.outbox import audit, redeliveries
-from hooklane.store.sql.outbox.endpoints import disable_endpoint
+from hooklane.store.sql.outbox.endpoints import cancel_letters, disable_endpoint
 from hooklane.store.sql.outbox.recovery import act_of
 from hooklane.store.sqlite.outbox.lanes import store_now
 from hooklane.store.sqlite.outbox.statements import SQL, run
@@ -228,7 +228,7 @@ def _cancel(conn: sqlite3.Connection, cancel: Cancel) -> bool:
     if cancel.lane_id < 0:
         done = conn.execute(SQL["cancel_loose"], lane).fetchone()
         if done:
-            conn.execute(SQL["cancel_letters"], lane)
+            run(conn, cancel_letters([cancel.lane_id]))
         return bool(done)
     row = conn.execute(SQL["lane_to_cancel"], lane).fetchone()
     params = {
@@ -242,7 +242,7 @@ def _cancel(conn: sqlite3.Connection, cancel: Cancel) -> bool:
     if not conn.execute(SQL["pass_head"], params).fetchone():
         return False
     conn.execute(SQL["note_passed"], {**params, "kind": "cancelled", "note": "endpoint deleted", "actor": "api"})
-    conn.execute(SQL["cancel_letters"], params)
+    run(conn, cancel_letters([cancel.lane_id]))
     return True
 
 

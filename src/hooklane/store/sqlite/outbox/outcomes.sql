@@ -89,10 +89,6 @@ UPDATE hooklane_loose SET state = 'cancelled' WHERE n = -:lane_id AND state NOT 
 -- How far a lane goes that is cancelled.
 SELECT tail, tenant FROM hooklane_lane_end WHERE lane_id = :lane_id
 
--- name: cancel_letters
--- The open letters of what was cancelled.
-UPDATE hooklane_dead_letter SET state = 'cancelled' WHERE lane_id = :lane_id AND state = 'open'
-
 -- name: log_attempts
 -- Each attempt once.
 INSERT INTO hooklane_attempt

@@ -41,8 +41,22 @@ SELECT id FROM hooklane_worker WHERE lease_until > {now}
 (json_extract(CAST(p.doc AS TEXT), '$.state') IN ('paused', 'disabled')
     OR coalesce(json_extract(CAST(p.doc AS TEXT), '$.suspended'), 0))
 
--- fragment: is_deleted
-json_extract(CAST(doc AS TEXT), '$.state') IN ('draining', 'cancelling')
+-- fragment: endpoint_state
+json_extract(CAST(e.doc AS TEXT), '$.state')
+
+-- Where a dead letter is open, a person must act first: it is found at once, and the lanes need not be looked through.
+-- fragment: is_finished
+{endpoint_state} IN ('draining', 'cancelling')
+AND NOT EXISTS (SELECT 1 FROM hooklane_dead_letter d
+    WHERE d.tenant = e.tenant AND d.state = 'open' AND d.endpoint_id = e.id)
+AND NOT EXISTS (SELECT 1 FROM hooklane_loose l WHERE l.endpoint_id = e.id AND l.state IN ('queued', 'retrying'))
+AND NOT EXISTS (SELECT 1 FROM hooklane_redelivery r
+    WHERE r.endpoint_id = e.id AND r.state IN ('active', 'retrying') AND r.head <= r.tail)
+AND NOT EXISTS (SELECT 1 FROM hooklane_lane_end t LEFT JOIN hooklane_lane l USING (lane_id)
+    WHERE t.endpoint_id = e.id AND coalesce(l.head, 1) <= t.tail)
+
+-- Nothing can have come since it was found: what was published before the deletion was seen with it.
+-- fragment: and_still
 
 
 -- === audit ===
@@ -59,33 +73,6 @@ VALUES (:n, :tenant, :at, :actor, :action, :subject, :note, :seal)
 -- Create or replace.
 INSERT INTO hooklane_endpoint (id, tenant, doc, rev) VALUES (:id, :tenant, :doc, :rev)
 ON CONFLICT (id) DO UPDATE SET doc = excluded.doc, rev = excluded.rev
-
--- name: any_deletion
--- Whether there is a deletion to finish: as a rule there is none, and nothing need be written.
-SELECT 1 FROM hooklane_endpoint WHERE {is_deleted}
-UNION ALL SELECT 1 FROM hooklane_tenant WHERE state IN ('draining', 'cancelling') LIMIT 1
-
--- name: cancel_dead_loose
--- Loose dead letters are in no owner's hands, so no worker would cancel them.
-UPDATE hooklane_loose SET state = 'cancelled', rev = rev + 1 WHERE state = 'dead' AND endpoint_id IN
-    (SELECT id FROM hooklane_endpoint WHERE json_extract(CAST(doc AS TEXT), '$.state') = 'cancelling')
-RETURNING n
-
--- name: cancel_loose_letters
--- The dead letters of loose deliveries that were cancelled.
-UPDATE hooklane_dead_letter SET state = 'cancelled'
-WHERE lane_id IN (SELECT -value FROM json_each(:ns)) AND state = 'open'
-
--- name: forget_endpoints
--- Address and secrets go as soon as nothing is owed.
-DELETE FROM hooklane_endpoint WHERE {is_deleted}
-AND NOT EXISTS (SELECT 1 FROM hooklane_lane_end t LEFT JOIN hooklane_lane l USING (lane_id)
-    WHERE t.endpoint_id = hooklane_endpoint.id AND coalesce(l.head, 1) <= t.tail)
-AND NOT EXISTS (SELECT 1 FROM hooklane_loose l
-    WHERE l.endpoint_id = hooklane_endpoint.id AND l.state IN ('queued', 'retrying', 'dead'))
-AND NOT EXISTS (SELECT 1 FROM hooklane_redelivery r
-    WHERE r.endpoint_id = hooklane_endpoint.id AND r.state IN ('active', 'retrying') AND r.head <= r.tail)
-RETURNING id
 
 
 -- === health ===

@@ -29,7 +29,6 @@ from hooklane.store.outbox import (
     all_or_nothing,
 )
 from hooklane.store.sql.migration_files import migrations_of
-from hooklane.store.sql.outbox import tenants
 from hooklane.store.sql.outbox.colocated_inbox import InboxFlows
 from hooklane.store.sql.outbox.steps import Flow
 from hooklane.store.sql.outbox.store import SqlOutbox
@@ -210,8 +209,7 @@ class SqliteOutbox(SqlOutbox):
 
     async def tidy(self) -> None:
         """Nothing to fold: one process delivers, so it writes the heads themselves. Deletions are finished."""
-        if await self._read_on(lambda conn: conn.execute(SQL["any_deletion"]).fetchone()):
-            await self._write(tenants.finish_deletions)
+        await self._finish_deletions()
 
     async def scrub(self) -> None:
         """Rewrite the file and empty its log. Other writers wait meanwhile."""
