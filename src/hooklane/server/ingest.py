@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 from httptools import HttpParserError
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from hooklane.errors import StoreError
 from hooklane.model.size import size_text
@@ -50,6 +50,7 @@ PENDING_MAX: Final = 64
 KNOWN_MAX = 32
 _TENANT_HEADER = TENANT_HEADER.encode()
 TOO_MANY_HEADERS = f"a request has at most {HEADERS_MAX} headers, {size_text(HEADER_BYTES_MAX)} together"
+TOO_MANY_PENDING = f"{PENDING_MAX} requests wait for their answers on this connection: read those first"
 TOO_LARGE = f"the body is larger than {size_text(EVENT_BODY_BYTES_MAX)}, the most for an event"
 
 log = logging.getLogger("hooklane.api")
@@ -76,6 +77,8 @@ class IngestProtocol(HttpToolsProtocol):
         """By their size, since events differ by a few bytes and their heads by that count."""
         self._checking: set[asyncio.Future[None]] = set()
         self._messages = 0
+        self._running: RequestResponseCycle | None = None
+        """What the application is at work on, or was last. `cycle` is what arrived last."""
         self._is_between = True
         self._was_admitted = False
         self._admitted: tuple[bytes | None, ...] | None = None
@@ -194,6 +197,8 @@ class IngestProtocol(HttpToolsProtocol):
             and self._enter(dict(headers))
         ):
             pass
+        elif len(self.pipeline) >= PENDING_MAX:
+            self._refuse(Problem("too_many_requests", TOO_MANY_PENDING))
         elif (version := self.parser.get_http_version()) not in ("1.0", "1.1"):
             self._refuse(Problem("bad_request", "the request is not valid HTTP/1.1"))
         elif version == "1.1" and not any(name == b"host" for name, _ in headers):
@@ -388,20 +393,30 @@ class IngestProtocol(HttpToolsProtocol):
             self._end()
         elif not requests:
             self.on_response_complete()
+        elif len(requests) < PENDING_MAX and not self.pipeline:
+            self._go_on_reading()  # the last of them may be one that has come in part
 
     def on_response_complete(self) -> None:
         """As uvicorn does it, but for the timer of its own: `sweep` ends idle connections without one per answer."""
         self._idle_at = self.clock()
         if self.transport.is_closing():
             return
-        if self.flow.read_paused:
-            self.flow.resume_reading()
+        self._go_on_reading()
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
         elif self._last_words is not None:
             self.transport.write(self._last_words)
             self._end()
+
+    def _go_on_reading(self) -> None:
+        """Unless answers wait to be read: `resume_writing` goes on then."""
+        if self.flow.read_paused and not self.flow.write_paused:
+            self.flow.resume_reading()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _problem(self, request: PublishRequest, problem: Problem) -> bytes:
         return problem_reply(problem, self._common(request))
@@ -485,6 +500,10 @@ class IngestProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True  # uvicorn tells only the request that came last
+            self._running.message_event.set()
+        self.pipeline.clear()
         self._requests.clear()
         self._let_go()
         self.lost()

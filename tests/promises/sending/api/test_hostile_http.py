@@ -114,6 +114,50 @@ async def test_a_client_that_leaves_before_its_answer_harms_nobody(api: Api):
     assert (await api.call("POST", "/api/v1/events", BODY)).status == 202
 
 
+async def test_a_request_in_part_behind_very_many_others_is_read_to_its_end(api: Api, publish_path: str):
+    """Reading stopped while 64 waited, and went on when none did: the one in part, which waited too, never came."""
+    whole = api.connection.request("POST", publish_path, {"type": "a", "data": 1, "key": "k"})
+    many = 100 if publish_path == "/api/v1/events" else ingest.PENDING_MAX
+    for cut in (20, 60, len(whole) - 5):
+        api.connection.writer.write(whole * many + whole[:cut])
+        statuses = {(await api.connection.answer()).status for _ in range(many)}
+        api.connection.writer.write(whole[cut:])
+
+        assert statuses | {(await api.connection.answer()).status} == {202}, cut
+
+
+async def test_so_many_questions_wait_on_one_connection_and_no_more(api: Api):
+    """Each took 2.5 KiB, and three thousand fit into what is read at a time: of strangers too."""
+    question = api.connection.request("GET", "/healthz")
+    async with api.connect({}) as stranger:
+        stranger.writer.write(question * 2_000)
+        answers = [await stranger.answer() for _ in range(ingest.PENDING_MAX + 2)]
+
+        assert {one.status for one in answers[:-1]} == {200}
+        assert (answers[-1].status, answers[-1].code) == (429, "too_many_requests")
+        assert await stranger.is_closed()
+
+
+async def test_the_work_on_a_question_ends_with_its_client_also_where_others_are_pipelined_behind_it(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+):
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def takes_its_time(tenant: str) -> Any:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(api.server.services.store, "event_types", takes_its_time)
+    async with api.connect() as hasty:
+        hasty.writer.write(hasty.request("GET", "/api/v1/types") + hasty.request("GET", "/healthz"))
+        await begun.wait()
+    async with asyncio.timeout(scaled_s(10)):
+        await ended.wait()
+
+
 async def test_a_client_that_pipelines_without_end_is_answered_in_order(api: Api, endpoint: Any):
     many = 500
     request = api.connection.request("POST", "/api/v1/events", {"type": "a", "data": 1, "key": "k"})
