@@ -50,6 +50,7 @@ PENDING_MAX: Final = 64
 KNOWN_MAX = 32
 _TENANT_HEADER = TENANT_HEADER.encode()
 TOO_MANY_HEADERS = f"a request has at most {HEADERS_MAX} headers, {size_text(HEADER_BYTES_MAX)} together"
+TOO_MUCH_BESIDES = f"what stands between and behind the chunks of a body is at most {size_text(HEADER_BYTES_MAX)}"
 TOO_MANY_PENDING = f"{PENDING_MAX} requests wait for their answers on this connection: read those first"
 TOO_LARGE = f"the body is larger than {size_text(EVENT_BODY_BYTES_MAX)}, the most for an event"
 
@@ -85,6 +86,7 @@ class IngestProtocol(HttpToolsProtocol):
         self._in_headers = False
         self._header_bytes = 0
         self._chunk_bytes = 0
+        self._had_body = False
         self._ending = False
         self._last_words: bytes | None = None
         """The answer to what could not be read, once all that came before it is answered."""
@@ -110,16 +112,22 @@ class IngestProtocol(HttpToolsProtocol):
             return
         began_alone, messages = self._is_between, self._messages
         self._chunk_bytes = len(data)
+        self._had_body = False
         self._parse(data)
         if self._request is not None and self._request.size:
             self._hold(self._request)
         if began_alone and self._is_between and self._messages == messages + 1:
             self._remember(data)
-        if self._in_headers and not self._ending:
-            # The parser gathers a header without a bound: count what has come of it so far.
-            self._header_bytes += len(data)
-            if self._header_bytes > HEADER_BYTES_MAX:
-                self._refuse(Problem("headers_too_large", TOO_MANY_HEADERS))
+        if (self._in_headers or not (self._is_between or self._had_body)) and not self._ending:
+            self._count_headers(len(data), is_new=began_alone or self._messages != messages)
+
+    def _count_headers(self, size: int, *, is_new: bool) -> None:
+        """Bound a head that is not complete, and what comes behind the last chunk of a body: the parser gathers each
+        header without a bound. *is_new*: the request began within these *size* bytes, behind others perhaps."""
+        self._header_bytes = 1 + len(self.url) + _size(self.headers) if is_new else self._header_bytes + size
+        if self._header_bytes > HEADER_BYTES_MAX:
+            text = TOO_MANY_HEADERS if self._in_headers else TOO_MUCH_BESIDES
+            self._refuse(Problem("headers_too_large", text))
 
     def _parse(self, data: bytes) -> None:
         try:
@@ -186,7 +194,8 @@ class IngestProtocol(HttpToolsProtocol):
         if self._ending or self._is_aside():
             return
         headers = self.headers
-        if len(headers) > HEADERS_MAX or (self._chunk_bytes > HEADER_BYTES_MAX and _size(headers) > HEADER_BYTES_MAX):
+        is_long = self._chunk_bytes > HEADER_BYTES_MAX or self._header_bytes
+        if len(headers) > HEADERS_MAX or (is_long and _size(headers) > HEADER_BYTES_MAX):
             self._refuse(Problem("headers_too_large", TOO_MANY_HEADERS))
         elif is_coded(headers):
             self._refuse(Problem("bad_request", "the only Transfer-Encoding that this server reads is chunked"))
@@ -263,6 +272,7 @@ class IngestProtocol(HttpToolsProtocol):
         self._admitted = about
 
     def on_body(self, body: bytes) -> None:
+        self._had_body = True
         request = self._request
         if request is None:
             if not self._ending:

@@ -67,6 +67,34 @@ async def test_very_many_headers_are_refused(api: Api):
         assert (answer.status, answer.code) == (431, "headers_too_large"), path
 
 
+@pytest.mark.parametrize(
+    "begun", ["0\r\nx-a: ", "1;x=", "2\r\n{}\r\n0\r\nx-b: 1\r\nx-c: "], ids=["trailer", "extension", "later"]
+)
+async def test_what_comes_behind_the_chunks_of_a_body_is_bounded(api: Api, publish_path: str, begun: str):
+    """The parser gathers a header whole, also one behind the body: without a bound it took memory for half a minute."""
+    async with Connection(api.port) as stranger:
+        head = b"POST " + publish_path.encode() + b" HTTP/1.1\r\n" + HEAD
+        stranger.writer.write(head + b"transfer-encoding: chunked\r\n\r\n" + begun.encode() + b"a" * 1_048_576)
+        answer = await stranger.answer()
+
+        assert (answer.status, answer.code) == (431, "headers_too_large")
+        assert await stranger.is_closed()
+    assert (await api.call("GET", "/healthz")).status == 200
+
+
+async def test_headers_are_bounded_however_they_are_cut(api: Api):
+    for size, status in ((60_000, 202), (70_000, 431), (200_000, 431)):
+        request = POST + b"content-length: %d\r\nx-a: %b\r\n\r\n" % (len(BODY), b"a" * size) + BODY
+        for first in (40, 30_000, 59_000):
+            async with Connection(api.port) as stranger:
+                stranger.writer.write(request[:first])
+                await asyncio.sleep(0)  # in a segment of its own, as a rule
+                stranger.writer.write(request[first:])
+                answer = await stranger.answer()
+
+            assert answer.status == status, (size, first)
+
+
 async def test_a_request_that_does_not_arrive_is_ended(api: Api, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(ingest, "REQUEST_S_MAX", 0.2)
 
@@ -159,7 +187,7 @@ async def test_the_work_on_a_question_ends_with_its_client_also_where_others_are
 
 
 async def test_a_client_that_pipelines_without_end_is_answered_in_order(api: Api, endpoint: Any):
-    many = 500
+    many = 5_000  # more than is read at a time
     request = api.connection.request("POST", "/api/v1/events", {"type": "a", "data": 1, "key": "k"})
     api.connection.writer.write(request * many)
 
