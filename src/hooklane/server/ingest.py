@@ -43,7 +43,11 @@ REQUEST_S_MAX = 30.0
 IDLE_S_MAX = 75.0
 IDLE_S_HURRY = 2.0
 REQUEST_S_HURRY = 5.0
-"""So long may a request take to arrive where others wait to be let in: half requests would else hold every place."""
+"""So long may a request take to arrive where others wait to be let in: half requests would else hold every place.
+
+And so long may answers stand still that the client does not read."""
+TAKEN_BYTES_MIN: Final = 16 * 1024
+"""Of answers that wait to be read, a client takes at least so much in that time, or all of them."""
 LINGER_S = 2.0
 LINGER_BYTES_MAX: Final = 4 * 1024 * 1024
 PENDING_MAX: Final = 64
@@ -87,6 +91,8 @@ class IngestProtocol(HttpToolsProtocol):
         self._header_bytes = 0
         self._chunk_bytes = 0
         self._had_body = False
+        self._unread: tuple[float, int] | None = None
+        """Since when answers wait to be read, and how many bytes waited then."""
         self._ending = False
         self._last_words: bytes | None = None
         """The answer to what could not be read, once all that came before it is answered."""
@@ -485,7 +491,12 @@ class IngestProtocol(HttpToolsProtocol):
         self.loop.call_later(LINGER_S, self.transport.close)
 
     def sweep(self, now: float, *, hurry: bool = False) -> None:
-        """End a request that does not arrive (408), and an idle connection: soon, where others wait (*hurry*)."""
+        """End a request that does not arrive (408), an idle connection, and a client that does not read its answers:
+        soon, where others wait (*hurry*)."""
+        request_s_max = REQUEST_S_HURRY if hurry else REQUEST_S_MAX
+        if self._is_unread(now, request_s_max):
+            self.transport.abort()  # to close it would be to wait until all is read
+            return
         if self.transport.is_closing() or self._ending:
             return
         idle_s_max = IDLE_S_HURRY if hurry else IDLE_S_MAX
@@ -493,11 +504,19 @@ class IngestProtocol(HttpToolsProtocol):
             if hurry and self._is_between and now - self._began > idle_s_max:
                 self.transport.close()  # it has not even begun a request
                 return
-            request_s_max = REQUEST_S_HURRY if hurry else REQUEST_S_MAX
             if now - self._began > request_s_max:
                 self._refuse(Problem("request_timeout", f"the request did not arrive within {request_s_max:g} s"))
         elif now - self._idle_at > idle_s_max and (self.cycle is None or self.cycle.response_complete):
             self.transport.close()
+
+    def _is_unread(self, now: float, within_s: float) -> bool:
+        """Whether the client has taken next to nothing of its answers for longer than *within_s*."""
+        size = self.transport.get_write_buffer_size()
+        if not size:
+            self._unread = None
+        elif self._unread is None or self._unread[1] - size >= TAKEN_BYTES_MIN:
+            self._unread = now, size
+        return self._unread is not None and now - self._unread[0] > within_s
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -505,6 +524,7 @@ class IngestProtocol(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        self._unread = None  # what is written next has a time of its own
         if not self.pipeline:
             self.flow.resume_reading()
 

@@ -2,13 +2,16 @@
 
 import asyncio
 import re
+import socket
 from typing import Any
 
 import pytest
 from tests.promises.sending.api.conftest import KEY, Api, Start
+from tests.support.eventually import eventually
 from tests.support.http_client import Connection
 from tests.support.pace import scaled_s
 
+from hooklane.cli import http_server
 from hooklane.server import ingest
 from hooklane.server.api import ROUTES
 from hooklane.server.api.plans import PlanFilter
@@ -194,6 +197,73 @@ async def test_a_client_that_pipelines_without_end_is_answered_in_order(api: Api
     seqs = [(await api.connection.answer()).json["lanes"][0]["seq"] for _ in range(many)]
 
     assert seqs == list(range(1, many + 1))
+
+
+async def hangs_on(api: Api, requests: bytes) -> socket.socket:
+    """A client who sends *requests* and reads no answer."""
+    one = socket.socket()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    one.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(one, ("127.0.0.1", api.port))
+    await loop.sock_sendall(one, requests)
+    return one
+
+
+def other_ends(api: Api, sockets: list[socket.socket]) -> list[Any]:
+    """The server's sides of *sockets*."""
+    mine = {one.getsockname() for one in sockets}
+    return [one for one in api.server.server.server_state.connections if one.client in mine]
+
+
+@pytest.mark.parametrize("hurry", [False, True], ids=["alone", "others wait"])
+async def test_a_client_that_does_not_read_its_answers_is_cut_off(
+    api: Api, monkeypatch: pytest.MonkeyPatch, hurry: bool
+):
+    """To close such a connection is to wait until all is read, so each took a place and its answers for ever."""
+    for _ in range(12):
+        events = [{"type": "a", "data": "x" * 250_000} for _ in range(4)]
+        assert (await api.call("POST", "/api/v1/events/batch", {"events": events})).status == 202
+    one_long = b"GET /api/v1/events?data=true HTTP/1.1\r\n" + HEAD + b"\r\n"
+    many_short = b"GET /api/openapi.json HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" * 60
+    idle = await hangs_on(api, b"GET /api/v1/stream HTTP/1.1\r\n" + HEAD + b"\r\n")
+    readers = [await hangs_on(api, requests) for requests in (one_long, many_short)]
+
+    async def has_begun() -> bool:
+        return all(one.transport.get_write_buffer_size() for one in other_ends(api, readers))
+
+    async def is_gone() -> bool:
+        return not other_ends(api, readers)
+
+    try:
+        await eventually(has_begun, within_s=30)
+        monkeypatch.setattr(ingest, "REQUEST_S_HURRY" if hurry else "REQUEST_S_MAX", 0.1)
+        if hurry:
+            monkeypatch.setattr(api.server.server.listeners[0], "_most", 1)
+        await eventually(is_gone, within_s=30)
+
+        assert len(other_ends(api, [idle])) == 1, "who has nothing to read is let be"
+    finally:
+        for one in (idle, *readers):
+            one.close()
+
+
+async def test_a_client_that_reads_slowly_gets_all_of_its_answer(api: Api, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(ingest, "REQUEST_S_MAX", scaled_s(1.0))
+    monkeypatch.setattr(http_server, "SWEEP_S", 0.01)
+    events = [{"type": "a", "data": "x" * 250_000} for _ in range(16)]
+    for _ in range(4):
+        assert (await api.call("POST", "/api/v1/events/batch", {"events": events})).status == 202
+    loop = asyncio.get_running_loop()
+    asked = b"GET /api/v1/events?data=true&limit=64 HTTP/1.1\r\n" + HEAD + b"connection: close\r\n\r\n"
+    slow = await hangs_on(api, asked)
+    read = 0
+    with slow:
+        while data := await loop.sock_recv(slow, 65_536):
+            read += len(data)
+            await asyncio.sleep(0.005)  # a client that takes its time
+
+    assert read > 64 * 250_000
 
 
 async def test_an_upgrade_is_not_taken_up(api: Api):
