@@ -339,3 +339,18 @@ async def test_what_an_application_received_is_not_for_a_caller_of_one_tenant_no
     assert (shown.status, shown.body) == (nobodys.status, nobodys.body) == (404, nobodys.body)
     assert again.status == (404 if way == "portal" else 403)
     assert (await town.call("GET", f"{V1}/dead-letters/{row}")).status == 200, "and nothing was done"
+
+
+@pytest.mark.parametrize("way", ["key", "portal"])
+async def test_how_large_the_database_is_no_tenant_is_told(towns: dict[str, Town], way: str):
+    """The call kept it back, and the live stream told it: by how it grows, how much others publish."""
+    mine = towns["acme"]
+    async with mine.api.connect(await way_in(mine, way)) as caller:
+        asked = (await caller.call("GET", f"{V1}/overview")).json
+        caller.writer.write(caller.request("GET", f"{V1}/stream?topics=overview"))
+        told = await caller.reader.readuntil(b"verdict")
+    everything = (await mine.api.call("GET", f"{V1}/overview")).json
+
+    assert (asked["store_bytes"], everything["store_bytes"] > 0) == (0, True)
+    assert b"ledger" in told
+    assert b"store_bytes" not in told
