@@ -21,12 +21,12 @@ from hooklane.cli.filters import keep, rfc3339_of
 from hooklane.cli.options import Db, EndpointFilter, KeyFilter, Server
 from hooklane.cli.output import plain, say, say_json, talk
 from hooklane.cli.times import since as time_since
+from hooklane.model.attempt import OUTCOMES
 
 POLL_S = 1.0
 """What worker processes deliver is not in the stream: it is asked for, this often."""
 PAGE = 200
 SEEN_MAX = 20_000
-OUTCOMES = ("delivered", "retry", "dead")
 LANE_STATES = ("idle", "active", "retrying", "blocked", "paused")
 
 

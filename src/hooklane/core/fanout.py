@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Sequence
-from typing import Final
 
 from hooklane.errors import InvalidEvent
-from hooklane.model.endpoint import Endpoint, EndpointState, Operational, Order
+from hooklane.model.endpoint import Endpoint, Operational, Order
 from hooklane.model.event import Event
 from hooklane.model.lane import GLOBAL_KEY, PARTITIONS, Place
 from hooklane.model.publishing import UNKNOWN_ENDPOINT
 
-_DELETED: Final = (EndpointState.DRAINING, EndpointState.CANCELLING)
 TYPES_MAX = 1_000
 """For so many types it is remembered who gets them; beyond that it is forgotten and worked out again."""
 LISTS_MAX = 4_096
@@ -88,7 +86,7 @@ class _Takers:
 
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         self._given = endpoints
-        self._all = [endpoint for endpoint in endpoints if endpoint.state not in _DELETED]
+        self._all = [endpoint for endpoint in endpoints if not endpoint.state.is_deleted]
         self._numbers: dict[str, int] | None = None
         self._of_type: dict[str, list[Endpoint]] = {}
         self._every: list[int] = []

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hooklane.model.endpoint import Endpoint, EndpointState
+from hooklane.model.endpoint import Endpoint
 from hooklane.model.lane import DeliveryState
 from hooklane.model.plan import Member, Op, PlacedEvent
 
@@ -15,8 +15,6 @@ SKIPS_MAX = 500
 MEMBERS_MAX = 200_000
 REFUSED_SHOWN_MAX = 1_000
 
-_DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
-_HELD = (EndpointState.PAUSED, EndpointState.DISABLED)
 _REPLAYABLE = (DeliveryState.DEAD, DeliveryState.DELIVERED, DeliveryState.SKIPPED)
 
 
@@ -61,7 +59,7 @@ def why_not(op: Op, member: Member, endpoint: Endpoint | None) -> str | None:
             return f"it is {member.state}, and only what is dead can be skipped"
         case _ if endpoint is None:
             return "its endpoint is deleted"
-        case DeliveryState.DELIVERED | DeliveryState.SKIPPED if endpoint.state in _DELETED:
+        case DeliveryState.DELIVERED | DeliveryState.SKIPPED if endpoint.state.is_deleted:
             return "its endpoint is being deleted and takes nothing new"
     assert member.state in _REPLAYABLE
     return None
@@ -102,7 +100,7 @@ def warnings(op: Op, members: Sequence[Member], endpoints: Mapping[str, Endpoint
     concerned = {member.endpoint_id for member in members}
     for endpoint_id in sorted(concerned):
         endpoint = endpoints.get(endpoint_id)
-        if endpoint is not None and endpoint.state in _HELD:
+        if endpoint is not None and endpoint.state.is_held:
             name = endpoint.name or endpoint.id
             told.append(f"{name} is {endpoint.state}: nothing of this is sent before it is resumed")
     again = sum(member.state is DeliveryState.DELIVERED for member in members)

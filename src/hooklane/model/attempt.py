@@ -46,6 +46,15 @@ class Gone:
 
 Outcome = Delivered | Retry | Dead | Gone
 DELIVERED = Delivered()
+OUTCOMES = ("delivered", "retry", "dead")
+"""What people are told that an attempt came to."""
+
+
+def outcome_word(outcome: Outcome) -> str:
+    """The one of `OUTCOMES` that *outcome* is; what waits behind a 410 is tried again when somebody resumes it."""
+    if isinstance(outcome, Delivered):
+        return "delivered"
+    return "dead" if isinstance(outcome, Dead) else "retry"
 
 
 # The two below are made for every event, and a frozen dataclass takes three times as long to make:

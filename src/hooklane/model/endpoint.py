@@ -48,6 +48,16 @@ class EndpointState(StrEnum):
     DRAINING = "draining"  # deleted; what is owed is still delivered
     CANCELLING = "cancelling"  # deleted; what is owed is cancelled; this is final
 
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it takes nothing new, and ends when nothing is owed any more."""
+        return self in (EndpointState.DRAINING, EndpointState.CANCELLING)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether what it is owed waits for a person to resume it."""
+        return self in (EndpointState.PAUSED, EndpointState.DISABLED)
+
     def to(self, state: EndpointState) -> EndpointState:
         """The state of an endpoint that was in this one when *state* is asked for: nothing cancelled is sent later."""
         return self if self is EndpointState.CANCELLING else state

@@ -23,7 +23,7 @@ from hooklane.core.fanout import matches
 from hooklane.errors import StoreError
 from hooklane.model.attempt import Dead, Delivered, Gone, Settlement
 from hooklane.model.clock import Instant, rfc3339, wall_now
-from hooklane.model.endpoint import Endpoint, EndpointState, OnDead, Operational
+from hooklane.model.endpoint import Endpoint, OnDead, Operational
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.health import BreakerState, Health
 from hooklane.model.ids import dead_letter_id
@@ -40,7 +40,6 @@ RATE, BURST = 5.0, 50.0
 """Of each type and tenant: a crowd of dead letters is told by its first ones, and by how many followed."""
 KNOWN_S = 2.0
 QUOTA_EVERY_S = 60.0
-_DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +184,7 @@ class OperationalEvents:
         known = self._known.get(tenant)
         if known is None or time.monotonic() > known[0]:
             found = await self._endpoints(tenant)
-            kept = [one for one in found if one.operational is not Operational.NONE and one.state not in _DELETED]
+            kept = [one for one in found if one.operational is not Operational.NONE and not one.state.is_deleted]
             if len(self._known) > WAITING_MAX:
                 self._known.clear()
             known = self._known[tenant] = (time.monotonic() + KNOWN_S, kept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hooklane.model.attempt import Dead, Delivered, Retry, Settlement
+from hooklane.model.attempt import Dead, Retry, Settlement, outcome_word
 from hooklane.model.clock import rfc3339
 from hooklane.model.event import Event
 from hooklane.model.exchange import Answer, NoAnswer
@@ -41,7 +41,7 @@ def settled_attempt(settlement: Settlement) -> dict[str, Any]:
         "attempts_max": send.endpoint.attempts_max,
         "started_at": rfc3339(send.at),
         "took_ms": None if result is None else round(result.timings.total_ms, 1),
-        "outcome": "delivered" if isinstance(outcome, Delivered) else "dead" if isinstance(outcome, Dead) else "retry",
+        "outcome": outcome_word(outcome),
         "status": result.status if isinstance(result, Answer) else None,
         "failure": failure,
         "said": result.outcome if isinstance(result, Answer) else None,

@@ -78,9 +78,10 @@ async def ask_inbox(call: Call, question: Question[T]) -> T | None:
 
 async def _of_inbox(call: Call, verb: Callable[[V], Awaitable[T | None]], wanted: V) -> T | None:
     """The inbox in the server's database is the application's own, so it belongs to the tenant `default`: for any other
-    there is none.
+    there is none, nor for a caller who reaches the data of one tenant alone (`permission.py` keeps it from `/inbox`).
     """
-    return None if call.tenant != DEFAULT_TENANT else await told_if_refused(verb(wanted))
+    is_theirs = call.tenant == DEFAULT_TENANT and call.caller.tenant is None
+    return await told_if_refused(verb(wanted)) if is_theirs else None
 
 
 async def told_if_refused(answering: Awaitable[T]) -> T:

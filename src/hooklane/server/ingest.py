@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 from httptools import HttpParserError
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from hooklane.errors import StoreError
 from hooklane.model.size import size_text
@@ -43,13 +43,19 @@ REQUEST_S_MAX = 30.0
 IDLE_S_MAX = 75.0
 IDLE_S_HURRY = 2.0
 REQUEST_S_HURRY = 5.0
-"""So long may a request take to arrive where others wait to be let in: half requests would else hold every place."""
+"""So long may a request take to arrive where others wait to be let in: half requests would else hold every place.
+
+And so long may answers stand still that the client does not read."""
+TAKEN_BYTES_MIN: Final = 16 * 1024
+"""Of answers that wait to be read, a client takes at least so much in that time, or all of them."""
 LINGER_S = 2.0
 LINGER_BYTES_MAX: Final = 4 * 1024 * 1024
 PENDING_MAX: Final = 64
 KNOWN_MAX = 32
 _TENANT_HEADER = TENANT_HEADER.encode()
 TOO_MANY_HEADERS = f"a request has at most {HEADERS_MAX} headers, {size_text(HEADER_BYTES_MAX)} together"
+TOO_MUCH_BESIDES = f"what stands between and behind the chunks of a body is at most {size_text(HEADER_BYTES_MAX)}"
+TOO_MANY_PENDING = f"{PENDING_MAX} requests wait for their answers on this connection: read those first"
 TOO_LARGE = f"the body is larger than {size_text(EVENT_BODY_BYTES_MAX)}, the most for an event"
 
 log = logging.getLogger("hooklane.api")
@@ -76,12 +82,17 @@ class IngestProtocol(HttpToolsProtocol):
         """By their size, since events differ by a few bytes and their heads by that count."""
         self._checking: set[asyncio.Future[None]] = set()
         self._messages = 0
+        self._running: RequestResponseCycle | None = None
+        """What the application is at work on, or was last. `cycle` is what arrived last."""
         self._is_between = True
         self._was_admitted = False
         self._admitted: tuple[bytes | None, ...] | None = None
         self._in_headers = False
         self._header_bytes = 0
         self._chunk_bytes = 0
+        self._had_body = False
+        self._unread: tuple[float, int] | None = None
+        """Since when answers wait to be read, and how many bytes waited then."""
         self._ending = False
         self._last_words: bytes | None = None
         """The answer to what could not be read, once all that came before it is answered."""
@@ -107,16 +118,22 @@ class IngestProtocol(HttpToolsProtocol):
             return
         began_alone, messages = self._is_between, self._messages
         self._chunk_bytes = len(data)
+        self._had_body = False
         self._parse(data)
         if self._request is not None and self._request.size:
             self._hold(self._request)
         if began_alone and self._is_between and self._messages == messages + 1:
             self._remember(data)
-        if self._in_headers and not self._ending:
-            # The parser gathers a header without a bound: count what has come of it so far.
-            self._header_bytes += len(data)
-            if self._header_bytes > HEADER_BYTES_MAX:
-                self._refuse(Problem("headers_too_large", TOO_MANY_HEADERS))
+        if (self._in_headers or not (self._is_between or self._had_body)) and not self._ending:
+            self._count_headers(len(data), is_new=began_alone or self._messages != messages)
+
+    def _count_headers(self, size: int, *, is_new: bool) -> None:
+        """Bound a head that is not complete, and what comes behind the last chunk of a body: the parser gathers each
+        header without a bound. *is_new*: the request began within these *size* bytes, behind others perhaps."""
+        self._header_bytes = 1 + len(self.url) + _size(self.headers) if is_new else self._header_bytes + size
+        if self._header_bytes > HEADER_BYTES_MAX:
+            text = TOO_MANY_HEADERS if self._in_headers else TOO_MUCH_BESIDES
+            self._refuse(Problem("headers_too_large", text))
 
     def _parse(self, data: bytes) -> None:
         try:
@@ -183,7 +200,8 @@ class IngestProtocol(HttpToolsProtocol):
         if self._ending or self._is_aside():
             return
         headers = self.headers
-        if len(headers) > HEADERS_MAX or (self._chunk_bytes > HEADER_BYTES_MAX and _size(headers) > HEADER_BYTES_MAX):
+        is_long = self._chunk_bytes > HEADER_BYTES_MAX or self._header_bytes
+        if len(headers) > HEADERS_MAX or (is_long and _size(headers) > HEADER_BYTES_MAX):
             self._refuse(Problem("headers_too_large", TOO_MANY_HEADERS))
         elif is_coded(headers):
             self._refuse(Problem("bad_request", "the only Transfer-Encoding that this server reads is chunked"))
@@ -194,6 +212,8 @@ class IngestProtocol(HttpToolsProtocol):
             and self._enter(dict(headers))
         ):
             pass
+        elif len(self.pipeline) >= PENDING_MAX:
+            self._refuse(Problem("too_many_requests", TOO_MANY_PENDING))
         elif (version := self.parser.get_http_version()) not in ("1.0", "1.1"):
             self._refuse(Problem("bad_request", "the request is not valid HTTP/1.1"))
         elif version == "1.1" and not any(name == b"host" for name, _ in headers):
@@ -258,6 +278,7 @@ class IngestProtocol(HttpToolsProtocol):
         self._admitted = about
 
     def on_body(self, body: bytes) -> None:
+        self._had_body = True
         request = self._request
         if request is None:
             if not self._ending:
@@ -388,20 +409,30 @@ class IngestProtocol(HttpToolsProtocol):
             self._end()
         elif not requests:
             self.on_response_complete()
+        elif len(requests) < PENDING_MAX and not self.pipeline:
+            self._go_on_reading()  # the last of them may be one that has come in part
 
     def on_response_complete(self) -> None:
         """As uvicorn does it, but for the timer of its own: `sweep` ends idle connections without one per answer."""
         self._idle_at = self.clock()
         if self.transport.is_closing():
             return
-        if self.flow.read_paused:
-            self.flow.resume_reading()
+        self._go_on_reading()
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
         elif self._last_words is not None:
             self.transport.write(self._last_words)
             self._end()
+
+    def _go_on_reading(self) -> None:
+        """Unless answers wait to be read: `resume_writing` goes on then."""
+        if self.flow.read_paused and not self.flow.write_paused:
+            self.flow.resume_reading()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _problem(self, request: PublishRequest, problem: Problem) -> bytes:
         return problem_reply(problem, self._common(request))
@@ -460,7 +491,12 @@ class IngestProtocol(HttpToolsProtocol):
         self.loop.call_later(LINGER_S, self.transport.close)
 
     def sweep(self, now: float, *, hurry: bool = False) -> None:
-        """End a request that does not arrive (408), and an idle connection: soon, where others wait (*hurry*)."""
+        """End a request that does not arrive (408), an idle connection, and a client that does not read its answers:
+        soon, where others wait (*hurry*)."""
+        request_s_max = REQUEST_S_HURRY if hurry else REQUEST_S_MAX
+        if self._is_unread(now, request_s_max):
+            self.transport.abort()  # to close it would be to wait until all is read
+            return
         if self.transport.is_closing() or self._ending:
             return
         idle_s_max = IDLE_S_HURRY if hurry else IDLE_S_MAX
@@ -468,11 +504,19 @@ class IngestProtocol(HttpToolsProtocol):
             if hurry and self._is_between and now - self._began > idle_s_max:
                 self.transport.close()  # it has not even begun a request
                 return
-            request_s_max = REQUEST_S_HURRY if hurry else REQUEST_S_MAX
             if now - self._began > request_s_max:
                 self._refuse(Problem("request_timeout", f"the request did not arrive within {request_s_max:g} s"))
         elif now - self._idle_at > idle_s_max and (self.cycle is None or self.cycle.response_complete):
             self.transport.close()
+
+    def _is_unread(self, now: float, within_s: float) -> bool:
+        """Whether the client has taken next to nothing of its answers for longer than *within_s*."""
+        size = self.transport.get_write_buffer_size()
+        if not size:
+            self._unread = None
+        elif self._unread is None or self._unread[1] - size >= TAKEN_BYTES_MIN:
+            self._unread = now, size
+        return self._unread is not None and now - self._unread[0] > within_s
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -480,11 +524,16 @@ class IngestProtocol(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        self._unread = None  # what is written next has a time of its own
         if not self.pipeline:
             self.flow.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True  # uvicorn tells only the request that came last
+            self._running.message_event.set()
+        self.pipeline.clear()
         self._requests.clear()
         self._let_go()
         self.lost()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
@@ -14,7 +14,7 @@ from hooklane.core.figures import SECONDS
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.health import BreakerState, Health
 from hooklane.model.lane import DeliveryState, LaneState
-from hooklane.server.tally import Spread, Tally
+from hooklane.server.tally import EndpointTally, Spread, Tally
 from hooklane.server.totals import Counted
 from hooklane.telemetry.deliveries import Happening
 
@@ -136,6 +136,7 @@ class Meter:
         inbox_dead: int | None = None,
     ) -> tuple[bytes, str]:
         """All metrics as text, and its media type; *inbox_dead* where an inbox is in the server's database."""
+        self._forget_deleted({one.id for one in endpoints})
         self._breaker.clear()
         for endpoint in endpoints:
             breaker = health.get(endpoint.id)
@@ -150,3 +151,9 @@ class Meter:
             self._dead.labels("inbox").set(inbox_dead)
         self._oldest.set(0 if oldest is None else max(0.0, time.time() - oldest / 1000))
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
+
+    def _forget_deleted(self, there: Collection[str]) -> None:
+        """Count endpoints that are not *there* any more as one without a name: else each keeps its label for ever."""
+        gone = self._past.part([one for one in self._past.endpoints if one and one not in there])
+        for counted in gone.endpoints.values():
+            self._past.endpoints.setdefault("", EndpointTally()).absorb(counted)

@@ -21,7 +21,6 @@ def overview_of(counted: Counted, endpoints: Mapping[str, Endpoint]) -> dict[str
         "ledger": {str(state): count for state, count in counted.ledger.items()},
         "lanes": {str(state): count for state, count in lanes.items()},
         "oldest_pending_at": views.when(counted.oldest_pending_at),
-        "store_bytes": counted.store_bytes,
         "endpoints": [{"id": one.id, "name": one.name, "state": one.state} for one in endpoints.values()],
         "verdict": verdict(lanes.get(LaneState.BLOCKED, 0), lanes.get(LaneState.RETRYING, 0)),
         "waiting_behind_blocked": counted.waiting_behind_blocked,

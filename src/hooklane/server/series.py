@@ -185,8 +185,9 @@ class Series:
     ) -> dict[str, dict[Instant, Figures]]:
         """The figures of each of *by* by slot, of all processes together, up to now."""
         await self.collect()
-        mine = self._slots[step_s]
-        rows = [row for row in await self._store.series(tenant, by, step_s, since) if not self._is_mine(row, mine.at)]
+        stored = await self._store.series(tenant, by, step_s, since)
+        mine = self._slots[step_s]  # as it is now: the slot may have ended while the store was asked
+        rows = [row for row in stored if not self._is_mine(row, mine.at)]
         found: dict[str, dict[Instant, Figures]] = {one: {} for one in by}
         unwritten = [row for row in self._unwritten if (row.tenant, row.step_s) == (tenant, step_s) and row.by in found]
         for row in _newest([*rows, *unwritten]):

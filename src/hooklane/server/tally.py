@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from hooklane.core.figures import SECONDS
-from hooklane.model.attempt import Dead, Delivered, Gone, Retry, Settlement
+from hooklane.model.attempt import Delivered, Settlement, outcome_word
 from hooklane.model.event import DEFAULT_TENANT
 from hooklane.model.exchange import Answer
 from hooklane.model.message import Verdict
@@ -16,7 +16,6 @@ from hooklane.telemetry.deliveries import Fenced, Happening, Lost, Missed, Recor
 
 REASONS_MAX = 50
 """Reasons told apart of one endpoint; what fails for yet another one is counted as `other`."""
-_WORDS: Final = {Delivered: "delivered", Retry: "retry", Dead: "dead", Gone: "retry"}
 _VERDICTS = frozenset(str(verdict) for verdict in Verdict)
 """What a receiver may say that it did; any other word is not counted, or a stranger could fill the memory."""
 
@@ -58,7 +57,7 @@ class EndpointTally:
 
     def settled(self, one: Settlement) -> None:
         outcome, result, send = one.outcome, one.result, one.send
-        word = _WORDS[type(outcome)]
+        word = outcome_word(outcome)
         self.outcomes[word] = self.outcomes.get(word, 0) + 1
         if result is not None:
             self.attempt.add(result.timings.total_ms / 1000)

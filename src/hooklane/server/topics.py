@@ -48,15 +48,15 @@ class Topics:
         """Letters that died since the last look, and how many are open: where that shrinks, some were settled."""
         store = self._services.store
         newest = await store.newest_letters(self._tenant, self._last_letter, LETTERS_SHOWN)
-        if newest:
-            self._last_letter = (newest[0].died_at, newest[0].id)
-        ledger = (await self._services.totals.of(self._tenant)).ledger
-        is_same = self._open == ledger[DeliveryState.DEAD]
-        self._open = ledger[DeliveryState.DEAD]
-        if is_same and not newest:
+        opened = (await self._services.totals.of(self._tenant)).ledger[DeliveryState.DEAD]
+        if not newest and opened == self._open:
             return None
         items = await letter_views(self._services, self._tenant, list(reversed(newest)))
-        return {"items": items, "open": self._open}
+        # Only now: a store that fails before this is asked for the same letters again.
+        self._open = opened
+        if newest:
+            self._last_letter = (newest[0].died_at, newest[0].id)
+        return {"items": items, "open": opened}
 
     def _changed(self, topic: str, views: Sequence[Value]) -> Value | None:
         """Those of *views* that are not as they were told last."""

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hooklane.model.clock import START, Instant
-from hooklane.model.endpoint import Endpoint, EndpointState
+from hooklane.model.endpoint import Endpoint
 from hooklane.model.lane import DeliveryState, LaneState
 from hooklane.server.kept import Kept
 from hooklane.store.dashboard import EndpointStanding
 from hooklane.store.open import Outbox
 
-_HELD = (EndpointState.PAUSED, EndpointState.DISABLED)
 _OWED = (DeliveryState.QUEUED, DeliveryState.IN_FLIGHT, DeliveryState.RETRYING)
 
 
@@ -82,7 +81,7 @@ class Totals:
 def shown_lanes(lanes: Mapping[LaneState, int], endpoint: Endpoint | None) -> dict[LaneState, int]:
     """Lanes by state as people see them: what is owed to an endpoint that is held is paused."""
     shown = {**dict.fromkeys(LaneState, 0), **lanes}
-    if endpoint is not None and (endpoint.state in _HELD or endpoint.suspended):
+    if endpoint is not None and (endpoint.state.is_held or endpoint.suspended):
         shown[LaneState.PAUSED] = shown[LaneState.ACTIVE] + shown[LaneState.RETRYING]
         shown[LaneState.ACTIVE] = shown[LaneState.RETRYING] = 0
     return shown

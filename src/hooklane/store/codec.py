@@ -46,8 +46,7 @@ def _held_endpoint(kept: dict[str, Any], error: msgspec.ValidationError) -> Endp
                 fields[name] = msgspec.convert(kept[name], type_)
     endpoint = Endpoint(**fields)
     log.error("nothing is sent to endpoint %s, all of it is held: its row cannot be read (%s)", endpoint.id, error)
-    is_deleted = endpoint.state in (EndpointState.DRAINING, EndpointState.CANCELLING)
-    return endpoint if is_deleted else replace(endpoint, state=EndpointState.DISABLED)
+    return endpoint if endpoint.state.is_deleted else replace(endpoint, state=EndpointState.DISABLED)
 
 
 def encode_job(job: Job) -> bytes:

@@ -23,7 +23,6 @@ log = logging.getLogger("hooklane.store")
 
 PLAIN = "plain"
 """What stands for the key of an endpoint that has a secret which is not sealed."""
-_DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 
 
 class SealedOutbox:
@@ -84,7 +83,7 @@ class SealedOutbox:
         except SecretsSealed as error:
             # Sealed by another process, after this one was started: the others go on.
             log.error("nothing is sent to endpoint %s, all of it is held: %s", endpoint.id, error)
-            state = endpoint.state if endpoint.state in _DELETED else EndpointState.DISABLED
+            state = endpoint.state if endpoint.state.is_deleted else EndpointState.DISABLED
             return replace(endpoint, url=endpoint.url.partition("?")[0], keys=(), headers=(), state=state)
 
     # rotation

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
-from hooklane.model.attempt import Dead, Delivered, Retry, Settlement
+from hooklane.model.attempt import Dead, Delivered, Retry, Settlement, outcome_word
 from hooklane.model.clock import rfc3339
 from hooklane.model.exchange import Answer, NoAnswer
 from hooklane.telemetry.deliveries import Happening, Recorded
@@ -105,7 +105,7 @@ def attempt_fields(settlement: Settlement) -> dict[str, Any]:
         "seq": None if send.is_loose else send.seq,
         "attempt": send.attempt,
         "attempts_max": send.endpoint.attempts_max,
-        "outcome": "delivered" if isinstance(outcome, Delivered) else "dead" if isinstance(outcome, Dead) else "retry",
+        "outcome": outcome_word(outcome),
         "age_ms": max(0, settlement.at - send.event.created_at),
     }
     if isinstance(result, Answer):

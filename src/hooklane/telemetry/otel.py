@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hooklane.errors import MissingExtra
-from hooklane.model.attempt import Dead, Delivered, Send, Settlement
+from hooklane.model.attempt import Delivered, Send, Settlement, outcome_word
 from hooklane.model.event import Event
 from hooklane.model.exchange import Answer, NoAnswer
 from hooklane.telemetry import tracing
@@ -196,8 +196,7 @@ def _place_of(send: Send) -> _Place:
 
 def _end(span: Span, settlement: Settlement) -> None:
     outcome, result = settlement.outcome, settlement.result
-    word = "delivered" if isinstance(outcome, Delivered) else "dead" if isinstance(outcome, Dead) else "retry"
-    span.set_attribute("hooklane.outcome", word)
+    span.set_attribute("hooklane.outcome", outcome_word(outcome))
     if isinstance(result, Answer):
         span.set_attribute("http.response.status_code", result.status)
         if result.outcome is not None:

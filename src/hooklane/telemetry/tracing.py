@@ -60,7 +60,8 @@ def use(tracing: Tracing | None) -> None:
 
 
 def publishing(events: Sequence[Event], parent: str | None = None) -> AbstractContextManager[None]:
-    return nullcontext() if active is None else active.publishing(events, parent)
+    """A span round the publish of *events*; of an empty batch there is nothing to tell."""
+    return nullcontext() if active is None or not events else active.publishing(events, parent)
 
 
 def traced(fn: Callable[..., Any], about: Handling) -> Callable[..., Any]:

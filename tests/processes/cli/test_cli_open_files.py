@@ -197,6 +197,26 @@ def test_publishing_and_delivering_go_on_while_clients_of_the_stream_would_fill_
             one.close()
 
 
+def test_publishing_and_delivering_go_on_while_clients_who_read_no_answer_would_fill_the_server(limited: Limited):
+    """Answers that nobody reads kept each connection open for ever, and nobody else was let in."""
+    crowd = []
+    with Sink() as sink:
+        limited.call("/api/v1/endpoints", {"url": sink.url("/hook")})
+        for _ in range(open_files_of(LIMIT).clients + 5):
+            one = socket.socket()
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            one.connect(("127.0.0.1", limited.port))
+            one.sendall(b"GET /api/openapi.json HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n" * 50)
+            crowd.append(one)
+        try:
+            for number in range(3):
+                assert publish_anew(limited.port, number) == 202
+            assert len(sink.wait_for(3, within_s=60)) == 3
+        finally:
+            for one in crowd:
+                one.close()
+
+
 def publish_anew(port: int, number: int) -> int:
     """On a connection of its own, behind those that came before."""
     data = json.dumps({"type": "a", "data": number, "key": f"k{number}"}).encode()

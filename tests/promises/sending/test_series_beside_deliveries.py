@@ -76,3 +76,25 @@ async def test_the_rows_of_many_endpoints_are_written_a_few_at_a_time(tmp_path: 
     assert max(written) <= PART
     assert len(await store.series("t", [f"ep_{n}" for n in range(ENDPOINTS)], 60, MINUTE)) >= ENDPOINTS_MAX - 2
     await store.close()
+
+
+async def test_a_slot_that_ends_while_it_is_read_is_counted_once(tmp_path: Path) -> None:
+    now, meter = MINUTE, Meter()
+
+    class Slow(SqliteOutbox):
+        async def series(self, tenant: str, by: Sequence[str], step_s: int, since: Instant) -> Sequence[SeriesRow]:
+            nonlocal now
+            rows = await super().series(tenant, by, step_s, since)
+            now = Instant(MINUTE + 60_000)
+            await series.collect()
+            return rows
+
+    store: Any = Slow(str(tmp_path / "outbox.db"), StoreOptions(placer=places))
+    await store.open()
+    series = Series(store, meter, Totals(store), now=lambda: now)
+    attempt(meter, 0)
+    await series.collect()
+    found = (await series.read("t", [""], 60, Instant(MINUTE - 60_000)))[""]
+    await store.close()
+
+    assert sum(figures.attempts for figures in found.values()) == 1

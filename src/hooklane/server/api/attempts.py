@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from hooklane.model.attempt import OUTCOMES
 from hooklane.model.clock import rfc3339
 from hooklane.server.attempt_views import attempt_line
 from hooklane.server.call import PAGING, Call, Param, Response, Routes, answer
 from hooklane.server.schema_words import TIME, one_of
 from hooklane.server.shapes import AttemptLine, ListShape
-
-OUTCOMES = ("delivered", "retry", "dead")
-
 
 routes = Routes("events", "/api/v1/attempts")
 

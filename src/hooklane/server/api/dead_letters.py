@@ -89,21 +89,23 @@ async def search(call: Call) -> Response:
 
 def _wanted(call: Call) -> LetterFilter:
     query = call.query
-    reason, http = query.get("reason"), query.get("http")
-    if http is not None:
-        if reason is not None or not HTTP.match(http):
-            raise Problem(
-                "invalid_parameter", "http must be a status such as 422 or 5xx, and cannot be combined with reason"
-            )
-        reason = http.replace("x", "?")
     return LetterFilter(
         endpoint_id=query.get("endpoint"),
         key=query.get("key"),
         type=pattern_of(query.get("type"), "type"),
-        reason=pattern_of(reason, "reason"),
+        reason=reason_of(query.get("reason"), query.get("http")),
         after=call.instant("after"),
         before=call.instant("before"),
     )
+
+
+def reason_of(reason: str | None, http: str | None, code: str = "invalid_parameter") -> str | None:
+    """What to look for in the reasons of failures: *reason*, or the status *http*."""
+    if http is not None:
+        if reason is not None or not HTTP.match(http):
+            raise Problem(code, "http must be a status such as 422 or 5xx, and cannot be combined with reason")
+        return http.replace("x", "?")
+    return pattern_of(reason, "reason", code)
 
 
 async def letter_views(services: Services, tenant: str, letters: Sequence[DeadLetter]) -> list[views.View]:

@@ -36,9 +36,6 @@ CA_CHARS_MAX = 65_536
 TRIES = 5
 QUOTA_RETRY_S = 60
 
-_DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
-
-
 _RATE = {"minimum": RATE_MIN, "maximum": RATE_MAX}
 _PATTERN = {"pattern": "^[A-Za-z0-9_.*-]{1,128}$"}
 
@@ -130,7 +127,7 @@ async def _check_quota(call: Call) -> None:
     most = None if tenant is None else tenant.quota.endpoints
     if tenant is None or most is None:
         return
-    alive = [one for one in await call.services.store.endpoints(call.tenant) if one.state not in _DELETED]
+    alive = [one for one in await call.services.store.endpoints(call.tenant) if not one.state.is_deleted]
     if len(alive) >= most:
         call.services.publish_limits.tell_reached(tenant, "endpoints")
         raise Problem(
@@ -291,7 +288,7 @@ async def _update(call: Call, changed: Callable[[Endpoint], Endpoint], *, deleti
     """Save what *changed* makes of the endpoint as it is now; what another request changed in between is not undone."""
     for _ in range(TRIES):
         old = await find(call)
-        if old.state in _DELETED and not deleting:
+        if old.state.is_deleted and not deleting:
             raise Problem("wrong_state", "the endpoint is being deleted and cannot be changed any more")
         new = changed(old)
         if new == old:

@@ -41,7 +41,7 @@ from hooklane.server.shapes import (
     WhyEvent,
 )
 from hooklane.server.story import story_of
-from hooklane.server.why import delivery_sentence
+from hooklane.server.why import delivery_sentences
 from hooklane.store.dashboard import EventSearch
 from hooklane.store.outbox import Draft, Refused
 from hooklane.store.reads import Delivery
@@ -226,8 +226,8 @@ async def why(call: Call) -> Response:
     if not deliveries:
         return answer({"why": "It waits for nothing: no endpoint matched when it was published.", "deliveries": []})
     sentences = [
-        {"endpoint": delivery.endpoint_id, "state": delivery.state, "why": await delivery_sentence(call, delivery)}
-        for delivery in deliveries
+        {"endpoint": delivery.endpoint_id, "state": delivery.state, "why": sentence}
+        for delivery, sentence in zip(deliveries, await delivery_sentences(call, deliveries), strict=True)
     ]
     open_first = sorted(sentences, key=lambda one: one["state"] in ("delivered", "skipped", "cancelled"))
     return answer({"event": event.id, "why": open_first[0]["why"], "deliveries": sentences})

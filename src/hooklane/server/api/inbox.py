@@ -47,7 +47,7 @@ routes = Routes("inbox", "/api/v1/inbox")
 @routes.get(
     "",
     "What was received, by the order of arrival; nothing where no inbox is in the server's database.",
-    query=(*_FILTER, Param("order", "oldest or newest first; oldest unless given"), *PAGING),
+    query=(*_FILTER, Param("order", "oldest or newest first; oldest unless given", one_of(ORDERS)), *PAGING),
     answers=ListShape[RowShape],
 )
 async def search(call: Call) -> Response:

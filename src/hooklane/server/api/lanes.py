@@ -38,7 +38,7 @@ routes = Routes("lanes", "/api/v1/lanes")
             "order",
             "attention: blocked lanes, the longest first, then retrying, paused and active ones (idle ones only"
             " where `state` names them); number: by state too, in each the newest lane first, idle ones last",
-            one_of(("attention", "number")),
+            one_of(ORDERS),
         ),
         Param(
             "cells",

@@ -40,7 +40,7 @@ async def overview(call: Call) -> Response:
         {
             **overview_of(counted, endpoints),
             **figures_view(figures, last_minute, endpoints),
-            **({} if is_ours else {"store_bytes": 0}),
+            "store_bytes": counted.store_bytes if is_ours else 0,
             "features": services.features,
             "as_of": rfc3339(counted.as_of),
             "range": word,

@@ -13,7 +13,7 @@ from hooklane.model.lane import DeliveryState
 from hooklane.model.plan import Job, Op, PlacedEvent
 from hooklane.sender.plans import GRACE_S_MAX, Changed, NotRun, Plan, TooMany, make_plan, run_plan, wanted_state
 from hooklane.server import views
-from hooklane.server.api.dead_letters import HTTP
+from hooklane.server.api.dead_letters import reason_of
 from hooklane.server.api.jobs import STATE, job_view, jobs_of
 from hooklane.server.call import PAGING, Call, Response, Routes, answer, instant_of, pattern_of
 from hooklane.server.problem import Problem
@@ -218,19 +218,12 @@ def _wanted(asked: PlanFilter, now: Instant) -> Wanted:
             "invalid_body",
             f"{word} says why an event failed, so it cannot be combined with state delivered: leave it out",
         )
-    reason = asked.reason
-    if asked.http is not None:
-        if reason is not None or not HTTP.match(asked.http):
-            raise Problem(
-                "invalid_body", "http must be a status such as 422 or 5xx, and cannot be combined with reason"
-            )
-        reason = asked.http.replace("x", "?")
     return Wanted(
         state=state,
         endpoint_id=asked.endpoint,
         key=asked.key,
         type=pattern_of(asked.type, "type", "invalid_body"),
-        reason=pattern_of(reason, "reason", "invalid_body"),
+        reason=reason_of(asked.reason, asked.http, "invalid_body"),
         after=_instant(asked.after, "after", now),
         before=_instant(asked.before, "before", now),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from hooklane.core.figures import QUANTILES, Figures, quantile_ms
+from hooklane.model.attempt import OUTCOMES
 from hooklane.model.clock import Instant, rfc3339
 from hooklane.server import views
 from hooklane.server.api.overview import RANGE, range_of
@@ -15,7 +16,6 @@ from hooklane.server.series import STEPS, since_for, step_for
 from hooklane.server.shapes_of_figures import SeriesShape
 from hooklane.store.recovery import AuditFilter
 
-OUTCOMES = ("delivered", "retry", "dead")
 ENDPOINTS_SHOWN = 20
 MARKS_MAX = 200
 _MARKED = (

@@ -73,8 +73,7 @@ class Publishers:
         return Draft(event, asked, (f"id:{event_id}",), event.data)
 
     def _takers(self) -> list[str]:
-        gone = (EndpointState.DRAINING, EndpointState.CANCELLING)
-        return [one.id for one in self.store.tables.endpoints.values() if one.state not in gone]
+        return [one.id for one in self.store.tables.endpoints.values() if not one.state.is_deleted]
 
     def _submit(self, drafts: list[Draft]) -> None:
         """Through some process, which feeds its own engine; a client that hears nothing tries again elsewhere."""
@@ -162,7 +161,7 @@ class Operators:
 
     def _resume(self) -> None:
         for endpoint in list(self.store.tables.endpoints.values()):
-            if endpoint.state in (EndpointState.PAUSED, EndpointState.DISABLED) and self.world.roll() < 0.3:
+            if endpoint.state.is_held and self.world.roll() < 0.3:
                 self.store.change(replace(endpoint, state=EndpointState.ACTIVE), endpoint)
                 self.world.counts["resumed"] += 1
 

@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from tests.promises.receiving.kit import own_source, signed
 from tests.promises.sending.api.conftest import Api
+from tests.support.eventually import eventually
 from tests.support.receiver import Answer, Sink
 
 from hooklane import Inbox
@@ -55,3 +56,27 @@ async def test_every_metric_is_in_the_reference_with_its_labels_and_no_other(api
         told_kind, told_labels = documented()[name]
         assert (name, kind) == (name, told_kind)
         assert labels <= told_labels, name  # one that nothing was counted for yet shows none
+
+
+async def test_endpoints_that_are_deleted_for_good_are_counted_together(
+    api: Api, sink: Sink, endpoint: dict[str, Any]
+) -> None:
+    """Each that was ever sent to kept its label, and its counts, for as long as the process lived."""
+    await api.publish(key="A")
+    await sink.arrived(1)
+    meter, totals = api.server.services.meter, await api.server.services.totals.of_all()
+
+    async def is_counted() -> bool:
+        return endpoint["id"] in meter.total.endpoints
+
+    await eventually(is_counted)
+    meter.take()  # as the series do every few seconds
+    there = await api.server.services.store.endpoints()
+    before = meter.exposition(totals, {}, there)[0].decode()
+    after = meter.exposition(totals, {}, [])[0].decode()
+
+    assert f'hooklane_attempts_total{{endpoint="{endpoint["id"]}",outcome="delivered"}} 1.0' in before
+    assert 'hooklane_attempts_total{endpoint="",outcome="delivered"} 1.0' in after
+    assert endpoint["id"] not in after
+    for histogram in ("delivery", "attempt"):
+        assert f"hooklane_{histogram}_seconds_count 1.0" in after

@@ -1,12 +1,14 @@
 """Lists: filters, pages, cursors, and what hostile parameters come to."""
 
 import json
+from collections import Counter
 from typing import Any
 from urllib.parse import quote
 
+import pytest
 from tests.promises.sending.api.conftest import Api
 from tests.support.eventually import eventually
-from tests.support.receiver import Sink
+from tests.support.receiver import Answer, Sink
 
 
 async def settled(api: Api, event_id: str, state: str) -> dict[str, Any]:
@@ -149,6 +151,42 @@ async def test_an_event_that_matches_nothing_says_so(api: Api):
     event = await api.publish()
 
     assert "no endpoint matched" in (await api.get(f"/api/v1/events/{event['id']}/why"))["why"]
+
+
+async def test_why_an_event_waits_is_told_at_the_same_cost_however_many_endpoints_it_waits_at(
+    api: Api, sink: Sink, monkeypatch: pytest.MonkeyPatch
+):
+    """For each of its deliveries all health of the tenant and all its tries were read: with 200 endpoints 2.8 s."""
+    sink.react = lambda _: Answer(status=500)
+    many, store = 40, api.server.services.store
+    for _ in range(many):
+        await api.endpoint(sink.url(), backoff_ms=60_000)
+    event = await api.publish(key="k")
+    path = f"/api/v1/events/{event['id']}"
+
+    async def all_wait() -> bool:
+        return {one["state"] for one in (await api.get(path))["deliveries"]} == {"retrying"}
+
+    await eventually(all_wait)
+    asked: Counter[str] = Counter()
+
+    def counted(name: str) -> Any:
+        verb = getattr(store, name)
+
+        def ask(*args: Any) -> Any:
+            asked[name] += 1
+            return verb(*args)
+
+        return ask
+
+    for name in ("lane", "lanes_named", "endpoint", "endpoints", "health", "attempts"):
+        monkeypatch.setattr(store, name, counted(name))
+    told = await api.get(f"{path}/why")
+
+    assert len(told["deliveries"]) == many
+    assert all("#1 of k failed 1 time of at most 35 (last: 500" in one["why"] for one in told["deliveries"])
+    assert asked["attempts"] == asked["health"] == 1
+    assert asked.total() < 10
 
 
 NAUGHTY = [

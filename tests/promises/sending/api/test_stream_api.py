@@ -16,6 +16,7 @@ from tests.support.pace import scaled_s
 from tests.support.processes import until
 from tests.support.receiver import Answer, Sink
 
+from hooklane.errors import StoreUnavailable
 from hooklane.server import live_stream, stream_client
 
 
@@ -282,3 +283,30 @@ async def test_a_viewer_hears_of_endpoints_jobs_and_dead_letters(api: Api, sink:
         while jobs[0]["state"] != "done":
             jobs = (await stream.next("jobs")).value["items"]
         assert jobs[0]["id"] == job["id"]
+
+
+async def test_a_dead_letter_is_told_though_the_store_failed_while_it_was_read(
+    api: Api, sink: Sink, endpoint: Any, monkeypatch: pytest.MonkeyPatch
+):
+    """It was noted as told before all that is told of it was read."""
+    services, failures = api.server.services, 0
+    last_words = services.store.last_words
+
+    async def fails_first(letters: Any) -> Any:
+        nonlocal failures
+        failures += bool(letters)
+        if letters and failures == 1:
+            raise StoreUnavailable("gone for a moment")
+        return await last_words(letters)
+
+    sink.react = lambda _: Answer(status=422)
+    async with watching(api, query="?topics=dead_letters") as stream:
+        await stream.next("dead_letters")
+        monkeypatch.setattr(services.store, "last_words", fails_first)
+        await api.publish(key="A")
+        told = (await stream.next("dead_letters")).value
+        while not told["items"]:
+            told = (await stream.next("dead_letters")).value
+
+    assert failures == 2
+    assert [letter["key"] for letter in told["items"]] == ["A"]

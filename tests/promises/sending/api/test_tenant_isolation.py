@@ -318,3 +318,39 @@ async def test_with_a_tenants_own_key_foreign_and_unknown_ids_are_answered_alike
         for path in ("lanes", "events", "attempts", "dead-letters"):
             found = [await caller.call("GET", f"{V1}/{path}?endpoint={ids['endpoints']}") for ids in (theirs, nobodys)]
             assert found[0].json["items"] == found[1].json["items"] == [], path
+
+
+@pytest.mark.parametrize("way", ["key", "portal"])
+async def test_what_an_application_received_is_not_for_a_caller_of_one_tenant_not_even_of_default(
+    towns: dict[str, Town], way: str
+):
+    """`/inbox` was closed to it, and the same rows, with what providers sent, stood open as dead letters."""
+    town, row = towns["default"], towns["default"].ids["inbox"]
+    assert [one["id"] for one in (await town.call("GET", f"{V1}/dead-letters?side=inbox")).json["items"]] == [row]
+    async with town.api.connect(await way_in(town, way)) as caller:
+        listed = await caller.call("GET", f"{V1}/dead-letters?side=inbox")
+        lines = await caller.call("GET", f"{V1}/dead-letters?side=inbox", headers={"accept": "application/x-ndjson"})
+        shown = await caller.call("GET", f"{V1}/dead-letters/{row}")
+        nobodys = await caller.call("GET", f"{V1}/dead-letters/{UNKNOWN['inbox']}")
+        origin = {"origin": f"http://127.0.0.1:{town.api.port}"}
+        again = await caller.call("POST", f"{V1}/dead-letters/{row}/replay", headers=origin)
+
+    assert (listed.json["items"], lines.body) == ([], b"")
+    assert (shown.status, shown.body) == (nobodys.status, nobodys.body) == (404, nobodys.body)
+    assert again.status == (404 if way == "portal" else 403)
+    assert (await town.call("GET", f"{V1}/dead-letters/{row}")).status == 200, "and nothing was done"
+
+
+@pytest.mark.parametrize("way", ["key", "portal"])
+async def test_how_large_the_database_is_no_tenant_is_told(towns: dict[str, Town], way: str):
+    """The call kept it back, and the live stream told it: by how it grows, how much others publish."""
+    mine = towns["acme"]
+    async with mine.api.connect(await way_in(mine, way)) as caller:
+        asked = (await caller.call("GET", f"{V1}/overview")).json
+        caller.writer.write(caller.request("GET", f"{V1}/stream?topics=overview"))
+        told = await caller.reader.readuntil(b"verdict")
+    everything = (await mine.api.call("GET", f"{V1}/overview")).json
+
+    assert (asked["store_bytes"], everything["store_bytes"] > 0) == (0, True)
+    assert b"ledger" in told
+    assert b"store_bytes" not in told

@@ -170,3 +170,9 @@ async def test_spans_go_out_over_http_as_the_usual_variables_say(
         if pair.key == "service.name"
     }
     assert service == "shop-webhooks"
+
+
+async def test_an_empty_batch_is_answered_while_tracing_is_on(api: Api, spans: InMemorySpanExporter):
+    answer = await api.call("POST", "/api/v1/events/batch", {"events": []})
+
+    assert (answer.status, answer.json) == (202, {"events": []})

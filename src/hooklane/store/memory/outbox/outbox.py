@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from hooklane.model.audit import Act
 from hooklane.model.clock import Instant, wall_now
-from hooklane.model.endpoint import Endpoint, EndpointState
+from hooklane.model.endpoint import Endpoint
 from hooklane.model.event import Event
 from hooklane.model.lane import LaneId, LaneState
 from hooklane.store.memory.outbox import health, lost, owning, publishing, reading, recovering, settling
@@ -21,9 +21,6 @@ from hooklane.store.outbox import (
     StoreOptions,
 )
 from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, LaneFilter, LaneView, LetterFilter, Page
-
-_DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
-
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -101,7 +98,7 @@ class MemoryOutbox(MemoryTenants):
         """Fold the acks, and forget deleted endpoints that are owed nothing."""
         tables = self.tables
         settling.fold(tables)
-        deleted = {one.id for one in tables.endpoints.values() if one.state in _DELETED}
+        deleted = {one.id for one in tables.endpoints.values() if one.state.is_deleted}
         if deleted:
             owing = {lane.endpoint_id for lane in tables.owed(range(len(tables.parts)))}
             for endpoint_id in deleted - owing:

@@ -9,15 +9,12 @@ from operator import itemgetter
 from typing import TypeVar
 
 from hooklane.model.clock import Instant
-from hooklane.model.endpoint import EndpointState
 from hooklane.model.event import Event
 from hooklane.model.ids import attempt_id, dead_letter_id
 from hooklane.model.lane import DeliveryState, LaneRow, LaneState
 from hooklane.store.codec import attempt_fields, decode_detail
 from hooklane.store.memory.outbox.tables import DeadRow, Ending, Lane, Tables
 from hooklane.store.reads import AttemptRow, DeadLetter, Delivery, EventFilter, LaneView, LetterFilter, Page
-
-_HELD = (EndpointState.PAUSED, EndpointState.DISABLED)
 
 T = TypeVar("T")
 
@@ -132,7 +129,7 @@ def _is_wanted(tables: Tables, event: Event, wanted: EventFilter) -> bool:
 def shown_state(tables: Tables, lane: Lane, row: LaneRow) -> LaneState:
     """`paused` is derived from the endpoint; a dead head stays the more important news."""
     endpoint = tables.endpoints.get(lane.endpoint_id)
-    held = endpoint is not None and (endpoint.state in _HELD or endpoint.suspended)
+    held = endpoint is not None and (endpoint.state.is_held or endpoint.suspended)
     return LaneState.PAUSED if held and row.state in (LaneState.ACTIVE, LaneState.RETRYING) else row.state
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from hooklane.model.audit import Act
-from hooklane.model.endpoint import EndpointState
 from hooklane.model.lane import DeliveryState, LaneId
 from hooklane.model.plan import Job, JobMember, JobState, Member, Op, Progress
 from hooklane.model.redelivery import redelivery_lane
@@ -21,7 +20,6 @@ from hooklane.store.sql.outbox.steps import Batch, Flow, sql
 _ENDED = (JobState.STOPPED, JobState.DONE)
 _UNRELEASED = (Progress.HELD, Progress.CANCELLED)
 """What a member can be only instead of being released."""
-_DELETED = (EndpointState.DRAINING, EndpointState.CANCELLING)
 _NOT_DEAD = "it is not a dead letter any more"
 _NOT_SKIPPED = "it is not skipped any more: it was published again"
 _COLUMNS = (
@@ -126,7 +124,7 @@ def _recover(
 
 
 def _send_again(plan_id: str, again: Sequence[JobMember], act: Act, refused: dict[int, str]) -> Flow[list[LaneId]]:
-    taking = {one.id for one in (yield from read_endpoints(act.tenant)) if one.state not in _DELETED}
+    taking = {one.id for one in (yield from read_endpoints(act.tenant)) if not one.state.is_deleted}
     ids = [one.member.event_id for one in again]
     kept = {id for (id,) in (yield sql("kept_events", tenant=act.tenant, ids=ids))}
     lines: dict[str, list[JobMember]] = {}
