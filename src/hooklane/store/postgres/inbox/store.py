@@ -14,6 +14,7 @@ from hooklane.model.inbox import Claimed, Identity, Known, NewRow, RowId, Track
 from hooklane.store.caller import Dialect
 from hooklane.store.inbox import Capabilities, Flow
 from hooklane.store.postgres.encoding import check_encodings
+from hooklane.store.postgres.address import check_address
 from hooklane.store.postgres.inbox.connections import AsyncpgConnections, PsycopgConnections, has_asyncpg, need_psycopg
 from hooklane.store.postgres.inbox.front import Front
 from hooklane.store.sql.borrowed import BorrowedInbox, Verbs
@@ -175,6 +176,7 @@ def by_url(url: str) -> PostgresInbox:
     """The inbox at *url*: sync handlers get psycopg connections, async ones asyncpg's."""
     need_psycopg()
     plain = re.sub(r"^postgres(ql)?(\+\w+)?://", "postgresql://", url)
+    check_address(plain)
     return PostgresInbox(
         VERBS,
         what="PostgreSQL",
