@@ -1,4 +1,4 @@
-"""Somebody else, in a process of its own: who misbehaves, or searches, while others are measured.
+"""Callers that misbehave or search while the traffic of others is measured, in a process of their own.
 
 They stand for other people's machines: what they do must not keep the server from its turn, so it goes before them.
 """

@@ -1,9 +1,9 @@
 """Where does the CPU time of an event go? `python -m bench.parts [--store sqlite]`: samples of the server, by part.
 
 perf takes a sample of every process of the server 499 times a second, with the calls that led there. A sample belongs
-to the innermost function of ours that it stands in: what the kernel does for a write counts for whoever writes. What of
-a part is interpreted is not seen by perf and counts for the compiled function that called it. Only shares come from the
-samples; the sum is the CPU time of the processes.
+to the innermost function of ours that it stands in: what the kernel does for a write counts for the function that
+writes. What of a part is interpreted is not seen by perf and counts for the compiled function that called it. Only
+shares come from the samples; the sum is the CPU time of the processes.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _measure(one: Gateway, store: stores.Store, kind: Kind, seconds: float, fold
     watch = Neighbours(*pids, *store.pids)
     load = _load(one, kind, seconds)
     others, events = watch.cores(load.cpu_s), load.answers
-    # Before anybody asks what is still owed: that looks at every lane, and is not the events'.
+    # Before it is asked what is still owed: that looks at every lane, and is not the events'.
     server, database = cost_of(*pids).total_s - server, cost_of(*store.pids).total_s - database
     perf.terminate()
     perf.wait(30)

@@ -111,9 +111,7 @@ class Bench:
         began, done = time.perf_counter(), 0
         while True:
             now = wall_now()
-            claim = self.store.claim(
-                [("shop", "book")], expired=False, owner="bench", now=now, lease_ms=60_000, limit=BATCH
-            )
+            claim = self.store.claim([("shop", "book")], expired=False, now=now, lease_ms=60_000, limit=BATCH)
             taken = self.driver.run(transaction(claim))
             done += len(taken)
             if len(taken) < BATCH:

@@ -98,7 +98,7 @@ def one_by_one(store: InboxStore, seconds: float) -> float:
 def handled(store: InboxStore, seconds: float) -> float:
     began, done = time.perf_counter(), 0
     while time.perf_counter() - began < seconds:
-        claim = store.claim(WORK, expired=False, owner="bench", now=wall_now(), lease_ms=60_000, limit=BATCH)
+        claim = store.claim(WORK, expired=False, now=wall_now(), lease_ms=60_000, limit=BATCH)
         taken = run(store, claim)
         if not taken:
             break
@@ -117,9 +117,7 @@ def bytes_per_id(name: str, rows: int = 5_000) -> float:
         before = _size(name, store, url)
         for _ in range(rows // BATCH):
             run(store, store.insert([row(claimed=False) for _ in range(BATCH)]))
-        while taken := run(
-            store, store.claim(WORK, expired=False, owner="b", now=wall_now(), lease_ms=60_000, limit=BATCH)
-        ):
+        while taken := run(store, store.claim(WORK, expired=False, now=wall_now(), lease_ms=60_000, limit=BATCH)):
             for each in taken:
                 run(store, store.complete(each.id, each.handler, each.fence, Status.COMPLETED, wall_now()))
         run(store, store.purge(before=Instant(wall_now() + 60_000), source=None, limit=rows * 2))

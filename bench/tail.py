@@ -1,4 +1,4 @@
-"""How long from publish to arrival, alone and beside somebody? In turns, so that what drifts drifts for both.
+"""How long from publish to arrival, alone and beside other callers? In turns, so that what drifts drifts for both.
 
 Who publishes, who receives and who is beside them are processes of their own. A p99 is that of all rounds together, so
 that enough events stand behind it; the ratios by round say how far to trust it.

@@ -17,10 +17,19 @@ OTHER_CLOCKS = ("webhooks", "locator", "expect")
 
 def deadlines(source: str) -> Iterator[int]:
     """The lines of *source* where something is waited for within a number of seconds that does not grow."""
-    for call in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    named = {
+        target.id: each.value
+        for each in tree.body
+        if isinstance(each, ast.Assign)
+        for target in each.targets
+        if isinstance(target, ast.Name)
+    }
+    for call in ast.walk(tree):
         if isinstance(call, ast.Call) and not any(word in ast.unparse(call.func) for word in OTHER_CLOCKS):
             for limit in _limits(call):
-                if isinstance(limit, ast.Constant) and isinstance(limit.value, int | float) and limit.value >= SHORT_S:
+                value = named.get(limit.id) if isinstance(limit, ast.Name) else limit
+                if isinstance(value, ast.Constant) and isinstance(value.value, int | float) and value.value >= SHORT_S:
                     yield limit.lineno
 
 
@@ -43,6 +52,8 @@ def _limits(call: ast.Call) -> Iterator[ast.expr]:
         ("subprocess.run(words, timeout=60)", 1),
         ("reply.result(timeout=20)", 1),
         ("async def f():\n    async with asyncio.timeout(5): pass", 1),
+        ("WITHIN_S = 30\nasync def f():\n    async with asyncio.timeout(WITHIN_S): pass", 1),
+        ("WITHIN_S = 30\ndone.wait(scaled_s(WITHIN_S))", 0),
         ("done.wait(scaled_s(20))", 0),
         ("asyncio.wait([task], timeout=0.15)", 0),
         ("','.join(words)", 0),

@@ -159,7 +159,7 @@ def main(fd: str) -> None:
     while True:
         for key, _ in running.select():
             if key.fileobj is not sock:
-                _bury(running, key)
+                _tell_end(running, key)
                 continue
             text, fds, _, _ = socket.recv_fds(sock, REQUEST_BYTES_MAX, 4)
             if not text:
@@ -179,7 +179,7 @@ def main(fd: str) -> None:
             sock.send(str(pid).encode())
 
 
-def _bury(running: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
+def _tell_end(running: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
     pid, told = key.data
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     running.unregister(key.fileobj)

@@ -15,7 +15,7 @@ _held: WeakSet[Any] = WeakSet()
 
 
 def open_in_forks(lock: Held) -> Held:
-    """This lock or event of `threading`, which nobody holds in a process that was just forked."""
+    """This lock or event of `threading`, which is not held in a process that was just forked."""
     _held.add(lock)
     return lock
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hooklane.cli.output import counted, plain, sign
+from hooklane.cli.output import plain, sign
 from hooklane.cli.times import clock_of, wait_of
+from hooklane.model.size import counted
 
 
 def attempt_line(one: Mapping[str, Any], endpoint: str | None = None) -> str:

@@ -11,7 +11,8 @@ from hooklane.cli.client import Caller
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, keep, parse_filter
 from hooklane.cli.options import Cursor, Limit
-from hooklane.cli.output import counted, show, table
+from hooklane.cli.output import show, table
+from hooklane.model.size import counted
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/audit"

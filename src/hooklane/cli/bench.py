@@ -21,8 +21,9 @@ import typer
 
 from hooklane.cli.bench_load import Load, Seen, Sink, at_once, paced, request
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.output import counted, show, table, talk
+from hooklane.cli.output import show, table, talk
 from hooklane.config import load
+from hooklane.model.size import counted
 
 ANSWERED_WITHIN_S = 30.0
 _PARTS = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -127,11 +128,11 @@ async def _measure(port: int, pid: int, plan: Plan) -> dict[str, Any]:
     warm = await load("warming up", 0.1, port)
     await _arrived(seen, warm.accepted)
     cpu_s, before, began = _cpu_s(pid), seen.distinct, time.perf_counter()
-    full = await load(f"as fast as {plan.connections} connections go", 0.4, port)
+    full = await load(f"as fast as {counted(plan.connections, 'connection')} can", 0.4, port)
     await _arrived(seen, warm.accepted + full.accepted)
     delivered, took_s = max(1, seen.distinct - before), time.perf_counter() - began
     cpu_us = None if cpu_s is None else round(((_cpu_s(pid) or cpu_s) - cpu_s) * 1e6 / delivered, 1)
-    talk(f"{plan.rate:g} events a second")
+    talk(f"a rate of {plan.rate:g} a second")
     slow = await paced(port, plan.rate, plan.seconds * 0.25, publishes.due)
     accepted = warm.accepted + full.accepted + slow.accepted
     await _arrived(seen, accepted)

@@ -13,8 +13,6 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.errors import MissingExtra
-from hooklane.model.database_url import shown
 from hooklane.store.sqlite.database import path_of
 
 
@@ -41,14 +39,10 @@ def scratch(db: str) -> Iterator[str]:
 
 
 async def _on_server(db: str, statement: str) -> None:
-    try:
-        import asyncpg
-    except ImportError as missing:
-        raise MissingExtra("asyncpg", "postgres") from missing
-    try:
+    from hooklane.store.postgres.driver_errors import asyncpg, opening
+
+    with opening(db):
         connection = await asyncpg.connect(db, timeout=10)
-    except (OSError, asyncpg.PostgresError) as error:
-        raise CallFailed(f"{shown(db)} cannot be reached: {error}", Exit.UNREACHABLE) from error
     try:
         await connection.execute(statement)
     except asyncpg.InsufficientPrivilegeError as error:

@@ -12,8 +12,9 @@ from hooklane.cli.client import Caller, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, parse_filter, rfc3339_of
 from hooklane.cli.options import Cursor, EndpointFilter, LetterId, LetterIds, Limit, Yes
-from hooklane.cli.output import complain, counted, pairs_with_tracebacks, plain, say, say_json, show, table
+from hooklane.cli.output import complain, pairs_with_tracebacks, plain, say, say_json, show, table
 from hooklane.cli.plans import PlanOnly, Rate
+from hooklane.model.size import counted
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/dead-letters"

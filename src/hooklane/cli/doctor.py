@@ -13,7 +13,8 @@ from hooklane.cli import output
 from hooklane.cli.client import calling
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Db, Server
-from hooklane.cli.output import aside, counted, plain, say, show, sign
+from hooklane.cli.output import aside, plain, say, show, sign
+from hooklane.model.size import counted
 
 if TYPE_CHECKING:
     from hooklane.core.doctor import Finding

@@ -17,7 +17,6 @@ from typing import Any
 
 from hooklane import __version__
 from hooklane.cli.client import Caller
-from hooklane.cli.output import counted
 from hooklane.cli.schema import bring_up_to_date
 from hooklane.cli.schema import versions as schema_versions
 from hooklane.cli.times import since
@@ -26,7 +25,7 @@ from hooklane.core import doctor
 from hooklane.core.doctor import Finding
 from hooklane.errors import HooklaneError, StoreRefused, needing
 from hooklane.model.database_url import shown
-from hooklane.model.size import size_text
+from hooklane.model.size import counted, size_text
 from hooklane.sender.egress import EgressGuard, Refusal, UrlNotAllowed
 from hooklane.sender.transport.tls import default_context, own_context
 from hooklane.store.sqlite import examine as sqlite_file

@@ -14,9 +14,10 @@ from hooklane.cli.client import Caller, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, parse_filter, rfc3339_of
 from hooklane.cli.options import Cursor, EndpointFilter, EventId, KeyFilter, Limit, Yes
-from hooklane.cli.output import aside, counted, one_line, pairs, plain, say_json, show, table, talk
+from hooklane.cli.output import aside, one_line, pairs, plain, say_json, show, table, talk
 from hooklane.cli.plans import PlanOnly, Rate
 from hooklane.cli.times import clock_of
+from hooklane.model.size import counted
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/events"

@@ -16,12 +16,13 @@ import typer
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, parse_filter, time_of
 from hooklane.cli.options import Yes
-from hooklane.cli.output import confirm, counted, pairs_with_tracebacks, show, table, talk
+from hooklane.cli.output import confirm, pairs_with_tracebacks, show, table, talk
 from hooklane.errors import StoreError, StoreRefused, StoreUnavailable
 from hooklane.model.clock import Instant, rfc3339
 from hooklane.model.database_url import shown
 from hooklane.model.inbox import Row
 from hooklane.model.message import Status
+from hooklane.model.size import counted
 
 if TYPE_CHECKING:
     from hooklane.receiver.inbox import Inbox
@@ -85,7 +86,9 @@ def ls(
 
 
 @app.command("show")
-def show_one(row_id: Annotated[str, typer.Argument(metavar="ID")], store: Store) -> None:
+def show_one(
+    row_id: Annotated[str, typer.Argument(metavar="ID", help="A row id, as `ls` shows it.")], store: Store
+) -> None:
     """Show one row with its payload, and what became of it at each handler."""
     from hooklane.server import inbox_views
 

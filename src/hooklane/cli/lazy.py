@@ -28,8 +28,8 @@ PACKAGE = "hooklane.cli"
 class _AsGiven:
     """Takes what is of the option's type already as it is; Typer's own reader is made for a value that has to be read.
 
-    Typer reads each value with a validation library, also text, and that of an option that nobody gave: importing that
-    library takes longer than most commands do.
+    Typer reads each value with a validation library, also text, and also the default of an option that was left out:
+    importing that library takes longer than most commands do.
     """
 
     def __init__(self, read_by: Callable[[Any], Any], kind: Any) -> None:

@@ -10,10 +10,11 @@ import typer
 
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Db
-from hooklane.cli.output import counted, show
+from hooklane.cli.output import show
 from hooklane.config import load
 from hooklane.errors import StoreRefused
 from hooklane.model.database_url import shown
+from hooklane.model.size import counted
 
 app = typer.Typer(no_args_is_help=True)
 

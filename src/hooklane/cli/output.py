@@ -57,11 +57,6 @@ def one_line(text: str | None) -> str:
     return plain(" ".join(text.split())[:60]) if text else ""
 
 
-def counted(many: int, one: str, more: str | None = None) -> str:
-    """*many* with its noun: `1 event`, `2 events`."""
-    return f"{many:,} {one if many == 1 else more or f'{one}s'}"
-
-
 def talk(message: str) -> None:
     """A line for a person, on stderr; `-q` leaves it out."""
     if level > Level.QUIET:

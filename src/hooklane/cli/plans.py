@@ -18,7 +18,6 @@ from hooklane.cli.filters import parse_filter
 from hooklane.cli.output import (
     Level,
     aside,
-    counted,
     is_interactive,
     must_be_interactive,
     plain,
@@ -28,6 +27,7 @@ from hooklane.cli.output import (
     sign,
     talk,
 )
+from hooklane.model.size import counted
 
 POLL_S = 0.2
 QUIET_S = 60.0

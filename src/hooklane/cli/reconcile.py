@@ -9,7 +9,8 @@ import typer
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import time_of
 from hooklane.cli.options import EndpointFilter, KeyFilter
-from hooklane.cli.output import counted, show
+from hooklane.cli.output import show
+from hooklane.model.size import counted
 
 SOURCE = "hooklane"
 SINCE = "-7d"

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hooklane.cli.options import tenant_headers
-from hooklane.cli.output import counted, one_line, plain
+from hooklane.cli.output import one_line, plain
 from hooklane.cli.reconcile_sides import is_server
 from hooklane.core.reconcile import Act, Between, KeyFacts, Mend, between, mend
 from hooklane.model.database_url import shown
+from hooklane.model.size import counted
 
 SHOWN_MAX = 200
 NAMES_MAX = 50

@@ -8,7 +8,8 @@ import typer
 
 from hooklane.cli.asking import asking
 from hooklane.cli.client import Caller
-from hooklane.cli.output import counted, is_interactive, show, talk
+from hooklane.cli.output import is_interactive, show, talk
+from hooklane.model.size import counted
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/secrets"

@@ -12,10 +12,11 @@ import msgspec
 import typer
 
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.output import counted, plain, say, show, table, talk
+from hooklane.cli.output import plain, say, show, table, talk
 from hooklane.cli.secret import secrets_of
 from hooklane.config import load
 from hooklane.errors import needing
+from hooklane.model.size import counted
 
 if TYPE_CHECKING:
     from hooklane.testing.play.aim import Aimed
@@ -200,7 +201,9 @@ def _copies(aimed: Aimed) -> list[str]:
         [f"{one.key}:{one.seq}", one.try_, one.status or one.failure, one.said, "lost" if one.ack_lost else "heard"]
         for one in aimed.copies
     ]
-    total = f"{len(aimed.copies)} copies of {counted(aimed.events, 'event')}: {aimed.accepted} accepted"
+    total = (
+        f"{counted(len(aimed.copies), 'copy', 'copies')} of {counted(aimed.events, 'event')}: {aimed.accepted} accepted"
+    )
     if aimed.applied_twice is not None:
         total += f", {aimed.applied_twice} applied twice"
     return [*table(["EVENT", "TRY", "ANSWER", "SAID", "BY THE SENDER"], rows), total]

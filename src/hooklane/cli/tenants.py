@@ -11,7 +11,8 @@ from hooklane.cli.asking import asking
 from hooklane.cli.client import Caller, segment
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.options import Limit, Yes
-from hooklane.cli.output import confirm, counted, pairs, show, table
+from hooklane.cli.output import confirm, pairs, show, table
+from hooklane.model.size import counted
 
 app = typer.Typer(no_args_is_help=True)
 BASE = "/api/v1/tenants"

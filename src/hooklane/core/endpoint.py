@@ -53,7 +53,7 @@ def _operational_faults(endpoint: Endpoint) -> Iterator[tuple[str, str]]:
         yield "operational", f"all only in the tenant {DEFAULT_TENANT}; tenant or none in another"
 
 
-def sound(endpoint: Endpoint) -> Endpoint:
+def within_bounds(endpoint: Endpoint) -> Endpoint:
     """*endpoint* with every number within its bounds: the row of an older version may hold what is refused today.
 
     One endpoint's nonsense must not stop the deliveries to all others, at every start anew.

@@ -13,7 +13,7 @@ class Move(StrEnum):
     ACK_LAST = "ack_last"  # the head was delivered and nothing is waiting
     FAIL = "fail"  # an attempt at the head failed, another is due later
     DIE = "die"  # the head will not be tried again; the lane stops
-    REPLAY = "replay"  # a person revives the dead head
+    REPLAY = "replay"  # a person has the dead head sent again
     SKIP = "skip"  # the dead head is given up and more is waiting
     SKIP_LAST = "skip_last"  # the dead head is given up and nothing is waiting
 

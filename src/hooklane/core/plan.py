@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.lane import DeliveryState
 from hooklane.model.plan import Member, Op, PlacedEvent
+from hooklane.model.size import counted
 
 PLAN_MS = 5 * 60_000
 SKIPS_MAX = 500
@@ -106,24 +107,20 @@ def warnings(op: Op, members: Sequence[Member], endpoints: Mapping[str, Endpoint
     again = sum(member.state is DeliveryState.DELIVERED for member in members)
     if again:
         told.append(
-            f"{_many(again, 'event was', 'events were')} delivered before: the receiver will see the same id and seq"
+            f"{counted(again, 'event was', 'events were')} delivered before: the receiver will see the same id and seq"
             " once more, and should suppress it"
         )
     anew = sum(member.state is DeliveryState.SKIPPED for member in members)
     if anew:
         told.append(
-            f"{_many(anew, 'event was', 'events were')} skipped: published again as a new event at the end of its key,"
-            " behind what came later (X-Replay-Of names the old one)"
+            f"{counted(anew, 'event was', 'events were')} skipped: published again as a new event at the end of its"
+            " key, behind what came later (X-Replay-Of names the old one)"
         )
     if op is Op.SKIP:
         ordered = sum(member.seq is not None for member in members)
         if ordered:
             told.append(
-                f"{_many(ordered, 'event is', 'events are')} never delivered, and what waits behind is sent at once:"
+                f"{counted(ordered, 'event is', 'events are')} never delivered, and what waits behind is sent at once:"
                 " this cannot be undone. X-Prev-Seq tells the receiver of the gap"
             )
     return told
-
-
-def _many(count: int, one: str, more: str) -> str:
-    return f"{count} {one if count == 1 else more}"

@@ -112,7 +112,7 @@ def between(facts: KeyFacts) -> list[Between]:
 def mend(facts: KeyFacts) -> Mend | None:
     """What the first of it needs; None where all of it moves by itself.
 
-    A held event needs nothing: it is released by the one before it, which is mended first or is not known to anybody.
+    A held event needs nothing: it is released by the one before it, which is mended first, or is known to neither side.
     """
     for one in between(facts):
         match one.where, one.status:

@@ -6,6 +6,7 @@ from hooklane.model.clock import Instant
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.health import BreakerState, Health
 from hooklane.model.lane import DeliveryState, LaneState
+from hooklane.model.size import counted
 
 SAID_CHARS_MAX = 80
 
@@ -34,7 +35,7 @@ def why_lane(
     health: Health | None = None,
 ) -> str:
     """What the lane of *key* is waiting for; *said* is what the endpoint answered last, in its own words."""
-    behind = f"; {_many(waiting, 'event')} behind it {'waits' if waiting == 1 else 'wait'} as well" if waiting else ""
+    behind = f"; {counted(waiting, 'event')} behind it {'waits' if waiting == 1 else 'wait'} as well" if waiting else ""
     match state:
         case LaneState.IDLE:
             return f"Nothing waits on {key}: everything up to #{head - 1} is settled."
@@ -43,14 +44,14 @@ def why_lane(
         case LaneState.BLOCKED:
             letter = f" ({dead_letter_id})" if dead_letter_id else ""
             return (
-                f"#{head} of {key} died after {_many(attempts, 'try', 'tries')} (last: {_last(reason, said)});"
+                f"#{head} of {key} died after {counted(attempts, 'try', 'tries')} (last: {_last(reason, said)});"
                 f" nothing moves on {key} until you replay or skip #{head}{letter}{behind}."
             )
         case LaneState.RETRYING | LaneState.ACTIVE if _is_left_alone(health) and (next_at is None or next_at <= now):
             return f"#{head} of {key} waits: {_left_alone(health, now)}{behind}."
         case LaneState.RETRYING:
             return (
-                f"#{head} of {key} failed {_many(attempts, 'time')} of at most {attempts_max}"
+                f"#{head} of {key} failed {counted(attempts, 'time')} of at most {attempts_max}"
                 f" (last: {_last(reason, said)}); the next try is {_due(next_at, now)}{behind}."
             )
         case LaneState.ACTIVE:
@@ -98,7 +99,7 @@ def why_delivery(
             return f"{name} waits: {_left_alone(health, now)}."
         case DeliveryState.RETRYING:
             return (
-                f"{name} failed {_many(attempts, 'time')} (last: {_last(reason, said)}); the next try is"
+                f"{name} failed {counted(attempts, 'time')} (last: {_last(reason, said)}); the next try is"
                 f" {_due(next_at, now)}."
             )
         case DeliveryState.QUEUED | DeliveryState.IN_FLIGHT:
@@ -145,8 +146,4 @@ def _due(at: Instant | None, now: Instant) -> str:
 
 
 def _after(attempts: int) -> str:
-    return f" after {_many(attempts, 'try', 'tries')}" if attempts else ""
-
-
-def _many(count: int, one: str, more: str | None = None) -> str:
-    return f"{count} {one if count == 1 else more or one + 's'}"
+    return f" after {counted(attempts, 'try', 'tries')}" if attempts else ""

@@ -9,6 +9,7 @@ from typing import ClassVar
 from hooklane.core.admission.breaker import BreakerState
 from hooklane.core.verify.scheme import KeyKind
 from hooklane.model.message import Status
+from hooklane.model.size import counted
 from hooklane.receiver.inbox import Inbox
 from hooklane.receiver.source import Source
 
@@ -82,7 +83,11 @@ def advise_on_state(inbox: Inbox) -> Iterator[Advice]:
     """What its store and this process say now."""
     stats = inbox.stats()
     if stats.dead:
-        yield Advice(Advice.DEAD, f"{stats.dead} dead letters wait for a person", "look at them, then replay or skip")
+        yield Advice(
+            Advice.DEAD,
+            f"{counted(stats.dead, 'dead letter waits', 'dead letters wait')} for a person",
+            "look at them, then replay or skip",
+        )
     owed = [count for count in stats.counts if count.status in (Status.PENDING, Status.FAILED, Status.HELD)]
     if owed and stats.lag_ms > LAG_MS_MAX:
         yield Advice(

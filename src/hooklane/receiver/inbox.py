@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, Unpack, overload
 
@@ -91,7 +89,6 @@ class Inbox:
         self.emit = guarded(emit)
         self._log = nowhere if logs(emit) else guarded(InboxLog())
         self.clock = clock
-        self.owner = f"{socket.gethostname()}:{os.getpid()}"
         self.lease_ms = lease_ms
         self.can_send = outbox is not None
         self.context = Context(store=self.store, clock=clock, roll=roll)
@@ -104,7 +101,7 @@ class Inbox:
         self._receiving = Receiving(self)
         self.arrived = Wakeup()
         """Set when something was stored: an in-process worker wakes up."""
-        self.inline = Inline(wait_ms=inline_wait_ms, lease_ms=lease_ms, owner=self.owner)
+        self.inline = Inline(wait_ms=inline_wait_ms, lease_ms=lease_ms)
         bind(emit, self)
 
     # Sources and handlers

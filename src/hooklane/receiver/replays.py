@@ -62,7 +62,7 @@ class Replays:
                         variant=row.variant,
                         headers=row.headers,
                     )
-                    flow = shadow(self._inbox.context, row, each, event)
+                    flow = shadow(row, each, event)
                     shadows.append((yield Run(flow, each.is_async)))
             row = yield from pages.next()
         return shadows

@@ -124,7 +124,7 @@ class Worker:
 
     def _take(self, group: list[Handler], expired: bool, limit: int) -> Plan[list[Claimed]]:
         inbox = self._inbox
-        flow = claim_due(inbox.context, group, expired=expired, owner=inbox.owner, lease_ms=inbox.lease_ms, limit=limit)
+        flow = claim_due(inbox.context, group, expired=expired, lease_ms=inbox.lease_ms, limit=limit)
         claimed: list[Claimed] = yield Run(flow)
         return claimed
 

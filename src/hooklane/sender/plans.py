@@ -16,6 +16,7 @@ from hooklane.model.endpoint import Endpoint
 from hooklane.model.ids import new_id
 from hooklane.model.lane import DeliveryState
 from hooklane.model.plan import Job, JobState, Member, Op, Progress
+from hooklane.model.size import counted
 from hooklane.store.budget import NARROW
 from hooklane.store.outbox import OutboxStore
 from hooklane.store.reads import OutboxReads
@@ -203,8 +204,7 @@ async def run_plan(
         starts_at=Instant(now + int(1000 * grace_s)) if grace_s else None,
         stop_at_first_failure=stop_at_first_failure,
     )
-    events = f"{plan.members} event{'' if plan.members == 1 else 's'}"
-    about = f"{plan.op} of {events} on {plan.keys} key{'' if plan.keys == 1 else 's'}, set {plan.digest[:16]}"
+    about = f"{plan.op} of {counted(plan.members, 'event')} on {counted(plan.keys, 'key')}, set {plan.digest[:16]}"
     act = Act(
         tenant=tenant,
         at=now,

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from hooklane.errors import DiskSpaceLow, StoreError, StoreGone
 from hooklane.model.lane import DeliveryState
+from hooklane.model.size import counted
 from hooklane.model.tenant import Tenant
 from hooklane.sender.tenant_directory import TenantDirectory
 from hooklane.sender.tenant_limits import QUOTA_EXCEEDED, TenantLimits
@@ -129,8 +130,7 @@ class PublishLimits:
         tenant = drafts[0].event.tenant
         undelivered = self._stored.get(tenant, 0) + self._since[tenant]
         if undelivered + len(drafts) > self._quota:
-            return Refused(
-                QUOTA_EXCEEDED, f"{undelivered} events are undelivered already, and {self._quota} are the quota"
-            )
+            events = counted(undelivered, "event is", "events are")
+            return Refused(QUOTA_EXCEEDED, f"{events} undelivered already, and the quota is {self._quota:,}")
         self._since[tenant] += len(drafts)
         return None

@@ -50,9 +50,10 @@ class Publisher:
         self._feed = feed
         self._observe = observe
         self._guard = guard
-        self._bytes = 0
+        self.waiting_bytes = 0
+        """All drafts that wait, or are being written."""
         self._bytes_of: dict[str, int] = {}
-        """All drafts that wait, or are being written, together and by tenant."""
+        """The same by tenant."""
         # Drafts that were sent already but not read yet come along: a larger commit, and no later.
         self._drafts: BatchTask[_Waiting] = BatchTask(
             self._group_commit, BATCH_MAX, name="group commit of publishes", pause_s=0, group_of=_tenant
@@ -66,11 +67,6 @@ class Publisher:
         self._failed: tuple[float, StoreError] | None = None
         """Why and when the last group commit failed, where it did."""
         self._trouble = StoreTrouble(log, "publishes fail")
-
-    @property
-    def waiting_bytes(self) -> int:
-        """All drafts that wait, or are being written."""
-        return self._bytes
 
     @property
     def trouble(self) -> StoreError | None:
@@ -95,12 +91,12 @@ class Publisher:
 
     def _has_room(self, tenant: str, size: int) -> bool:
         """Whether so much more may wait. A tenant that fills as much as is free leaves the rest to the others."""
-        free = QUEUE_BYTES_MAX - self._bytes
+        free = QUEUE_BYTES_MAX - self.waiting_bytes
         return size <= free and self._bytes_of.get(tenant, 0) + size <= free
 
     def _count_in(self, draft: Draft) -> None:
         size, tenant = len(draft.event.data) + DRAFT_BYTES, draft.event.tenant
-        self._bytes += size
+        self.waiting_bytes += size
         self._bytes_of[tenant] = self._bytes_of.get(tenant, 0) + size
 
     def _count_out(self, batch: Sequence[_Waiting]) -> None:
@@ -109,7 +105,7 @@ class Publisher:
             size = len(draft.event.data) + DRAFT_BYTES
             of[draft.event.tenant] -= size
             total += size
-        self._bytes -= total
+        self.waiting_bytes -= total
 
     async def publish(self, draft: Draft) -> Published | Refused:
         """Publish one event and wait for its commit."""

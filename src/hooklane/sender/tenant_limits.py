@@ -120,7 +120,7 @@ class TenantLimits:
         after_s = None if limit.bucket is None else limit.bucket.wait(_now(), many)
         if after_s is None:
             return None
-        detail = f"{tenant.quota.events_per_s:g} events a second are the quota"
+        detail = f"the quota is {tenant.quota.events_per_s:g} a second: send more slowly"
         return self._refused(tenant, "events_per_s", detail, after_s)
 
     def refusal(self, *drafts: Draft) -> Refused | None:

@@ -8,6 +8,7 @@ from typing import Any
 from hooklane.core.figures import Figures, quantiles_ms
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.lane import LaneState
+from hooklane.model.size import counted
 from hooklane.server import views
 from hooklane.server.totals import Counted
 
@@ -56,7 +57,7 @@ def figures_view(figures: Figures, last_minute: Figures, endpoints: Mapping[str,
 def verdict(blocked: int, retrying: int) -> str:
     """Is anything stuck? In a few words."""
     if blocked:
-        return f"{blocked} {'lane is' if blocked == 1 else 'lanes are'} blocked by a dead letter"
+        return f"{counted(blocked, 'lane is', 'lanes are')} blocked by a dead letter"
     if retrying:
-        return f"Healthy, {retrying} {'lane is' if retrying == 1 else 'lanes are'} retrying"
+        return f"Healthy, {counted(retrying, 'lane is', 'lanes are')} retrying"
     return "Healthy"

@@ -168,14 +168,14 @@ class InboxVerbs(Protocol):
 
     # Handling
     def claim(
-        self, handlers: Sequence[tuple[str, str]], *, expired: bool, owner: str, now: Instant, lease_ms: int, limit: int
+        self, handlers: Sequence[tuple[str, str]], *, expired: bool, now: Instant, lease_ms: int, limit: int
     ) -> Flow[list[Claimed]]:
         """Take up to *limit* due handlings of (source, handler) pairs: lease, higher fence, one more attempt.
 
         With *expired* those in progress whose lease ran out, else those that are pending or to be retried.
         """
 
-    def claim_one(self, id: RowId, handler: str, *, owner: str, now: Instant, lease_ms: int) -> Flow[Claimed | None]:
+    def claim_one(self, id: RowId, handler: str, *, now: Instant, lease_ms: int) -> Flow[Claimed | None]:
         """Take this one handling now if it is owed and no lease on it lives, due or not."""
 
     def renew(self, id: RowId, handler: str, fence: int, *, now: Instant, lease_ms: int) -> Flow[bool]:

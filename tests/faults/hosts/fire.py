@@ -33,6 +33,7 @@ from tests.faults.hosts.cluster import (
     cluster,
 )
 from tests.faults.hosts.operators import Operators
+from tests.support.pace import scaled_s
 
 from hooklane.testing.arrivals import tally
 
@@ -254,7 +255,7 @@ async def _goes_on(load: Load, made: Cluster) -> None:
 
 async def _books(report: Report, made: Cluster, load: Load) -> None:
     """The ledger equation per endpoint, once everything that was taken is recorded too."""
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(scaled_s(WITHIN_S)):
         while True:
             ledger = await made.call("GET", "ledger")
             owed = [

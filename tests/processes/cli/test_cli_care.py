@@ -9,6 +9,7 @@ from tests.processes.cli.conftest import Ended
 from hooklane import Inbox
 from hooklane.cli import output
 from hooklane.model.message import Request
+from hooklane.model.size import counted
 
 Cli = Callable[..., Ended]
 EMPTY = [
@@ -116,5 +117,5 @@ def test_migrating_names_a_database_or_finds_one(cli: Cli, tmp_path: Path):
 
 @pytest.mark.parametrize(("many", "text"), [(0, "0 events"), (1, "1 event"), (2, "2 events"), (1_200, "1,200 events")])
 def test_a_number_goes_with_the_form_of_its_noun(many: int, text: str):
-    assert output.counted(many, "event") == text
-    assert output.counted(many, "delivery", "deliveries").endswith("delivery" if many == 1 else "deliveries")
+    assert counted(many, "event") == text
+    assert counted(many, "delivery", "deliveries").endswith("delivery" if many == 1 else "deliveries")

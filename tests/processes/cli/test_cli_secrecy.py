@@ -15,10 +15,14 @@ ADDRESSES = [
     f"postgresql://{CLOSED}/shop?user=app&password={PASSWORD}",
     f"postgresql://app:with/{PASSWORD}@{CLOSED}/shop",
     f"postgresql://app:{PASSWORD}/@{CLOSED}/shop",
+    f"postgresql://app:100%{PASSWORD}@{CLOSED}/shop",
+    f"postgresql://app:two words {PASSWORD}@{CLOSED}/shop",
+    f"postgresql://app:at@{PASSWORD}@{CLOSED}/shop",
     f"host=127.0.0.1 port=1 user=app password={PASSWORD}",
     f"mysql://app:{PASSWORD}@{CLOSED}/shop",
 ]
 COMMANDS = [
+    ("bench", "--seconds", "1"),
     ("config", "show", "--origin"),
     ("config", "show", "--json"),
     ("doctor",),

@@ -48,7 +48,7 @@ def test_one_that_arrives_while_its_predecessor_commits_is_not_left_behind(postg
     session = inbox.store.begin()
     (claimed,) = perform(
         session,
-        inbox.store.claim([("hooklane", "h")], expired=False, owner="w", now=wall_now(), lease_ms=60_000, limit=1),
+        inbox.store.claim([("hooklane", "h")], expired=False, now=wall_now(), lease_ms=60_000, limit=1),
     )
     session.commit()
     session.close()
@@ -184,9 +184,7 @@ def test_a_claim_on_an_event_that_a_failover_lost_cannot_settle_the_event_that_g
         session = inbox.store.begin()
         try:
             handlers, now = [("hooklane", "h")], wall_now()
-            (one,) = perform(
-                session, inbox.store.claim(handlers, expired=False, owner="w", now=now, lease_ms=60_000, limit=1)
-            )
+            (one,) = perform(session, inbox.store.claim(handlers, expired=False, now=now, lease_ms=60_000, limit=1))
             session.commit()
         finally:
             session.close()

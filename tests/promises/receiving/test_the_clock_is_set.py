@@ -170,7 +170,7 @@ def test_the_claim_of_a_dead_worker_is_waited_for_once_though_the_clock_was_set_
     inbox.run_once()
     inbox.receive(signed(at=world.clock.now))
     handler = next(iter(inbox.sources["hooklane"].handlers.values()))
-    dead = claim_due(inbox.context, [handler], expired=False, owner="dead", lease_ms=LEASE_MS, limit=1)
+    dead = claim_due(inbox.context, [handler], expired=False, lease_ms=LEASE_MS, limit=1)
     assert len(Driver(inbox.store).run(dead)) == 1
 
     clocks.set(-DAY_MS)
@@ -191,7 +191,7 @@ def test_a_copy_is_not_told_to_wait_for_a_clock_that_was_set_back_where_no_worke
     durable, _ = failing(world, times=0)
     durable.receive(signed(at=world.clock.now))
     handler = next(iter(inbox.sources["hooklane"].handlers.values()))
-    dead = claim_due(inbox.context, [handler], expired=False, owner="dead", lease_ms=LEASE_MS, limit=1)
+    dead = claim_due(inbox.context, [handler], expired=False, lease_ms=LEASE_MS, limit=1)
     assert len(Driver(inbox.store).run(dead)) == 1
 
     clocks.set(-DAY_MS)

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.eventually import eventually
+from tests.support.pace import scaled_s
 from tests.support.running_sender import SECRET
 from tests.units.core.kit import endpoint as an_endpoint
 
-from hooklane.core.endpoint import faults_of, sound
+from hooklane.core.endpoint import faults_of, within_bounds
 from hooklane.core.engine import (
     Committed,
     Draining,
@@ -115,7 +116,7 @@ async def here(answer: bool) -> bool:
 
 async def ended(relay: Relay, running: asyncio.Task[None]) -> None:
     """Until the relay's `run` is over, however."""
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(scaled_s(WITHIN_S)):
         await asyncio.wait([running])
     assert not relay.is_ready
 
@@ -259,7 +260,7 @@ class Surprised:
 async def test_a_publish_is_answered_whatever_its_store_does():
     publisher = Publisher(Surprised())  # type: ignore[arg-type]
 
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(scaled_s(WITHIN_S)):
         with pytest.raises(StoreError, match="ZeroDivisionError"):
             await publisher.publish(a_draft())
         with pytest.raises(StoreError, match="ZeroDivisionError"):
@@ -282,10 +283,10 @@ def test_whatever_numbers_an_old_row_holds_its_endpoint_is_within_bounds(flights
         rate_limit=rate,
     )
 
-    mended = sound(old)
+    mended = within_bounds(old)
 
     assert [fault for fault in faults_of(mended) if fault[0] != "secret"] == []
-    assert sound(mended) is mended
+    assert within_bounds(mended) is mended
     assert (mended.rate_limit is None) == (rate is None)
 
 

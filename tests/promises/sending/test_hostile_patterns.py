@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.support.pace import scaled_s
 
 from hooklane import Inbox, Outbox
 from hooklane.core.admission.freshness import pick, rank
@@ -48,7 +49,7 @@ async def test_an_old_row_with_a_hostile_filter_does_not_stop_a_publish(sender):
     for pattern in HOSTILE:
         await sender.endpoint("http://127.0.0.1:9/", types=(pattern,))
 
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(scaled_s(WITHIN_S)):
         one = await sender.publish(LONG, key="k")
 
     assert len(one.stamps) == sum(matches([pattern], LONG) for pattern in HOSTILE) == 1
@@ -70,7 +71,7 @@ async def test_an_old_row_with_a_hostile_filter_does_not_stop_a_callers_own_tran
         connection.close()
         return published
 
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(scaled_s(WITHIN_S)):
         one = await asyncio.to_thread(publish)
 
     assert len(one.stamps) == 1
@@ -81,7 +82,7 @@ async def test_no_search_and_no_plan_hangs_on_its_pattern(sender, pattern):
     await sender.publish(LONG, key="k")
     store = sender.store
 
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(scaled_s(WITHIN_S)):
         found = await store.events("default", EventFilter(type=pattern), None, 10)
         for wanted in (
             Wanted(state=DeliveryState.DEAD, type=pattern, reason=pattern),

@@ -26,7 +26,7 @@ MANY = 3 * SENDS_AT_ONCE
 
 
 class Post:
-    """Carries what it is given at once, lets somebody look after each letter, and hears what came of them."""
+    """Carries what it is given at once, lets the test look after each request, and hears what came of them."""
 
     connections_max = 64
 

@@ -15,7 +15,7 @@ from tests.support.connections import EVERY, ON_POSTGRES, ON_SQLITE, Open, ask, 
 from tests.support.postgres import Postgres
 
 from hooklane.errors import UsageError
-from hooklane.store.caller import DatabaseIdentity, PostgresIdentity, SqliteIdentity, adapt, locate, locate_async
+from hooklane.store.caller import DatabaseIdentity, PostgresIdentity, SqliteIdentity, adapt
 
 ONE = "SELECT 1"
 AUTOCOMMIT = "autocommit with no transaction open"
@@ -201,11 +201,6 @@ def test_the_same_postgres_over_another_route_is_accepted(
 ) -> None:
     with psycopg.connect(noted_postgres_url.replace("127.0.0.1", "localhost")) as connection:
         assert list(adapt(connection).run(ask(ONE), postgres_identity)) == [(1,)]
-
-
-async def test_a_url_tells_which_database_it_is(noted_postgres_url: str, postgres_identity: PostgresIdentity) -> None:
-    assert postgres_identity == locate(noted_postgres_url)
-    assert postgres_identity == await locate_async(noted_postgres_url)
 
 
 def test_another_database_of_the_same_server_is_refused(

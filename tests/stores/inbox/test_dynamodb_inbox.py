@@ -139,11 +139,11 @@ def test_a_zombie_whose_claim_was_taken_over_writes_nothing_at_all(dynamo_world:
     world = dynamo_world
     store = by_url(world.url)
     run(store, store.insert([row("e1", owed())]))
-    (claimed,) = run(store, store.claim(WORK, expired=False, owner="a", now=wall_now(), lease_ms=0, limit=1))
+    (claimed,) = run(store, store.claim(WORK, expired=False, now=wall_now(), lease_ms=0, limit=1))
     session = store.begin()
     session.tx.put(world.table, {"id": "zombie"})
     assert perform(session, store.complete(claimed.id, HANDLER, claimed.fence, Status.COMPLETED, wall_now()))
-    run(store, store.claim(WORK, expired=True, owner="b", now=wall_now(), lease_ms=60_000, limit=1))
+    run(store, store.claim(WORK, expired=True, now=wall_now(), lease_ms=60_000, limit=1))
 
     with pytest.raises(LeaseLost):
         session.commit()
@@ -155,7 +155,7 @@ def test_a_zombie_whose_claim_was_taken_over_writes_nothing_at_all(dynamo_world:
 def test_a_payload_that_is_too_large_for_one_item_is_kept_in_chunks(store: DynamoInbox) -> None:
     body = bytes(range(256)) * 4096
     (id,) = run(store, store.insert([row("large", owed(), body=body)]))
-    (claimed,) = run(store, store.claim(WORK, expired=False, owner="a", now=wall_now(), lease_ms=1, limit=1))
+    (claimed,) = run(store, store.claim(WORK, expired=False, now=wall_now(), lease_ms=1, limit=1))
     (kept,) = run(store, store.rows(Search(ids=(id,))))
 
     assert body == claimed.message.body == kept.message.body
@@ -195,7 +195,7 @@ def test_a_row_whose_time_is_over_does_not_count_though_dynamodb_has_not_removed
 def test_the_index_holds_what_is_owed_or_dead_and_nothing_else(store: DynamoInbox) -> None:
     run(store, store.insert([row("done", owed(status=Status.COMPLETED)), row("e1", owed()), row("e2", owed())]))
     run(store, store.insert([row("bare", status=Status.IGNORED), row("poison", status=Status.DEAD)]))
-    (first, _) = run(store, store.claim(WORK, expired=False, owner="a", now=wall_now(), lease_ms=1, limit=2))
+    (first, _) = run(store, store.claim(WORK, expired=False, now=wall_now(), lease_ms=1, limit=2))
     run(store, store.complete(first.id, HANDLER, first.fence, Status.COMPLETED, wall_now()))
 
     indexed = store._table.client().scan(TableName=store.table, IndexName=INDEX)["Items"]
@@ -206,7 +206,7 @@ def test_settled_rows_have_a_time_to_live_and_owed_ones_have_none(store: DynamoI
     run(store, store.insert([row("e1", owed()), row("e2", owed(), owed(handler="mail"))]))
     taken = run(
         store,
-        store.claim([*WORK, ("shop", "mail")], expired=False, owner="a", now=wall_now(), lease_ms=60_000, limit=10),
+        store.claim([*WORK, ("shop", "mail")], expired=False, now=wall_now(), lease_ms=60_000, limit=10),
     )
 
     def living() -> int:

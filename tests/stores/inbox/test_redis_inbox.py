@@ -218,12 +218,12 @@ def test_a_row_that_another_copy_relies_on_is_not_taken_back(store: RedisInbox) 
 
 def test_a_commit_whose_claim_was_taken_over_writes_nothing(store: RedisInbox) -> None:
     run(store, store.insert([row("e1", owed())]))
-    (claimed,) = run(store, store.claim(WORK, expired=False, owner="a", now=wall_now(), lease_ms=0, limit=1))
+    (claimed,) = run(store, store.claim(WORK, expired=False, now=wall_now(), lease_ms=0, limit=1))
 
     def stalled() -> Any:
         assert (yield from store.complete(claimed.id, HANDLER, claimed.fence, Status.COMPLETED, wall_now()))
         other = by_url(store._address.url)
-        run(other, other.claim(WORK, expired=True, owner="b", now=wall_now(), lease_ms=60_000, limit=1))
+        run(other, other.claim(WORK, expired=True, now=wall_now(), lease_ms=60_000, limit=1))
         other.close()
 
     with pytest.raises(LeaseLost):
@@ -270,7 +270,7 @@ def test_settled_rows_expire_and_owed_ones_never(store: RedisInbox) -> None:
 
     assert 89 * DAY_MS < ttls[0] <= 90 * DAY_MS
     assert ttls[1] == -1
-    (claimed,) = run(store, store.claim(WORK, expired=False, owner="a", now=wall_now(), lease_ms=1, limit=1))
+    (claimed,) = run(store, store.claim(WORK, expired=False, now=wall_now(), lease_ms=1, limit=1))
     run(store, store.complete(claimed.id, HANDLER, claimed.fence, Status.COMPLETED, wall_now()))
     assert client.pttl(f"hl:{{0}}:row:{str(ids[1])[17:]}") > 0
     run(store, store.reopen(claimed.id, HANDLER, now=wall_now()))
@@ -302,12 +302,12 @@ def test_rows_that_came_together_are_pruned_retracted_and_paged_one_by_one(store
     assert found == ["s2", "s3"], "a page may begin in the middle of an entry"
     assert [run(store, store.prune(before=Instant(50), source=None, limit=3)) for _ in range(3)] == [3, 1, 0]
     assert {(each.status, each.rows) for each in run(store, store.counts())} == {(Status.PENDING, 4)}
-    taken = run(store, store.claim(WORK, expired=False, owner="a", now=wall_now(), lease_ms=60_000, limit=3))
+    taken = run(store, store.claim(WORK, expired=False, now=wall_now(), lease_ms=60_000, limit=3))
     for each in taken:
         run(store, store.complete(each.id, HANDLER, each.fence, Status.COMPLETED, wall_now()))
     assert run(store, store.prune(before=Instant(50), source=None, limit=9)) == 3
     assert [each.message.event_id for each in run(store, store.rows(Search()))] == ["e3"]
-    (last,) = run(store, store.claim(WORK, expired=False, owner="a", now=wall_now(), lease_ms=60_000, limit=3))
+    (last,) = run(store, store.claim(WORK, expired=False, now=wall_now(), lease_ms=60_000, limit=3))
     run(store, store.complete(last.id, HANDLER, last.fence, Status.COMPLETED, wall_now()))
     run(store, store.prune(before=Instant(50), source=None, limit=9))
     assert (client.xlen("hl:{0}:rows"), client.exists("hl:{0}:left", "hl:{0}:count")) == (0, 0)

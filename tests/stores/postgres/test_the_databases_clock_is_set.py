@@ -7,6 +7,7 @@ import asyncio
 import psycopg
 import pytest
 from tests.support.eventually import eventually
+from tests.support.pace import scaled_s
 from tests.support.receiver import Answer, Sink
 from tests.support.running_sender import running_sender
 
@@ -90,7 +91,7 @@ async def test_a_worker_that_is_frozen_in_its_renewal_keeps_nobody_else_from_the
     with psycopg.connect(postgres_url) as frozen:
         frozen.execute("SELECT value FROM hooklane.counter WHERE name = 'clock' FOR UPDATE")
 
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(scaled_s(WITHIN_S)):
             renewed = await store.renew("w1", LEASE_MS)
 
         frozen.rollback()

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Final
 
 from hooklane.core.breaker import Breaker, BreakerRules
-from hooklane.core.endpoint import sound
+from hooklane.core.endpoint import within_bounds
 from hooklane.core.engine.owned_lane import OwnedLane
 from hooklane.core.judge import RetryPolicy
 from hooklane.model.clock import FOREVER, START, Instant
@@ -96,7 +96,7 @@ class EndpointQueue:
 
     def change(self, endpoint: Endpoint) -> None:
         """The endpoint has other rules from now on."""
-        endpoint = self.endpoint = sound(endpoint)
+        endpoint = self.endpoint = within_bounds(endpoint)
         self.policy = RetryPolicy(endpoint.attempts_max, endpoint.backoff_ms, endpoint.backoff_cap_ms)
         self._set_limits()
 

@@ -15,12 +15,12 @@ from hooklane.store.inbox import Flow
 
 @transactional
 def claim_due(
-    context: Context, handlers: Sequence[Handler], *, expired: bool, owner: str, lease_ms: int, limit: int
+    context: Context, handlers: Sequence[Handler], *, expired: bool, lease_ms: int, limit: int
 ) -> Flow[list[Claimed]]:
     """Claim what is due for *handlers*."""
     names = [(handler.source, handler.name) for handler in handlers]
     claimed = yield from context.store.claim(
-        names, expired=expired, owner=owner, now=context.clock(), lease_ms=lease_ms, limit=limit
+        names, expired=expired, now=context.clock(), lease_ms=lease_ms, limit=limit
     )
     # Of several hints about one key one is enough: its fetch covers the others, unless another worker has claimed them.
     thin = {(handler.source, handler.name) for handler in handlers if isinstance(handler.order, Refetch)}

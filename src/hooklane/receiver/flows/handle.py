@@ -10,6 +10,7 @@ from hooklane.errors import LeaseLost, Reject, StoreError
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Claimed, RowId, Track
 from hooklane.model.message import Message, Status
+from hooklane.model.size import counted
 from hooklane.receiver.event import Event
 from hooklane.receiver.failure import failure_of, place_of, text_of, traceback_of
 from hooklane.receiver.flows.context import Context
@@ -44,7 +45,8 @@ def handle(context: Context, claimed: Claimed, handler: Handler, event: Event) -
     if claimed.attempts > handler.retry.attempts_max:
         # Every attempt was begun and none was ended: it kills its workers, so it is not begun once more.
         died = Reject(
-            f"attempts_max: {claimed.attempts - 1} attempts were begun, and the last worker did not come back"
+            f"attempts_max: {counted(claimed.attempts - 1, 'attempt was', 'attempts were')} begun, and the last worker"
+            " did not come back"
         )
         return (yield from fail(context, claimed, handler, died))
     try:

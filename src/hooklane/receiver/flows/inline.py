@@ -40,7 +40,6 @@ class Inline:
 
     wait_ms: int = 2_000
     lease_ms: int = 60_000
-    owner: str = "inline"
 
 
 @value(frozen=True, slots=True)
@@ -183,7 +182,7 @@ def _again(
     handling = known.of(handler.name)
     if handling is None or handling.status in SETTLED:
         return _receipt(arrival, Verdict.DUPLICATE, id=known.id)
-    claimed = yield from store.claim_one(known.id, handler.name, owner=rules.owner, now=now, lease_ms=rules.lease_ms)
+    claimed = yield from store.claim_one(known.id, handler.name, now=now, lease_ms=rules.lease_ms)
     if claimed is None:
         raise _Busy(_left_s(handling, now))
     event.attempt, event.variant = claimed.attempts, claimed.variant
@@ -294,7 +293,7 @@ def _claim_failed(
         if isinstance(error, TransactionMisused):
             # The handler committed, and our row with it, as if all were well: that must not stand.
             yield from store.reopen(id, handler.name, now=now)
-    return (yield from store.claim_one(id, handler.name, owner=rules.owner, now=now, lease_ms=rules.lease_ms))
+    return (yield from store.claim_one(id, handler.name, now=now, lease_ms=rules.lease_ms))
 
 
 def _row(arrival: Arrival, variant: str, handler: Handler, status: Status, now: Instant, rules: Inline) -> NewRow:

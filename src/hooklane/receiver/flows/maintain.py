@@ -81,7 +81,7 @@ def _owed(store: InboxVerbs, message: Message, handler: Handler, now: Instant) -
     return NewHandling(handler=handler.name, status=status, due_at=now, key=key, seq=seq, prev_seq=prev_seq)
 
 
-def shadow(context: Context, row: Row, handler: Handler, event: Event) -> Flow[Shadow]:
+def shadow(row: Row, handler: Handler, event: Event) -> Flow[Shadow]:
     """Run *handler* on a stored event in a transaction that is rolled back, whatever happens."""
     yield Begin()
     error: str | None = None

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from hooklane.core.endpoint import sound
+from hooklane.core.endpoint import within_bounds
 from hooklane.core.entry import admit_data, admit_type
 from hooklane.model.attempt import Send
 from hooklane.model.endpoint import Endpoint, Order
@@ -79,14 +79,16 @@ async def _send(call: Call, endpoint: Endpoint, event: Event) -> Result:
     now = services.now()
     # On a key of its own, where it is the first: it stands in no real line, and a receiver that checks order takes it.
     lane, key = (1, f"test:{event.id}") if endpoint.order is Order.KEY else (-1, None)
-    alone = Send(lane, 0, 0, 0, key=key, seq=1, prev_seq=0, attempt=1, event=event, endpoint=sound(endpoint), at=now)
-    letters = SignedRequests()
-    target, headers, body = letters.write(alone, now)
+    alone = Send(
+        lane, 0, 0, 0, key=key, seq=1, prev_seq=0, attempt=1, event=event, endpoint=within_bounds(endpoint), at=now
+    )
+    requests = SignedRequests()
+    target, headers, body = requests.write(alone, now)
     answered: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
     # A test stands in no line, so it needs a bound of its own: each holds a connection that deliveries may want.
     with services.tests.taken(call.tenant):
         services.transport.send(target, headers, body, lambda it: None if answered.done() else answered.set_result(it))
         result = await answered
     if isinstance(result, Answer):
-        letters.hide(alone, result)
+        requests.hide(alone, result)
     return result

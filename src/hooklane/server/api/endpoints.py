@@ -17,6 +17,7 @@ from hooklane.model.clock import Instant, rfc3339
 from hooklane.model.endpoint import Endpoint, EndpointState, OnDead, Operational, Order, Payload, SigningKey
 from hooklane.model.ids import new_id
 from hooklane.model.lane import DeliveryState
+from hooklane.model.size import counted
 from hooklane.sender.egress import UrlNotAllowed
 from hooklane.sender.transport.tls import own_context
 from hooklane.server import views
@@ -132,7 +133,7 @@ async def _check_quota(call: Call) -> None:
         call.services.publish_limits.tell_reached(tenant, "endpoints")
         raise Problem(
             "quota_exceeded",
-            f"the quota of this tenant is {most} endpoint{'' if most == 1 else 's'}: delete one, or ask for more",
+            f"the quota of this tenant is {counted(most, 'endpoint')}: delete one, or ask for more",
             retry_after_s=QUOTA_RETRY_S,
         )
 

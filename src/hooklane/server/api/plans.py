@@ -11,6 +11,7 @@ from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint
 from hooklane.model.lane import DeliveryState
 from hooklane.model.plan import Job, Op, PlacedEvent
+from hooklane.model.size import counted
 from hooklane.sender.plans import GRACE_S_MAX, Changed, NotRun, Plan, TooMany, make_plan, run_plan, wanted_state
 from hooklane.server import views
 from hooklane.server.api.dead_letters import reason_of
@@ -141,7 +142,7 @@ async def run(call: Call) -> Response:
 
 
 def _changed(count: int) -> str:
-    return "1 delivery has changed" if count == 1 else f"{count:,} deliveries have changed"
+    return counted(count, "delivery has changed", "deliveries have changed")
 
 
 def plan_view(plan: Plan) -> views.View:

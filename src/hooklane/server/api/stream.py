@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from time import monotonic
 
 from hooklane.errors import StoreError
+from hooklane.model.size import counted
 from hooklane.sender.transport.open_files import open_files_now
 from hooklane.server.call import Call, Param, Response, Routes
 from hooklane.server.live_stream import TOPICS
@@ -37,7 +38,8 @@ async def stream(call: Call) -> Response:
     free = most - live.client_count
     # Where a tenant has as many as are free, the next is for another tenant (as with the places of deliveries).
     if free <= 0 or (call.caller.tenant is not None and live.count_of(call.tenant) >= free):
-        why = f"{live.client_count} streams are open, and {most} may be, half of all connections: come back later"
+        streams = counted(live.client_count, "stream is", "streams are")
+        why = f"{streams} open, and {most} may be, half of all connections: come back later"
         raise Problem("too_many_requests", why, headers=[("retry-after", "10"), ("connection", "close")])
     client = live.join(call.tenant, call.headers.get("last-event-id"), topics)
     # A proxy that gathers the answer before it passes it on would make a live page a dead one.

@@ -1,7 +1,7 @@
 // A retry policy as a picture: when each try is made if all of them fail, with the band that jitter makes.
 
 import { html } from "./kit.js";
-import { span } from "./words.js";
+import { span, tries } from "./words.js";
 
 const JITTER = 0.25;
 const WIDTH = 1000;
@@ -24,7 +24,7 @@ export function Schedule({ endpoint }) {
   const end = Math.max(1000, all.at(-1)[1]);
   const x = (ms) => 6 + ((WIDTH - 12) * Math.log1p(ms / FIRST_MS)) / Math.log1p(end / FIRST_MS);
   const marks = [1000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000].filter((ms) => ms < end * 0.85);
-  return html`<svg class="schedule" viewBox="0 0 ${WIDTH} 46" role="img" aria-label=${`${endpoint.attempts_max} tries over ${span(end)}, quickly at first`}>
+  return html`<svg class="schedule" viewBox="0 0 ${WIDTH} 46" role="img" aria-label=${`${tries(endpoint.attempts_max)} over ${span(end)}, quickly at first`}>
     <rect x="6" y="15" width=${WIDTH - 12} height="2" class="f-line" />
     ${all.map(([first, last]) => html`<rect x=${x(first) - 2} y="8" width=${Math.max(4, x(last) - x(first) + 4)} height="16" rx="2" class="f-retry band" />`)}
     ${marks.map((ms) => html`<text x=${x(ms)} y="42" text-anchor="middle">${span(ms)}</text>`)}<text x=${WIDTH - 6} y="42" text-anchor="end">${span(end)}</text></svg>

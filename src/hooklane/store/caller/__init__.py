@@ -16,7 +16,6 @@ from hooklane.store.caller.database_identity import (
 )
 from hooklane.store.caller.flow import Dialect, Flow, Rows, Statement, drive, drive_async
 from hooklane.store.caller.guard import Guard, guard_of
-from hooklane.store.caller.locate import locate, locate_async
 from hooklane.store.caller.marker import undoable
 
 __all__ = [
@@ -36,8 +35,6 @@ __all__ = [
     "drive_async",
     "guard_of",
     "identify_postgres",
-    "locate",
-    "locate_async",
     "meanings",
     "undoable",
 ]

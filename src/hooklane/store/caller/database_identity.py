@@ -7,9 +7,8 @@ from pathlib import Path
 
 from hooklane.errors import UsageError
 from hooklane.store.caller.flow import Dialect, Flow, Statement
-from hooklane.store.sql.queries import queries_of
+from hooklane.store.caller.statements import STATEMENTS
 
-_IDENTIFY = Statement(queries_of("hooklane.store.caller")["identify_postgres"])
 _DATABASE_LIST = Statement("PRAGMA database_list")
 
 
@@ -62,5 +61,5 @@ DatabaseIdentity = SqliteIdentity | PostgresIdentity
 
 def identify_postgres() -> Flow[PostgresIdentity]:
     """The identity of the database at the other end; the same over every route (a pooler, a socket, an alias)."""
-    ((database, oid, system),) = yield _IDENTIFY
+    ((database, oid, system),) = yield STATEMENTS["identify_postgres"]
     return PostgresIdentity(str(database), int(oid), int(system))

@@ -16,11 +16,11 @@ from typing import Any, Protocol
 from hooklane.errors import TransactionAborted, TransactionMisused
 from hooklane.store.caller.base import Caller
 from hooklane.store.caller.causes import causes, field_of, sqlstate
-from hooklane.store.caller.flow import Dialect, Flow, Statement
+from hooklane.store.caller.flow import Dialect, Flow
 from hooklane.store.caller.lent import Lent
-from hooklane.store.caller.transaction_control import GUARD
+from hooklane.store.caller.statements import STATEMENTS
+from hooklane.store.caller.transaction_control import REFUSAL
 
-REFUSAL = "hooklane commits this transaction when the handler returns, so the handler must not"
 ENDED = "the handler has tried to commit tx, or has rolled it back: hooklane does it, when it returns"
 CLOSED = "the handler has closed tx: hooklane does it, when it returns"
 CAUGHT = (
@@ -28,14 +28,6 @@ CAUGHT = (
     " it was kept: let the error through, or use a savepoint around what may fail"
 )
 
-# random() keeps the planner from computing it at once; no character of it is shown.
-_DECLARE = f"DECLARE {GUARD} NO SCROLL CURSOR WITH HOLD FOR SELECT "
-_REFUSE = f"('{REFUSAL}' || left(random()::text, 0))::integer"
-_SET = Statement(_DECLARE + _REFUSE)
-# asyncpg is in autocommit outside of a transaction, and would keep what a handler writes when it has caught the error.
-# So its session is ended as well, right after the error was told.
-_SET_FOR_ASYNCPG = Statement(f"{_DECLARE}CASE WHEN pg_terminate_backend(pg_backend_pid()) THEN {_REFUSE} END")
-_LIFT = Statement(f"CLOSE {GUARD}")
 _NO_SUCH_CURSOR = "34000"
 _READ_ONLY = "PreventCommandIfReadOnly"
 """The function of the server that refuses to write, which the drivers tell with an error."""
@@ -88,7 +80,8 @@ class PostgresGuard:
         self._lent = Lent(tx, self._commit.refuse_now)
 
     def set(self) -> Flow[None]:
-        yield _SET_FOR_ASYNCPG if type(self._tx).__module__.startswith("asyncpg") else _SET
+        is_asyncpg = type(self._tx).__module__.startswith("asyncpg")
+        yield STATEMENTS["refuse_commit_and_end" if is_asyncpg else "refuse_commit"]
         self._commit.refuse()
         self._lent.watch()
 
@@ -102,7 +95,7 @@ class PostgresGuard:
             return
         refuse_ended(self._tx)
         try:
-            yield _LIFT
+            yield STATEMENTS["let_commit"]
         except Exception as raised:
             # SQLAlchemy's session has let go of the connection and taken another one.
             if sqlstate(raised) == _NO_SUCH_CURSOR or type(raised).__name__ == "ResourceClosedError":

@@ -17,7 +17,7 @@ from hooklane.store.caller.placeholders import Style, bind
 from hooklane.store.caller.psycopg2 import plain
 from hooklane.store.caller.psycopg3 import IDLE, IN_ERROR
 from hooklane.store.caller.sqlite import is_autocommit
-from hooklane.store.sql.queries import queries_of
+from hooklane.store.caller.statements import STATEMENTS
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, CursorResult
@@ -30,7 +30,6 @@ _STYLES = {
     "postgresql+psycopg2": Style.FORMAT,
     "postgresql+asyncpg": Style.DOLLAR,
 }
-_NOTHING = Statement(queries_of("hooklane.store.caller")["nothing"])
 _BEGIN = Statement("BEGIN IMMEDIATE")
 
 
@@ -83,7 +82,7 @@ class _Alchemy(Caller):
         if self.dialect is not Dialect.SQLITE:
             return
         # The first statement makes SQLAlchemy begin, perhaps by the caller's own "begin" event; then look.
-        yield _NOTHING
+        yield STATEMENTS["nothing"]
         raw = self.session
         assert isinstance(raw, sqlite3.Connection)
         if raw.in_transaction:

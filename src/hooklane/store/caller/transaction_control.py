@@ -12,6 +12,8 @@ from enum import Enum
 
 GUARD = "hooklane_guard"
 """The cursor that refuses a commit: who closes it is about to commit."""
+REFUSAL = "hooklane commits this transaction when the handler returns, so the handler must not"
+"""What a commit is answered then."""
 
 
 class Ending(Enum):

@@ -25,7 +25,7 @@ class Handling(Base):
     """The verbs of claims."""
 
     def claim(
-        self, handlers: Sequence[tuple[str, str]], *, expired: bool, owner: str, now: Instant, lease_ms: int, limit: int
+        self, handlers: Sequence[tuple[str, str]], *, expired: bool, now: Instant, lease_ms: int, limit: int
     ) -> Flow[list[Claimed]]:
         taken: list[Claimed] = []
         lost = 0
@@ -34,11 +34,11 @@ class Handling(Base):
             before, missed = len(taken), 0
             while due and len(taken) < limit:
                 some, due = due[: limit - len(taken)], due[limit - len(taken) :]
-                claims = yield Many([self._claiming(item, owner, now, lease_ms) for item in some])
+                claims = yield Many([self._claiming(item, now, lease_ms) for item in some])
                 missed += sum(isinstance(answer, Refused) for answer in claims)
                 for answer in claims:
                     if not isinstance(answer, Refused):
-                        claimed = yield from self._taken(plain(answer["Attributes"]), now, lease_ms)
+                        claimed = yield from self._taken(plain(answer["Attributes"]), now)
                         taken.append(claimed)
             lost += missed
             if len(taken) >= limit or not missed or (missed and len(taken) == before and lost > 10 * limit):
@@ -68,7 +68,7 @@ class Handling(Base):
             (plain(item) for answer in answers for item in answer["Items"]), key=lambda item: str(item["isk"])
         )
 
-    def _claiming(self, item: Item, owner: str, now: Instant, lease_ms: int) -> Api:
+    def _claiming(self, item: Item, now: Instant, lease_ms: int) -> Api:
         """Take a handling if it stands where the index said: lease, higher fence, one more attempt."""
         pair = item["ipk"].partition("#")[2]
         id = item["isk"].partition("#")[2]
@@ -77,13 +77,12 @@ class Handling(Base):
             {
                 "TableName": self.table,
                 "Key": typed_item({"pk": item["pk"], "sk": item["sk"]}),
-                "UpdateExpression": "SET hw = hs, hs = :taken, hd = :until, ho = :owner, ipk = :pair, isk = :place "
+                "UpdateExpression": "SET hw = hs, hs = :taken, hd = :until, ipk = :pair, isk = :place "
                 "ADD hf :one, ha :one",
                 "ConditionExpression": "ipk = :was_pair AND isk = :was_place",
                 "ExpressionAttributeValues": {
                     ":taken": typed("in_progress"),
                     ":until": typed(now + lease_ms),
-                    ":owner": typed(owner),
                     ":pair": typed(f"lease#{pair}"),
                     ":place": typed(f"{max(0, now + lease_ms):019d}#{id}"),
                     ":one": typed(1),
@@ -94,18 +93,18 @@ class Handling(Base):
             },
         )
 
-    def claim_one(self, id: RowId, handler: str, *, owner: str, now: Instant, lease_ms: int) -> Flow[Claimed | None]:
+    def claim_one(self, id: RowId, handler: str, *, now: Instant, lease_ms: int) -> Flow[Claimed | None]:
         found = yield from self._find(id, handler)
         if found is None or found["hs"] not in ("pending", "failed", "held", "in_progress"):
             return None
         if found["hs"] == Status.IN_PROGRESS and found["hd"] > now:
             return None
-        answer = yield self._claiming(found, owner, now, lease_ms)
+        answer = yield self._claiming(found, now, lease_ms)
         if isinstance(answer, Refused):
             return None
-        return (yield from self._taken(plain(answer["Attributes"]), now, lease_ms, due_at=found["hd"]))
+        return (yield from self._taken(plain(answer["Attributes"]), now, due_at=found["hd"]))
 
-    def _taken(self, item: Item, now: Instant, lease_ms: int, due_at: int | None = None) -> Flow[Claimed]:
+    def _taken(self, item: Item, now: Instant, due_at: int | None = None) -> Flow[Claimed]:
         """What was claimed, with its message; and how to give it back."""
         buffer: Buffer = yield State()
         was = Status(item["hw"])
@@ -139,7 +138,7 @@ class Handling(Base):
 
         def later(changes: Changes, after: After) -> None:
             change = self._settled(changes, after, item, "complete", status, now)
-            change.remove |= {"he", "hb", "ho"}
+            change.remove |= {"he", "hb"}
             change.when("{hf} = :fence AND {hs} = :status", fence=fence, status="in_progress")
 
         buffer.later.append(later)
@@ -155,7 +154,6 @@ class Handling(Base):
             change = self._moved(item, failure.status, failure.due_at, changes.of(item, "fail"), changes)
             change.assign |= {"he": text_of(failure.error), "hb": text_of(failure.traceback)}
             change.assign["ht"] = failure.now if failure.status is Status.DEAD else None
-            change.remove.add("ho")
             if failure.attempts is not None:
                 change.assign["ha"] = failure.attempts
             change.when("{hf} = :fence AND {hs} = :status", fence=fence, status="in_progress")

@@ -8,7 +8,7 @@ One table with keys `pk`, `sk`, one sparse index `due` on `ipk`, `isk`, and the 
                                   handlers later; and its handling, if it has one only
     pk r#<name>   sk h#<handler>  a handling of a row that has several: hh handler, hs status, hw status before, hf
                                   fence, ha attempts, hd due at, hk key, hq seq, hp prev_seq, hg place among thin
-                                  events, he error, hb traceback, ht settled at, ho owner, pn name of its track
+                                  events, he error, hb traceback, ht settled at, pn name of its track
     pk r#<name>   sk b#<n>        a chunk of a payload that is too large for one item
     pk t#<name>   sk track        a track: n its names, q seq, a at, e tie, k state token, v version, lk holder, lu
                                   until when, and w#<row id> for each row that is owed to it: held|open, due, seq,

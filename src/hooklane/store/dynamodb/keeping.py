@@ -34,7 +34,7 @@ class Keeping(Base):
         def later(changes: Changes, after: After) -> None:
             change = self._moved(item, Status.PENDING, now, changes.of(item, "reopen"), changes)
             change.assign |= {"ha": 0, "hf": item["hf"] + 1}
-            change.remove |= {"ht", "ho", "ttl"}
+            change.remove |= {"ht", "ttl"}
             change.when("{hf} = :fence AND {hs} = :status", fence=item["hf"], status=item["hs"])
             if item["sk"] != "row" or "n" in item:
                 after.append(self._keep(item["pk"][2:]))

@@ -148,7 +148,6 @@ class DynamoInbox(Receiving, Handling, Ordering, Keeping):
         item: Item = claim.where
         change = self._moved(item, claim.status, claim.due_at)
         change.assign["ha"] = item["ha"] - 1
-        change.remove.add("ho")
         change.when("{hf} = :fence AND {hs} = :status", fence=claim.fence, status="in_progress")
         yield self._alone(change)
 

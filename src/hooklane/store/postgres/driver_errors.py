@@ -6,18 +6,16 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 from hooklane.errors import (
     HooklaneError,
     MissingExtra,
     StoreError,
-    StoreRefused,
     StoreUnavailable,
     TransactionAborted,
 )
-from hooklane.model.database_url import shown
 from hooklane.store.postgres import commits
+from hooklane.store.postgres.address import address, unread
 from hooklane.store.sql import faults
 
 try:
@@ -77,24 +75,11 @@ def opening(url: str) -> Iterator[None]:
         with named():
             yield
     except StoreError as error:
-        raise type(error)(f"{_address(url)}: {error}") from error
+        raise type(error)(f"{address(url)}: {error}") from error
     except asyncpg.LockNotAvailableError as error:
         raise StoreUnavailable(
-            f"{_address(url)}: another process is migrating it, or a transaction that is still open (a backup?) holds a"
+            f"{address(url)}: another process is migrating it, or a transaction that is still open (a backup?) holds a"
             " table that must be changed: nothing was, try again when it has ended"
         ) from error
     except ValueError as error:
-        raise StoreRefused(f"{_address(url)}: {_why_misread(url) or error}") from None
-
-
-def _address(url: str) -> str:
-    return shown(url).partition("?")[0]
-
-
-def _why_misread(url: str) -> str | None:
-    """What is wrong with the URL itself. The library's words would quote what it takes for a port: a password."""
-    try:
-        urlsplit(url).port  # noqa: B018 - it is read when asked for
-    except ValueError:
-        return "this URL cannot be read: in a password, write / as %2F, @ as %40, : as %3A, # as %23"
-    return None
+        raise unread(url, error) from None

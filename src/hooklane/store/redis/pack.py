@@ -86,7 +86,6 @@ def handling_line(source: str, account: str, new: NewHandling) -> tuple[Any, ...
         False if new.error is None else text_of(new.error),
         False if new.traceback is None else text_of(new.traceback),
         False if new.settled_at is None else new.settled_at,
-        False,
     )
 
 

@@ -191,21 +191,21 @@ class RedisInbox(Keeping, Ordering):
             yield Call("copies", prefix, pack.pack((group,)))
 
     def claim(
-        self, handlers: Sequence[tuple[str, str]], *, expired: bool, owner: str, now: Instant, lease_ms: int, limit: int
+        self, handlers: Sequence[tuple[str, str]], *, expired: bool, now: Instant, lease_ms: int, limit: int
     ) -> Flow[list[Claimed]]:
         buffer: Buffer = yield State()
         taken: list[Claimed] = []
         for prefix in self._in_turn():
-            args = ("lease" if expired else "due", now, now + lease_ms, limit - len(taken), owner, handlers)
+            args = ("lease" if expired else "due", now, now + lease_ms, limit - len(taken), handlers)
             answers = yield Call("claim", prefix, pack.pack(args))
             taken += [self._taken(buffer, answer) for answer in answers]
             if len(taken) >= limit:
                 break
         return sorted(taken, key=lambda each: (each.received_at, each.id))
 
-    def claim_one(self, id: RowId, handler: str, *, owner: str, now: Instant, lease_ms: int) -> Flow[Claimed | None]:
+    def claim_one(self, id: RowId, handler: str, *, now: Instant, lease_ms: int) -> Flow[Claimed | None]:
         buffer: Buffer = yield State()
-        args = (id, handler, now, now + lease_ms, owner)
+        args = (id, handler, now, now + lease_ms)
         answer = yield Call("claim_one", self._prefix(pack.member_name(id)), pack.pack(args))
         return None if answer is None else self._taken(buffer, answer)
 

@@ -76,14 +76,14 @@ class SqlInbox:
     # Handling
 
     def claim(
-        self, handlers: Sequence[tuple[str, str]], *, expired: bool, owner: str, now: Instant, lease_ms: int, limit: int
+        self, handlers: Sequence[tuple[str, str]], *, expired: bool, now: Instant, lease_ms: int, limit: int
     ) -> Flow[list[Claimed]]:
-        params = {"owner": owner, "now": now, "lease_ms": lease_ms, "limit": limit, **handlers_params(handlers)}
+        params = {"now": now, "lease_ms": lease_ms, "limit": limit, **handlers_params(handlers)}
         taken = yield Sql("claim_expired" if expired else "claim", params)
         return (yield from self._with_messages(taken))
 
-    def claim_one(self, id: RowId, handler: str, *, owner: str, now: Instant, lease_ms: int) -> Flow[Claimed | None]:
-        params = {"row_id": id, "handler": handler, "owner": owner, "now": now, "lease_ms": lease_ms}
+    def claim_one(self, id: RowId, handler: str, *, now: Instant, lease_ms: int) -> Flow[Claimed | None]:
+        params = {"row_id": id, "handler": handler, "now": now, "lease_ms": lease_ms}
         taken = yield Sql("claim_one", params)
         claimed = yield from self._with_messages(taken)
         return claimed[0] if claimed else None

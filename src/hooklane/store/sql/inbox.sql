@@ -76,7 +76,7 @@ RETURNING 1;
 -- name: settle
 -- Given up by hand, unless it is not what it :was when that was decided.
 UPDATE hooklane.inbox_handling
-SET status = :status, error = :note, settled_at = :now, fence = fence + 1, owner = NULL
+SET status = :status, error = :note, settled_at = :now, fence = fence + 1
 WHERE row_id = :row_id AND handler = :handler AND status IN ('dead', 'held', 'failed', 'pending')
   AND status = coalesce(:was::text, status)
 RETURNING 1;

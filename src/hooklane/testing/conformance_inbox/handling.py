@@ -55,13 +55,13 @@ class Handling(InboxKit):
     def test_a_lease_that_ran_out_is_taken_over_with_a_higher_fence(self, store: InboxStore) -> None:
         self.insert(store, row("e1", owed()))
         (first,) = self.claim(store, lease_ms=0)
-        (second,) = self.claim(store, expired=True, owner="w2")
+        (second,) = self.claim(store, expired=True)
         assert (second.fence > first.fence, second.attempts, second.taken_over) == (True, 2, True)
 
     def test_a_zombie_cannot_complete_fail_or_renew(self, store: InboxStore) -> None:
         self.insert(store, row("e1", owed()))
         (zombie,) = self.claim(store, lease_ms=0)
-        (owner,) = self.claim(store, expired=True, owner="w2")
+        (owner,) = self.claim(store, expired=True)
         now = wall_now()
         assert not self.run(store, store.renew(zombie.id, HANDLER, zombie.fence, now=now, lease_ms=1))
         assert not self.run(store, store.complete(zombie.id, HANDLER, zombie.fence, Status.COMPLETED, now))
@@ -119,7 +119,7 @@ class Handling(InboxKit):
     def test_one_handling_can_be_taken_by_name_unless_it_is_held_or_done(self, store: InboxStore) -> None:
         (id,) = self.insert(store, row("e1", owed(due_at=Instant(wall_now() + 60_000))))
         assert id is not None
-        one: dict[str, Any] = {"owner": "w", "lease_ms": LEASE_MS}
+        one: dict[str, Any] = {"lease_ms": LEASE_MS}
         claimed = self.run(store, store.claim_one(id, HANDLER, now=wall_now(), **one))
         assert claimed is not None
         assert None is self.run(store, store.claim_one(id, HANDLER, now=wall_now(), **one))

@@ -31,7 +31,7 @@ class Keeping(InboxKit):
         self.insert(store, row("bare", status=Status.IGNORED), row("poison", status=Status.DEAD))
         self.insert(store, row("young", owed(status=Status.COMPLETED), now=Instant(100)))
         self.run(store, store.cursor(TRACK, 3))
-        self.run(store, store.claim(WORK, expired=False, owner="w", now=Instant(0), lease_ms=LEASE_MS, limit=1))
+        self.run(store, store.claim(WORK, expired=False, now=Instant(0), lease_ms=LEASE_MS, limit=1))
         assert self.run(store, store.prune(before=Instant(50), source=None, limit=100)) == 4
         left = {each.message.event_id for each in self.run(store, store.rows(Search()))}
         assert {status.value for status in open_} | {"in_progress", "poison", "young"} == left

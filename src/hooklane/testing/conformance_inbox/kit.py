@@ -59,7 +59,7 @@ class InboxKit:
         return self.run(store, store.insert(list(rows)))
 
     def claim(self, store: InboxStore, *, limit: int = 10, lease_ms: int = LEASE_MS, **changes: Any) -> list[Claimed]:
-        options: dict[str, Any] = {"expired": False, "owner": "w1", "now": wall_now()} | changes
+        options: dict[str, Any] = {"expired": False, "now": wall_now()} | changes
         return self.run(store, store.claim(WORK, lease_ms=lease_ms, limit=limit, **options))
 
     def status(self, store: InboxStore, event_id: str = "e1") -> Status:

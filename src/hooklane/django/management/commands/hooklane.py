@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from hooklane.django.inbox import inbox
 from hooklane.errors import HooklaneError
 from hooklane.model.message import Status
+from hooklane.model.size import counted
 from hooklane.receiver.advice import advise, advise_on_state
 
 PASSES_MAX = 100_000
@@ -67,7 +68,8 @@ class Command(BaseCommand):
 
     def _prune(self, options: dict[str, Any]) -> None:
         pruned = inbox().prune()
-        self.stdout.write(f"{pruned.rows} rows, {pruned.payloads} payloads, {pruned.tombstones} tombstones removed")
+        told = counted(pruned.rows, "row"), counted(pruned.payloads, "payload"), counted(pruned.tombstones, "tombstone")
+        self.stdout.write(f"{', '.join(told)} removed")
 
     def _replay(self, options: dict[str, Any]) -> None:
         if options["shadow"]:

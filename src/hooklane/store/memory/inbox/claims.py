@@ -19,7 +19,6 @@ class Claims(Memory):
         handlers: Sequence[tuple[str, str]],
         *,
         expired: bool,
-        owner: str,
         now: Instant,
         lease_ms: int,
         limit: int,
@@ -39,7 +38,7 @@ class Claims(Memory):
 
     @verb
     def claim_one(
-        self, session: MemorySession, id: RowId, handler: str, *, owner: str, now: Instant, lease_ms: int
+        self, session: MemorySession, id: RowId, handler: str, *, now: Instant, lease_ms: int
     ) -> Claimed | None:
         entry = self.tables.handlings.get((int(id), handler))
         if entry is None or entry.status not in OPEN or not self._is_free(session, entry):

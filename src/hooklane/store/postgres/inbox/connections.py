@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from hooklane.errors import MissingExtra, StoreBusy
 from hooklane.store.caller.asyncpg import AsyncpgCaller
 from hooklane.store.caller.psycopg3 import IDLE, PsycopgCaller
+from hooklane.store.postgres.address import unread
 from hooklane.store.postgres.commits import commit_psycopg, left_to_itself
 
 if TYPE_CHECKING:
@@ -175,7 +176,11 @@ class AsyncpgConnections:
                 return conn, transaction
             except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
                 conn.terminate()  # as above
-        conn = await asyncpg.connect(self._url, timeout=CONNECT_WAIT_S, server_settings={"synchronous_commit": "on"})
+        settings = {"synchronous_commit": "on"}
+        try:
+            conn = await asyncpg.connect(self._url, timeout=CONNECT_WAIT_S, server_settings=settings)
+        except ValueError as error:  # it reads less than libpq does
+            raise unread(self._url, error) from None
         transaction = conn.transaction(isolation="read_committed")
         await transaction.start()
         return conn, transaction

@@ -96,14 +96,14 @@ UPDATE hooklane.inbox_row r SET copies = r.copies + more.copies FROM more JOIN m
 RETURNING 1;
 
 -- name: claim
--- Due handlings get an owner, a lease and a higher fence; one statement, and rows that others take are passed over.
+-- Due handlings get a lease and a higher fence; one statement, and rows that others take are passed over.
 -- :since is where to begin (see front.py); 0 finds all. The handlers are compared as one text: as a join it might be done
 -- first, and all that is due be sorted for the few that are claimed.
 -- The lease is by the database's own clock; whether a retry is due, by whichever clock is further.
 -- The fence counts claims in its last 20 bits and grows by chance above them: after a failover that lost commits a row's
 -- id may be given to another event, and a claim on the lost one must not settle that.
 UPDATE hooklane.inbox_handling h
-SET was = h.status, status = 'in_progress', owner = :owner, attempts = h.attempts + 1,
+SET was = h.status, status = 'in_progress', attempts = h.attempts + 1,
     fence = h.fence + 1 + (floor(random() * 1e6)::bigint << 20),
     due_at = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + :lease_ms::bigint
 FROM (
@@ -119,9 +119,9 @@ WHERE h.row_id = due.row_id AND h.handler = due.handler
 RETURNING h.row_id, h.handler, h.fence, h.attempts, h.key, h.seq, h.prev_seq, h.was, due.due_at;
 
 -- name: claim_expired
--- The same for those whose owner let the lease run out.
+-- The same for those whose holder let the lease run out.
 UPDATE hooklane.inbox_handling h
-SET was = h.status, status = 'in_progress', owner = :owner, attempts = h.attempts + 1,
+SET was = h.status, status = 'in_progress', attempts = h.attempts + 1,
     fence = h.fence + 1 + (floor(random() * 1e6)::bigint << 20),
     due_at = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + :lease_ms::bigint
 FROM (
@@ -139,7 +139,7 @@ RETURNING h.row_id, h.handler, h.fence, h.attempts, h.key, h.seq, h.prev_seq, h.
 -- name: claim_one
 -- This handling, unless it is settled, another's lease on it lives, or another is taking it right now.
 UPDATE hooklane.inbox_handling h
-SET was = h.status, status = 'in_progress', owner = :owner, attempts = h.attempts + 1,
+SET was = h.status, status = 'in_progress', attempts = h.attempts + 1,
     fence = h.fence + 1 + (floor(random() * 1e6)::bigint << 20),
     due_at = (extract(epoch FROM clock_timestamp()) * 1000)::bigint + :lease_ms::bigint
 FROM (
@@ -169,7 +169,7 @@ RETURNING 1;
 
 -- name: complete
 -- Settled by the holder of the fence; no row comes back to a worker that lost it.
-UPDATE hooklane.inbox_handling SET status = :status, settled_at = :now, owner = NULL, error = NULL, traceback = NULL
+UPDATE hooklane.inbox_handling SET status = :status, settled_at = :now, error = NULL, traceback = NULL
 WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status || '' = 'in_progress'
 RETURNING 1;
 
@@ -180,7 +180,7 @@ UPDATE hooklane.inbox_handling
 SET status = :status::text, due_at = CASE
         WHEN (extract(epoch FROM clock_timestamp()) * 1000)::bigint - :now::bigint <= 60000 THEN :due_at::bigint
         ELSE (extract(epoch FROM clock_timestamp()) * 1000)::bigint + :due_at::bigint - :now::bigint END,
-    owner = NULL, error = :error, traceback = :traceback,
+    error = :error, traceback = :traceback,
     attempts = coalesce(:attempts::bigint, attempts),
     settled_at = CASE WHEN :status::text = 'dead' THEN :now::bigint END
 WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status || '' = 'in_progress'
@@ -234,7 +234,7 @@ SELECT last_value FROM hooklane.inbox_row_id_seq;
 -- name: reopen
 -- Owed again; the fence grows, so a worker that is still at it cannot complete.
 UPDATE hooklane.inbox_handling
-SET status = 'pending', due_at = :now::bigint, attempts = 0, fence = fence + 1, owner = NULL, settled_at = NULL
+SET status = 'pending', due_at = :now::bigint, attempts = 0, fence = fence + 1, settled_at = NULL
 WHERE row_id = :row_id AND handler = :handler
   AND NOT (status = 'in_progress' AND due_at > (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
   AND status = coalesce(:was::text, status)

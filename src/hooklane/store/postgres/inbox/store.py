@@ -13,6 +13,7 @@ from hooklane.model.clock import Instant
 from hooklane.model.inbox import Claimed, Identity, Known, NewRow, RowId, Track
 from hooklane.store.caller import Dialect
 from hooklane.store.inbox import Capabilities, Flow
+from hooklane.store.postgres.address import check_address
 from hooklane.store.postgres.encoding import check_encodings
 from hooklane.store.postgres.inbox.connections import AsyncpgConnections, PsycopgConnections, has_asyncpg, need_psycopg
 from hooklane.store.postgres.inbox.front import Front
@@ -121,12 +122,12 @@ class PostgresVerbs(SqlInbox):
         return {"claim": Front(), "claim_expired": Front()}
 
     def claim(
-        self, handlers: Sequence[tuple[str, str]], *, expired: bool, owner: str, now: Instant, lease_ms: int, limit: int
+        self, handlers: Sequence[tuple[str, str]], *, expired: bool, now: Instant, lease_ms: int, limit: int
     ) -> Flow[list[Claimed]]:
         name = "claim_expired" if expired else "claim"
         front = self._fronts[name]
         since, began = front.since(), time.monotonic()
-        params = {"owner": owner, "now": now, "lease_ms": lease_ms, "limit": limit, "since": since}
+        params = {"now": now, "lease_ms": lease_ms, "limit": limit, "since": since}
         lines = yield Sql(name, params | handlers_params(handlers))
         front.note(since, time.monotonic() - began, [line[-1] for line in lines], now)
         return (yield from self._with_messages([line[:-1] for line in lines]))
@@ -175,6 +176,7 @@ def by_url(url: str) -> PostgresInbox:
     """The inbox at *url*: sync handlers get psycopg connections, async ones asyncpg's."""
     need_psycopg()
     plain = re.sub(r"^postgres(ql)?(\+\w+)?://", "postgresql://", url)
+    check_address(plain)
     return PostgresInbox(
         VERBS,
         what="PostgreSQL",

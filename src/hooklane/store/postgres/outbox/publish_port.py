@@ -15,6 +15,7 @@ from hooklane.store.caller.flow import Flow, Statement, T, drive
 from hooklane.store.caller.psycopg3 import PsycopgCaller
 from hooklane.store.endpoint_cache import EndpointCache
 from hooklane.store.outbox import Draft, PublishReport, StoreOptions
+from hooklane.store.postgres.address import check_address
 from hooklane.store.postgres.commits import ENDED, commit_psycopg
 from hooklane.store.postgres.outbox.publish import publish
 from hooklane.store.postgres.outbox.statements import SQL
@@ -42,6 +43,7 @@ class PostgresPublishPort:
 
     def __init__(self, url: str, options: StoreOptions) -> None:
         self._url = url.replace("postgresql+psycopg", "postgresql").replace("postgres+psycopg", "postgresql")
+        check_address(self._url)
         self._options = options
         self._cache = EndpointCache()
         self._idle: list[psycopg.Connection[Any]] = []

@@ -26,7 +26,7 @@
 local p, call = KEYS[1], redis.call
 
 -- Places in a handling.
-local STATUS, FENCE, ATTEMPTS, DUE, TRACK, KEY, SEQ, PREV, ERROR, TRACEBACK, SETTLED, OWNER = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
+local STATUS, FENCE, ATTEMPTS, DUE, TRACK, KEY, SEQ, PREV, ERROR, TRACEBACK, SETTLED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 local CLASS = { pending = 'due', failed = 'due', in_progress = 'lease', held = 'held', dead = 'dead' }
 
 -- Indexes and counts are written once per key and script, not once per row: see flush.
@@ -163,9 +163,9 @@ local function put(row, handler, h, from, keep_ms, drop)
 end
 
 -- Take a handling: lease, higher fence, one more attempt.
-local function take(row, handler, h, owner, lease_until)
+local function take(row, handler, h, lease_until)
     local from = h[STATUS]
-    h[STATUS], h[DUE], h[OWNER] = 'in_progress', lease_until, owner
+    h[STATUS], h[DUE] = 'in_progress', lease_until
     h[FENCE], h[ATTEMPTS] = h[FENCE] + 1, h[ATTEMPTS] + 1
     put(row, handler, h, from)
 end

@@ -7,7 +7,7 @@ verbs.complete = {
     end,
     apply = function(w, found)
         local row, h = found[1], found[2]
-        h[STATUS], h[SETTLED], h[ERROR], h[TRACEBACK], h[OWNER] = w[5], w[6], false, false, false
+        h[STATUS], h[SETTLED], h[ERROR], h[TRACEBACK] = w[5], w[6], false, false
         put(row, w[3], h, 'in_progress', A[2], A[3])
     end,
 }

@@ -9,7 +9,7 @@ verbs.reopen = {
     apply = function(w, found)
         local row, h = found[1], found[2]
         local from = h[STATUS]
-        h[STATUS], h[DUE], h[ATTEMPTS], h[FENCE], h[SETTLED], h[OWNER] = 'pending', w[4], 0, h[FENCE] + 1, false, false
+        h[STATUS], h[DUE], h[ATTEMPTS], h[FENCE], h[SETTLED] = 'pending', w[4], 0, h[FENCE] + 1, false
         put(row, w[3], h, from, A[2], A[3])
     end,
 }

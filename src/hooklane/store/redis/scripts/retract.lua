@@ -25,7 +25,7 @@ verbs.retract = {
         end
         for handler, h in pairs(all) do
             if is_held(h, 1) and h[ATTEMPTS] == 1 then
-                h[STATUS], h[ATTEMPTS], h[OWNER] = 'pending', 0, false
+                h[STATUS], h[ATTEMPTS] = 'pending', 0
                 put(row, handler, h, 'in_progress', A[2], A[3])
             end
         end

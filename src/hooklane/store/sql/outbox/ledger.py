@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from hooklane.model.lane import DeliveryState
+from hooklane.model.size import counted
 from hooklane.store.recovery import LedgerLine
 from hooklane.store.sql.outbox.steps import Flow, sql
 
@@ -23,14 +24,14 @@ def check_ledger() -> Flow[list[LedgerLine]]:
         accepted[account] += tails
         counts[account][DeliveryState.DELIVERED] += passed
         if ahead:
-            faults[account].append(f"{ahead} lanes have a head beyond their tail")
+            faults[account].append(f"{counted(ahead, 'lane has its head', 'lanes have their heads')} beyond the tail")
     for tenant, endpoint_id, kind, many in (yield sql("check_passed")):
         account = (tenant, endpoint_id)
         counts[account][DeliveryState(kind)] += many
         counts[account][DeliveryState.DELIVERED] -= many
     for account, found in counts.items():
         if found[DeliveryState.DELIVERED] < 0:
-            faults[account].append(f"{-found[DeliveryState.DELIVERED]} more were passed over than were reached")
+            faults[account].append(f"{-found[DeliveryState.DELIVERED]} more passed over than reached")
     for tenant, endpoint_id, many in (yield sql("check_loose")):
         accepted[tenant, endpoint_id] += many
     for name in ("check_owed", "check_loose_by_state"):

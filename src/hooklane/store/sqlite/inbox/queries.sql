@@ -42,11 +42,11 @@ RETURNING seq;
 UPDATE hooklane_inbox_row SET copies = copies + :copies WHERE id = :id;
 
 -- name: claim
--- Due handlings get an owner, a lease and a higher fence; one statement, so no two workers get the same one.
+-- Due handlings get a lease and a higher fence; one statement, so no two workers get the same one.
 -- The fence counts claims in its last 20 bits and grows by chance above them: in a restored file a row's id may be given
 -- to another event, and a claim on the lost one must not settle that.
 UPDATE hooklane_inbox_handling
-SET was = status, status = 'in_progress', owner = :owner, due_at = :now + :lease_ms,
+SET was = status, status = 'in_progress', due_at = :now + :lease_ms,
     fence = fence + 1 + (abs(random() % 1000000) << 20),
     attempts = attempts + 1
 WHERE (row_id, handler) IN (
@@ -57,9 +57,9 @@ WHERE (row_id, handler) IN (
 RETURNING row_id, handler, fence, attempts, key, seq, prev_seq, was;
 
 -- name: claim_expired
--- The same for those whose owner let the lease run out.
+-- The same for those whose holder let the lease run out.
 UPDATE hooklane_inbox_handling
-SET was = status, status = 'in_progress', owner = :owner, due_at = :now + :lease_ms,
+SET was = status, status = 'in_progress', due_at = :now + :lease_ms,
     fence = fence + 1 + (abs(random() % 1000000) << 20),
     attempts = attempts + 1
 WHERE (row_id, handler) IN (
@@ -72,7 +72,7 @@ RETURNING row_id, handler, fence, attempts, key, seq, prev_seq, was;
 -- name: claim_one
 -- This handling, unless it is settled or another's lease on it lives.
 UPDATE hooklane_inbox_handling
-SET was = status, status = 'in_progress', owner = :owner, due_at = :now + :lease_ms,
+SET was = status, status = 'in_progress', due_at = :now + :lease_ms,
     fence = fence + 1 + (abs(random() % 1000000) << 20),
     attempts = attempts + 1
 WHERE row_id = :row_id AND handler = :handler
@@ -93,14 +93,14 @@ RETURNING 1;
 
 -- name: complete
 -- Settled by the holder of the fence; no row comes back to a worker that lost it.
-UPDATE hooklane_inbox_handling SET status = :status, settled_at = :now, owner = NULL, error = NULL, traceback = NULL
+UPDATE hooklane_inbox_handling SET status = :status, settled_at = :now, error = NULL, traceback = NULL
 WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status = 'in_progress'
 RETURNING 1;
 
 -- name: fail
 -- A failure recorded by the holder of the fence.
 UPDATE hooklane_inbox_handling
-SET status = :status, due_at = :due_at, owner = NULL, error = :error, traceback = :traceback,
+SET status = :status, due_at = :due_at, error = :error, traceback = :traceback,
     attempts = coalesce(:attempts, attempts), settled_at = CASE WHEN :status = 'dead' THEN :now END
 WHERE row_id = :row_id AND handler = :handler AND fence = :fence AND status = 'in_progress'
 RETURNING 1;
@@ -141,7 +141,7 @@ UPDATE hooklane_inbox_row SET settled_by = NULL, settled_as = NULL, settled_at =
 -- name: reopen
 -- Owed again; the fence grows, so a worker that is still at it cannot complete.
 UPDATE hooklane_inbox_handling
-SET status = 'pending', due_at = :now, attempts = 0, fence = fence + 1, owner = NULL, settled_at = NULL
+SET status = 'pending', due_at = :now, attempts = 0, fence = fence + 1, settled_at = NULL
 WHERE row_id = :row_id AND handler = :handler AND NOT (status = 'in_progress' AND due_at > :now)
   AND status = coalesce(:was, status)
 RETURNING 1;
