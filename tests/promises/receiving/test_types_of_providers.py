@@ -54,7 +54,7 @@ TYPES = {
     "persona": "inquiry.completed",
     "polar": "order.paid",
     "postmark": "SpamComplaint",
-    "quickbooks": None,
+    "quickbooks": "qbo.invoice.created.v1",
     "razorpay": "payment.captured",
     "recurly": "paid",
     "replicate": None,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hooklane.core.verify.handshake import Fixed, Greeting, IfForm
-from hooklane.core.verify.places import InBody, InHeader, Joined
+from hooklane.core.verify.places import InBody, InHeader, Joined, as_text, dig
 from hooklane.core.verify.profile import Budget, Dedup, Profile, Split, When
 from hooklane.core.verify.reading import Encoding, Unit
 from hooklane.core.verify.scheme import (
@@ -69,15 +71,29 @@ XERO = Profile(
     notes="The intent to receive sends wrong signatures too, and wants 401 for them.",
 )
 
+
+def _quickbooks_entity(event: Any) -> str | None:
+    """`invoice:95`: an entity's number is its own only among those of its kind, which the type names."""
+    number, type = as_text(dig(event, "intuitentityid")), as_text(dig(event, "type")) or ""
+    if number is None:
+        return None
+    _, _, words = type.partition(".")  # qbo.invoice.created.v1
+    return f"{words.partition('.')[0]}:{number}"
+
+
 QUICKBOOKS = Profile(
     name="quickbooks",
     title="QuickBooks",
     schemes=(Signed(source=Header("intuit-signature"), encoding=Encoding.BASE64),),
-    key=(InBody("realmId"),),
-    account=(InBody("realmId"),),
-    split=(Split("eventNotifications"),),
+    # A list of CloudEvents; the older format, which says nothing but whose books changed, has none of their members.
+    id=(InBody("id"),),
+    type=(InBody("type"),),
+    key=(_quickbooks_entity, InBody("realmId")),
+    event_time=(When(InBody("time")),),
+    account=(InBody("intuitaccountid"), InBody("realmId")),
+    split=(Split(""), Split("eventNotifications")),
     budget=Budget(timeout_ms=3_000, window_ms=None),
-    dedup=Dedup.DERIVED,
+    notes="An event names the entity that changed and rarely says more: fetch it.",
 )
 
 DOCUSIGN = Profile(

@@ -45,8 +45,8 @@ STRIPE = Profile(
     ),
     id=(InBody("id"),),
     type=(InBody("type"),),
-    key=(InBody("data.object.id"),),
-    event_time=(When(InBody("created"), Unit.SECONDS),),
+    key=(InBody("data.object.id"), InBody("related_object.id")),
+    event_time=(When(InBody("created"), Unit.SECONDS), When(InBody("created"))),  # a thin event writes it as text
     account=(InBody("account"),),
     volatile=("pending_webhooks",),
     data="data",
