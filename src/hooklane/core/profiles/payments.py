@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hooklane.core.verify.places import InBody, InHeader, Joined
+from hooklane.core.verify.places import InBody, InHeader, Joined, Proven
 from hooklane.core.verify.profile import Budget, Dedup, Profile, Split, When
 from hooklane.core.verify.reading import Encoding, Unit
 from hooklane.core.verify.scheme import (
@@ -79,10 +79,13 @@ PAYPAL = Profile(
     type=(InBody("event_type"),),
     key=(InBody("resource.id"),),
     event_time=(When(InBody("create_time")),),
-    delivery_id=(InHeader("paypal-transmission-id"),),
+    delivery_id=(Proven("transmission"),),
+    single_use=True,
     data="resource",
     budget=Budget(timeout_ms=30_000, window_ms=72 * _HOURS_MS),
-    notes="The secret is the webhook id of the subscription. The signature covers only a CRC-32 of the body.",
+    notes="The secret is the webhook id of the subscription. The signature covers only a CRC-32 of the body, which "
+    "other bodies have too: a transmission brings one event, so a captured request is of no use; an attacker who can "
+    "change a request on its way can change its event.",
 )
 
 ADYEN = Profile(

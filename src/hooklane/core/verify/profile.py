@@ -102,7 +102,8 @@ class Profile:
     attempt: tuple[Place, ...] = ()
     account: tuple[Place, ...] = ()
     single_use: bool = False
-    """Nothing but the delivery id is signed, so it may bring one event only: a captured one must not bring another."""
+    """What is signed besides the delivery id does not bind the event to it, so it may bring one event only: a captured
+    one must not bring another."""
     volatile: tuple[str, ...] = ()
     """Paths that change on every retry of the same event."""
     data: str = ""
