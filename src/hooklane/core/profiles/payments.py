@@ -106,6 +106,7 @@ ADYEN = Profile(
                 "eventCode",
                 "success",
             ),
+            free="merchantReference",
         ),
         # Adyen's other products sign the whole body in a header.
         Signed(source=Header("hmacsignature"), encoding=Encoding.BASE64, key=KeyKind.HEX),

@@ -233,6 +233,8 @@ class SignedItems:
     unwrap: str
     signature: str
     fields: tuple[str, ...]
+    free: str
+    """The one of *fields* that may hold a colon, which joins them: with two, a text could be cut in several ways."""
     encoding: Encoding = Encoding.BASE64
     algorithm: Algorithm = Algorithm.HMAC_SHA256
     key: KeyKind = KeyKind.HEX
