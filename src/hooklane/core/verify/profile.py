@@ -10,6 +10,8 @@ from hooklane.core.verify.places import InBody, InEnvelope, InHeader, Joined, Pl
 from hooklane.core.verify.reading import Unit
 from hooklane.core.verify.scheme import Scheme, Signed, SignedItems, Token, TokenItems, TopicSigned
 
+HOURS_MS = 3_600_000
+
 
 class Grade(StrEnum):
     """How much an accepted request proves, from strongest to weakest."""
