@@ -340,7 +340,6 @@ def test_a_profile_tells_what_operators_must_know(name):
 
     assert profile.title
     assert profile.budget.timeout_ms > 0
-    assert profile.ok_status == 200
     assert (profile.dedup is Dedup.DERIVED) == (not profile.id)
 
 

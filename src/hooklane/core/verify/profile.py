@@ -120,7 +120,6 @@ class Profile:
     dedup: Dedup = Dedup.EVENT_ID
     order: Ordering = Ordering.NONE
     own_sender: bool = False
-    ok_status: int = 200
     form: bool = False
     """Bodies may be HTML forms."""
     hints: bool = False

@@ -132,9 +132,6 @@ class Connection(asyncio.Protocol):
         else:
             exchange.fail(Failure.RESET, "closed before any byte of a response")
 
-    def eof_received(self) -> bool:
-        return False
-
     def data_received(self, data: bytes) -> None:
         exchange, reader = self._exchange, self._reader
         if reader.meaning is not None:
