@@ -43,12 +43,12 @@ class Receipt:
     """Inline, out of turn: nothing was stored, and this is the seq that is next."""
 
 
-def answer(receipts: Sequence[Receipt], *, own_sender: bool, ok_status: int = 200) -> Reply:
+def answer(receipts: Sequence[Receipt], *, own_sender: bool) -> Reply:
     """What to answer to a request that was verified; every message in it has its receipt."""
     if not receipts:
-        return reply(ok_status, "ok", Verdict.IGNORED)
+        return ok_reply("ok", Verdict.IGNORED)
     if len(receipts) == 1 and receipts[0].verdict in _PLAIN and receipts[0].retry_after_s is None:
-        return reply(ok_status, "ok", receipts[0].verdict)
+        return ok_reply("ok", receipts[0].verdict)
     loudest = min([receipt.verdict for receipt in receipts], key=_LOUDEST_FIRST.index)
     waits = [receipt.retry_after_s for receipt in receipts if receipt.retry_after_s is not None]
     if waits:
@@ -59,12 +59,12 @@ def answer(receipts: Sequence[Receipt], *, own_sender: bool, ok_status: int = 20
     if loudest is Verdict.CONFLICT and own_sender:
         return error_reply(422, "another body under the same id", loudest)
     word = "already_processed" if loudest is Verdict.DUPLICATE else "ok"
-    return reply(ok_status, word, loudest)
+    return ok_reply(word, loudest)
 
 
 @lru_cache(maxsize=64)  # the same few, again and again
-def reply(status: int, word: str, verdict: Verdict) -> Reply:
-    return Reply(status, b'{"status": "%s"}' % word.encode(), (_JSON, ("hooklane-outcome", verdict.value)))
+def ok_reply(word: str, verdict: Verdict) -> Reply:
+    return Reply(200, b'{"status": "%s"}' % word.encode(), (_JSON, ("hooklane-outcome", verdict.value)))
 
 
 def error_reply(status: int, error: str, verdict: Verdict | None, *headers: tuple[str, str]) -> Reply:

@@ -225,7 +225,7 @@ class Receiving:
             if tell is not nowhere:
                 self._tell(receipt, took_ms, tell)
         self._inbox.arrived.set()
-        return answer(receipts, own_sender=source.profile.own_sender, ok_status=source.profile.ok_status)
+        return answer(receipts, own_sender=source.profile.own_sender)
 
     def _needs_a_person(self, arrival: Arrival, receipt: Receipt) -> bool:
         """From the start, that is: a handler that rejects an event is told of as `Handled`."""

@@ -137,6 +137,8 @@ def _finish(profile: Profile, draft: Draft, event: dict[str, Any]) -> None:
             event.setdefault("success", "true")
         case "linear":
             event.setdefault("action", "update")
+        case "quickbooks" if draft.key is not None:
+            event["intuitentityid"] = draft.key.rpartition(":")[2]  # the kind before it is in the type
     if not profile.id:
         event.setdefault("test_id", draft.id)  # it has no id of its own, so its content must tell it apart
 

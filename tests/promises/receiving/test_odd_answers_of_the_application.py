@@ -396,6 +396,17 @@ def test_a_secret_that_arrives_in_the_first_request_is_kept_and_verifies_what_fo
     assert (len(world.effects()), kept) == (1, ["told-in-band"])
 
 
+@pytest.mark.parametrize("name", ["asana", "notion"])
+def test_a_blank_secret_is_refused_and_not_kept(world: World, name: str) -> None:
+    kept: list[str] = []
+    inbox = world.inbox()
+    inbox.source(name, learn=kept.append)
+    request = Request.of("POST", f"/webhooks/{name}", {"x-hook-secret": "  "}, b'{"verification_token": "  "}')
+    reply = inbox.receive(request)
+
+    assert (reply.status, kept) == (401, [])
+
+
 def test_a_secret_that_could_not_be_kept_is_asked_for_again(world: World) -> None:
     inbox = world.inbox()
     inbox.source("asana", learn=raises)

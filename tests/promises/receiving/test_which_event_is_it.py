@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hmac
 import json
+import zlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,9 +23,10 @@ from tests.promises.receiving.kit import (
 
 from hooklane.core.profiles import find_profile
 from hooklane.errors import ConfigError
+from hooklane.model.clock import Instant
 from hooklane.model.message import Request
 from hooklane.telemetry.events import Conflicted
-from hooklane.testing.build_request import Draft
+from hooklane.testing.build_request import Draft, build_request
 from hooklane.testing.credentials import credentials
 from hooklane.testing.provider import provider_for
 
@@ -100,6 +103,52 @@ def test_a_token_that_signs_no_event_brings_one_event_only(world: World, mode: A
     inbox.run_once()
 
     assert world.effects() == ["seen", "next"]
+
+
+def with_checksum_of(genuine: bytes, forged: bytes) -> bytes:
+    """*forged*, an object, with a member more that gives it the CRC-32 of *genuine*: bits of it are solved for."""
+    letters = 64
+    head = forged.removesuffix(b"}") + b', "x": "'
+
+    def written(bits: int) -> bytes:
+        return head + bytes(0x40 | (bits >> n & 1) for n in range(letters)) + b'"}'
+
+    plain = zlib.crc32(written(0))
+    rows: dict[int, tuple[int, int]] = {}  # by its highest bit: a change of the checksum, and the letters that make it
+    for n in range(letters):
+        change, bits = zlib.crc32(written(1 << n)) ^ plain, 1 << n
+        while change and change.bit_length() in rows:
+            known = rows[change.bit_length()]
+            change, bits = change ^ known[0], bits ^ known[1]
+        if change:
+            rows[change.bit_length()] = change, bits
+    wanted, found = zlib.crc32(genuine) ^ plain, 0
+    while wanted:
+        change, bits = rows[wanted.bit_length()]
+        wanted, found = wanted ^ change, found ^ bits
+    return written(found)
+
+
+@pytest.mark.parametrize("mode", ["durable", "inline"])
+def test_a_signed_checksum_brings_one_event_only(world: World, mode: Any) -> None:
+    """PayPal signs a CRC-32 of the body: naive, whoever sees one request can send any event for ever."""
+    profile = find_profile("paypal")
+    held = credentials(profile)
+    inbox = world.inbox(mode)
+    inbox.source("paypal", [held.secret], **held.options).on()(world.effect)
+    at = Instant(1_700_000_000_000)
+    seen, again, other = (
+        build_request(profile, held, "PAYMENT.SALE.COMPLETED", {}, id=id, at=Instant(at + wait_ms), event_time=at)
+        for id, wait_ms in (("WH-1", 0), ("WH-1", 60_000), ("WH-2", 60_000))
+    )
+    forged = replace(seen, body=with_checksum_of(seen.body, b'{"id": "WH-F", "event_type": "PAYMENT.SALE.COMPLETED"}'))
+
+    told = [outcome(inbox.receive(each)) for each in (seen, forged, seen, again, other)]
+    inbox.run_once()
+
+    first = "stored" if mode == "durable" else "applied"
+    assert told == [first, "conflict", "duplicate", "duplicate", first]
+    assert world.effects() == ["WH-1", "WH-2"]
 
 
 def test_a_tombstone_guards_longer_than_the_row(world: World) -> None:

@@ -243,6 +243,26 @@ async def test_a_server_that_ends_without_close_notify_has_answered_all_the_same
     assert unknown.sent
 
 
+async def test_a_connection_whose_peer_answers_and_leaves_the_request_unread_is_not_used_again() -> None:
+    over = asyncio.Event()
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK)
+        await over.wait()  # nothing is read any more, so the rest of the request stays with us
+
+    async with (
+        serving(lambda _: behave, tls=AUTHORITY.server(HOST)) as peer,
+        transporting(resolver=resolver()) as transport,
+    ):
+        url = peer.url(scheme="https", host=HOST)
+        results = [await post(transport, url, body=b"x" * (16 << 20), ca_pem=AUTHORITY.pem) for _ in range(2)]
+        over.set()
+
+    assert [isinstance(result, Answer) and result.status for result in results] == [200, 200]
+    assert peer.accepted == 2
+
+
 async def test_a_peer_that_asks_for_our_certificate_is_a_tls_failure() -> None:
     context = AUTHORITY.server(HOST)
     context.verify_mode = ssl.CERT_REQUIRED

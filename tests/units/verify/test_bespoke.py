@@ -162,6 +162,26 @@ class TestAdyen:
     def test_a_body_without_items_is_refused(self, document):
         assert refusal(self.send(document), self.profile, self.keys) in ("malformed", "missing_header")
 
+    def test_a_signed_text_is_cut_into_fields_in_one_way_only(self):
+        """The fields are joined by colons. A reference such as `order:7` holds one, so its text can be cut elsewhere:
+        naive, a captured payment for it is also one for `7`, under another id."""
+        captured = self.batch()
+        item = captured["notificationItems"][0]["NotificationRequestItem"]
+        item["merchantReference"] = "order:7"
+        genuine = sign_request(self.send(captured), self.profile, self.held, AT, event_id="x")
+        document = json.loads(genuine.body)
+        signed = document["notificationItems"][0]["NotificationRequestItem"]
+        cut_elsewhere = {
+            "pspReference": f"{signed['pspReference']}:",
+            "originalReference": signed["merchantAccountCode"],
+            "merchantAccountCode": "order",
+            "merchantReference": "7",
+        }
+        forged = {"notificationItems": [{"NotificationRequestItem": signed | cut_elsewhere}]}
+
+        assert refusal(genuine, self.profile, self.keys) is None
+        assert refusal(self.send(forged), self.profile, self.keys) == "malformed"
+
     def test_the_official_sample_of_the_documentation_verifies(self):
         """Values from Adyen's published library tests: the HMAC of colon-joined fields under a hex key."""
         item = {

@@ -100,6 +100,27 @@ def test_a_batch_a_key_a_sequence_and_a_token():
     assert profile.grade == Grade.AUTHENTICATED
 
 
+def test_a_sequence_may_be_in_headers_which_hold_nothing_but_text():
+    places = {"id": "event.hash", "key": "header:X-Key", "seq": "header:X-Seq", "prev_seq": "header:X-Prev-Seq"}
+    profile = profile_of("acme", scheme=token_scheme("X-Token"), **places)
+    lane = {"X-Token": "s", "X-Key": "a"}
+
+    told = [read(profile, {**lane, "X-Seq": seq, "X-Prev-Seq": "6"})[0] for seq in ("7", str(2**63 - 1))]
+    wrong = [read(profile, {**lane, "X-Seq": seq})[0] for seq in ("seven", "-7", "7.0", str(2**63), "9" * 5000, "７")]
+
+    assert [(each.key, each.seq, each.prev_seq) for each in told] == [("a", 7, 6), ("a", 2**63 - 1, 6)]
+    assert all(isinstance(each, Poison) for each in wrong)
+
+
+@pytest.mark.parametrize("path", ["data[0].items", "data[0].items.", ".data[0]..items"])
+def test_a_batch_may_be_in_a_list_and_its_path_is_read_as_any_other(path):
+    profile = profile_of("acme", scheme=token_scheme("X-Token"), id="i", batch=path)
+
+    items = read(profile, {"X-Token": "s"}, b'{"data":[{"items":[{"i":"a"},{"i": "b"}]}]}')
+
+    assert [(each.event_id, each.body) for each in items] == [("a", b'{"i":"a"}'), ("b", b'{"i": "b"}')]
+
+
 def test_the_method_and_the_url_can_be_signed():
     profile = profile_of("acme", scheme=signature_scheme("X-Sig", message="{method} {url}\n{body}"), id="event.hash")
 

@@ -277,6 +277,14 @@ class TestRequestText:
         assert ("POST", "https://shop.test/hooks?x=1", body) == (request.method, request.url, request.body)
         assert request.values("X-A") == ["b c", "d"]
 
+    def test_a_header_may_hold_any_bytes_but_the_ends_of_a_line(self):
+        # Each of the first two is the end of a line to Python: a byte of a letter in UTF-8, and one of a colour.
+        value = "Åse \x1c… \x85".encode()
+
+        request = parse_http(b"POST / HTTP/1.1\nX-Name: %b\nX-B: c\n\n{}" % value)
+
+        assert request.headers == (("X-Name", value.decode("latin-1")), ("X-B", "c"))
+
     def test_the_line_end_of_an_editor_is_cut_by_the_content_length(self):
         assert parse_http(b"POST / HTTP/1.1\nContent-Length: 2\n\n{}\n").body == b"{}"
         assert parse_http(b"POST / HTTP/1.1\nContent-Length: 3\n\n{}\n").body == b"{}\n"

@@ -8,11 +8,13 @@ import hmac
 import pytest
 
 from hooklane.core.profiles import find_profile
+from hooklane.core.verify.messages import DERIVED
 from hooklane.core.verify.open_request import Messages, open_request
 from hooklane.core.verify.ring import keyring
 from hooklane.errors import VerificationError
 from hooklane.model.clock import Instant
-from hooklane.model.message import Request
+from hooklane.model.message import Message, Request
+from hooklane.testing.sign_request import sign_request
 
 EXAMPLES = {
     # docs.svix.com, "Verifying webhooks manually": its secret has 18 bytes, fewer than the standard asks for
@@ -119,3 +121,57 @@ def test_supabase_shows_its_secrets_with_the_version_of_the_signature_before_the
         open_request(request, profile, keyring(profile, [f"v1,{secret}"]), Instant(seconds * 1000), source="s"),
         Messages,
     )
+
+
+def read(name: str, body: bytes) -> list[Message]:
+    """The messages in *body*, signed as its provider signs."""
+    profile, secret, now = find_profile(name), "a secret of theirs", Instant(1_700_000_000_000)
+    request = sign_request(Request.of("POST", f"/{name}", {}, body), profile, [secret], now, event_id="evt")
+    opened = open_request(request, profile, keyring(profile, [secret]), now, source="s")
+    assert isinstance(opened, Messages)
+    return [item for item in opened.items if isinstance(item, Message)]
+
+
+def test_quickbooks_sends_a_list_of_cloud_events_each_with_its_id_type_entity_and_company():
+    # developer.intuit.com, "Webhooks": the format that replaced the older one in 2026; an entity's number is its
+    # own only among those of its kind.
+    entity = (
+        b'{"specversion":"1.0","id":"%b","source":"intuit.dsnBgbseACLLRZNxo2dfc4evmEJdxde58xeeYcZliOU=",'
+        b'"type":"qbo.%b.v1","datacontenttype":"application/json","time":"2025-09-10T21:31:25.179851517Z",'
+        b'"intuitentityid":"1234","intuitaccountid":"310687","data":{}}'
+    )
+    first, second = entity % (b"88cd52aa", b"account.created"), entity % (b"99de63bb", b"invoice.updated")
+
+    told = read("quickbooks", b"[%b,%b]" % (first, second))
+
+    assert [(each.event_id, each.type, each.key, each.account, each.body) for each in told] == [
+        ("88cd52aa", "qbo.account.created.v1", "account:1234", "310687", first),
+        ("99de63bb", "qbo.invoice.updated.v1", "invoice:1234", "310687", second),
+    ]
+    assert {each.event_time for each in told} == {1_757_539_885_179}
+
+
+def test_quickbooks_notifications_in_its_older_format_are_told_apart_by_their_digest():
+    one, two = (b'{"realmId":"310687","dataChangeEvent":{"entities":[{"id":"%d"}]}}' % n for n in (1, 2))
+    body = b'{"eventNotifications":[%b,%b]}' % (one, two)
+
+    told = read("quickbooks", body)
+
+    assert [(each.type, each.key, each.account, each.body) for each in told] == [
+        ("unknown", "310687", "310687", one),
+        ("unknown", "310687", "310687", two),
+    ]
+    assert [each.event_id[: len(DERIVED)] for each in told] == [DERIVED] * 2
+    assert told[0].event_id != told[1].event_id
+
+
+def test_a_thin_event_of_stripe_has_a_key_and_a_time_too():
+    # docs.stripe.com, "Thin events": its time is a text, and it names the object instead of holding it.
+    (thin,) = read(
+        "stripe",
+        b'{"id":"evt_test_65R9","object":"v2.core.event","type":"v1.billing.meter.error_report_triggered",'
+        b'"livemode":false,"created":"2024-09-17T06:20:52.246Z","context":"acct_1","related_object":'
+        b'{"id":"mtr_test_61R","type":"billing.meter","url":"/v1/billing/meters/mtr_test_61R"}}',
+    )
+
+    assert (thin.event_id, thin.key, thin.event_time) == ("evt_test_65R9", "mtr_test_61R", 1_726_554_052_246)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from hooklane.core.verify.handshake import EchoQuery, Greeting, IfQuery
 from hooklane.core.verify.places import InBody
-from hooklane.core.verify.profile import Budget, Dedup, Ordering, Profile, Split, When
+from hooklane.core.verify.profile import HOURS_MS, Budget, Dedup, Ordering, Profile, Split, When
 from hooklane.core.verify.scheme import TokenItems, TopicSigned
-
-_HOURS_MS = 3_600_000
 
 SNS = Profile(
     name="sns",
@@ -17,7 +15,7 @@ SNS = Profile(
     type=(InBody("Type"),),
     key=(InBody("TopicArn"),),
     event_time=(When(InBody("Timestamp")),),
-    budget=Budget(timeout_ms=15_000, window_ms=_HOURS_MS),
+    budget=Budget(timeout_ms=15_000, window_ms=HOURS_MS),
     notes="The secret is the topic's ARN. A SubscriptionConfirmation is a message: the handler decides whether to "
     "visit its SubscribeURL. MessageAttributes are not signed.",
 )
@@ -31,7 +29,7 @@ MICROSOFT_GRAPH = Profile(
     account=(InBody("tenantId"),),
     split=(Split("value"),),
     handshakes=(Greeting(IfQuery("validationToken", "POST"), EchoQuery("validationToken"), signed=False),),
-    budget=Budget(timeout_ms=3_000, window_ms=4 * _HOURS_MS),
+    budget=Budget(timeout_ms=3_000, window_ms=4 * HOURS_MS),
     dedup=Dedup.DERIVED,
     order=Ordering.REFETCH,
     hints=True,

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hooklane.core.verify.handshake import Fixed, Greeting, IfForm
-from hooklane.core.verify.places import InBody, InHeader, Joined
-from hooklane.core.verify.profile import Budget, Dedup, Profile, Split, When
+from hooklane.core.verify.places import InBody, InHeader, Joined, as_text, dig
+from hooklane.core.verify.profile import HOURS_MS, Budget, Dedup, Profile, Split, When
 from hooklane.core.verify.reading import Encoding, Unit
 from hooklane.core.verify.scheme import (
     Body,
     Header,
-    Literal,
     Method,
     NumberedHeaders,
-    Pairs,
     Plain,
     Signed,
     Stamp,
     StampText,
     Url,
     UrlForm,
+    stamped_pairs,
 )
-from hooklane.core.verify.scheme import InSignature as Beside
 from hooklane.model.message import Reply
-
-_HOURS_MS = 3_600_000
-_STAMPED = (StampText(), Literal(b"."), Body())
 
 SHOPIFY = Profile(
     name="shopify",
@@ -39,7 +36,7 @@ SHOPIFY = Profile(
     key=(InBody("id"),),
     event_time=(When(InBody("updated_at")),),
     delivery_id=(InHeader("x-shopify-webhook-id"), InHeader("shopify-webhook-id")),
-    budget=Budget(timeout_ms=5_000, window_ms=4 * _HOURS_MS),
+    budget=Budget(timeout_ms=5_000, window_ms=4 * HOURS_MS),
     notes="Name one secret per rotation step: the old and the new client secret both sign for a while.",
 )
 
@@ -64,20 +61,34 @@ XERO = Profile(
     event_time=(When(InBody("eventDateUtc")),),
     account=(InBody("tenantId"),),
     split=(Split("events"),),
-    budget=Budget(timeout_ms=5_000, window_ms=24 * _HOURS_MS),
+    budget=Budget(timeout_ms=5_000, window_ms=24 * HOURS_MS),
     dedup=Dedup.DERIVED,
     notes="The intent to receive sends wrong signatures too, and wants 401 for them.",
 )
+
+
+def _quickbooks_entity(event: Any) -> str | None:
+    """`invoice:95`: an entity's number is its own only among those of its kind, which the type names."""
+    number, type = as_text(dig(event, "intuitentityid")), as_text(dig(event, "type")) or ""
+    if number is None:
+        return None
+    _, _, words = type.partition(".")  # qbo.invoice.created.v1
+    return f"{words.partition('.')[0]}:{number}"
+
 
 QUICKBOOKS = Profile(
     name="quickbooks",
     title="QuickBooks",
     schemes=(Signed(source=Header("intuit-signature"), encoding=Encoding.BASE64),),
-    key=(InBody("realmId"),),
-    account=(InBody("realmId"),),
-    split=(Split("eventNotifications"),),
+    # A list of CloudEvents; the older format, which says nothing but whose books changed, has none of their members.
+    id=(InBody("id"),),
+    type=(InBody("type"),),
+    key=(_quickbooks_entity, InBody("realmId")),
+    event_time=(When(InBody("time")),),
+    account=(InBody("intuitaccountid"), InBody("realmId")),
+    split=(Split(""), Split("eventNotifications")),
     budget=Budget(timeout_ms=3_000, window_ms=None),
-    dedup=Dedup.DERIVED,
+    notes="An event names the entity that changed and rarely says more: fetch it.",
 )
 
 DOCUSIGN = Profile(
@@ -91,7 +102,7 @@ DOCUSIGN = Profile(
     attempt=(InBody("retryCount"),),
     volatile=("retryCount",),
     data="data",
-    budget=Budget(timeout_ms=100_000, window_ms=24 * _HOURS_MS),
+    budget=Budget(timeout_ms=100_000, window_ms=24 * HOURS_MS),
 )
 
 HUBSPOT = Profile(
@@ -113,7 +124,7 @@ HUBSPOT = Profile(
     account=(InBody("portalId"),),
     volatile=("attemptNumber",),
     split=(Split(""),),
-    budget=Budget(timeout_ms=5_000, window_ms=24 * _HOURS_MS),
+    budget=Budget(timeout_ms=5_000, window_ms=24 * HOURS_MS),
 )
 
 ZENDESK = Profile(
@@ -133,26 +144,19 @@ ZENDESK = Profile(
     event_time=(When(InBody("time")),),
     account=(InBody("account_id"),),
     data="detail",
-    budget=Budget(timeout_ms=12_000, window_ms=_HOURS_MS),
+    budget=Budget(timeout_ms=12_000, window_ms=HOURS_MS),
 )
 
 CALENDLY = Profile(
     name="calendly",
     title="Calendly",
-    schemes=(
-        Signed(
-            source=Header("calendly-webhook-signature"),
-            format=Pairs("v1", stamp="t"),
-            stamp=Stamp(Beside(), tolerance_ms=180_000),
-            message=_STAMPED,
-        ),
-    ),
+    schemes=(stamped_pairs("calendly-webhook-signature", tolerance_ms=180_000),),
     id=(Joined((InBody("payload.uri"), InBody("event"), InBody("created_at"))),),
     type=(InBody("event"),),
     key=(InBody("payload.uri"),),
     event_time=(When(InBody("created_at")),),
     data="payload",
-    budget=Budget(timeout_ms=15_000, window_ms=24 * _HOURS_MS),
+    budget=Budget(timeout_ms=15_000, window_ms=24 * HOURS_MS),
 )
 
 TYPEFORM = Profile(
@@ -164,7 +168,7 @@ TYPEFORM = Profile(
     key=(InBody("form_response.token"),),
     event_time=(When(InBody("form_response.submitted_at")),),
     data="form_response",
-    budget=Budget(timeout_ms=30_000, window_ms=10 * _HOURS_MS),
+    budget=Budget(timeout_ms=30_000, window_ms=10 * HOURS_MS),
 )
 
 PROFILES = (

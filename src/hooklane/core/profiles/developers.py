@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from hooklane.core.verify.places import InBody, InHeader, Proven
-from hooklane.core.verify.profile import Budget, Profile, When
+from hooklane.core.verify.profile import HOURS_MS, Budget, Profile, When
 from hooklane.core.verify.reading import Encoding, Unit
 from hooklane.core.verify.scheme import BodyText, Header, KeyKind, Pairs, Plain, Signed, Stamp, Token, standard
 from hooklane.core.verify.shared_secret import Algorithm
-
-_HOURS_MS = 3_600_000
 
 GITHUB = Profile(
     name="github",
@@ -60,7 +58,7 @@ LINEAR = Profile(
     event_time=(When(InBody("data.updatedAt")), When(InBody("createdAt"))),
     volatile=("webhookTimestamp",),
     data="data",
-    budget=Budget(timeout_ms=5_000, window_ms=7 * _HOURS_MS),
+    budget=Budget(timeout_ms=5_000, window_ms=7 * HOURS_MS),
 )
 
 VERCEL = Profile(
@@ -71,7 +69,7 @@ VERCEL = Profile(
     type=(InBody("type"),),
     event_time=(When(InBody("createdAt"), Unit.MILLISECONDS),),
     data="payload",
-    budget=Budget(timeout_ms=30_000, window_ms=24 * _HOURS_MS),
+    budget=Budget(timeout_ms=30_000, window_ms=24 * HOURS_MS),
 )
 
 SENTRY = Profile(
@@ -102,7 +100,7 @@ PAGERDUTY = Profile(
     key=(InBody("event.data.id"),),
     event_time=(When(InBody("event.occurred_at")),),
     data="event.data",
-    budget=Budget(timeout_ms=5_000, window_ms=48 * _HOURS_MS),
+    budget=Budget(timeout_ms=5_000, window_ms=48 * HOURS_MS),
 )
 
 HEROKU = Profile(
@@ -114,7 +112,7 @@ HEROKU = Profile(
     key=(InBody("data.id"),),
     event_time=(When(InBody("updated_at")), When(InBody("created_at"))),
     data="data",
-    budget=Budget(timeout_ms=15_000, window_ms=72 * _HOURS_MS),
+    budget=Budget(timeout_ms=15_000, window_ms=72 * HOURS_MS),
 )
 
 PROFILES = (GITHUB, GITLAB, BITBUCKET, LINEAR, VERCEL, SENTRY, LAUNCHDARKLY, PAGERDUTY, HEROKU)

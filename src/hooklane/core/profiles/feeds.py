@@ -6,12 +6,9 @@ from typing import Any
 
 from hooklane.core.verify.handshake import Greeting, HmacOf, IfBody
 from hooklane.core.verify.places import InBody, dig
-from hooklane.core.verify.profile import Budget, Dedup, Ordering, Profile, Split, When
+from hooklane.core.verify.profile import HOURS_MS, Budget, Dedup, Ordering, Profile, Split, When
 from hooklane.core.verify.reading import Encoding, Unit, read_instant
-from hooklane.core.verify.scheme import Body, Header, InSignature, Literal, Pairs, Signed, Stamp, StampText
-
-_HOURS_MS = 3_600_000
-_STAMPED = (StampText(), Literal(b"."), Body())
+from hooklane.core.verify.scheme import Header, Signed, stamped_pairs
 
 
 def newest_signal(event: Any) -> int | None:
@@ -68,34 +65,20 @@ SPORTSSTACK = Profile(
 MUX = Profile(
     name="mux",
     title="Mux",
-    schemes=(
-        Signed(
-            source=Header("mux-signature"),
-            format=Pairs("v1", stamp="t"),
-            stamp=Stamp(InSignature()),
-            message=_STAMPED,
-        ),
-    ),
+    schemes=(stamped_pairs("mux-signature"),),
     id=(InBody("id"),),
     type=(InBody("type"),),
     key=(InBody("object.id"),),
     event_time=(When(InBody("created_at")),),
     volatile=("attempts",),
     data="data",
-    budget=Budget(timeout_ms=5_000, window_ms=24 * _HOURS_MS),
+    budget=Budget(timeout_ms=5_000, window_ms=24 * HOURS_MS),
 )
 
 CLOUDFLARE_STREAM = Profile(
     name="cloudflare_stream",
     title="Cloudflare Stream",
-    schemes=(
-        Signed(
-            source=Header("webhook-signature"),
-            format=Pairs("sig1", stamp="time"),
-            stamp=Stamp(InSignature()),
-            message=_STAMPED,
-        ),
-    ),
+    schemes=(stamped_pairs("webhook-signature", "sig1", stamp="time"),),
     type=(InBody("status.state"),),
     key=(InBody("uid"),),
     event_time=(When(InBody("modified")),),
@@ -106,13 +89,9 @@ SANITY = Profile(
     name="sanity",
     title="Sanity",
     schemes=(
-        Signed(
-            source=Header("sanity-webhook-signature"),
-            format=Pairs("v1", stamp="t"),
-            encoding=Encoding.BASE64URL,
-            # Retries keep the signature of the first attempt, so its time cannot bound them.
-            stamp=Stamp(InSignature(), Unit.MILLISECONDS, tolerance_ms=None),
-            message=_STAMPED,
+        # Retries keep the signature of the first attempt, so its time cannot bound them.
+        stamped_pairs(
+            "sanity-webhook-signature", unit=Unit.MILLISECONDS, tolerance_ms=None, encoding=Encoding.BASE64URL
         ),
     ),
     type=(InBody("_type"),),

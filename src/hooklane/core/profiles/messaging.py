@@ -19,7 +19,7 @@ from hooklane.core.verify.handshake import (
     json_reply,
 )
 from hooklane.core.verify.places import InBody, InEnvelope, InHeader, Joined, Proven, dig
-from hooklane.core.verify.profile import Budget, Dedup, Profile, Split, When
+from hooklane.core.verify.profile import HOURS_MS, Budget, Dedup, Profile, Split, When
 from hooklane.core.verify.reading import Encoding, Unit
 from hooklane.core.verify.scheme import (
     Body,
@@ -41,7 +41,6 @@ from hooklane.core.verify.scheme import (
 from hooklane.core.verify.shared_secret import Algorithm
 from hooklane.model.message import Reply
 
-_HOURS_MS = 3_600_000
 _V0 = (Literal(b"v0:"), StampText(), Literal(b":"), Body())
 
 SLACK = Profile(
@@ -132,7 +131,7 @@ SENDGRID = Profile(
     key=(InBody("sg_message_id"),),
     event_time=(When(InBody("timestamp"), Unit.SECONDS),),
     split=(Split(""),),
-    budget=Budget(timeout_ms=10_000, window_ms=24 * _HOURS_MS),
+    budget=Budget(timeout_ms=10_000, window_ms=24 * HOURS_MS),
 )
 
 MAILGUN = Profile(
@@ -153,7 +152,7 @@ MAILGUN = Profile(
     single_use=True,
     volatile=("signature",),
     data="event-data",
-    budget=Budget(timeout_ms=10_000, window_ms=8 * _HOURS_MS),
+    budget=Budget(timeout_ms=10_000, window_ms=8 * HOURS_MS),
     notes="Only a token is signed, not the event. A token brings one event, so a captured request is of no use; an "
     "attacker who can change a request on its way can change its event.",
 )
@@ -165,7 +164,7 @@ POSTMARK = Profile(
     type=(InBody("RecordType"),),
     key=(InBody("MessageID"),),
     event_time=(When(InBody("BouncedAt")), When(InBody("DeliveredAt")), When(InBody("ReceivedAt"))),
-    budget=Budget(timeout_ms=120_000, window_ms=11 * _HOURS_MS),
+    budget=Budget(timeout_ms=120_000, window_ms=11 * HOURS_MS),
     dedup=Dedup.DERIVED,
     notes="The secret is `user:password` of the basic authentication in the webhook's URL.",
 )
@@ -183,7 +182,7 @@ TELEGRAM = Profile(
     type=(_update_kind,),
     key=(InBody("message.chat.id"), InBody("callback_query.message.chat.id")),
     event_time=(When(InBody("message.date"), Unit.SECONDS),),
-    budget=Budget(timeout_ms=60_000, window_ms=24 * _HOURS_MS),
+    budget=Budget(timeout_ms=60_000, window_ms=24 * HOURS_MS),
 )
 
 ZOOM = Profile(
@@ -207,7 +206,7 @@ ZOOM = Profile(
             IfBody("event", "endpoint.url_validation"), HmacOf("payload.plainToken", "encryptedToken", "plainToken")
         ),
     ),
-    budget=Budget(timeout_ms=3_000, window_ms=2 * _HOURS_MS),
+    budget=Budget(timeout_ms=3_000, window_ms=2 * HOURS_MS),
     dedup=Dedup.DERIVED,
 )
 
@@ -222,7 +221,7 @@ META = Profile(
     handshakes=(
         Greeting(IfQuery("hub.challenge"), EchoQuery("hub.challenge", token="hub.verify_token"), signed=False),
     ),
-    budget=Budget(timeout_ms=10_000, window_ms=36 * _HOURS_MS),
+    budget=Budget(timeout_ms=10_000, window_ms=36 * HOURS_MS),
     dedup=Dedup.DERIVED,
     notes="The subscription's GET needs the source's verify_token.",
 )

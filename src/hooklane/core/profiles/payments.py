@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from hooklane.core.verify.places import InBody, InHeader, Joined
-from hooklane.core.verify.profile import Budget, Dedup, Profile, Split, When
+from hooklane.core.verify.places import InBody, InHeader, Joined, Proven
+from hooklane.core.verify.profile import HOURS_MS, Budget, Dedup, Profile, Split, When
 from hooklane.core.verify.reading import Encoding, Unit
 from hooklane.core.verify.scheme import (
     Body,
@@ -26,31 +26,22 @@ from hooklane.core.verify.scheme import (
     Token,
     Url,
     UrlForm,
+    stamped_pairs,
 )
 from hooklane.core.verify.shared_secret import Algorithm
-
-_HOURS_MS = 3_600_000
-_STAMPED = (StampText(), Literal(b"."), Body())
 
 STRIPE = Profile(
     name="stripe",
     title="Stripe",
-    schemes=(
-        Signed(
-            source=Header("stripe-signature"),
-            format=Pairs("v1", stamp="t"),
-            stamp=Stamp(InSignature()),
-            message=_STAMPED,
-        ),
-    ),
+    schemes=(stamped_pairs("stripe-signature"),),
     id=(InBody("id"),),
     type=(InBody("type"),),
-    key=(InBody("data.object.id"),),
-    event_time=(When(InBody("created"), Unit.SECONDS),),
+    key=(InBody("data.object.id"), InBody("related_object.id")),
+    event_time=(When(InBody("created"), Unit.SECONDS), When(InBody("created"))),  # a thin event writes it as text
     account=(InBody("account"),),
     volatile=("pending_webhooks",),
     data="data",
-    budget=Budget(timeout_ms=10_000, window_ms=72 * _HOURS_MS),
+    budget=Budget(timeout_ms=10_000, window_ms=72 * HOURS_MS),
     notes="`created` has a resolution of one second: two events of one object may share it.",
 )
 
@@ -79,10 +70,13 @@ PAYPAL = Profile(
     type=(InBody("event_type"),),
     key=(InBody("resource.id"),),
     event_time=(When(InBody("create_time")),),
-    delivery_id=(InHeader("paypal-transmission-id"),),
+    delivery_id=(Proven("transmission"),),
+    single_use=True,
     data="resource",
-    budget=Budget(timeout_ms=30_000, window_ms=72 * _HOURS_MS),
-    notes="The secret is the webhook id of the subscription. The signature covers only a CRC-32 of the body.",
+    budget=Budget(timeout_ms=30_000, window_ms=72 * HOURS_MS),
+    notes="The secret is the webhook id of the subscription. The signature covers only a CRC-32 of the body, which "
+    "other bodies have too: a transmission brings one event, so a captured request is of no use; an attacker who can "
+    "change a request on its way can change its event.",
 )
 
 ADYEN = Profile(
@@ -103,6 +97,7 @@ ADYEN = Profile(
                 "eventCode",
                 "success",
             ),
+            free="merchantReference",
         ),
         # Adyen's other products sign the whole body in a header.
         Signed(source=Header("hmacsignature"), encoding=Encoding.BASE64, key=KeyKind.HEX),
@@ -113,7 +108,7 @@ ADYEN = Profile(
     event_time=(When(InBody("eventDate")),),
     account=(InBody("merchantAccountCode"),),
     split=(Split("notificationItems", unwrap="NotificationRequestItem"),),
-    budget=Budget(timeout_ms=10_000, window_ms=7 * 24 * _HOURS_MS),
+    budget=Budget(timeout_ms=10_000, window_ms=7 * 24 * HOURS_MS),
     notes="Eight fields of each item are signed; the rest of the item is not.",
 )
 
@@ -134,7 +129,7 @@ SQUARE = Profile(
     attempt=(InHeader("square-retry-number"),),
     account=(InBody("merchant_id"),),
     data="data",
-    budget=Budget(timeout_ms=10_000, window_ms=72 * _HOURS_MS),
+    budget=Budget(timeout_ms=10_000, window_ms=72 * HOURS_MS),
 )
 
 PADDLE = Profile(
@@ -155,7 +150,7 @@ PADDLE = Profile(
     delivery_id=(InBody("notification_id"),),
     volatile=("notification_id",),
     data="data",
-    budget=Budget(timeout_ms=5_000, window_ms=72 * _HOURS_MS),
+    budget=Budget(timeout_ms=5_000, window_ms=72 * HOURS_MS),
 )
 
 RAZORPAY = Profile(
@@ -167,7 +162,7 @@ RAZORPAY = Profile(
     event_time=(When(InBody("created_at"), Unit.SECONDS),),
     account=(InBody("account_id"),),
     data="payload",
-    budget=Budget(timeout_ms=5_000, window_ms=24 * _HOURS_MS),
+    budget=Budget(timeout_ms=5_000, window_ms=24 * HOURS_MS),
 )
 
 PAYSTACK = Profile(
@@ -178,7 +173,7 @@ PAYSTACK = Profile(
     type=(InBody("event"),),
     key=(InBody("data.reference"), InBody("data.id")),
     data="data",
-    budget=Budget(timeout_ms=30_000, window_ms=72 * _HOURS_MS),
+    budget=Budget(timeout_ms=30_000, window_ms=72 * HOURS_MS),
 )
 
 RECURLY = Profile(
@@ -189,7 +184,7 @@ RECURLY = Profile(
             source=Header("recurly-signature"),
             format=Positional(),
             stamp=Stamp(InSignature(), Unit.MILLISECONDS),
-            message=_STAMPED,
+            message=(StampText(), Literal(b"."), Body()),
         ),
     ),
     id=(InBody("id"),),
@@ -206,7 +201,7 @@ LEMONSQUEEZY = Profile(
     key=(InBody("data.id"),),
     event_time=(When(InBody("data.attributes.updated_at")),),
     data="data",
-    budget=Budget(timeout_ms=10_000, window_ms=_HOURS_MS),
+    budget=Budget(timeout_ms=10_000, window_ms=HOURS_MS),
     dedup=Dedup.DERIVED,
 )
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hooklane.core.verify.places import InBody, InHeader, Proven
-from hooklane.core.verify.profile import Budget, Ordering, Profile, When
+from hooklane.core.verify.profile import HOURS_MS, Budget, Ordering, Profile, When
 from hooklane.core.verify.scheme import KeyKind, standard
-
-_HOURS_MS = 3_600_000
 
 STANDARD = Profile(
     name="standard_webhooks",
@@ -19,7 +17,7 @@ STANDARD = Profile(
     type=(InBody("type"), InBody("event_type"), InBody("eventType")),
     event_time=(When(InBody("timestamp")),),
     data="data",
-    budget=Budget(timeout_ms=15_000, window_ms=75 * _HOURS_MS),
+    budget=Budget(timeout_ms=15_000, window_ms=75 * HOURS_MS),
 )
 
 HOOKLANE = Profile(
@@ -36,7 +34,7 @@ HOOKLANE = Profile(
     attempt=(InHeader("x-attempt"),),
     data="data",
     envelope=("id", "type", "timestamp", "data"),
-    budget=Budget(timeout_ms=20_000, window_ms=24 * _HOURS_MS),
+    budget=Budget(timeout_ms=20_000, window_ms=24 * HOURS_MS),
     order=Ordering.SEQUENCE,
     own_sender=True,
 )

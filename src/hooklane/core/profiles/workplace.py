@@ -15,28 +15,21 @@ from hooklane.core.verify.handshake import (
     SecretInHeader,
 )
 from hooklane.core.verify.places import InBody, Joined
-from hooklane.core.verify.profile import Budget, Dedup, Ordering, Profile, Split, When
+from hooklane.core.verify.profile import HOURS_MS, Budget, Dedup, Ordering, Profile, Split, When
 from hooklane.core.verify.reading import Encoding, Unit
 from hooklane.core.verify.scheme import (
     Body,
     Header,
-    InSignature,
     KeyKind,
-    Literal,
-    Pairs,
     Plain,
     Signed,
-    Stamp,
-    StampText,
     Token,
     Url,
     UrlForm,
+    stamped_pairs,
 )
 from hooklane.core.verify.shared_secret import Algorithm
 from hooklane.model.message import Reply
-
-_HOURS_MS = 3_600_000
-_STAMPED = (StampText(), Literal(b"."), Body())
 
 NOTION = Profile(
     name="notion",
@@ -51,7 +44,7 @@ NOTION = Profile(
     volatile=("attempt_number",),
     data="data",
     handshakes=(Greeting(IfBody("verification_token"), SecretInBody("verification_token"), signed=False),),
-    budget=Budget(timeout_ms=10_000, window_ms=24 * _HOURS_MS),
+    budget=Budget(timeout_ms=10_000, window_ms=24 * HOURS_MS),
     notes="The verification token of the first request is the secret: learn=… is the function that stores it.",
 )
 
@@ -64,7 +57,7 @@ ASANA = Profile(
     event_time=(When(InBody("created_at")),),
     split=(Split("events"),),
     handshakes=(Greeting(IfHeader("x-hook-secret"), SecretInHeader("x-hook-secret"), signed=False),),
-    budget=Budget(timeout_ms=10_000, window_ms=24 * _HOURS_MS),
+    budget=Budget(timeout_ms=10_000, window_ms=24 * HOURS_MS),
     dedup=Dedup.DERIVED,
     notes="The secret arrives in the first request: learn=… is the function that stores it.",
 )
@@ -96,7 +89,7 @@ AIRTABLE = Profile(
     id=(Joined((InBody("webhook.id"), InBody("timestamp"))),),
     key=(InBody("base.id"),),
     event_time=(When(InBody("timestamp")),),
-    budget=Budget(timeout_ms=25_000, window_ms=7 * 24 * _HOURS_MS),
+    budget=Budget(timeout_ms=25_000, window_ms=7 * 24 * HOURS_MS),
     order=Ordering.REFETCH,
     notes="A ping says only that there is something to fetch.",
 )
@@ -135,33 +128,19 @@ OKTA = Profile(
 WORKOS = Profile(
     name="workos",
     title="WorkOS",
-    schemes=(
-        Signed(
-            source=Header("workos-signature"),
-            format=Pairs("v1", stamp="t"),
-            stamp=Stamp(InSignature(), Unit.MILLISECONDS),
-            message=_STAMPED,
-        ),
-    ),
+    schemes=(stamped_pairs("workos-signature", unit=Unit.MILLISECONDS),),
     id=(InBody("id"),),
     type=(InBody("event"),),
     key=(InBody("data.id"),),
     event_time=(When(InBody("created_at")),),
     data="data",
-    budget=Budget(timeout_ms=10_000, window_ms=72 * _HOURS_MS),
+    budget=Budget(timeout_ms=10_000, window_ms=72 * HOURS_MS),
 )
 
 PERSONA = Profile(
     name="persona",
     title="Persona",
-    schemes=(
-        Signed(
-            source=Header("persona-signature"),
-            format=Pairs("v1", stamp="t", sets=" "),  # while a secret is rotated, a set for each
-            stamp=Stamp(InSignature()),
-            message=_STAMPED,
-        ),
-    ),
+    schemes=(stamped_pairs("persona-signature", sets=" "),),  # while a secret is rotated, a set for each
     id=(InBody("data.id"),),
     type=(InBody("data.attributes.name"),),
     key=(InBody("data.attributes.payload.data.id"),),

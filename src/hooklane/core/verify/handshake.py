@@ -241,6 +241,8 @@ def _knows(request: Request, token: str, trust: Trust) -> bool:
 
 
 def _take_secret(secret: str, reply: Reply, trust: Trust) -> Handshake:
+    if not secret.strip():
+        raise VerificationError("malformed", "the secret that was offered in-band is blank")
     known = False
     for each in trust.secrets:
         known |= hmac.compare_digest(each.encode("utf-8"), secret.encode("utf-8", "replace"))

@@ -15,8 +15,8 @@ def parse_http(text: bytes) -> Request:
     """The request in *text*. Lines may end in LF or CRLF; the body is taken byte for byte, up to its
     Content-Length where that only cuts off the line end that an editor added."""
     head, body = _cut(text.lstrip(b"\r\n"))
-    lines = head.decode("latin-1").splitlines()
-    found = _REQUEST_LINE.fullmatch(lines[0].strip()) if lines else None
+    lines = re.split("\r?\n", head.decode("latin-1"))  # splitlines() ends lines at more, bytes of UTF-8 among them
+    found = _REQUEST_LINE.fullmatch(lines[0].strip())
     if found is None:
         raise UsageError("the first line is not a request line such as  POST /webhooks/stripe HTTP/1.1")
     headers: list[tuple[str, str]] = []

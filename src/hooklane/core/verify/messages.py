@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hooklane.core.verify.document import Unreadable, canonical, read_form, read_json
-from hooklane.core.verify.places import Place, Reading, as_text, dig, without
+from hooklane.core.verify.places import Place, Reading, as_text, dig, steps_of, without
 from hooklane.core.verify.profile import Profile, Reads, is_proof
 from hooklane.core.verify.reading import read_instant
 from hooklane.core.verify.scheme import Scheme, Signed, SignedItems
@@ -75,22 +75,23 @@ def read_document(request: Request, profile: Profile) -> tuple[Any, bytes]:
 def items_of(context: Context, document: Any, body: bytes) -> tuple[Item, ...]:
     """The messages in *document*, whose JSON text is *body*."""
     for split in context.profile.split:
-        path = split.path.split(".") if split.path else []
         listed = dig(document, split.path)
         if isinstance(listed, list):
-            raws = _raw_items(body, path)
             return tuple(
                 _item(context, *_unwrapped(raw, event, split.unwrap), document)
-                for raw, event in zip(raws, listed, strict=True)
+                for raw, event in zip(_raw_items(body, split.path), listed, strict=True)
             )
     return (_item(context, body, document, document),)
 
 
-def _raw_items(body: bytes, path: list[str]) -> list[bytes]:
+def _raw_items(body: bytes, path: str) -> list[bytes]:
     """The items byte for byte as they were sent, so that they can be kept and compared."""
     raw: Any = body
-    for step in path:
-        raw = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])[step]
+    for step in steps_of(path):
+        if isinstance(step, int):
+            raw = msgspec.json.decode(raw, type=list[msgspec.Raw])[step]
+        else:
+            raw = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])[step]
     return [bytes(item) for item in msgspec.json.decode(raw, type=list[msgspec.Raw])]
 
 
@@ -121,7 +122,8 @@ def _message(context: Context, body: bytes, reading: Reading) -> Item:
         event_id, signed = derived_id(context.source, print_ + told_at), _signs_body(context)
     else:
         signed = context.scheme is not None and is_proof(place, context.scheme)
-    seq, prev_seq = _whole(inner.seq(reading)), _whole(inner.prev_seq(reading))
+    own = profile.own_sender
+    seq, prev_seq = _whole(inner.seq(reading), own), _whole(inner.prev_seq(reading), own)
     if seq is _WRONG or prev_seq is _WRONG:
         return poison(context, body, "seq or prev_seq is not a whole number")
     key = _text(inner.key(reading))
@@ -212,9 +214,11 @@ def _text(value: Any) -> str | None:
 _WRONG = -1
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: Any, own: bool) -> int | None:
     if value is None or value == "":
         return None
+    if not own and isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        value = int(value)  # a header holds nothing but text; our own sender writes a number into the body
     is_whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= SEQ_MAX
     return value if is_whole else _WRONG
 

@@ -138,4 +138,8 @@ def body_document(request: Request) -> Any:
 
 def item_message(scheme: SignedItems, event: Any) -> list[bytes]:
     """The bytes that are signed for one item: its fields joined by colons, an absent one as nothing."""
-    return [":".join(as_text(dig(event, path)) or "" for path in scheme.fields).encode("utf-8", "surrogatepass")]
+    texts = [as_text(dig(event, path)) or "" for path in scheme.fields]
+    for path, text in zip(scheme.fields, texts, strict=True):
+        if ":" in text and path != scheme.free:
+            raise VerificationError("malformed", f"{path} holds a colon")
+    return [":".join(texts).encode("utf-8", "surrogatepass")]

@@ -70,7 +70,7 @@ def read_at(place: Place) -> Read:
     """What finds the value at *place*."""
     match place:
         case InBody(path):
-            steps = _steps(path)
+            steps = steps_of(path)
             if len(steps) != 1 or isinstance(steps[0], int):
                 return lambda reading: dig(reading.event, path)
             member = steps[0]
@@ -115,7 +115,7 @@ def _joined(texts: list[str | None], by: str) -> str | None:
 
 def dig(document: Any, path: str) -> Any:
     """The value at *path*, or None where a step is missing or of another shape."""
-    for step in _steps(path):
+    for step in steps_of(path):
         if isinstance(step, int):
             document = document[step] if isinstance(document, list) and step < len(document) else None
         else:
@@ -127,7 +127,7 @@ def dig(document: Any, path: str) -> Any:
 
 def put(document: dict[str, Any], path: str, value: Any) -> None:
     """Set *path* in *document*, making objects on the way; a step that is in the way is left alone."""
-    steps = _steps(path)
+    steps = steps_of(path)
     for step in steps[:-1]:
         document = document.setdefault(step, {}) if isinstance(document, dict) else {}
     if isinstance(document, dict):
@@ -137,7 +137,7 @@ def put(document: dict[str, Any], path: str, value: Any) -> None:
 def without(document: Any, paths: tuple[str, ...]) -> Any:
     """*document* without *paths*; only the objects on the way are copied."""
     for path in paths:
-        document = _without(document, _steps(path))
+        document = _without(document, steps_of(path))
     return document
 
 
@@ -153,7 +153,8 @@ def _without(document: Any, steps: tuple[Any, ...]) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _steps(path: str) -> tuple[Any, ...]:
+def steps_of(path: str) -> tuple[Any, ...]:
+    """The members and positions that *path* leads through."""
     steps: list[Any] = []
     for name, index in re.findall(r"([^.\[\]]+)|\[([0-9]{1,6})\]", path):
         steps.append(int(index) if index else name)

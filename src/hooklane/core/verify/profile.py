@@ -10,6 +10,8 @@ from hooklane.core.verify.places import InBody, InEnvelope, InHeader, Joined, Pl
 from hooklane.core.verify.reading import Unit
 from hooklane.core.verify.scheme import Scheme, Signed, SignedItems, Token, TokenItems, TopicSigned
 
+HOURS_MS = 3_600_000
+
 
 class Grade(StrEnum):
     """How much an accepted request proves, from strongest to weakest."""
@@ -102,7 +104,8 @@ class Profile:
     attempt: tuple[Place, ...] = ()
     account: tuple[Place, ...] = ()
     single_use: bool = False
-    """Nothing but the delivery id is signed, so it may bring one event only: a captured one must not bring another."""
+    """What is signed besides the delivery id does not bind the event to it, so it may bring one event only: a captured
+    one must not bring another."""
     volatile: tuple[str, ...] = ()
     """Paths that change on every retry of the same event."""
     data: str = ""
@@ -117,7 +120,6 @@ class Profile:
     dedup: Dedup = Dedup.EVENT_ID
     order: Ordering = Ordering.NONE
     own_sender: bool = False
-    ok_status: int = 200
     form: bool = False
     """Bodies may be HTML forms."""
     hints: bool = False

@@ -233,6 +233,8 @@ class SignedItems:
     unwrap: str
     signature: str
     fields: tuple[str, ...]
+    free: str
+    """The one of *fields* that may hold a colon, which joins them: with two, a text could be cut in several ways."""
     encoding: Encoding = Encoding.BASE64
     algorithm: Algorithm = Algorithm.HMAC_SHA256
     key: KeyKind = KeyKind.HEX
@@ -296,3 +298,23 @@ def standard(prefix: str = "webhook", *, key: KeyKind = KeyKind.WHSEC) -> tuple[
         )
 
     return signed("v1", Algorithm.HMAC_SHA256, key), signed("v1a", Algorithm.ED25519, KeyKind.WHPK)
+
+
+def stamped_pairs(
+    header: str,
+    name: str = "v1",
+    *,
+    stamp: str = "t",
+    unit: Unit = Unit.SECONDS,
+    tolerance_ms: int | None = FIVE_MINUTES_MS,
+    encoding: Encoding = Encoding.HEX,
+    sets: str = "",
+) -> Signed:
+    """`t=…,v1=…` in *header*, as Stripe began it: HMAC-SHA256 over `{t}.{body}`, one for each live secret."""
+    return Signed(
+        source=Header(header),
+        format=Pairs(name, stamp, sets=sets),
+        stamp=Stamp(InSignature(), unit, tolerance_ms),
+        message=(StampText(), Literal(b"."), Body()),
+        encoding=encoding,
+    )

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, cast
 
 from hooklane.model.exchange import Answer, Failure, Timings
 from hooklane.sender.transport.exchange import Phase
-from hooklane.sender.transport.limits import AGE_S_MAX, BODY_S_MAX, IDLE_S_MAX
+from hooklane.sender.transport.limits import AGE_S_MAX, BODY_S_MAX, IDLE_S_MAX, SENT_AT_ONCE
 from hooklane.sender.transport.reader import ResponseReader
 from hooklane.sender.transport.response import ParsedHead
 from hooklane.sender.transport.route import SeenResponse
+from hooklane.sender.transport.unread_bytes import is_writable
 from hooklane.sender.transport.wheel import Expiring
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ class Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._transport: asyncio.Transport | None = None
         self._was_used = False
+        self._is_tls = first.route.destination is not None and first.route.destination.secure
+        self._may_lag = False
+        """Whether a part of the request may wait to be sent where the transport does not count it."""
         self._fd = sock.fileno()
         self._reader = ResponseReader()
 
@@ -54,6 +58,7 @@ class Connection(asyncio.Protocol):
         exchange.connection = self
         exchange.task = None  # the dial, if there was one, has done its work
         exchange.phase = Phase.SENT
+        self._may_lag = self._is_tls and len(exchange.request) > SENT_AT_ONCE
         transport.write(exchange.request)
         exchange.request = b""  # the transport holds what is not yet written
 
@@ -127,9 +132,6 @@ class Connection(asyncio.Protocol):
         else:
             exchange.fail(Failure.RESET, "closed before any byte of a response")
 
-    def eof_received(self) -> bool:
-        return False
-
     def data_received(self, data: bytes) -> None:
         exchange, reader = self._exchange, self._reader
         if reader.meaning is not None:
@@ -199,8 +201,9 @@ class Connection(asyncio.Protocol):
 
     def _keep(self, meaning: ParsedHead, now: float) -> None:
         transport = self._transport
-        # An answer before the request was read: the rest of our bytes would stand before the next request.
-        if transport is None or transport.get_write_buffer_size():
+        # An answer before the request was read: the rest of our bytes would stand before the next request. Over TLS the
+        # transport counts only what it has not encrypted yet.
+        if transport is None or transport.get_write_buffer_size() or (self._may_lag and not is_writable(self._fd)):
             self.drop()
             return
         self._was_used = True

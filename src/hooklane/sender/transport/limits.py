@@ -16,3 +16,6 @@ AGE_S_MAX = 60.0
 """Of a connection: its address was vetted when it was made, and must be vetted again."""
 IDLE_S_MAX = 15.0
 CONNECTIONS_MAX = 4_096
+
+SENT_AT_ONCE = 16 * 1024
+"""So many bytes of a request the system takes in one write."""

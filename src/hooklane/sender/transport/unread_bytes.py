@@ -37,13 +37,18 @@ class UnreadBytes:
             readable = self._readable = frozenset([fd for fd, _ in self._system.poll(0)])
             self._loop.call_soon(self._forget)
         # The look may be older than our last read there, so what it found is looked at once more by itself.
-        return fd in readable and _is_readable_now(fd)
+        return fd in readable and _is_now(select.POLLIN, fd)
 
     def _forget(self) -> None:
         self._readable = None
 
 
-def _is_readable_now(fd: int) -> bool:
+def is_writable(fd: int) -> bool:
+    """Whether the system takes more at *fd*: if not, the other side does not read."""
+    return _is_now(select.POLLOUT, fd)
+
+
+def _is_now(event: int, fd: int) -> bool:
     one = select.poll()
-    one.register(fd, select.POLLIN)
+    one.register(fd, event)
     return bool(one.poll(0))
