@@ -9,6 +9,8 @@ from hooklane.model.lane import LaneRow
 
 JUMP_MS = 2_000
 """Less is a clock that is being slewed."""
+DOUBT_MS = 86_400_000
+"""So long is a clock that was set forward not believed by those who throw away what is old."""
 
 
 def jump(asked: Instant, answered: Instant, found: Instant) -> int:
@@ -67,6 +69,33 @@ class Observed:
             self._seen[name] = until, boot
             return False
         return boot - since >= self._length_ms
+
+
+class Believed:
+    """What time it is for those who throw away what is old, which no clock brings back when it is right again.
+
+    A clock that is set forward is believed once it has kept to that for `DOUBT_MS`; until then time goes on as before.
+    """
+
+    def __init__(self) -> None:
+        self._at: tuple[Instant, Instant] | None = None
+        self._doubted_since: Instant | None = None
+        self.was_set = False
+        """Whether the last answer is the first one by a clock that was set forward."""
+
+    def at(self, found: Instant, boot: Instant) -> Instant:
+        """The time to go by where a clock says *found*, at *boot* on one that cannot be set."""
+        before, asked_at = self._at or (found, boot)
+        expected = Instant(before + boot - asked_at)
+        is_ahead = jump(before, expected, found) > 0
+        if not is_ahead:
+            self._doubted_since = None
+        elif self._doubted_since is None:
+            self._doubted_since = boot
+        is_doubted = self._doubted_since is not None and boot - self._doubted_since < DOUBT_MS
+        self.was_set = is_ahead and not is_doubted
+        self._at = (expected if is_doubted else found), boot
+        return self._at[0]
 
 
 def kept_waiting(row: LaneRow, jumped: Forward) -> LaneRow:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from hooklane.core.admission.retention import RETENTION_MS, STILL_FUNCTION_MS, STILL_MS, cutoff
 from hooklane.core.verify.profile import Dedup
 from hooklane.errors import StoreError
-from hooklane.model.clock import START, Instant
+from hooklane.model.clock import START, Instant, boot_now, wall_now
 from hooklane.model.inbox import Count, Heartbeat, Search
+from hooklane.model.jumps import Believed
 from hooklane.receiver.flows.maintain import heartbeat
 from hooklane.receiver.runner import Plan, Run
 from hooklane.receiver.source import Rules
@@ -34,12 +35,19 @@ class Retention:
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
         self._beaten_at = START
-        self._up_since = inbox.clock()
+        # A clock of the caller's own goes as the caller wants; the host's can be compared with one that nobody sets.
+        self._believed = Believed() if inbox.clock is wall_now else None
+        self._up_since = self._time()
         self.receives = False
         """Whether this process has received, or was told to: only then its heartbeat counts."""
         self.is_function = False
         """Whether the platform starts a process when a request comes, as AWS Lambda does."""
         self._claimed_sources: set[str] = set()
+
+    def _time(self) -> Instant:
+        """What time it is, as far as that can be believed: what is pruned is gone when the clock is right again."""
+        now = self._inbox.clock()
+        return now if self._believed is None else self._believed.at(now, boot_now())
 
     def is_silent(self, now: Instant) -> bool:
         """Whether it is time for another `beat`."""
@@ -59,14 +67,17 @@ class Retention:
     def _beat(self) -> Flow[Heartbeat]:
         # A worker in this process beats every minute, so a gap is one in which it could not.
         is_regular = self.receives and self._inbox.worker.is_running
+        now = self._time()
+        if self._believed is not None and self._believed.was_set:
+            is_regular = False  # nor is what lies between the old time and the new one
         self.receives = True
         up_since = None if is_regular else self._up_since
         still_ms = STILL_FUNCTION_MS if self.is_function else STILL_MS
-        return heartbeat(self._inbox.context, self._retention_ms(), up_since, still_ms)
+        return heartbeat(self._inbox.context, now, self._retention_ms(), up_since, still_ms)
 
     def note_trouble(self) -> None:
         """The store was away: from now on, at the earliest, this process can receive again."""
-        self._up_since, self._beaten_at, self.receives = self._inbox.clock(), START, False
+        self._up_since, self._beaten_at, self.receives = self._time(), START, False
 
     def leave(self) -> Plan[None]:
         """A last heartbeat: the silence before a process was closed is no downtime, what follows may be."""
@@ -81,8 +92,8 @@ class Retention:
         inbox, store = self._inbox, self._inbox.store
         # A process that only prunes, or only works, is no sign that any process receives.
         flow = self._beat() if self.receives else transaction(store.heartbeat())
-        seen: Heartbeat = (yield Run(flow)) or Heartbeat(inbox.clock())
-        now = inbox.clock()
+        now = self._time()
+        seen: Heartbeat = (yield Run(flow)) or Heartbeat(now)
         removed: Counter[str] = Counter()
         more = False
         kept: list[tuple[str | None, Rules]] = [(source.name, source.rules) for source in inbox.sources.values()]

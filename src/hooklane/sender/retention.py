@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hooklane.errors import StoreError
-from hooklane.model.clock import Instant, wall_now
+from hooklane.model.clock import Instant, boot_now
+from hooklane.model.jumps import Believed
 from hooklane.sender.store_trouble import StoreTrouble
 from hooklane.store.outbox import OutboxStore
 from hooklane.store.recovery import Cutoffs, RecoveryStore
@@ -63,13 +64,17 @@ class Housekeeping:
         store: TidiedStore,
         retention: Retention | None = None,
         *,
-        now: Callable[[], Instant] = wall_now,
+        now: Callable[[], Instant] | None = None,
+        boot: Callable[[], Instant] = boot_now,
         tidy_ms: int = TIDY_MS,
         round_ms: int = ROUND_MS,
     ) -> None:
+        """*now* is the store's clock unless given: that of one host may be ahead of all others."""
         self._store = store
         self._retention = retention or Retention()
         self._now = now
+        self._boot = boot
+        self._believed = Believed()
         self._tidy_ms = tidy_ms
         self._round_ms = round_ms
         self._stopping = asyncio.Event()
@@ -107,7 +112,7 @@ class Housekeeping:
         since it is owed or too young, is looked at once an hour only.
         """
         loop = asyncio.get_running_loop()
-        cutoffs = self._retention.cutoffs(self._now())
+        cutoffs = self._retention.cutoffs(await self._time())
         removed: Counter[str] = Counter()
         cursor = None if full else self._reached.get("events")
         while not self._stopping.is_set():
@@ -126,6 +131,12 @@ class Housekeeping:
             await self._rest(max(REST_MS_MIN / 1000, loop.time() - began))
         self.pruned.update(removed)
         return removed
+
+    async def _time(self) -> Instant:
+        """What time it is, as far as that can be believed: what is removed is gone when the clock is right again."""
+        if self._now is not None:
+            return self._now()
+        return self._believed.at((await self._store.roster()).now, self._boot())
 
     async def _rest(self, seconds: float) -> None:
         try:

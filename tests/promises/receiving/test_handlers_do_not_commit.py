@@ -7,7 +7,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg2.extras import RealDictCursor
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 from tests.promises.receiving.conftest import PostgresWorld, SqliteWorld, World
@@ -119,6 +121,49 @@ async def catch_and_go_on(tx: Any) -> None:
             await done(execute(tx, text_))
 
 
+def drivers_own(tx: Any) -> Any:
+    """The connection of the driver, as applications get it from SQLAlchemy; *tx* itself elsewhere."""
+    if type(tx).__module__.partition(".")[0] != "sqlalchemy":
+        return tx
+    tx = getattr(tx, "sync_session", None) or getattr(tx, "sync_connection", None) or tx
+    return (tx.connection() if hasattr(tx, "get_bind") else tx).connection.driver_connection
+
+
+async def begin_a_block(tx: Any) -> None:
+    """After a rollback, by what the driver has besides for writing and for beginning a transaction."""
+    own = drivers_own(tx)
+    match type(own).__module__.partition(".")[0]:
+        case "asyncpg":
+            await own.execute("ROLLBACK")
+            await own.copy_records_to_table("effects", records=[("kept",)], columns=["event_id"])
+        case "psycopg" if own is tx and hasattr(own, "__aenter__"):
+            await own.rollback()
+            async with own.transaction():
+                await own.execute(KEPT)
+        case "psycopg" if own is tx:
+            own.rollback()
+            with own.transaction():
+                own.execute(KEPT)
+        case _:
+            await done(own.rollback())
+            await done(own.cursor().execute(KEPT))
+            await done(own.commit())
+
+
+async def with_a_cursor_of_another_kind(tx: Any) -> None:
+    match type(tx).__module__.partition(".")[0]:
+        case "psycopg":
+            kind: Any = psycopg.AsyncClientCursor if hasattr(tx, "__aenter__") else psycopg.ClientCursor
+            await done(kind(tx).execute("ROLLBACK"))
+            await done(kind(tx).execute(KEPT))
+        case "psycopg2":
+            tx.rollback()
+            tx.cursor(cursor_factory=RealDictCursor).execute(KEPT)
+        case _:
+            raise TransactionMisused("the others have one kind")
+    await done(tx.commit())
+
+
 WAYS: dict[str, Callable[[Any], Any]] = {
     "commit": commit,
     "text": commit_as_text,
@@ -136,6 +181,8 @@ ON_POSTGRES: dict[str, Callable[[Any], Any]] = {
     "rolls back and commits as text": roll_back_and_commit_as_text,
     "closes all": close_all,
     "catches and goes on": catch_and_go_on,
+    "begins a block": begin_a_block,
+    "with a cursor of another kind": with_a_cursor_of_another_kind,
 }
 
 
@@ -203,6 +250,38 @@ def test_a_constraint_that_is_checked_at_the_commit_is_the_handlers_own_error(sq
     assert "foreign key" in str(row.handlings[0].error).lower()
     assert world.effects() == []
 
+    world.clock.pass_ms(HOUR_MS)
+    inbox.receive(signed(at=world.clock.now))
+    inbox.run_once()
+    assert world.effects() == ["evt_1"]
+
+
+_LATE = """
+CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO nowhere VALUES (1); RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER late AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION late()
+"""
+
+
+@pytest.mark.parametrize("mode", ["durable", "inline"])
+def test_an_error_of_a_trigger_that_waits_for_the_commit_is_the_handlers_own(
+    postgres_world: PostgresWorld, mode: Any
+) -> None:
+    """Inline it was taken for a store that refuses us: 503 again and again, and nothing on record."""
+    world, inbox = postgres_world, postgres_world.inbox(mode)
+    world.clock.pass_ms(24 * HOUR_MS)
+    own_source(inbox).on("*")(world.effect)
+    with psycopg.connect(world.url) as conn:
+        conn.execute(_LATE)
+
+    reply = inbox.receive(signed(at=world.clock.now))
+    inbox.run_once()
+    (row,) = inbox.rows()
+    assert (reply.status, row.overall) == (200 if mode == "durable" else 503, Status.FAILED)
+    assert "nowhere" in str(row.handlings[0].error)
+
+    with psycopg.connect(world.url) as conn:
+        conn.execute("CREATE TABLE nowhere (id int)")
     world.clock.pass_ms(HOUR_MS)
     inbox.receive(signed(at=world.clock.now))
     inbox.run_once()

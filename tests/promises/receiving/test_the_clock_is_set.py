@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -224,6 +225,32 @@ def test_a_key_that_waits_for_what_never_came_goes_on_in_time_though_the_clock_w
     gaps = Driver(inbox.store).run(transaction(inbox.store.gaps(world.clock.now, 10)))
 
     assert [gap.since <= world.clock.now for gap in gaps] == [True]
+
+
+@pytest.mark.parametrize("works", [False, True], ids=["alone", "beside a worker"])
+def test_a_clock_that_is_years_ahead_for_a_while_prunes_nothing(
+    world: World, works: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that was known was gone, and copies of it were applied once more."""
+    true_ns, ahead_ns = time.time_ns, 0
+    monkeypatch.setattr(time, "time_ns", lambda: true_ns() + ahead_ns)
+    inbox, calls = failing(world, times=0, mode="inline", clock=wall_now)
+    inbox.receive(signed())
+    if works:
+        inbox.start_worker()
+
+    ahead_ns = YEARS_MS * 1_000_000
+    inbox.receive(signed("evt_2", at=wall_now()))
+    inbox.prune()
+    as_from_cron, _ = failing(world, times=0, clock=wall_now)
+    as_from_cron.prune()
+    ahead_ns = 0
+    inbox.receive(signed())
+
+    assert (len(calls), world.effects()) == (2, ["evt_1", "evt_2"])
+    heartbeat = Driver(inbox.store).run(transaction(inbox.store.heartbeat()))
+    assert heartbeat is not None
+    assert (heartbeat.down_ms, heartbeat.seen_at <= wall_now()) == (0, True), "what comes then is pruned in its time"
 
 
 def test_a_clock_of_the_database_that_is_set_back_alone_makes_no_retry_early(postgres_url: str) -> None:

@@ -8,7 +8,7 @@ from tests.units.core.kit import Bench, answer, row
 
 from hooklane.core.engine import Committed, Jumped, Settled
 from hooklane.model.clock import FOREVER, Instant
-from hooklane.model.jumps import JUMP_MS, Forward, Observed, jump, kept_waiting, set_back
+from hooklane.model.jumps import DOUBT_MS, JUMP_MS, Believed, Forward, Observed, jump, kept_waiting, set_back
 from hooklane.model.lane import LaneState
 
 DAY_MS = 86_400_000
@@ -53,6 +53,36 @@ def test_what_failed_after_the_clock_was_set_forward_waits_no_longer_than_it_say
     failed_since = row(next_at=Instant(max(after, before) + wait_ms))
 
     assert kept_waiting(failed_since, Forward(by, before, after)) == failed_since
+
+
+@given(instants, st.integers(JUMP_MS + 1, 3_650 * DAY_MS), st.integers(0, DOUBT_MS - 1))
+def test_a_clock_that_is_set_forward_is_not_believed_for_a_day(before, by, later_ms):
+    clock = Believed()
+    clock.at(before, Instant(0))
+
+    assert clock.at(Instant(before + 10 + by), Instant(10)) == before + 10
+    assert clock.at(Instant(before + 10 + by + later_ms), Instant(10 + later_ms)) == before + 10 + later_ms
+    assert clock.at(Instant(before + 20 + later_ms), Instant(20 + later_ms)) == before + 20 + later_ms
+
+
+@given(instants, st.integers(JUMP_MS + 1, 3_650 * DAY_MS))
+def test_a_clock_that_keeps_to_a_later_time_is_believed_after_a_day(before, by):
+    clock = Believed()
+    clock.at(before, Instant(0))
+    clock.at(Instant(before + by), Instant(0))
+    believed = Instant(before + by + DOUBT_MS)
+
+    assert (clock.at(believed, Instant(DOUBT_MS)), clock.was_set) == (believed, True)
+    assert (clock.at(Instant(believed + 7), Instant(DOUBT_MS + 7)), clock.was_set) == (believed + 7, False)
+
+
+@given(instants, st.integers(0, 3_650 * DAY_MS), st.integers(0, 40 * DAY_MS))
+def test_a_clock_that_is_set_back_or_goes_as_clocks_do_is_believed_at_once(before, back_ms, passed_ms):
+    clock = Believed()
+    clock.at(before, Instant(0))
+    found = Instant(before + passed_ms - back_ms)
+
+    assert (clock.at(found, Instant(passed_ms)), clock.was_set) == (found, False)
 
 
 def waiting_bench() -> Bench:

@@ -126,9 +126,11 @@ def close_gap(context: Context, gap: Gap, handler: Handler) -> Flow[bool]:
 
 
 @transactional
-def heartbeat(context: Context, retention_ms: int, up_since: Instant | None, still_ms: int) -> Flow[Heartbeat]:
-    """Note that this inbox receives, and how long it did not."""
+def heartbeat(
+    context: Context, now: Instant, retention_ms: int, up_since: Instant | None, still_ms: int
+) -> Flow[Heartbeat]:
+    """Note that this inbox receives *now*, and how long it did not."""
     last = yield from context.store.heartbeat()
-    now = beat(last, context.clock(), retention_ms=retention_ms, up_since=up_since, still_ms=still_ms)
-    yield from context.store.beat(now)
-    return now
+    noted = beat(last, now, retention_ms=retention_ms, up_since=up_since, still_ms=still_ms)
+    yield from context.store.beat(noted)
+    return noted

@@ -31,8 +31,8 @@ CAUGHT = (
 _NO_SUCH_CURSOR = "34000"
 _READ_ONLY = "PreventCommandIfReadOnly"
 """The function of the server that refuses to write, which the drivers tell with an error."""
-_IN_ERROR = 3
-"""libpq's PQTRANS_INERROR, which psycopg and psycopg2 both tell."""
+_IN_TRANSACTION = 2
+"""libpq's PQTRANS_INTRANS, which psycopg and psycopg2 both tell."""
 
 
 class Guard(Protocol):
@@ -109,7 +109,8 @@ class PostgresGuard:
         if error is None or not any(_raised_in(cause) == _READ_ONLY for cause in causes(error)):
             return False
         begins_read_only = getattr(self._tx, "read_only", None) or getattr(self._tx, "readonly", None)
-        return bool(begins_read_only) and self._tx.info.transaction_status == _IN_ERROR
+        # A block of psycopg's has rolled back already when its error is seen here.
+        return bool(begins_read_only) and self._tx.info.transaction_status != _IN_TRANSACTION
 
 
 class SqliteGuard:

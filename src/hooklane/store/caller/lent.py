@@ -88,6 +88,11 @@ class Lent:
         is_session = hasattr(tx, "get_bind")
         connection = tx.connection() if is_session else tx
         raw = connection.connection.driver_connection
+        # Whoever asks for the driver's own connection is past SQLAlchemy's events.
+        if type(raw).__module__.startswith("asyncpg"):
+            self._watch_asyncpg(raw)
+        else:
+            self._watch_cursors(raw)
         self._in_transaction = lambda: not connection.closed and _is_in_transaction(raw)
 
         def before_cursor_execute(_conn: Any, _cursor: Any, statement: str, *_: Any) -> None:
@@ -183,5 +188,7 @@ def _asking_asyncpg(base: Any) -> Any:
         return method
 
     names = ("execute", "executemany", "fetch", "fetchval", "fetchrow", "fetchmany", "prepare", "cursor")
-    methods = {name: asking(name) for name in names if hasattr(base, name)}
+    # What these are given cannot end a transaction, but they must be in one.
+    copies = ("copy_records_to_table", "copy_to_table", "copy_from_table", "copy_from_query")
+    methods = {name: asking(name) for name in (*names, *copies) if hasattr(base, name)}
     return type(base.__name__, (base,), methods | {"__slots__": (), "__module__": base.__module__})

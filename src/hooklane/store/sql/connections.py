@@ -13,7 +13,7 @@ from typing import Any
 from hooklane.errors import UsageError
 from hooklane.store.caller import AsyncCaller, Flow, Statement, SyncCaller, adapt
 from hooklane.store.caller.psycopg2 import Psycopg2Caller
-from hooklane.store.caller.psycopg3 import IDLE
+from hooklane.store.caller.psycopg3 import IDLE, AsyncPsycopgCaller, PsycopgCaller
 
 _READ_WRITE = Statement("SET TRANSACTION READ WRITE")
 
@@ -59,12 +59,20 @@ class DbapiCheckout:
             raise
 
     def _only_ours_writes(self) -> None:
-        """psycopg2 is written in C, and its `commit` cannot be refused after a `rollback`. So what a handler begins
-        after ours is read-only: that is a setting of the client, which the server hears with each BEGIN."""
-        if isinstance(self.caller, Psycopg2Caller) and self.tx.get_transaction_status() == IDLE:
-            self._read_only = self.tx.readonly
-            self.tx.readonly = True
+        """psycopg2 is written in C, and its `commit` cannot be refused after a `rollback`; psycopg has cursors of many
+        kinds, and blocks that begin. So what a handler begins after ours is read-only: that is a setting of the client,
+        which the server hears with each BEGIN."""
+        if self._setting is not None and int(self.tx.info.transaction_status) == IDLE:
+            self._read_only = getattr(self.tx, self._setting)
+            setattr(self.tx, self._setting, True)
             self.caller.execute(_READ_WRITE)
+
+    @property
+    def _setting(self) -> str | None:
+        """What the driver calls the setting; none of SQLAlchemy's, whose sessions give connections back too early."""
+        if isinstance(self.caller, Psycopg2Caller):
+            return "readonly"
+        return "read_only" if isinstance(self.caller, PsycopgCaller) else None
 
     def commit(self) -> None:
         self.tx.commit()
@@ -73,8 +81,8 @@ class DbapiCheckout:
         self.tx.rollback()
 
     def give_back(self, *, clean: bool) -> None:
-        if clean and isinstance(self.caller, Psycopg2Caller):
-            self.tx.readonly = self._read_only
+        if clean and self._setting is not None:
+            setattr(self.tx, self._setting, self._read_only)
         self._give_back(self.tx, clean)
 
 
@@ -295,6 +303,17 @@ class AsyncLoanOf(_Uncancelled):
         self.tx = tx
         self.caller = caller
         self._give_back = give_back
+        self._read_only: Any = None
+
+    @classmethod
+    async def of(cls, tx: Any, give_back: Callable[[Any, bool], Any]) -> AsyncLoanOf:
+        """A loan of *tx*, in a transaction. What a handler begins after ours is read-only, as with `DbapiCheckout`."""
+        loan = cls(tx, await _async(tx), give_back)
+        if isinstance(loan.caller, AsyncPsycopgCaller) and int(tx.info.transaction_status) == IDLE:
+            loan._read_only = tx.read_only
+            await tx.set_read_only(True)
+            await loan.caller.execute(_READ_WRITE)
+        return loan
 
     async def commit(self) -> None:
         await self._to_its_end(self.tx.commit())
@@ -303,7 +322,12 @@ class AsyncLoanOf(_Uncancelled):
         await self.tx.rollback()
 
     async def give_back(self, *, clean: bool) -> None:
-        await self._after_commit(lambda: self._give_back(self.tx, clean))
+        async def back() -> None:
+            if clean and isinstance(self.caller, AsyncPsycopgCaller):
+                await self.tx.set_read_only(self._read_only)
+            await self._give_back(self.tx, clean)
+
+        await self._after_commit(back)
 
 
 class AsyncFactoryConnections:
@@ -316,7 +340,7 @@ class AsyncFactoryConnections:
         made = self._make()
         tx = await made if hasattr(made, "__await__") else made
         try:
-            return AsyncLoanOf(tx, await _async(tx), self._close)
+            return await AsyncLoanOf.of(tx, self._close)
         except BaseException:
             await tx.close()
             raise
@@ -340,7 +364,7 @@ class AsyncPoolConnections:
     async def check_out(self, wait_ms: int) -> AsyncLoanOf:
         conn = await self._pool.getconn(timeout=wait_ms / 1000)
         try:
-            return AsyncLoanOf(conn, await _async(conn), self._put)
+            return await AsyncLoanOf.of(conn, self._put)
         except BaseException:
             await self._put(conn, False)
             raise

@@ -36,12 +36,13 @@ def faults_named(what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def commits_named(what: str) -> Iterator[None]:
-    """The same for a commit, where what the handler wrote may break a rule that is checked only then."""
+    """The same for a commit, where what the handler wrote may break a rule that is checked only then, or set off a
+    trigger that meets a table which is not there or not allowed."""
     try:
         with faults_named(what):
             yield
     except StoreError as error:
-        if type(error) is StoreError and any(is_coded(cause) for cause in causes(error)):
+        if type(error) in (StoreError, StoreRefused) and any(is_coded(cause) for cause in causes(error)):
             raise CommitRefused(str(error)) from error.__cause__
         raise
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import asyncpg
@@ -106,6 +107,41 @@ async def test_a_week_of_traffic_with_retention_of_a_day_keeps_the_disk_flat(tmp
     assert line.is_balanced, line
     assert line.accepted == 7 * 24 * EVENTS_AN_HOUR
     assert line.counts[DeliveryState.SKIPPED] == 7 * 24 * 2
+    await store.close()
+
+
+async def test_a_clock_that_is_set_forward_by_years_removes_nothing():
+    """Events, names and the audit log were gone within half a minute, and a repeat under a name was a new event."""
+    asked: list[Cutoffs] = []
+
+    class Recording(MemoryOutbox):
+        async def prune(self, cutoffs: Cutoffs, cursor: str | None, limit: int) -> Pruned:
+            asked.append(cutoffs)
+            return Pruned({}, None)
+
+    clock, boot = START, Instant(0)
+    keeping = Housekeeping(Recording(StoreOptions(placer=places), lambda: clock), boot=lambda: boot)
+    await keeping.prune()
+    clock = Instant(START + 3_650 * DAY_MS)
+    boot = Instant(HOUR_MS)
+    await keeping.prune()
+    boot, clock = Instant(2 * HOUR_MS), Instant(START + 2 * HOUR_MS)
+    await keeping.prune()
+
+    assert [cutoffs.events + 30 * DAY_MS - START for cutoffs in asked] == [0, HOUR_MS, 2 * HOUR_MS]
+
+
+async def test_a_host_whose_clock_is_years_ahead_removes_nothing_of_others(postgres_url, monkeypatch):
+    store = PostgresOutbox(postgres_url, StoreOptions(placer=places))
+    await store.open()
+    await store.save_endpoint(Endpoint(id="ep_a", url="https://a.example", created_at=START), expect=None)
+    report = await store.publish([Draft(Event("e1", "order.changed", "k1", b"{}", wall_now()))])
+    await settle(await Owner.of(store), report, (await store.endpoints())[0], wall_now())
+    true_ns = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: true_ns() + 3_650 * DAY_MS * 1_000_000)
+
+    removed = await Housekeeping(store).prune()
+    assert removed.total() == 0, removed
     await store.close()
 
 
