@@ -39,7 +39,9 @@ def scratch(db: str) -> Iterator[str]:
 
 
 async def _on_server(db: str, statement: str) -> None:
-    from hooklane.store.postgres.driver_errors import asyncpg, opening
+    from hooklane.store.postgres.driver_errors import opening  # isort: split  # without the driver it says what to do
+
+    import asyncpg
 
     with opening(db):
         connection = await asyncpg.connect(db, timeout=10)

@@ -70,6 +70,11 @@ def is_alive(pid: int) -> bool:
     return state != "Z"  # one that waits to be buried is dead
 
 
+def is_left(pid: int) -> bool:
+    """Whether anything of it is, and be it what waits to be buried."""
+    return Path(f"/proc/{pid}").exists()
+
+
 @pytest.fixture
 def serve(postgres_url: str, tmp_path: Path) -> Iterator[Callable[[], Site]]:
     with ExitStack() as running:
@@ -226,23 +231,22 @@ def test_workers_whose_server_gives_up_have_ended_when_it_has(
     caplog: pytest.LogCaptureFixture, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ):
     caplog.set_level("INFO", "hooklane.workers")
-    workers = WorkerProcesses(Settings(workers=2), (sys.executable, "-c", READY_AND_WAITS))
 
     def pids() -> list[int]:
         return [one.args[1] for one in caplog.records if "delivers (pid" in one.msg]
 
     async def give_up() -> list[bool]:
+        workers = WorkerProcesses(Settings(workers=2), (sys.executable, "-c", READY_AND_WAITS))
         running = asyncio.create_task(workers.run(lambda *_: None))
         async with asyncio.timeout(scaled_s(20)):
             while len(pids()) < 2:  # noqa: ASYNC110 - logs tell nobody
                 await asyncio.sleep(0.01)
         running.cancel()
         await asyncio.wait([running])
-        return [Path(f"/proc/{pid}").exists() for pid in pids()]
+        return [is_left(pid) for pid in pids()]
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         assert runner.run(give_up()) == [False, False]
-    del workers
     gc.collect()
 
 
