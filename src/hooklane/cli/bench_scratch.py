@@ -39,7 +39,7 @@ def scratch(db: str) -> Iterator[str]:
 
 
 async def _on_server(db: str, statement: str) -> None:
-    from hooklane.store.postgres.driver_errors import opening  # isort: split  # without the driver it says what to do
+    from hooklane.store.postgres.driver_errors import opening  # noqa: I001 - first: it says what to do where the driver is missing
 
     import asyncpg
 
