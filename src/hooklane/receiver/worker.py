@@ -161,10 +161,7 @@ class Worker:
         if settled.fenced:
             self._inbox.tell(FenceRejected(source=source, event_id=event_id, handler=handler.name))
             return
-        for error in settled.hook_errors:
-            self._inbox.tell(
-                CommitHookFailed(source=source, event_id=event_id, handler=handler.name, error=text_of(error))
-            )
+        self.tell_hooks(event, settled)
         now = self._inbox.clock()
         handled = Handled(
             source=source,
@@ -184,6 +181,14 @@ class Worker:
             emit(handled)
         else:
             self._inbox.tell(handled)
+
+    def tell_hooks(self, event: Event, settled: Settled) -> None:
+        """Tell which functions failed that were left for after the commit."""
+        for error in settled.hook_errors:
+            failed = CommitHookFailed(
+                source=event.source, event_id=event.id, handler=event.handler, error=text_of(error)
+            )
+            self._inbox.tell(failed)
 
     def _handlers(self) -> Iterator[Handler]:
         for source in self._inbox.sources.values():

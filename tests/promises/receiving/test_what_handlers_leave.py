@@ -199,6 +199,17 @@ def test_a_hook_whose_error_cannot_be_told_fails_alone(mode: str, world: World) 
     assert (world.effects(), statuses(inbox)) == (["evt_1"], ["completed"])
 
 
+def test_a_hook_of_a_claim_whose_error_cannot_be_told_fails_alone(world: World) -> None:
+    class _NoWords(Exception):
+        def __repr__(self) -> str:
+            raise ValueError("no words")
+
+    inbox = world.inbox()
+    with inbox.claim("shop", "evt_1") as claim:
+        claim.event.on_commit(_raises(_NoWords()))
+    assert claim.verdict == "applied"
+
+
 def _as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> dict[str, Any]:
     """The recipe of Python's own documentation."""
     return {column[0]: value for column, value in zip(cursor.description, row, strict=True)}

@@ -35,7 +35,7 @@ class Settled:
     """Whether it says something about the handler's dependencies; a poison event, a deadlock or a wait does not."""
     fenced: bool = False
     """Another worker had taken the claim over: this one's work was rolled back."""
-    hook_errors: tuple[Exception, ...] = ()
+    hook_errors: tuple[BaseException, ...] = ()
 
 
 def handle(context: Context, claimed: Claimed, handler: Handler, event: Event) -> Flow[Settled]:
