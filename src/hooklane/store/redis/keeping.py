@@ -32,7 +32,9 @@ class Keeping(Base):
     """The verbs that are not on the path of an event."""
 
     def reopen(self, id: RowId, handler: str, *, now: Instant, was: Status | None = None) -> Flow[bool]:
-        found = yield from self._handling(id, handler)
+        rows = yield from self._load([str(id)])
+        handlings = () if not rows or rows[0].purged else rows[0].handlings
+        found = next((each for each in handlings if each.handler == handler), None)
         if (
             found is None
             or was not in (None, found.status)
@@ -44,7 +46,7 @@ class Keeping(Base):
 
     def attach(self, id: RowId, handling: NewHandling) -> Flow[None]:
         found = yield from self._load([str(id)])
-        if found and all(each.handler != handling.handler for each in found[0].handlings):
+        if found and not found[0].purged and all(each.handler != handling.handler for each in found[0].handlings):
             message = found[0].message
             packed = pack.handling_line(message.source, message.account, handling)
             yield from self._later(id, "attach", handling.handler, packed)
