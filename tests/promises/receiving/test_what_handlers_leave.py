@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import psycopg
 import pytest
 from psycopg.rows import dict_row
 from tests.promises.receiving.conftest import PostgresWorld, SqliteWorld, World
@@ -72,6 +73,32 @@ async def test_what_an_async_handler_set_is_not_there_for_the_next_event(
         await inbox.areceive(signed(f"evt_{number}", at=world.clock.now))
         await inbox.arun_once()
     assert world.effects() == ["evt_2", "evt_3"]
+    await inbox.aclose()
+
+
+@MODE
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+async def test_a_lock_that_a_handler_took_for_its_session_ends_with_its_failure(
+    is_async: bool, mode: str, postgres_url: str
+) -> None:
+    """It could not let go of it, and handlers on other connections would wait for it, one worker after another."""
+    world = PostgresWorld(postgres_url)
+    inbox = world.inbox(mode)
+
+    def handle(event: Event, tx: Any) -> None:
+        tx.execute("SELECT pg_advisory_lock(42)")
+        raise RuntimeError
+
+    async def ahandle(event: Event, tx: Any) -> None:
+        await tx.execute("SELECT pg_advisory_lock(42)")
+        raise RuntimeError
+
+    own_source(inbox).on("*")(ahandle if is_async else handle)
+    await inbox.areceive(signed(at=world.clock.now))
+    await inbox.arun_once()
+    assert statuses(inbox) == ["failed"]
+    with psycopg.connect(postgres_url) as conn:
+        assert conn.execute("SELECT pg_try_advisory_lock(42)").fetchone() == (True,)
     await inbox.aclose()
 
 

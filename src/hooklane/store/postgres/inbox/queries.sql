@@ -306,3 +306,7 @@ GROUP BY h.source, h.handler, h.status
 UNION ALL
 SELECT source, NULL, status, count(*), min(received_at) FROM hooklane.inbox_row WHERE status <> 'pending'
 GROUP BY source, status;
+
+-- name: let_go
+-- The locks that a handler took for its session, and not for its transaction, are nobody's any more.
+SELECT pg_advisory_unlock_all();
