@@ -9,6 +9,8 @@ from hooklane.model.lane import LaneRow
 
 JUMP_MS = 2_000
 """Less is a clock that is being slewed."""
+NOTE_MS = 30 * 86_400_000
+"""So long it is remembered what time it was on a host that looks no more."""
 
 
 def jump(asked: Instant, answered: Instant, found: Instant) -> int:

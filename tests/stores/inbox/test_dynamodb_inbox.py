@@ -265,6 +265,26 @@ def test_settled_rows_have_a_time_to_live_and_owed_ones_have_none(store: DynamoI
     assert living() == 2
 
 
+def test_what_time_it_was_on_a_host_is_not_kept_for_ever(store: DynamoInbox) -> None:
+    """Each pod, task or function is a host with a name of its own."""
+    run(store, store.keep_clock(wall_now()))
+
+    (note,) = items(store)
+    assert note["sk"]["S"].startswith("clock#")
+    assert wall_now() + 29 * DAY_MS < int(note["ttl"]["N"]) * 1000 < wall_now() + 31 * DAY_MS
+
+
+def test_a_write_that_boto_refuses_is_the_handlers_fault(dynamo_world: DynamoWorld) -> None:
+    """Naive: all that is no answer of DynamoDB means that it is away, so the sender is told to come again, for ever."""
+    inbox = dynamo_world.inbox("inline")
+    own_source(inbox, order="none").on("*")(lambda event, tx: tx.put(None, {"id": "1"}))
+    reply = inbox.receive(signed(at=dynamo_world.clock.now))
+
+    (row,) = inbox.rows()
+    assert (reply.status, row.overall) == (200, Status.DEAD)
+    assert "DynamoDB does not take this" in str(row.handlings[0].error)
+
+
 def test_a_table_is_created_once_on_demand_with_its_index_and_its_time_to_live(store: DynamoInbox) -> None:
     client = store._table.client()
     described = client.describe_table(TableName=store.table)["Table"]

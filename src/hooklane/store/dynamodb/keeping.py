@@ -6,7 +6,7 @@ import socket
 
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Count, Heartbeat, NewHandling, Row, RowId, Search, Track
-from hooklane.model.jumps import set_back
+from hooklane.model.jumps import NOTE_MS, set_back
 from hooklane.model.message import Status
 from hooklane.store.dynamodb import items as shapes
 from hooklane.store.dynamodb.base import After, Base, is_settled, unless_owed_since
@@ -121,7 +121,7 @@ class Keeping(Base):
         key = {"pk": "meta", "sk": f"clock#{text_of(socket.gethostname())}"}
         noted = yield from self._get(key)
         by = 0 if noted is None else set_back(Instant(noted["t"]), now)
-        note = Change(key, assign={"t": now})
+        note = Change(key, assign={"t": now, "ttl": (now + NOTE_MS) // 1000})
         if noted is not None:
             note.when("{t} = :noted", noted=noted["t"])
         # Of the workers of a host one moves what waits: who writes the note.

@@ -8,7 +8,7 @@ from typing import Any
 
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Count, Heartbeat, NewHandling, Row, RowId, Search
-from hooklane.model.jumps import JUMP_MS
+from hooklane.model.jumps import JUMP_MS, NOTE_MS
 from hooklane.model.message import Status
 from hooklane.store.inbox import Flow
 from hooklane.store.redis import pack
@@ -20,8 +20,6 @@ from hooklane.store.without_tx.names import text_of
 from hooklane.store.without_tx.search import CLAIMABLE, matches
 
 PAGE = 500
-NOTE_MS = 30 * 86_400_000
-"""So long it is remembered what time it was on a host that looks no more."""
 ENTRIES = 20
 """So many entries of the stream are looked at in one script; an entry has up to a hundred rows or so."""
 SLACK_US = 86_400_000_000
