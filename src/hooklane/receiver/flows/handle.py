@@ -10,10 +10,11 @@ from hooklane.errors import LeaseLost, Reject, StoreError
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Claimed, RowId, Track
 from hooklane.model.message import Message, Status
+from hooklane.receiver.arrival import track_of
 from hooklane.receiver.event import Event
 from hooklane.receiver.failure import failure_of, place_of, text_of, traceback_of
 from hooklane.receiver.flows.context import Context
-from hooklane.receiver.flows.order import OutOfTurn, after, before, late_place, resync, track_of
+from hooklane.receiver.flows.order import OutOfTurn, after, before, late_place, resync
 from hooklane.receiver.order import InSequence, Refetch
 from hooklane.receiver.source import Handler
 from hooklane.receiver.steps import AFTER_CLAIM, AfterCommit, Handle, HandlerFailed, Publish, transaction
