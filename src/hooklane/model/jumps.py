@@ -11,6 +11,8 @@ JUMP_MS = 2_000
 """Less is a clock that is being slewed."""
 DOUBT_MS = 86_400_000
 """So long is a clock that was set forward not believed by those who throw away what is old."""
+NOTE_MS = 30 * 86_400_000
+"""So long it is remembered what time it was on a host that looks no more."""
 
 
 def jump(asked: Instant, answered: Instant, found: Instant) -> int:

@@ -20,8 +20,6 @@ from hooklane.model.value import value
 from hooklane.receiver.order import InSequence, Place, Refetch
 from hooklane.receiver.source import Handler, Source
 
-KEY_CHARS_MAX = 512
-
 
 @value(frozen=True, slots=True)
 class Stance:
@@ -83,10 +81,7 @@ class Arrival:
     @cached_property
     def document(self) -> Any:
         """The JSON of the message, for orders that look into it."""
-        try:
-            return read_json(self.message.body)
-        except Unreadable:
-            return None  # a form: its fields are not looked into
+        return document_of(self.message)
 
     @property
     def is_guarded(self) -> bool:
@@ -130,7 +125,7 @@ class Arrival:
 
     def track(self, handler: Handler, key: str) -> Track:
         """Where *handler* stands with *key*."""
-        return Track(self.message.source, self.message.account, handler.name, key[:KEY_CHARS_MAX])
+        return track_of(self.message, handler, key)
 
     def standing(self) -> tuple[Status, str | None]:
         """The status of a row that no handler will see, or `pending`."""
@@ -175,3 +170,16 @@ class Arrival:
             if handler.wants(self.message.type):
                 return Stance(misfit=misfit)
         return _ANYWHERE
+
+
+def track_of(message: Message, handler: Handler, key: str) -> Track:
+    """Where *handler* stands with *key*."""
+    return Track(message.source, message.account, handler.name, key)
+
+
+def document_of(message: Message) -> Any:
+    """The JSON of *message*; None for a form, whose fields are not looked into."""
+    try:
+        return read_json(message.body)
+    except Unreadable:
+        return None

@@ -18,7 +18,6 @@ from hooklane.receiver.flows.inline import Outcome, apply
 from hooklane.receiver.order import NoOrder
 from hooklane.receiver.source import Handler, Rules, Source
 from hooklane.receiver.steps import HandlerFailed
-from hooklane.telemetry.events import CommitHookFailed
 
 if TYPE_CHECKING:
     from hooklane.receiver.inbox import Inbox
@@ -132,15 +131,8 @@ class Claim:
         self.verdict = outcome.receipt.verdict
         if misuse is not None:
             raise misuse
-        for failed in () if outcome.settled is None else outcome.settled.hook_errors:
-            self._inbox.tell(
-                CommitHookFailed(
-                    source=self.event.source,
-                    event_id=self.event.id,
-                    handler=self.event.handler,
-                    error=repr(failed)[:1000],
-                )
-            )
+        if outcome.settled is not None:
+            self._inbox.worker.tell_hooks(self.event, outcome.settled)
         if raised is None and outcome.error is not None:
             raise outcome.error  # the commit was refused: without an error the caller would take it for done
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 import time
 from collections.abc import Callable, Generator
 from typing import Any, Protocol, TypeVar
@@ -26,6 +25,7 @@ from hooklane.receiver.steps import (
     Rollback,
     Wait,
 )
+from hooklane.store.caller.the_end import is_the_end
 from hooklane.store.inbox import AsyncSession, Flow, Session
 
 T = TypeVar("T")
@@ -262,28 +262,8 @@ def blame_handler(error: BaseException) -> None:
     """Raise `HandlerFailed` where *error* is the handler's, although its type says otherwise: an outbox that it uses is
     away, a task that it awaited was cancelled, a library that it called has called `sys.exit`, has panicked (Rust's) or
     has timed out (gevent's)."""
-    if isinstance(error, StoreError) or not (isinstance(error, Exception) or _is_the_end(error)):
+    if isinstance(error, StoreError) or not (isinstance(error, Exception) or is_the_end(error)):
         raise HandlerFailed(error) from error
-
-
-def _is_the_end(error: BaseException) -> bool:
-    """Whether *error* is no failure of what was called, but the end of the task, thread or process that called it."""
-    if isinstance(error, asyncio.CancelledError):
-        return _is_cancelled()
-    if isinstance(error, SystemExit):
-        # In the main thread it may be a signal that ends the process (gunicorn); in others it ends the worker unseen.
-        return threading.current_thread() is threading.main_thread()
-    # The last by name: so gevent and eventlet end a thread, and neither is a dependency of ours.
-    return isinstance(error, KeyboardInterrupt | GeneratorExit) or type(error).__name__ == "GreenletExit"
-
-
-def _is_cancelled() -> bool:
-    """Whether the task that runs here was itself cancelled."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # a thread without an event loop
-        return False
-    return task is not None and task.cancelling() > 0
 
 
 def _must_be_done(result: Any, what: str, advice: str = "make it async def") -> None:
@@ -299,31 +279,27 @@ def _must_be_done(result: Any, what: str, advice: str = "make it async def") -> 
         raise UsageError(f"{what} gave back a generator, so none of its work was done: it must not yield")
 
 
-def _call_all(event: Event) -> list[Exception]:
-    errors: list[Exception] = []
+def _call_all(event: Event) -> list[BaseException]:
+    errors: list[BaseException] = []
     for hook in event.hooks:
         try:
             _must_be_done(hook(), "a function of event.on_commit")
         except BaseException as error:  # committed already: the error is told, the event is not run again
-            errors.append(_failure_of(error))
+            if is_the_end(error):
+                raise
+            errors.append(error)
     return errors
 
 
-async def _await_all(event: Event) -> list[Exception]:
-    errors: list[Exception] = []
+async def _await_all(event: Event) -> list[BaseException]:
+    errors: list[BaseException] = []
     for hook in event.hooks:
         try:
             result = hook()
             if asyncio.iscoroutine(result):
                 _must_be_done(await result, "a function of event.on_commit", "await it")
         except BaseException as error:  # as above
-            errors.append(_failure_of(error))
+            if is_the_end(error):
+                raise
+            errors.append(error)
     return errors
-
-
-def _failure_of(error: BaseException) -> Exception:
-    if isinstance(error, Exception):
-        return error
-    if _is_the_end(error):
-        raise error
-    return HandlerFailed(error)

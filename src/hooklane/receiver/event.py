@@ -54,7 +54,7 @@ class Event:
         self.is_over = False
         """Whether the handler's turn has ended: what it sends is on its way into the commit, and no more is taken."""
         self.hooks: list[Callable[[], Any]] = []
-        self.hook_errors: Sequence[Exception] = ()
+        self.hook_errors: Sequence[BaseException] = ()
         """What functions of the connection's own `on_commit` (Django's) have raised; they are called at the commit."""
         self._data_path = data_path
         self._payload: Any = None

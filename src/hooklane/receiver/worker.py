@@ -161,10 +161,7 @@ class Worker:
         if settled.fenced:
             self._inbox.tell(FenceRejected(source=source, event_id=event_id, handler=handler.name))
             return
-        for error in settled.hook_errors:
-            self._inbox.tell(
-                CommitHookFailed(source=source, event_id=event_id, handler=handler.name, error=text_of(error))
-            )
+        self.tell_hooks(event, settled)
         now = self._inbox.clock()
         handled = Handled(
             source=source,
@@ -184,6 +181,14 @@ class Worker:
             emit(handled)
         else:
             self._inbox.tell(handled)
+
+    def tell_hooks(self, event: Event, settled: Settled) -> None:
+        """Tell which functions failed that were left for after the commit."""
+        for error in settled.hook_errors:
+            failed = CommitHookFailed(
+                source=event.source, event_id=event.id, handler=event.handler, error=text_of(error)
+            )
+            self._inbox.tell(failed)
 
     def _handlers(self) -> Iterator[Handler]:
         for source in self._inbox.sources.values():
@@ -205,7 +210,7 @@ class Worker:
     def start(self, threads: int = 1) -> None:
         """Work in *threads* threads of this process."""
         with self._starting:  # the first requests of a process come together, and one worker is enough
-            if self.is_running:
+            if self.is_running and not self._stopping.is_set():  # one that was told to stop has no more than it holds
                 return
             self._forget_parent()
             self._threads = [
@@ -217,7 +222,7 @@ class Worker:
 
     def start_task(self) -> None:
         """Work in this event loop."""
-        if self.is_running:
+        if self.is_running and not self._stopping.is_set():
             return
         self._forget_parent()
         self._task = asyncio.get_running_loop().create_task(self._awork(), name="hooklane worker")
@@ -246,24 +251,24 @@ class Worker:
         self._leases.stop()
 
     def _work(self) -> None:
-        inbox = self._inbox
-        while not self._stopping.is_set():
+        inbox, stopping = self._inbox, self._stopping  # the next worker has another one
+        while not stopping.is_set():
             inbox.arrived.clear()
             try:
-                done = inbox.runner.run(self.round(1000, self._stopping, TEND_MS))
+                done = inbox.runner.run(self.round(1000, stopping, TEND_MS))
             except Exception as error:  # the store is away, as a rule: nothing is lost, so wait and go on
                 inbox.tell(WorkerTroubled(error=text_of(error)))
-                self._stopping.wait(POLL_S)
+                stopping.wait(POLL_S)
                 continue
             if not done:
                 inbox.arrived.wait(POLL_S)
 
     async def _awork(self) -> None:
-        inbox = self._inbox
-        while not self._stopping.is_set():
+        inbox, stopping = self._inbox, self._stopping
+        while not stopping.is_set():
             inbox.arrived.clear()
             try:
-                done = await inbox.runner.arun(self.round(1000, self._stopping, TEND_MS))
+                done = await inbox.runner.arun(self.round(1000, stopping, TEND_MS))
             except Exception as error:  # as above
                 inbox.tell(WorkerTroubled(error=text_of(error)))
                 await asyncio.sleep(POLL_S)

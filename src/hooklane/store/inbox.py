@@ -106,6 +106,10 @@ class Shared(Session, Protocol):
     def is_whole(self) -> bool:
         """Whether what was written so far is still there: some errors undo all of a transaction."""
 
+    @property
+    def is_marked(self) -> bool:
+        """Whether a handler has left on the connection what the next must not find, so that no part may follow."""
+
     def save(self) -> None:
         """What comes now is a part of its own, until `keep` or `undo`."""
 
@@ -121,6 +125,8 @@ class AsyncShared(AsyncSession, Protocol):
 
     @property
     def is_whole(self) -> bool: ...
+    @property
+    def is_marked(self) -> bool: ...
     async def save(self) -> None: ...
     async def keep(self) -> None: ...
     async def undo(self) -> None: ...

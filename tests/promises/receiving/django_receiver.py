@@ -2,6 +2,8 @@
 
 import sqlite3
 import sys
+from functools import partial
+from itertools import product
 from typing import Any
 
 import django
@@ -57,23 +59,34 @@ for mode in ("durable", "inline"):
     promise(paid == [f"good_{mode}"] and committed[-1:] == paid, f"one commit with the ORM, {mode}: {paid} {committed}")
     promise(outcome(inbox.receive(signed(f"good_{mode}"))) == "duplicate", f"dedup, {mode}")
 
-for mode in ("durable", "inline"):
+
+class Panic(BaseException):
+    """As a library in Rust raises it."""
+
+
+def fail(kind: type[BaseException]) -> None:
+    raise kind
+
+
+for mode, kind in product(("durable", "inline"), (ZeroDivisionError, Panic)):
     told: list[Any] = []
     inbox = Inbox("default", mode, emit=told.append)  # type: ignore[arg-type]
 
     @own_source(inbox, order="none").on("*", name="pay")
-    def pay_and_fail_later(event: Event, tx: Any) -> None:
+    def pay_and_fail_later(event: Event, tx: Any, kind: type[BaseException] = kind) -> None:
         Payment.objects.create(event_id=event.id)
-        transaction.on_commit(lambda: 1 // 0)
+        transaction.on_commit(partial(fail, kind))
         transaction.on_commit(lambda: committed.append(event.id))
 
-    reply = inbox.receive(signed(f"hook_{mode}"))
+    id = f"hook_{mode}_{kind.__name__}"
+    reply = inbox.receive(signed(id))
     inbox.run_once()
-    (row,) = inbox.rows(event_id=f"hook_{mode}")
-    promise((reply.status, str(row.overall)) == (200, "completed"), f"a hook's error is none of the commit, {mode}")
-    promise(committed[-1] == f"hook_{mode}", f"the hooks behind one that failed are called, {mode}")
-    failed = [(each.handler, each.error) for each in told if isinstance(each, CommitHookFailed)]
-    promise([(name, error.partition(":")[0]) for name, error in failed] == [("pay", "ZeroDivisionError")], f"{told}")
+    (row,) = inbox.rows(event_id=id)
+    promise((reply.status, str(row.overall)) == (200, "completed"), f"a hook's error is none of the commit, {id}")
+    promise(id in committed, f"the hooks behind one that failed are called, {id}")
+    hooks = [each for each in told if isinstance(each, CommitHookFailed) and each.event_id == id]
+    failed = [(each.handler, each.error) for each in hooks]
+    promise([(name, error.partition(":")[0]) for name, error in failed] == [("pay", kind.__name__)], f"{told}")
     promise(not any(isinstance(each, FenceRejected) for each in told), f"no claim was lost, {mode}")
 
 told = []

@@ -248,3 +248,28 @@ def test_a_worker_thread_handles_what_arrives_and_stops_when_told(world: World) 
     inbox.stop()
     assert not inbox.worker.is_running
     assert world.effects() == ["evt_1"]
+
+
+def test_a_worker_that_is_started_while_the_last_one_still_ends_works_on(world: World) -> None:
+    """Naive: its thread lives, so there is a worker; it ends after the event that it has in hand, and none is left."""
+    inbox = world.inbox("durable", clock=wall_now)
+    begun, go_on = threading.Event(), threading.Event()
+
+    @own_source(inbox, order="none").on("*")
+    def handler(event: Event, tx: Any) -> None:
+        if event.id == "evt_1":
+            begun.set()
+            assert go_on.wait(scaled_s(30))
+
+    inbox.start_worker()
+    inbox.receive(signed("evt_1"))
+    assert begun.wait(scaled_s(30))
+    (told_to_stop,) = inbox.worker._threads
+    inbox.stop(0)
+    inbox.start_worker()
+    go_on.set()
+    told_to_stop.join(scaled_s(30))
+    assert not told_to_stop.is_alive()
+    inbox.receive(signed("evt_2"))
+    until(lambda: statuses(inbox) == ["completed", "completed"], what="the second event's turn")
+    inbox.stop()

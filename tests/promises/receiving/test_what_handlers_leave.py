@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import psycopg
 import pytest
 from psycopg.rows import dict_row
 from tests.promises.receiving.conftest import PostgresWorld, SqliteWorld, World
@@ -71,6 +73,84 @@ async def test_what_an_async_handler_set_is_not_there_for_the_next_event(
         await inbox.areceive(signed(f"evt_{number}", at=world.clock.now))
         await inbox.arun_once()
     assert world.effects() == ["evt_2", "evt_3"]
+    await inbox.aclose()
+
+
+@MODE
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+async def test_a_lock_that_a_handler_took_for_its_session_ends_with_its_failure(
+    is_async: bool, mode: str, postgres_url: str
+) -> None:
+    """It could not let go of it, and handlers on other connections would wait for it, one worker after another."""
+    world = PostgresWorld(postgres_url)
+    inbox = world.inbox(mode)
+
+    def handle(event: Event, tx: Any) -> None:
+        tx.execute("SELECT pg_advisory_lock(42)")
+        raise RuntimeError
+
+    async def ahandle(event: Event, tx: Any) -> None:
+        await tx.execute("SELECT pg_advisory_lock(42)")
+        raise RuntimeError
+
+    own_source(inbox).on("*")(ahandle if is_async else handle)
+    await inbox.areceive(signed(at=world.clock.now))
+    await inbox.arun_once()
+    assert statuses(inbox) == ["failed"]
+    with psycopg.connect(postgres_url) as conn:
+        assert conn.execute("SELECT pg_try_advisory_lock(42)").fetchone() == (True,)
+    await inbox.aclose()
+
+
+@MODE
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+async def test_what_a_handler_set_on_a_connection_to_sqlite_is_not_there_for_the_next_event(
+    is_async: bool, mode: str, tmp_path: Path
+) -> None:
+    world = SqliteWorld(tmp_path / "app.db")
+    inbox = world.inbox(mode)
+    like: list[Any] = []
+
+    def handle(event: Event, tx: Any) -> None:
+        like.append(tx.execute("SELECT 'a' LIKE 'A'").fetchone())
+        if event.id == "evt_1":
+            tx.execute(TEMPORARY)
+            tx.execute("PRAGMA case_sensitive_like = ON")
+        world.effect(event, tx)
+
+    async def ahandle(event: Event, tx: Any) -> None:
+        handle(event, tx)
+
+    own_source(inbox, order="none").on("*")(ahandle if is_async else handle)
+    for number in (1, 2, 3):
+        await inbox.areceive(signed(f"evt_{number}", at=world.clock.now))
+        await inbox.arun_once()
+    assert (world.effects(), like) == (["evt_2", "evt_3"], [(1,)] * 3)
+    await inbox.aclose()
+
+
+STAGED = ["CREATE TEMPORARY TABLE IF NOT EXISTS staged (id text)", "INSERT INTO staged VALUES (?)"]
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+async def test_handlers_that_share_a_commit_share_no_temporary_table(is_async: bool, tmp_path: Path) -> None:
+    """Each would write what those before it have staged once more."""
+    world = SqliteWorld(tmp_path / "app.db")
+    inbox = world.inbox("inline")
+
+    def handle(event: Event, tx: Any) -> None:
+        for statement in STAGED:
+            tx.execute(statement, (event.id,) * statement.count("?"))
+        tx.execute("INSERT INTO effects (event_id) SELECT id FROM staged")
+
+    async def ahandle(event: Event, tx: Any) -> None:
+        handle(event, tx)
+        await asyncio.sleep(0)  # others come meanwhile
+
+    own_source(inbox, order="none").on("*")(ahandle if is_async else handle)
+    ids = [f"evt_{number}" for number in range(20)]
+    replies = await asyncio.gather(*(inbox.areceive(signed(id, at=world.clock.now)) for id in ids))
+    assert ({reply.status for reply in replies}, sorted(world.effects())) == ({200}, sorted(ids))
     await inbox.aclose()
 
 
@@ -197,6 +277,17 @@ def test_a_hook_whose_error_cannot_be_told_fails_alone(mode: str, world: World) 
     assert inbox.receive(signed(at=world.clock.now)).status == 200
     inbox.run_once()
     assert (world.effects(), statuses(inbox)) == (["evt_1"], ["completed"])
+
+
+def test_a_hook_of_a_claim_whose_error_cannot_be_told_fails_alone(world: World) -> None:
+    class _NoWords(Exception):
+        def __repr__(self) -> str:
+            raise ValueError("no words")
+
+    inbox = world.inbox()
+    with inbox.claim("shop", "evt_1") as claim:
+        claim.event.on_commit(_raises(_NoWords()))
+    assert claim.verdict == "applied"
 
 
 def _as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> dict[str, Any]:

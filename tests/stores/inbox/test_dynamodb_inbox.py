@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 from tests.promises.receiving.kit import SECRET, header, outcome, own_source, signed, statuses
 from tests.stores.inbox.worlds import DynamoWorld
-from tests.support.processes import free_port
+from tests.support.processes import Child, free_port
+from tests.support.tree import ROOT
+from tests.support.tree import SOURCE as TREE
 
 from hooklane.errors import ConfigError, LeaseLost, StoreRefused, StoreUnavailable, UsageError
 from hooklane.model.clock import Instant, wall_now
@@ -179,6 +184,48 @@ def test_a_source_that_takes_more_than_a_transaction_holds_is_refused(dynamodb_i
     inbox.close()
 
 
+@pytest.mark.parametrize(
+    "program", ["tests.stores.inbox.forking_dynamodb", "tests.promises.receiving.forking_while_at_work"]
+)
+def test_a_fork_shares_no_connection_with_its_parent_and_waits_for_none_of_its_threads(
+    program: str, dynamo_world: DynamoWorld, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", program, dynamo_world.url]
+    env = {"PYTHONPATH": f"{TREE}{os.pathsep}{ROOT}"}
+    with Child(command, log=tmp_path / "forking.log", cwd=ROOT, env=env) as child:
+        assert child.wait(within_s=60) == 0, child.output()
+    effects = dynamo_world.effects()
+    assert len(effects) == len(set(effects))
+
+
+def meanwhile(flow: Any, act: Callable[[], Any]) -> Any:
+    """*flow*, with *act* right after its first step."""
+    answer = yield next(flow)
+    act()
+    try:
+        while True:
+            answer = yield flow.send(answer)
+    except StopIteration as end:
+        return end.value
+
+
+@pytest.mark.parametrize("handlers", [[HANDLER], [HANDLER, "mail"]], ids=["one_handler", "two"])
+@pytest.mark.parametrize("verb", ["prune", "purge"])
+def test_what_is_replayed_while_old_rows_are_looked_for_stays_whole(
+    verb: str, handlers: list[str], store: DynamoInbox
+) -> None:
+    """The look at all of a large table takes minutes."""
+    settled = [owed(handler=name, status=Status.COMPLETED) for name in handlers]
+    (id,) = run(store, store.insert([row("e1", *settled)]))
+    replayed: list[bool] = []
+    remove = getattr(store, verb)(before=Instant(50), source=None, limit=10)
+    gone = run(store, meanwhile(remove, lambda: replayed.append(run(store, store.reopen(id, HANDLER, now=wall_now())))))
+
+    assert (gone, replayed) == (0, [True])
+    (claimed,) = run(store, store.claim(WORK, expired=False, owner="a", now=wall_now(), lease_ms=60_000, limit=9))
+    assert claimed.message.body == row("e1").message.body
+
+
 def test_a_row_whose_time_is_over_does_not_count_though_dynamodb_has_not_removed_it(dynamo_world: DynamoWorld) -> None:
     world = dynamo_world
     inbox = world.inbox("inline")
@@ -216,6 +263,26 @@ def test_settled_rows_have_a_time_to_live_and_owed_ones_have_none(store: DynamoI
         assert living() == [0, 1, 1][number]
         run(store, store.complete(claimed.id, claimed.handler, claimed.fence, Status.COMPLETED, wall_now()))
     assert living() == 2
+
+
+def test_what_time_it_was_on_a_host_is_not_kept_for_ever(store: DynamoInbox) -> None:
+    """Each pod, task or function is a host with a name of its own."""
+    run(store, store.keep_clock(wall_now()))
+
+    (note,) = items(store)
+    assert note["sk"]["S"].startswith("clock#")
+    assert wall_now() + 29 * DAY_MS < int(note["ttl"]["N"]) * 1000 < wall_now() + 31 * DAY_MS
+
+
+def test_a_write_that_boto_refuses_is_the_handlers_fault(dynamo_world: DynamoWorld) -> None:
+    """Naive: all that is no answer of DynamoDB means that it is away, so the sender is told to come again, for ever."""
+    inbox = dynamo_world.inbox("inline")
+    own_source(inbox, order="none").on("*")(lambda event, tx: tx.put(None, {"id": "1"}))
+    reply = inbox.receive(signed(at=dynamo_world.clock.now))
+
+    (row,) = inbox.rows()
+    assert (reply.status, row.overall) == (200, Status.DEAD)
+    assert "DynamoDB does not take this" in str(row.handlings[0].error)
 
 
 def test_a_table_is_created_once_on_demand_with_its_index_and_its_time_to_live(store: DynamoInbox) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import redis
-from tests.promises.receiving.kit import SECRET, outcome, own_source, signed
+from tests.promises.receiving.kit import SECRET, header, outcome, own_source, signed
 from tests.stores.inbox.many_servers import cluster, sentinel
+from tests.support.processes import free_port
 
-from hooklane.errors import ConfigError
+from hooklane.errors import ConfigError, StoreUnavailable
 from hooklane.receiver import Inbox
 from hooklane.store.redis.store import RedisInbox, by_url
 from hooklane.testing.conformance_inbox import InboxConformance
@@ -72,6 +73,17 @@ async def test_async_code_works_on_a_cluster_too(empty_cluster_url: str) -> None
     assert {reply.status for reply in replies} == {200}
     assert sorted(ids) == sorted(applied)
     await inbox.aclose()
+
+
+async def test_a_cluster_that_is_away_is_told_as_any_other_store() -> None:
+    inbox = Inbox(f"redis+cluster://127.0.0.1:{free_port()}")
+    own_source(inbox, order="none").on("*")(lambda event, tx: None)
+
+    for reply in (await asyncio.to_thread(inbox.receive, signed()), await inbox.areceive(signed())):
+        assert (reply.status, header(reply, "retry-after")) == (503, "5")
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        inbox.rows()
+    inbox.store.close()
 
 
 def test_orders_are_refused_on_a_cluster(empty_cluster_url: str) -> None:

@@ -325,6 +325,24 @@ def test_payloads_can_be_dropped_as_soon_as_they_are_handled(redis_url: str) -> 
     world.close()
 
 
+def test_a_dead_row_that_is_given_to_two_handlers_keeps_its_payload_until_both_are_done(redis_url: str) -> None:
+    world = RedisWorld(f"{redis_url}?payload=drop")
+    inbox = world.inbox("durable")
+    accounts: dict[str, str] = {}
+    bodies: list[bytes] = []
+    source = own_source(inbox, account=lambda message: accounts[message.event_id], order="none")
+    for name in ("one", "two"):
+        source.on("*", name=name)(lambda event, tx: bodies.append(event.raw))
+    request = signed()
+    inbox.receive(request)
+
+    accounts["evt_1"] = "mended"
+    assert inbox.replay(status="dead") == 2
+    assert [inbox.run_once(1), inbox.run_once(1)] == [1, 1]
+    assert bodies == [request.body, request.body]
+    world.close()
+
+
 def test_a_source_that_must_be_kept_longer_than_rows_live_is_refused(redis_url: str) -> None:
     inbox = Inbox(f"{redis_url}?ttl_days=14")
     with pytest.raises(ConfigError, match=r"ttl_days"):

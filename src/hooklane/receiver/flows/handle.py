@@ -11,10 +11,11 @@ from hooklane.model.clock import Instant
 from hooklane.model.inbox import Claimed, RowId, Track
 from hooklane.model.message import Message, Status
 from hooklane.model.size import counted
+from hooklane.receiver.arrival import track_of
 from hooklane.receiver.event import Event
 from hooklane.receiver.failure import failure_of, place_of, text_of, traceback_of
 from hooklane.receiver.flows.context import Context
-from hooklane.receiver.flows.order import OutOfTurn, after, before, late_place, resync, track_of
+from hooklane.receiver.flows.order import OutOfTurn, after, before, late_place, resync
 from hooklane.receiver.order import InSequence, Refetch
 from hooklane.receiver.source import Handler
 from hooklane.receiver.steps import AFTER_CLAIM, AfterCommit, Handle, HandlerFailed, Publish, transaction
@@ -36,7 +37,7 @@ class Settled:
     """Whether it says something about the handler's dependencies; a poison event, a deadlock or a wait does not."""
     fenced: bool = False
     """Another worker had taken the claim over: this one's work was rolled back."""
-    hook_errors: tuple[Exception, ...] = ()
+    hook_errors: tuple[BaseException, ...] = ()
 
 
 def handle(context: Context, claimed: Claimed, handler: Handler, event: Event) -> Flow[Settled]:

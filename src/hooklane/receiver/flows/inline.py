@@ -21,7 +21,7 @@ from hooklane.receiver.event import Event
 from hooklane.receiver.failure import failure_of
 from hooklane.receiver.flows.context import Context
 from hooklane.receiver.flows.handle import Settled, fail, run
-from hooklane.receiver.flows.order import OutOfTurn, after, before, track_of
+from hooklane.receiver.flows.order import OutOfTurn, after, before
 from hooklane.receiver.flows.receive import FRESH, baseline_of, guard, judge, judge_repeat
 from hooklane.receiver.order import Latest, Refetch
 from hooklane.receiver.receipt import Receipt
@@ -235,7 +235,7 @@ def _refetch(context: Context, arrival: Arrival, handler: Handler, event: Event)
     key = arrival.stance(handler).hint
     until = yield from run(context, handler, arrival.message, key, event)
     if until is not None and key is not None:
-        yield from context.store.coalesce(track_of(arrival.message, handler, key), until, context.clock())
+        yield from context.store.coalesce(arrival.track(handler, key), until, context.clock())
     return until
 
 

@@ -11,10 +11,11 @@ from hooklane.errors import Reject, UsageError
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Gap, Handling, Heartbeat, NewHandling, Row, RowId
 from hooklane.model.message import Message, Status
+from hooklane.receiver.arrival import document_of, track_of
 from hooklane.receiver.event import Event
 from hooklane.receiver.failure import text_of
 from hooklane.receiver.flows.context import Context
-from hooklane.receiver.flows.order import document_of, resync, track_of
+from hooklane.receiver.flows.order import resync
 from hooklane.receiver.flows.receive import baseline_of, dead_from_the_start
 from hooklane.receiver.flows.stored_rows import give_up, give_up_row, owe_again
 from hooklane.receiver.order import InSequence, Refetch

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hooklane.core.admission.freshness import is_future
 from hooklane.core.admission.turns import Turn, whose_turn
-from hooklane.core.verify.document import Unreadable, read_json
 from hooklane.errors import HooklaneError, Reject
 from hooklane.model.clock import START
-from hooklane.model.inbox import Track
 from hooklane.model.message import Message, Status
+from hooklane.receiver.arrival import document_of, track_of
 from hooklane.receiver.event import Event
 from hooklane.receiver.flows.context import Context
 from hooklane.receiver.flows.receive import baseline_of
@@ -113,16 +110,3 @@ def resync(order: InSequence, message: Message | None, key: str) -> Flow[None]:
 
 
 _NO_MESSAGE = Message(source="", event_id="", type="", body=b"")
-
-
-def track_of(message: Message, handler: Handler, key: str) -> Track:
-    """Where *handler* stands with *key*."""
-    return Track(message.source, message.account, handler.name, key[:512])
-
-
-def document_of(message: Message) -> Any:
-    """The JSON of *message*; None for a form."""
-    try:
-        return read_json(message.body)
-    except Unreadable:
-        return None

@@ -90,6 +90,7 @@ class _OpenTransaction:
             and self.parts < transaction.PARTS_MAX
             and now - self.began < transaction.TOGETHER_S
             and now >= self._here.alone_until
+            and not self.session.is_marked
         )
 
     async def end(self, *, commit: bool) -> None:

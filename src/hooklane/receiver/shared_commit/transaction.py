@@ -31,7 +31,7 @@ class SharedTransaction:
 
     @property
     def is_full(self) -> bool:
-        return self.played >= PARTS_MAX or self.now - self._began > TOGETHER_S
+        return self.played >= PARTS_MAX or self.now - self._began > TOGETHER_S or self._session.is_marked
 
     def play(self, part: Part) -> float:
         """Run the part of one flow; how long it took. What fails here must not undo the work of those before."""

@@ -13,7 +13,7 @@ from hooklane.model.message import Status
 from hooklane.store.dynamodb import items as shapes
 from hooklane.store.dynamodb.changes import Change, Changes
 from hooklane.store.dynamodb.items import CLASSES, Item, plain, typed, typed_item
-from hooklane.store.dynamodb.session import Api, Many
+from hooklane.store.dynamodb.session import Api, Many, Refused
 from hooklane.store.dynamodb.table import INDEX, Table
 from hooklane.store.inbox import Flow
 
@@ -70,7 +70,8 @@ class Base:
         for part in parts:
             if part.get("hh") == handler:
                 account = shapes.head_of(row)[2]
-                return {name: value for name, value in part.items() if name != "b"} | {"src": row["src"], "tn": account}
+                about = {"src": row["src"], "tn": account, "pb": row.get("pb", False)}
+                return {name: value for name, value in part.items() if name != "b"} | about
         return None
 
     def _scan(self, condition: str, values: dict[str, Any], fields: str) -> Flow[list[Item]]:
@@ -144,15 +145,27 @@ class Base:
         (parts,) = yield from self._parts([name], payload=True)
         if not parts or not is_settled(parts):
             return
+        row = next(part for part in parts if part["sk"] == "row")
+        change = Change({"pk": row["pk"], "sk": "row"}, assign={"ttl": ttl})
+        if self._table.drops_payload:
+            change.remove |= {"b", "n", "pb"}
+        if isinstance((yield self._alone(unless_owed_since(row, change))), Refused):
+            return
         changes = []
-        for part in parts:
-            change = Change({"pk": part["pk"], "sk": part["sk"]}, assign={"ttl": ttl})
-            if self._table.drops_payload and part["sk"].startswith("b#"):
-                change = Change(change.key, delete=True)
-            elif self._table.drops_payload and part["sk"] == "row":
-                change.remove |= {"b", "n", "pb"}
+        for part in (part for part in parts if part is not row):
+            is_dropped = self._table.drops_payload and part["sk"].startswith("b#")
+            change = Change({"pk": part["pk"], "sk": part["sk"]}, delete=is_dropped, assign={"ttl": ttl})
             changes.append(self._alone(change.when("{id} = :id", id=part["id"])))
-        yield Many(changes)
+        if changes:
+            yield Many(changes)
+
+    def _owe(self, id: RowId, changes: Changes, why: str) -> Change:
+        """The change of a row that is owed again, if its payload is there: it does not expire, and nobody who saw it
+        settled removes anything of it."""
+        change = changes.of(shapes.row_key(id), why).when("{id} = :id AND attribute_exists({pb})", id=str(id))
+        change.add["o"] = 1
+        change.remove.add("ttl")
+        return change
 
     def _keep(self, name: str) -> Flow[None]:
         """A row that is owed again does not expire, nor does any part of it."""
@@ -171,6 +184,12 @@ class Base:
 
 def track_key(name: str) -> Item:
     return {"pk": f"t#{name}", "sk": "track"}
+
+
+def unless_owed_since(row: Item, change: Change) -> Change:
+    """*change*, of *row* as it was read, unless it was owed again since."""
+    change.when("{id} = :id", id=row["id"])
+    return change.when("{o} = :owed", owed=row["o"]) if "o" in row else change.when("attribute_not_exists({o})")
 
 
 def is_settled(parts: Iterable[Item]) -> bool:

@@ -5,7 +5,7 @@ One table with keys `pk`, `sk`, one sparse index `due` on `ipk`, `isk`, and the 
     pk r#<name>   sk row          a row: id, src, t received at, m message head, b payload (or n chunks of it; pb while
                                   there is one), st own status unless pending, rs why it is so where a person said it,
                                   c copies, k a copy was answered, x the session that wrote it, hm it was given to more
-                                  handlers later; and its handling, if it has one only
+                                  handlers later, o how often it was owed again; and its handling, if it has one only
     pk r#<name>   sk h#<handler>  a handling of a row that has several: hh handler, hs status, hw status before, hf
                                   fence, ha attempts, hd due at, hk key, hq seq, hp prev_seq, hg place among thin
                                   events, he error, hb traceback, ht settled at, pn name of its track

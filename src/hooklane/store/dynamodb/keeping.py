@@ -6,10 +6,10 @@ import socket
 
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Count, Heartbeat, NewHandling, Row, RowId, Search, Track
-from hooklane.model.jumps import set_back
+from hooklane.model.jumps import NOTE_MS, set_back
 from hooklane.model.message import Status
 from hooklane.store.dynamodb import items as shapes
-from hooklane.store.dynamodb.base import After, Base, is_settled
+from hooklane.store.dynamodb.base import After, Base, is_settled, unless_owed_since
 from hooklane.store.dynamodb.changes import Change, Changes
 from hooklane.store.dynamodb.items import CLASSES, Item, typed
 from hooklane.store.dynamodb.session import Api, Many, Refused
@@ -30,8 +30,11 @@ class Keeping(Base):
         item = yield from self._find(id, handler)
         if item is None or was not in (None, item["hs"]) or (item["hs"] == Status.IN_PROGRESS and item["hd"] > now):
             return False
+        if not item["pb"]:
+            return False
 
         def later(changes: Changes, after: After) -> None:
+            self._owe(id, changes, "reopen")
             change = self._moved(item, Status.PENDING, now, changes.of(item, "reopen"), changes)
             change.assign |= {"ha": 0, "hf": item["hf"] + 1}
             change.remove |= {"ht", "ttl"}
@@ -46,7 +49,9 @@ class Keeping(Base):
         buffer: Buffer = yield State()
         (parts,) = yield from self._parts([shapes.row_name(id)], payload=False)
         row = next((part for part in parts if part["sk"] == "row"), None)
-        if row is None or row["id"] != str(id) or any(part.get("hh") == handling.handler for part in parts):
+        if row is None or row["id"] != str(id) or "pb" not in row:
+            return
+        if any(part.get("hh") == handling.handler for part in parts):
             return
         account, track = shapes.head_of(row)[2], None
         if handling.key is not None:
@@ -57,9 +62,9 @@ class Keeping(Base):
         def later(changes: Changes, after: After) -> None:
             new = changes.of(item, "attach").when("attribute_not_exists({pk})")
             new.put = item
-            whole = changes.of(row, "attach").when("{id} = :id", id=row["id"])
+            whole = self._owe(id, changes, "attach")
             whole.assign["hm"] = True
-            whole.remove |= {"ttl", "st"} | ({"ipk", "isk"} if row.get("st") == Status.DEAD else set())
+            whole.remove |= {"st"} | ({"ipk", "isk"} if row.get("st") == Status.DEAD else set())
             if track is not None and "ipk" in item:
                 self._await(changes, item, account)
             after.append(self._keep(row["pk"][2:]))
@@ -116,7 +121,7 @@ class Keeping(Base):
         key = {"pk": "meta", "sk": f"clock#{text_of(socket.gethostname())}"}
         noted = yield from self._get(key)
         by = 0 if noted is None else set_back(Instant(noted["t"]), now)
-        note = Change(key, assign={"t": now})
+        note = Change(key, assign={"t": now, "ttl": (now + NOTE_MS) // 1000})
         if noted is not None:
             note.when("{t} = :noted", noted=noted["t"])
         # Of the workers of a host one moves what waits: who writes the note.
@@ -148,9 +153,7 @@ class Keeping(Base):
             if not is_settled(parts):
                 continue
             row = next(part for part in parts if part["sk"] == "row")
-            removed = Change({"pk": row["pk"], "sk": "row"}, delete=True).when("{id} = :id", id=row["id"])
-            if "hs" in row:
-                removed.when("{hf} = :fence AND {hs} = :status", fence=row["hf"], status=row["hs"])
+            removed = unless_owed_since(row, Change({"pk": row["pk"], "sk": "row"}, delete=True))
             if isinstance((yield self._alone(removed)), dict):
                 gone += 1
                 yield from self._erase_parts(row)
@@ -170,7 +173,7 @@ class Keeping(Base):
             row = next(part for part in parts if part["sk"] == "row")
             if not is_settled(parts) or "pb" not in row:
                 continue
-            change = Change({"pk": row["pk"], "sk": "row"}, remove={"b", "n", "pb"}).when("{id} = :id", id=row["id"])
+            change = unless_owed_since(row, Change({"pk": row["pk"], "sk": "row"}, remove={"b", "n", "pb"}))
             if isinstance((yield self._alone(change)), dict):
                 purged += 1
                 (parts,) = yield from self._parts([row["pk"][2:]], payload=True)
@@ -205,7 +208,7 @@ class Keeping(Base):
 
     def _all_rows(self) -> Flow[list[list[Item]]]:
         """Every row of the table as its items, without payloads: a scan, for people and for pruning by hand."""
-        fields = "pk, sk, id, src, t, m, st, rs, c, n, pb, hh, hs, hf, ha, hd, hk, hq, hp, he, hb, ht"
+        fields = "pk, sk, id, src, t, m, st, rs, c, o, n, pb, hh, hs, hf, ha, hd, hk, hq, hp, he, hb, ht"
         values = {":r": typed("r#"), ":b": typed("b#")}
         found = yield from self._scan("begins_with(pk, :r) AND NOT begins_with(sk, :b)", values, fields)
         rows: dict[str, list[Item]] = {}

@@ -153,6 +153,8 @@ def judged(error: Exception, tried: int, table: str, roll: Callable[[], float] =
         if code in ("ValidationException", "ItemCollectionSizeLimitExceededException"):
             raise UsageError(f"DynamoDB does not take this: {message}") from error
         raise StoreError(f"DynamoDB: {code}: {message}") from error
+    if isinstance(error, faults.ParamValidationError):
+        raise UsageError(f"DynamoDB does not take this: {error}") from error
     if isinstance(error, (faults.BotoCoreError, OSError, asyncio.TimeoutError)):
         raise StoreUnavailable(f"DynamoDB cannot be reached: {error}") from error
     raise error

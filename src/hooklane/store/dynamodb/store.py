@@ -112,7 +112,7 @@ class DynamoInbox(Receiving, Handling, Ordering, Keeping):
         if failed and failed[0] < len(actions):
             raise ConditionFailed(tx.tell(failed[0]))
         why = changes[failed[0] - len(actions)].why if failed else "?"
-        overtaken = Overtaken if why in ("reopen", "settle", "restate") else StoreBusy
+        overtaken = Overtaken if why in ("reopen", "attach", "settle", "restate") else StoreBusy
         raise overtaken(f"another session changed the same thing ({why}) meanwhile; nothing was written")
 
     def roll_back(self, buffer: Buffer) -> Flow[None]:

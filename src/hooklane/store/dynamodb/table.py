@@ -8,6 +8,7 @@ Credentials are found as boto3 finds them. Our own settings: `ttl_days`, `payloa
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import threading
 from contextlib import AsyncExitStack
@@ -21,6 +22,7 @@ import botocore.session
 from botocore.config import Config
 from botocore.loaders import create_loader
 
+from hooklane.batching.locks import open_in_forks
 from hooklane.errors import ConfigError, MissingExtra
 from hooklane.model.database_url import shown
 
@@ -50,22 +52,26 @@ class Table:
     ttl_ms: int = TTL_DAYS * DAY_MS
     tombstone_ms: int = 407 * DAY_MS
     drops_payload: bool = False
-    _sync: list[Any] = field(default_factory=list)
+    _sync: list[tuple[int, Any]] = field(default_factory=list)
+    """The client, and the process that made it."""
     _async: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncExitStack, Any]] = field(
         default_factory=WeakKeyDictionary
     )
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Lock = field(default_factory=lambda: open_in_forks(threading.Lock()))
 
     def client(self) -> Any:
-        """The client for threads."""
+        """The client for threads. One that a fork inherits is not used: two processes would read the same answers."""
         with self._lock:
+            if self._sync and self._sync[0][0] != os.getpid():
+                self._sync.clear()
             if not self._sync:
                 # A session of one's own: boto3's default one must not be used by several threads at once.
                 inner = botocore.session.Session()
                 inner.register_component("data_loader", _LOADER)
                 session = boto3.session.Session(botocore_session=inner)
-                self._sync.append(session.client("dynamodb", config=Config(**_PATIENCE), **self._options()))
-            return self._sync[0]
+                client = session.client("dynamodb", config=Config(**_PATIENCE), **self._options())
+                self._sync.append((os.getpid(), client))
+            return self._sync[0][1]
 
     async def async_client(self) -> Any:
         """The client of the running event loop."""
@@ -93,7 +99,7 @@ class Table:
 
     def close(self) -> None:
         while self._sync:
-            self._sync.pop().close()
+            self._sync.pop()[1].close()
 
     async def aclose(self) -> None:
         stack, _ = self._async.pop(asyncio.get_running_loop(), (None, None))

@@ -8,7 +8,7 @@ from typing import Any
 
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import Count, Heartbeat, NewHandling, Row, RowId, Search
-from hooklane.model.jumps import JUMP_MS
+from hooklane.model.jumps import JUMP_MS, NOTE_MS
 from hooklane.model.message import Status
 from hooklane.store.inbox import Flow
 from hooklane.store.redis import pack
@@ -20,8 +20,6 @@ from hooklane.store.without_tx.names import text_of
 from hooklane.store.without_tx.search import CLAIMABLE, matches
 
 PAGE = 500
-NOTE_MS = 30 * 86_400_000
-"""So long it is remembered what time it was on a host that looks no more."""
 ENTRIES = 20
 """So many entries of the stream are looked at in one script; an entry has up to a hundred rows or so."""
 SLACK_US = 86_400_000_000
@@ -32,7 +30,9 @@ class Keeping(Base):
     """The verbs that are not on the path of an event."""
 
     def reopen(self, id: RowId, handler: str, *, now: Instant, was: Status | None = None) -> Flow[bool]:
-        found = yield from self._handling(id, handler)
+        rows = yield from self._load([str(id)])
+        handlings = () if not rows or rows[0].purged else rows[0].handlings
+        found = next((each for each in handlings if each.handler == handler), None)
         if (
             found is None
             or was not in (None, found.status)
@@ -44,7 +44,7 @@ class Keeping(Base):
 
     def attach(self, id: RowId, handling: NewHandling) -> Flow[None]:
         found = yield from self._load([str(id)])
-        if found and all(each.handler != handling.handler for each in found[0].handlings):
+        if found and not found[0].purged and all(each.handler != handling.handler for each in found[0].handlings):
             message = found[0].message
             packed = pack.handling_line(message.source, message.account, handling)
             yield from self._later(id, "attach", handling.handler, packed)

@@ -167,7 +167,7 @@ def faults_named() -> Iterator[None]:
         raise StoreFull(f"Redis is full: {error}") from error
     except (
         faults.ConnectionError, faults.TimeoutError, faults.BusyLoadingError, faults.ReadOnlyError,
-        faults.ClusterDownError, faults.TryAgainError, faults.MasterDownError, OSError,
+        faults.ClusterDownError, faults.TryAgainError, faults.MasterDownError, faults.RedisClusterException, OSError,
     ) as error:  # fmt: skip
         answered = isinstance(error, (faults.ResponseError, faults.BusyLoadingError))
         raise StoreUnavailable(f"Redis cannot {'serve this now' if answered else 'be reached'}: {error}") from error

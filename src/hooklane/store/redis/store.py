@@ -125,7 +125,7 @@ class RedisInbox(Keeping, Ordering):
                 verb = group[failed - 1][1]
                 if verb in ("complete", "fail"):
                     raise LeaseLost(f"another worker took this over meanwhile: the {verb} was not recorded")
-                overtaken = Overtaken if verb in ("reopen", "settle", "restate") else StoreBusy
+                overtaken = Overtaken if verb in ("reopen", "attach", "settle", "restate") else StoreBusy
                 raise overtaken(f"another session changed the same thing ({verb}) meanwhile; nothing was recorded")
 
     def roll_back(self, buffer: Buffer) -> Flow[None]:

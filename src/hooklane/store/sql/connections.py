@@ -14,6 +14,7 @@ from hooklane.errors import UsageError
 from hooklane.store.caller import AsyncCaller, Flow, Statement, SyncCaller, adapt
 from hooklane.store.caller.psycopg2 import Psycopg2Caller
 from hooklane.store.caller.psycopg3 import IDLE, AsyncPsycopgCaller, PsycopgCaller
+from hooklane.store.caller.the_end import is_the_end
 
 _READ_WRITE = Statement("SET TRANSACTION READ WRITE")
 
@@ -163,7 +164,7 @@ class DjangoCheckout:
                 f" with transaction.non_atomic_requests where ATOMIC_REQUESTS is on ({error})"
             ) from error
         self._is_open = True
-        self.hook_errors: list[Exception] = []
+        self.hook_errors: list[BaseException] = []
         self.tx = transaction.get_connection(alias)
         self.caller = _sync(self.tx)
 
@@ -180,7 +181,9 @@ class DjangoCheckout:
         for _, hook, *_ in hooks:
             try:
                 hook()
-            except Exception as error:  # committed already: the error is told, the event is not run again
+            except BaseException as error:  # committed already: the error is told, the event is not run again
+                if is_the_end(error):
+                    raise
                 self.hook_errors.append(error)
 
     def rollback(self) -> None:

@@ -66,7 +66,8 @@ ORDER BY min(h.due_at) LIMIT :limit::bigint;
 
 -- name: let_handlings_speak
 -- A row that a handler was given has no status of its own any more: it was dead, ignored or a conflict before.
-UPDATE hooklane.inbox_row SET status = 'pending' WHERE id = :row_id AND status <> 'pending';
+UPDATE hooklane.inbox_row SET status = 'pending' WHERE id = :row_id AND status <> 'pending'
+  AND EXISTS (SELECT 1 FROM hooklane.inbox_handling h WHERE h.row_id = :row_id);
 
 -- name: restate
 -- What is said of the row itself, unless it is not what it :was when that was decided.

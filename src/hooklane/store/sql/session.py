@@ -80,7 +80,7 @@ class SqlSession(_Session[Checkout]):
     """One transaction of sync code."""
 
     @property
-    def hook_errors(self) -> Sequence[Exception]:
+    def hook_errors(self) -> Sequence[BaseException]:
         """What the connection's own hooks raised at the commit: those of Django, no other kind has any."""
         return getattr(self._checkout, "hook_errors", ())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
 from hooklane.errors import StoreBusy
@@ -106,6 +107,19 @@ class Keeping(InboxKit):
         assert not self.run(store, store.settle(id, HANDLER, Status.IGNORED, "known", wall_now(), was=Status.DEAD))
         (claimed,) = self.claim(store)
         assert claimed.id == id
+
+    def test_what_has_no_payload_any_more_is_owed_to_nobody_again(self, store: InboxStore) -> None:
+        """Who replays it saw it while it was whole: its handler would run on an empty body."""
+        (id,) = self.insert(store, row("e1", owed(status=Status.COMPLETED)))
+        assert id is not None
+        assert self.run(store, store.purge(before=Instant(50), source=None, limit=10)) == 1
+        assert not self.run(store, store.reopen(id, HANDLER, now=wall_now(), was=Status.COMPLETED))
+        with suppress(StoreBusy):
+            self.run(store, store.attach(id, owed(handler="mail")))
+        work = [*WORK, (SOURCE, "mail")]
+        assert self.run(store, store.claim(work, expired=False, owner="w", now=wall_now(), lease_ms=1, limit=9)) == []
+        (kept,) = self.run(store, store.rows(Search()))
+        assert [(each.handler, each.status) for each in kept.handlings] == [(HANDLER, Status.COMPLETED)]
 
     def test_of_a_skip_and_a_replay_at_the_same_moment_one_is_done(self, store: InboxStore) -> None:
         for number in range(10):

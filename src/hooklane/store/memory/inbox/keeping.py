@@ -23,6 +23,7 @@ class Keeping(Memory):
             entry is None
             or was not in (None, entry.status)
             or (entry.status is Status.IN_PROGRESS and entry.due_at > now)
+            or self._row(entry).purged
         ):
             return False
         session.change(entry, status=Status.PENDING, due_at=now, attempts=0, fence=entry.fence + 1, settled_at=None)
@@ -31,7 +32,7 @@ class Keeping(Memory):
     @verb
     def attach(self, session: MemorySession, id: RowId, handling: NewHandling) -> None:
         row = self.tables.rows.get(int(id))
-        if row is not None and (int(id), handling.handler) not in self.tables.handlings:
+        if row is not None and not row.purged and (int(id), handling.handler) not in self.tables.handlings:
             self._attach(session, row, handling)
             if row.status is not Status.PENDING:
                 session.put(self.tables.rows, int(id), replace(row, status=Status.PENDING))

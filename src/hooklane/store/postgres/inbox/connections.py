@@ -17,6 +17,7 @@ from hooklane.store.caller.asyncpg import AsyncpgCaller
 from hooklane.store.caller.psycopg3 import IDLE, PsycopgCaller
 from hooklane.store.postgres.address import unread
 from hooklane.store.postgres.commits import commit_psycopg, left_to_itself
+from hooklane.store.sql.queries import queries_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -32,6 +33,8 @@ _DURABLE = "SET LOCAL synchronous_commit = 'on'"
 # the next one. Not DISCARD ALL, which no transaction may hold, and which ends what drivers have prepared.
 _FORGET = "RESET ALL; SET SESSION AUTHORIZATION DEFAULT; SET client_encoding = 'UTF8'; DISCARD TEMP; "
 
+_LET_GO = queries_of("hooklane.store.postgres.inbox")["let_go"]
+
 
 class PsycopgCheckout:
     was_lent = False
@@ -46,7 +49,8 @@ class PsycopgCheckout:
 
     def rollback(self) -> None:
         if self.tx.info.transaction_status != IDLE:
-            self.tx.execute("ROLLBACK")
+            # A handler that failed could not let go of what it has locked, and its connection may lie idle for long.
+            self.tx.execute(f"ROLLBACK; {_LET_GO}" if self.was_lent else "ROLLBACK")
 
     def give_back(self, *, clean: bool) -> None:
         self._connections.take_back(self.tx, clean=clean, was_lent=self.was_lent)
@@ -132,6 +136,8 @@ class AsyncpgCheckout:
 
     async def rollback(self) -> None:
         await self._transaction.rollback()
+        if self.was_lent:
+            await self.tx.execute(_LET_GO)  # as above
 
     async def give_back(self, *, clean: bool) -> None:
         await self._connections.take_back(self.tx, self._room, clean=clean, was_lent=self.was_lent)

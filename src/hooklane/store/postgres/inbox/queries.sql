@@ -232,21 +232,25 @@ RETURNING 1;
 SELECT last_value FROM hooklane.inbox_row_id_seq;
 
 -- name: reopen
--- Owed again; the fence grows, so a worker that is still at it cannot complete.
+-- Owed again, if its payload is there; the fence grows, so a worker that is still at it cannot complete. The row is held
+-- meanwhile, so that it is neither pruned nor purged by who saw it settled.
+WITH whole AS (
+    SELECT id FROM hooklane.inbox_row WHERE id = :row_id AND body IS NOT NULL FOR KEY SHARE
+)
 UPDATE hooklane.inbox_handling
 SET status = 'pending', due_at = :now::bigint, attempts = 0, fence = fence + 1, settled_at = NULL
-WHERE row_id = :row_id AND handler = :handler
+WHERE row_id IN (SELECT id FROM whole) AND handler = :handler
   AND NOT (status = 'in_progress' AND due_at > (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
   AND status = coalesce(:was::text, status)
 RETURNING 1;
 
 -- name: attach
--- A row that is there is owed to one more handler.
+-- A row that is there with its payload is owed to one more handler; held as above.
 INSERT INTO hooklane.inbox_handling
     (row_id, handler, account, source, status, due_at, attempts, key, seq, prev_seq, error, traceback, settled_at)
 SELECT r.id, :handler::text, r.account, r.source, :status::text, :due_at::bigint, :attempts::bigint, :key::text,
     :seq::bigint, :prev_seq::bigint, :error::text, :traceback::text, :settled_at::bigint
-FROM hooklane.inbox_row r WHERE r.id = :row_id
+FROM hooklane.inbox_row r WHERE r.id = :row_id AND r.body IS NOT NULL FOR KEY SHARE
 ON CONFLICT (row_id, handler) DO NOTHING;
 
 -- name: clock
@@ -302,3 +306,7 @@ GROUP BY h.source, h.handler, h.status
 UNION ALL
 SELECT source, NULL, status, count(*), min(received_at) FROM hooklane.inbox_row WHERE status <> 'pending'
 GROUP BY source, status;
+
+-- name: let_go
+-- The locks that a handler took for its session, and not for its transaction, are nobody's any more.
+SELECT pg_advisory_unlock_all();

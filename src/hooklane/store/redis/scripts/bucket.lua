@@ -117,14 +117,23 @@ local function is_settled(key)
     return true
 end
 
+-- The length of a message without its payload, by its beginning.
+local function head_of(message)
+    local a, b, c, d = string.byte(message, 1, 4)
+    return 4 + ((a * 256 + b) * 256 + c) * 256 + d
+end
+
+local function has_payload(name)
+    local key = p .. ':msg:' .. name
+    local length = call('STRLEN', key)
+    return length > 0 and length > head_of(call('GETRANGE', key, 0, 3))
+end
+
 local function drop_payload(name)
+    if not has_payload(name) then return 0 end
     local key = p .. ':msg:' .. name
     local message = call('GET', key)
-    if not message then return 0 end
-    local a, b, c, d = string.byte(message, 1, 4)
-    local head = 4 + ((a * 256 + b) * 256 + c) * 256 + d
-    if #message == head then return 0 end
-    call('SET', key, string.sub(message, 1, head), 'KEEPTTL')
+    call('SET', key, string.sub(message, 1, head_of(message)), 'KEEPTTL')
     return 1
 end
 

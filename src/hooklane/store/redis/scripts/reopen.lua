@@ -1,10 +1,11 @@
--- reopen: owe a handling again, attempts from zero, with a higher fence, unless a lease on it lives.
+-- reopen: owe a handling again, attempts from zero, with a higher fence, unless a lease on it lives or the payload is gone.
 -- {verb, member, handler, now, the status that it must have or ''}
 verbs.reopen = {
     check = function(w)
         local row, h = find(w[2], w[3])
         local as_seen = h and (w[5] == '' or h[STATUS] == w[5])
-        return as_seen and not (h[STATUS] == 'in_progress' and h[DUE] > w[4]), { row, h }
+        local is_taken = h and h[STATUS] == 'in_progress' and h[DUE] > w[4]
+        return as_seen and not is_taken and has_payload(row.name), { row, h }
     end,
     apply = function(w, found)
         local row, h = found[1], found[2]

@@ -16,6 +16,18 @@ SAVE = "SAVEPOINT hooklane /* ours */"
 RELEASE = "RELEASE hooklane /* ours */"
 UNDO = "ROLLBACK TO hooklane /* ours */"
 
+_TEMPORARY = (
+    sqlite3.SQLITE_CREATE_TEMP_TABLE,
+    sqlite3.SQLITE_CREATE_TEMP_VIEW,
+    sqlite3.SQLITE_CREATE_TEMP_TRIGGER,
+    sqlite3.SQLITE_CREATE_TEMP_INDEX,
+)
+_ASKING = (
+    *("table_info", "table_xinfo", "table_list", "index_info", "index_xinfo", "index_list", "foreign_key_list"),
+    *("foreign_key_check", "integrity_check", "quick_check", "defer_foreign_keys"),
+)
+"""What PRAGMA may be given a value for without a setting that outlives the transaction."""
+
 
 class Guarded:
     """A connection on which a handler cannot end the transaction that it was given."""
@@ -27,6 +39,8 @@ class Guarded:
         self.conn.execute("PRAGMA wal_autocheckpoint = 2000")
         self.handed_over = False
         self.refused = False
+        self.is_marked = False
+        """Whether a handler has left on it what the next must not find: a temporary table, a setting."""
         self._wait_ms = -1
         self.conn.set_authorizer(self._authorize)
 
@@ -56,4 +70,8 @@ class Guarded:
         ):
             self.refused = True
             return sqlite3.SQLITE_DENY
+        if self.handed_over and (
+            action in _TEMPORARY or (action == sqlite3.SQLITE_PRAGMA and name is not None and what not in _ASKING)
+        ):
+            self.is_marked = True
         return sqlite3.SQLITE_OK

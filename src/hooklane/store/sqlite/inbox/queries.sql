@@ -139,20 +139,21 @@ RETURNING 1;
 UPDATE hooklane_inbox_row SET settled_by = NULL, settled_as = NULL, settled_at = NULL WHERE id = :row_id;
 
 -- name: reopen
--- Owed again; the fence grows, so a worker that is still at it cannot complete.
+-- Owed again, if its payload is there; the fence grows, so a worker that is still at it cannot complete.
 UPDATE hooklane_inbox_handling
 SET status = 'pending', due_at = :now, attempts = 0, fence = fence + 1, settled_at = NULL
 WHERE row_id = :row_id AND handler = :handler AND NOT (status = 'in_progress' AND due_at > :now)
   AND status = coalesce(:was, status)
+  AND EXISTS (SELECT 1 FROM hooklane_inbox_row r WHERE r.id = :row_id AND r.body IS NOT NULL)
 RETURNING 1;
 
 -- name: attach
--- A row that is there is owed to one more handler.
+-- A row that is there with its payload is owed to one more handler.
 INSERT INTO hooklane_inbox_handling
     (row_id, handler, account, source, status, due_at, attempts, key, seq, prev_seq, error, traceback, settled_at)
 SELECT r.id, :handler, r.account, r.source, :status, :due_at, :attempts, :key, :seq, :prev_seq, :error, :traceback,
     :settled_at
-FROM hooklane_inbox_row r WHERE r.id = :row_id AND r.settled_by IS NOT :handler
+FROM hooklane_inbox_row r WHERE r.id = :row_id AND r.settled_by IS NOT :handler AND r.body IS NOT NULL
 ON CONFLICT (row_id, handler) DO NOTHING;
 
 -- name: clock

@@ -122,6 +122,10 @@ class AsyncSqliteSession:
     def is_whole(self) -> bool:
         return self._session.is_whole
 
+    @property
+    def is_marked(self) -> bool:
+        return self._session.is_marked
+
     async def save(self) -> None:
         self._session.save()
 

@@ -137,7 +137,10 @@ class Transactions:
         try:
             if conn.in_transaction:
                 conn.execute(ROLLBACK)
-            self._idle.append(guarded)
+            if guarded.is_marked:
+                conn.close()
+            else:
+                self._idle.append(guarded)
         except sqlite3.Error:
             conn.close()
 
@@ -181,6 +184,10 @@ class SqliteSession:
     @property
     def is_whole(self) -> bool:
         return self._guarded.in_transaction and not self._spoilt
+
+    @property
+    def is_marked(self) -> bool:
+        return self._guarded.is_marked
 
     def perform(self, step: Step) -> Any:
         try:
