@@ -6,7 +6,6 @@ stands for anything in a type or a reason, `x` for any digit in `http:`. A time 
 
 from __future__ import annotations
 
-import fnmatch
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from hooklane.cli.exits import CallFailed, Exit
+from hooklane.core.fanout import fits
 
 Filter = Annotated[
     str | None, typer.Option("--filter", metavar="'WORD:VALUE …'", help="Such as 'endpoint:shop http:5xx after:-2h'.")
@@ -39,6 +39,16 @@ def parse_filter(text: str | None, words: Sequence[str]) -> dict[str, str]:
         if word in wanted:
             raise CallFailed(f"--filter may say {word}: only once", Exit.USAGE)
         wanted[word] = value
+    return wanted
+
+
+def asked_for(text: str | None, words: Sequence[str], **options: str | None) -> dict[str, Any]:
+    """What `--filter` and the options ask for together: *options* by the word of the filter that means the same."""
+    wanted: dict[str, Any] = parse_filter(text, words)
+    for word, value in options.items():
+        if value is not None and word in wanted:
+            raise CallFailed(f"`{word}:` in --filter and an option say the same thing: give one of them", Exit.USAGE)
+        wanted.setdefault(word, value)
     return wanted
 
 
@@ -67,7 +77,7 @@ def keep(wanted: Mapping[str, str], *, at: str = "") -> Callable[[Mapping[str, A
     """Whether an item of a list has what is *wanted*; *at* is the field that `after:` and `before:` mean."""
     after, before = time_of(wanted.get("after"), "after:"), time_of(wanted.get("before"), "before:")
 
-    def fits(one: Mapping[str, Any]) -> bool:
+    def is_wanted(one: Mapping[str, Any]) -> bool:
         when = datetime.fromisoformat(one[at]) if at and one.get(at) else None
         if (after or before) and when is None:
             return False
@@ -75,7 +85,7 @@ def keep(wanted: Mapping[str, str], *, at: str = "") -> Callable[[Mapping[str, A
             return False
         return all(_has(one, word, value) for word, value in wanted.items() if word not in ("after", "before"))
 
-    return fits
+    return is_wanted
 
 
 def _has(one: Mapping[str, Any], word: str, value: str) -> bool:
@@ -83,4 +93,4 @@ def _has(one: Mapping[str, Any], word: str, value: str) -> bool:
         found = str(one.get("reason") or one.get("status") or "")[:3]
         return len(found) == len(value) and all(want in ("x", has) for want, has in zip(value, found, strict=True))
     has = one.get(word)
-    return has is not None and fnmatch.fnmatchcase(str(has), value)
+    return has is not None and fits(value, str(has))
