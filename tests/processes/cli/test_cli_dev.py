@@ -120,14 +120,16 @@ def test_fresh_forgets_what_was(start_hooklane: Start, sink: Sink, process: Call
     assert ask(f"{url}/api/v1/events")["items"] == []
 
 
-def test_fresh_forgets_nothing_of_one_that_runs(start_hooklane: Start, process: Callable[..., Ended]):
+def test_fresh_forgets_nothing_of_one_that_runs(start_hooklane: Start, process: Callable[..., Ended], tmp_path: Path):
     child, url = started(start_hooklane)
+    file = (tmp_path / ".hooklane/dev.db").stat().st_ino
     assert process("send", "a", "1", "--server", url).code == 0
 
     ended = process("dev", "--no-open", "--port", "0", "--fresh")
 
     assert ended.code == 1
     assert "another process already delivers from" in ended.talk[-1]
+    assert (tmp_path / ".hooklane/dev.db").stat().st_ino == file
     assert [one["type"] for one in ask(f"{url}/api/v1/events")["items"]] == ["a"]
     assert child.stop() == 0
 
