@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
 import sys
 import webbrowser
 from collections.abc import Callable
@@ -216,6 +215,8 @@ def _forget(db: str) -> None:
 
 def _tables_of_others(path: Path) -> list[str]:
     """The tables in a SQLite file that hooklane has not made. What cannot be read is nobody's to remove."""
+    import sqlite3
+
     from hooklane.store.sql.queries import queries_of
 
     try:

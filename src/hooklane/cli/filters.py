@@ -15,7 +15,6 @@ from typing import Annotated, Any
 import typer
 
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.core.fanout import fits
 
 Filter = Annotated[
     str | None, typer.Option("--filter", metavar="'WORD:VALUE …'", help="Such as 'endpoint:shop http:5xx after:-2h'.")
@@ -92,5 +91,7 @@ def _has(one: Mapping[str, Any], word: str, value: str) -> bool:
     if word == "http":
         found = str(one.get("reason") or one.get("status") or "")[:3]
         return len(found) == len(value) and all(want in ("x", has) for want, has in zip(value, found, strict=True))
+    from hooklane.core.fanout import fits  # which `--help` need not wait for
+
     has = one.get(word)
     return has is not None and fits(value, str(has))
