@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -71,7 +72,11 @@ def bench(
     from hooklane.cli.bench_scratch import commits_per_second, scratch  # loads a store, which --help does not need
 
     settings, _ = load({"db": db}, os.environ)
-    with scratch(settings.db) as address, tempfile.TemporaryDirectory(prefix="hooklane-bench-") as folder:
+    with (
+        _signals_as_ctrl_c(),
+        scratch(settings.db) as address,
+        tempfile.TemporaryDirectory(prefix="hooklane-bench-") as folder,
+    ):
         talk("one row, one commit: the limit of whatever does not share commits")
         commits = commits_per_second(address, seconds * 0.08)
         with _server(address, Path(folder)) as (port, pid):
@@ -79,6 +84,17 @@ def bench(
     found = {"db": address.partition(":")[0], "commits_per_second": round(commits, 1), **measured}
     show(found, lambda: _lines(found))
     _judge(found, p95_max)
+
+
+@contextmanager
+def _signals_as_ctrl_c() -> Iterator[None]:
+    """To be told to end, by whatever signal, is no reason to leave the server and its database behind."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _judge(found: dict[str, Any], p95_max: float | None) -> None:

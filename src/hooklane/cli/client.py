@@ -238,6 +238,7 @@ def address_of(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         parts.port  # noqa: B018 - it is read when asked for
+        (parts.hostname or "").encode("idna")  # as it is looked up: a label may be neither empty nor too long
     except ValueError:
         return None
     return parts if parts.scheme in ("http", "https") and parts.hostname else None

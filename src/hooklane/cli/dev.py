@@ -7,13 +7,14 @@ import os
 import sys
 import webbrowser
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hooklane.cli.hot_keys import HotKeys
+from hooklane.cli.output import end_with
 from hooklane.cli.serve import Stoppable, routes_for, run_until_signalled
 from hooklane.config import Origin, Settings, load
 from hooklane.errors import UsageError
@@ -43,21 +44,26 @@ def dev(
         settings, origins = load({**flags, "db": DB}, os.environ)
     allow = tuple(dict.fromkeys((*LOOPBACK, *settings.egress_allow)))
     settings, _ = load({**flags, "db": settings.db, "egress_allow": ",".join(allow)}, os.environ)
+    unprinted: list[OSError] = []
     run_until_signalled(
-        lambda ready: _dev(settings, ready, forward_to, demo=demo, fresh=fresh, opens=not no_open),
+        lambda ready: _dev(settings, ready, forward_to, unprinted, demo=demo, fresh=fresh, opens=not no_open),
         settings,
     )
+    if unprinted:
+        end_with(unprinted[0])
 
 
 async def _dev(
     settings: Settings,
     ready: Callable[[Stoppable], None],
     forward_to: str | None,
+    unprinted: list[OSError],
     *,
     demo: bool,
     fresh: bool,
     opens: bool,
 ) -> None:
+    """*unprinted* takes why nothing more can be printed, which ends it."""
     from hooklane.cli.dev_keys import DevKeys
     from hooklane.cli.dev_screen import Printer, banner, print_banner
     from hooklane.cli.faults import FaultyCourier
@@ -70,7 +76,7 @@ async def _dev(
         _forget(settings.db)
     setup = _DevSetup(Demo() if demo else None, settings)
     routes = (*routes_for(settings), *(setup.demo.routes() if setup.demo else ()))
-    printer = Printer()
+    printer = Printer(unprinted)
     couriers: list[FaultyCourier] = []
 
     def faulty(transport: Courier) -> Courier:
@@ -81,10 +87,13 @@ async def _dev(
         settings, sock=sock, routes=routes, mounts={"/in": setup.receive}, listener=printer, courier=faulty
     ) as server:
         stoppable = _WithKeys(server)
+        printer.stop = stoppable.stop
         stoppable.keys = HotKeys(
             DevKeys(server.services, server.address, couriers[0], printer, stoppable.stop).actions()
         )
         ready(stoppable)
+        if unprinted:
+            stoppable.stop()  # it was over before there was anything to stop
         await setup.set(server, forward_to)
         has_keys = HotKeys.can_be_pressed()
         lines = await asyncio.to_thread(banner, server.address, settings.db, setup.forward, is_demo=demo, keys=has_keys)
@@ -185,9 +194,33 @@ def _is_default(origins: list[Origin], name: str) -> bool:
 def _forget(db: str) -> None:
     if not db.startswith("sqlite:///"):
         raise UsageError("--fresh only works with SQLite: empty another database yourself")
-    path = Path(db.removeprefix("sqlite:///"))
-    for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-        try:
+    from hooklane.store.sqlite.database import path_of
+    from hooklane.store.sqlite.outbox.store import lock_delivery
+
+    path = Path(path_of(db))
+    if not path.exists():
+        return
+    if others := _tables_of_others(path):
+        named = ", ".join(others[:3])
+        raise UsageError(f"--fresh would remove {path} with tables that are not hooklane's ({named}): do that yourself")
+    lock = lock_delivery(str(path))  # one that runs has it, whichever port it listens on
+    try:
+        for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
             file.unlink(missing_ok=True)
-        except OSError as error:
-            raise UsageError(f"cannot remove {file}: {error.strerror}") from None
+    except OSError as error:
+        raise UsageError(f"cannot remove {path}: {error.strerror}") from None
+    finally:
+        os.close(lock)
+
+
+def _tables_of_others(path: Path) -> list[str]:
+    """The tables in a SQLite file that hooklane has not made. What cannot be read is nobody's to remove."""
+    import sqlite3
+
+    from hooklane.store.sql.queries import queries_of
+
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+            return [name for (name,) in file.execute(queries_of("hooklane.store.sqlite")["tables_of_others"])]
+    except sqlite3.Error as error:
+        raise UsageError(f"--fresh would remove {path}, which cannot be read ({error}): do that yourself") from None

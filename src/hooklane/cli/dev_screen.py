@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -64,9 +64,12 @@ def answering(url: str) -> str:
 
 
 class Printer:
-    """Listens to what happens, and prints it."""
+    """Listens to what happens, and prints it. Where nobody can read that any more, it is a reason to stop."""
 
-    def __init__(self) -> None:
+    def __init__(self, unprinted: list[OSError]) -> None:
+        """*unprinted* takes why nothing more can be printed."""
+        self._unprinted = unprinted
+        self.stop: Callable[[], None] = lambda: None
         self._stuck: dict[tuple[str, str], int] = {}
         """The head of each lane whose last attempt failed."""
         self._names: dict[str, str | None] = {}
@@ -74,6 +77,15 @@ class Printer:
         self.last_event: str | None = None
 
     def __call__(self, happening: Happening) -> None:
+        if self._unprinted:
+            return
+        try:
+            self._print(happening)
+        except OSError as error:  # its reader went away, as `head` does, or its disk is full: no fault of a delivery
+            self._unprinted.append(error)
+            self.stop()
+
+    def _print(self, happening: Happening) -> None:
         match happening:
             case Recorded(settlements=settlements):
                 for settlement in settlements:

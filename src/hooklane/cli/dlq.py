@@ -10,7 +10,7 @@ from hooklane.cli import output, plans
 from hooklane.cli.asking import asking
 from hooklane.cli.client import Caller, segment
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.filters import Filter, parse_filter, rfc3339_of
+from hooklane.cli.filters import Filter, asked_for, rfc3339_of
 from hooklane.cli.options import Cursor, EndpointFilter, LetterId, LetterIds, Limit, Yes
 from hooklane.cli.output import complain, pairs_with_tracebacks, plain, say, say_json, show, table
 from hooklane.cli.plans import PlanOnly, Rate
@@ -30,8 +30,7 @@ def ls(
     cursor: Cursor = None,
 ) -> None:
     """List dead letters."""
-    wanted = _wanted(filter_)
-    query = _query(caller, wanted, endpoint)
+    query = _query(caller, filter_, endpoint)
     page = caller.page(BASE, {**query, "limit": limit, "cursor": cursor})
     rows = [
         (one["id"], one["key"], one["seq"], one["type"], one["attempts"], one["waiting"], one["died_at"], one["reason"])
@@ -71,7 +70,7 @@ def replay(
     yes: Yes = False,
 ) -> None:
     """Send dead letters again, under the same id and seq; many at once by a plan, in order inside each key."""
-    if letters and not (filter_ or all_ or plan or rate):
+    if letters and not (filter_ or all_ or endpoint or plan or rate):
         _each(caller, letters, "replay", None)
         return
     asked = plans.asked(caller, letters, filter_, all_, endpoint)
@@ -98,19 +97,16 @@ def export(caller: Caller, filter_: Filter = None, endpoint: EndpointFilter = No
     """Print all dead letters, or those that a filter finds, one JSON object a line (NDJSON)."""
     import msgspec
 
-    wanted = _wanted(filter_)
-    for line in caller.lines(BASE, _query(caller, wanted, endpoint)):
+    for line in caller.lines(BASE, _query(caller, filter_, endpoint)):
         say_json(msgspec.json.decode(line))
 
 
-def _wanted(filter_: str | None) -> dict[str, Any]:
-    wanted: dict[str, Any] = parse_filter(filter_, WORDS)
-    return {**wanted, **{word: rfc3339_of(wanted.get(word), f"{word}:") for word in ("after", "before")}}
-
-
-def _query(caller: Caller, wanted: dict[str, Any], endpoint: str | None) -> dict[str, Any]:
-    named = endpoint or wanted.get("endpoint")
-    return {**wanted, "endpoint": caller.endpoint_id(named) if named else None}
+def _query(caller: Caller, filter_: str | None, endpoint: str | None) -> dict[str, Any]:
+    wanted = asked_for(filter_, WORDS, endpoint=endpoint)
+    wanted |= {word: rfc3339_of(wanted.get(word), f"{word}:") for word in ("after", "before")}
+    if wanted["endpoint"] is not None:
+        wanted["endpoint"] = caller.endpoint_id(wanted["endpoint"])
+    return wanted
 
 
 def _each(caller: Caller, letters: list[str], action: str, body: dict[str, Any] | None) -> None:

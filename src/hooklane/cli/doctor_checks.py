@@ -238,16 +238,14 @@ def _waiting(caller: Caller) -> Finding:
 
 def inbox(store: str | None, where: str | None) -> Iterator[Finding]:
     """The store of an inbox, and with *where* the inbox itself: its sources and how long they remember."""
+    from hooklane.cli.inbox import imported, opened_at
     from hooklane.receiver.advice import advise
-    from hooklane.receiver.inbox import Inbox
 
     if where is not None:
-        from hooklane.cli.inbox import imported
-
         opened = imported(where)
     else:
         assert store is not None
-        opened = Inbox(store)
+        opened = opened_at(store)
     try:
         can = opened.store.capabilities
         problems = opened.examine()

@@ -12,7 +12,7 @@ from hooklane.cli import complete, output, plans
 from hooklane.cli.asking import asking
 from hooklane.cli.client import Caller, segment
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.filters import Filter, parse_filter, rfc3339_of
+from hooklane.cli.filters import Filter, asked_for, rfc3339_of
 from hooklane.cli.options import Cursor, EndpointFilter, EventId, KeyFilter, Limit, Yes
 from hooklane.cli.output import aside, one_line, pairs, plain, say_json, show, table, talk
 from hooklane.cli.plans import PlanOnly, Rate
@@ -32,11 +32,7 @@ Before = Annotated[str | None, typer.Option("--before", metavar="TIME", help="Pu
 
 def _query(caller: Caller, filter_: str | None, **options: str | None) -> dict[str, Any]:
     """What the options and the filter ask for, together."""
-    wanted: dict[str, Any] = parse_filter(filter_, WORDS)
-    for word, value in options.items():
-        if value is not None and word in wanted:
-            raise CallFailed(f"--{word} and `{word}:` in --filter say the same thing: give one of them", Exit.USAGE)
-        wanted.setdefault(word, value)
+    wanted = asked_for(filter_, WORDS, **options)
     if wanted["endpoint"] is not None:
         wanted["endpoint"] = caller.endpoint_id(wanted["endpoint"])
     return {**wanted, **{word: rfc3339_of(wanted[word], f"--{word}") for word in ("after", "before")}}
@@ -119,8 +115,11 @@ def _place(file: Path) -> str | None:
 
 
 def _keep_place(file: Path, place: str | None) -> None:
+    new = file.with_name(f"{file.name}.new")
     try:
-        file.write_text(place or "", "ascii")
+        # Beside it first: an export that is killed here, or whose disk is full, must not lose the place that it had.
+        new.write_text(place or "", "ascii")
+        new.replace(file)
     except OSError as error:
         raise CallFailed(f"--resume: cannot write {file}: {error.strerror}") from None
 

@@ -6,7 +6,6 @@ stands for anything in a type or a reason, `x` for any digit in `http:`. A time 
 
 from __future__ import annotations
 
-import fnmatch
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +41,16 @@ def parse_filter(text: str | None, words: Sequence[str]) -> dict[str, str]:
     return wanted
 
 
+def asked_for(text: str | None, words: Sequence[str], **options: str | None) -> dict[str, Any]:
+    """What `--filter` and the options ask for together: *options* by the word of the filter that means the same."""
+    wanted: dict[str, Any] = parse_filter(text, words)
+    for word, value in options.items():
+        if value is not None and word in wanted:
+            raise CallFailed(f"`{word}:` in --filter and an option say the same thing: give one of them", Exit.USAGE)
+        wanted.setdefault(word, value)
+    return wanted
+
+
 def time_of(text: str | None, name: str = "a time") -> datetime | None:
     """The time that *text* says: RFC 3339 with its zone, or `-2h`."""
     if text is None:
@@ -67,7 +76,7 @@ def keep(wanted: Mapping[str, str], *, at: str = "") -> Callable[[Mapping[str, A
     """Whether an item of a list has what is *wanted*; *at* is the field that `after:` and `before:` mean."""
     after, before = time_of(wanted.get("after"), "after:"), time_of(wanted.get("before"), "before:")
 
-    def fits(one: Mapping[str, Any]) -> bool:
+    def is_wanted(one: Mapping[str, Any]) -> bool:
         when = datetime.fromisoformat(one[at]) if at and one.get(at) else None
         if (after or before) and when is None:
             return False
@@ -75,12 +84,14 @@ def keep(wanted: Mapping[str, str], *, at: str = "") -> Callable[[Mapping[str, A
             return False
         return all(_has(one, word, value) for word, value in wanted.items() if word not in ("after", "before"))
 
-    return fits
+    return is_wanted
 
 
 def _has(one: Mapping[str, Any], word: str, value: str) -> bool:
     if word == "http":
         found = str(one.get("reason") or one.get("status") or "")[:3]
         return len(found) == len(value) and all(want in ("x", has) for want, has in zip(value, found, strict=True))
+    from hooklane.core.fanout import fits  # which `--help` need not wait for
+
     has = one.get(word)
-    return has is not None and fnmatch.fnmatchcase(str(has), value)
+    return has is not None and fits(value, str(has))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.filters import Filter, parse_filter, time_of
+from hooklane.cli.filters import Filter, asked_for, time_of
 from hooklane.cli.options import Yes
 from hooklane.cli.output import confirm, pairs_with_tracebacks, show, table, talk
 from hooklane.errors import StoreError, StoreRefused, StoreUnavailable
@@ -72,8 +72,7 @@ def ls(
     from hooklane.server import inbox_views
 
     given = {"source": source, "status": status, "type": type_, "key": key, "event": event_id, "handler": handler}
-    given |= {"after": since, "before": until}
-    search = _search({**parse_filter(filter_, WORDS), **{word: text for word, text in given.items() if text}})
+    search = _search(asked_for(filter_, WORDS, **given, after=since, before=until))
     with opened(store) as inbox:
         rows = inbox.rows(**search, after=None if after is None else _place(store, after), limit=limit)
     shown = [
@@ -248,19 +247,23 @@ def worker(
 @contextmanager
 def opened(url: str) -> Iterator[Inbox]:
     """The inbox at *url*, for as long as a command looks at it."""
-    from hooklane.receiver.inbox import Inbox
-    from hooklane.store.sqlite.database import path_of
-
-    # A mistyped file name must not show an empty inbox, and must not create a file.
-    if url.startswith("sqlite:") and not Path(path_of(url)).exists():
-        raise StoreRefused(f"there is no database {shown(url)}: check the path")
-    inbox = Inbox(url)
+    inbox = opened_at(url)
     try:
         yield inbox
     except StoreUnavailable as error:
         raise CallFailed(str(error), Exit.UNREACHABLE) from error
     finally:
         inbox.close()
+
+
+def opened_at(url: str) -> Inbox:
+    """The inbox at *url*. A mistyped file name must not show an empty one, and must not create a file."""
+    from hooklane.receiver.inbox import Inbox
+    from hooklane.store.sqlite.database import path_of
+
+    if url.startswith("sqlite:") and not Path(path_of(url)).exists():
+        raise StoreRefused(f"there is no database {shown(url)}: check the path")
+    return Inbox(url)
 
 
 def _search(wanted: Mapping[str, str | None]) -> dict[str, Any]:

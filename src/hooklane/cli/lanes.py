@@ -9,7 +9,7 @@ import typer
 from hooklane.cli.asking import asking
 from hooklane.cli.client import Caller, segment
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.filters import Filter, parse_filter
+from hooklane.cli.filters import Filter, asked_for
 from hooklane.cli.options import Cursor, EndpointFilter, Key, Limit
 from hooklane.cli.output import one_line, pairs, plain, show, table
 from hooklane.cli.times import clock_of, since
@@ -30,12 +30,11 @@ def ls(
     cursor: Cursor = None,
 ) -> None:
     """List lanes, those that need attention first."""
-    wanted = parse_filter(filter_, WORDS)
-    named = endpoint or wanted.get("endpoint")
+    wanted = asked_for(filter_, WORDS, state=state, endpoint=endpoint, key=search)
     query = {
-        "state": state or wanted.get("state"),
-        "endpoint": caller.endpoint_id(named) if named else None,
-        "q": search or wanted.get("key"),
+        "state": wanted["state"],
+        "endpoint": caller.endpoint_id(wanted["endpoint"]) if wanted["endpoint"] else None,
+        "q": wanted["key"],
         "limit": limit,
         "cursor": cursor,
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -71,11 +70,12 @@ def listen(
         aside(f"  Faults       {', '.join(fault)}")
     if output.as_json:
         say_json({"address": server.address})
-    stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
+        signal.signal(number, lambda *_: server.stopping.set())
     with server:
-        stopping.wait()
+        server.stopping.wait()
+    if server.failed is not None:
+        output.end_with(server.failed)
 
 
 def _local(text: str) -> str:

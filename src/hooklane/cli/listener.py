@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import fnmatch
 import http.client
 import os
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,6 +24,7 @@ from hooklane.cli.client import connection_to, why_unreachable
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.faults import Faults
 from hooklane.cli.output import json_line, plain, say, say_json, sign
+from hooklane.core.fanout import matches
 from hooklane.core.profiles import find_profile
 from hooklane.core.verify.explain import explain
 from hooklane.errors import ConfigError
@@ -74,8 +75,12 @@ class Listener:
         self._printing = threading.Lock()
         self._inbox = None if target is not None else _inbox(secrets)
         self._server = _Server(("127.0.0.1", port), self)
-        self._record = None if record is None else _opened(record)
+        self._recorded_at, self._record = record, None if record is None else _opened(record)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
+        self.stopping = threading.Event()
+        """It is to end: someone said so, or what comes can be shown or recorded no more."""
+        self.failed: Exception | None = None
+        """Why nothing more can be shown or recorded."""
 
     @property
     def address(self) -> str:
@@ -134,15 +139,26 @@ class Listener:
 
     def _tell(self, request: Request, told: Received) -> None:
         with self._printing:
-            if self._record is not None:
+            if self.failed is not None:
+                return
+            try:
+                self._show(request, told)
+            except (OSError, CallFailed) as error:
+                self.failed = error  # told when the sender has its answer: the work is done
+
+    def _show(self, request: Request, told: Received) -> None:
+        if self._record is not None:
+            try:
                 self._record.write(json_line({"v": 1, **asdict(told), **_raw(request)}))
                 self._record.flush()
-            if not (_fits(told.type, self._types) and _fits(told.key or "", self._keys)):
-                return
-            if output.as_json:
-                say_json(asdict(told))
-            else:
-                say(_line(told))
+            except OSError as error:
+                raise CallFailed(f"cannot write {self._recorded_at}: {error.strerror}") from None
+        if not (matches(self._types, told.type) and matches(self._keys, told.key or "")):
+            return
+        if output.as_json:
+            say_json(asdict(told))
+        else:
+            say(_line(told))
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -155,7 +171,8 @@ class Listener:
         if self._inbox is not None:
             self._inbox.close()
         if self._record is not None:
-            self._record.close()
+            with suppress(OSError):  # what it could not write it tries once more
+                self._record.close()
 
 
 def _inbox(secrets: Sequence[str]) -> Inbox:
@@ -216,10 +233,6 @@ def _raw(request: Request) -> dict[str, Any]:
         return {**raw, "body_base64": base64.b64encode(request.body).decode()}
 
 
-def _fits(value: str, patterns: Sequence[str]) -> bool:
-    return not patterns or any(fnmatch.fnmatchcase(value, pattern) for pattern in patterns)
-
-
 def _line(told: Received) -> str:
     good = told.status is not None and 200 <= told.status < 300
     mark = sign("unknown" if told.status is None else "ok" if good else "failed")
@@ -277,6 +290,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         else:
             self._write(reply)
+        if self.server.listener.failed is not None:
+            self.server.listener.stopping.set()
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = _take  # noqa: N815
 

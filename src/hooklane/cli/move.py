@@ -93,6 +93,7 @@ async def _copy(file: sqlite3.Connection, target: str, progress: Progress) -> Co
     with named():
         async with pool.alone() as connection, transaction(connection, MIGRATE):
             await connection.execute(queries_of("hooklane.store.postgres")["take_time"])
+            await connection.execute(_sql()["keep_others_out"])
             if await connection.fetchval(_sql()["is_used"]):
                 raise StoreRefused("the database is not empty: give --to one that no hooklane sender has used before")
             there = await _columns(connection)

@@ -43,7 +43,18 @@ def open_what_is_closed() -> None:
 
 def close_stdout() -> None:
     """Nothing more may be written, not even at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _close(sys.stdout)
+
+
+def end_with(error: Exception) -> None:
+    """Why a command ends that shows what comes until it is told to end. That its reader left (`head`) tells it so."""
+    close_stdout()
+    if not isinstance(error, BrokenPipeError):
+        raise error
+
+
+def _close(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def plain(value: object) -> str:
@@ -71,13 +82,22 @@ def detail(message: str) -> None:
 
 def complain(message: str) -> None:
     """What went wrong, on stderr, whatever the command was told about talking."""
-    _write(sys.stderr, f"hooklane: {plain(message)}")
+    _tell(f"hooklane: {plain(message)}")
 
 
 def aside(line: str = "") -> None:
     """A line beside the data, such as a plan before it is confirmed: on stderr, as it is; `-q` leaves it out."""
     if level > Level.QUIET:
+        _tell(line)
+
+
+def _tell(line: str) -> None:
+    """A line on stderr. Where nobody can read it (its reader left, its disk is full), a command goes on as it would:
+    what it does is not undone by that, and its exit code says what became of it."""
+    try:
         _write(sys.stderr, line)
+    except OSError:
+        _close(sys.stderr)  # or what could not be written would be tried again at exit, and change its code
 
 
 def say(line: str = "") -> None:

@@ -14,7 +14,7 @@ import typer
 from hooklane.cli import output
 from hooklane.cli.client import Caller, segment
 from hooklane.cli.exits import CallFailed, Exit
-from hooklane.cli.filters import parse_filter
+from hooklane.cli.filters import asked_for
 from hooklane.cli.output import (
     Level,
     aside,
@@ -54,17 +54,17 @@ def asked(
     *,
     state: str = "dead",
 ) -> dict[str, Any]:
-    """The body of a plan: by ids, or by a filter such as `endpoint:shop http:5xx after:-2h`."""
+    """The body of a plan: by ids, or by a filter such as `endpoint:shop http:5xx after:-2h`.
+
+    *endpoint* narrows both: an event by its id has a delivery at each endpoint that takes it.
+    """
     if sum((bool(ids), text is not None, all_)) != 1 and not (endpoint and not ids):
         raise CallFailed("name the events by id, or choose them with --filter or --all", Exit.USAGE)
-    if ids:
-        return {"ids": ids}
-    wanted: dict[str, Any] = {"state": state, **parse_filter(text, WORDS)}
-    if endpoint is not None:
-        wanted["endpoint"] = endpoint
+    wanted = asked_for(text, WORDS, endpoint=endpoint)
+    wanted = {word: value for word, value in wanted.items() if value is not None}
     if "endpoint" in wanted:
         wanted["endpoint"] = caller.endpoint_id(wanted["endpoint"])
-    return {"filter": wanted}
+    return {"ids": ids, **wanted} if ids else {"filter": {"state": state, **wanted}}
 
 
 def plan_and_run(

@@ -30,7 +30,7 @@ class Commands:
         names = " ".join(shlex.quote(name) for name in act.names[:NAMES_MAX])
         match act.act:
             case Act.SEND_AGAIN:
-                return f"hooklane events replay {names} --yes {self._sender}"
+                return f"hooklane events replay {names} --endpoint {shlex.quote(self.endpoint_id)} --yes {self._sender}"
             case Act.REPLAY_LETTER:
                 return f"hooklane dlq replay {names} {self._sender}"
             case Act.RESUME:

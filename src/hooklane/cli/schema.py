@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -70,13 +71,11 @@ def _of_sqlite(path: str) -> tuple[int, int]:
     wanted = len(migrations_of(MIGRATIONS))
     if not Path(path).exists():
         return 0, wanted
-    conn = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)
     try:
-        return database.version_of(conn, COMPONENT), wanted
+        with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as conn:
+            return database.version_of(conn, COMPONENT), wanted
     except sqlite3.DatabaseError as error:
         raise StoreRefused(f"{path} cannot be read: {error}") from None
-    finally:
-        conn.close()
 
 
 async def _of_postgres(url: str) -> tuple[int, int]:

@@ -59,8 +59,8 @@ def tail(
     begin = rfc3339_of(since, "--since")
     with calling(server, db) as caller:
         names = {one["id"]: one["name"] or one["id"] for one in caller.get("/api/v1/endpoints")["items"]}
-        wanted = {"endpoint": caller.endpoint_id(endpoint) if endpoint else None, "key": key, "type": type_}
-        fits = keep({word: value for word, value in wanted.items() if value is not None})
+        exact = {"endpoint": caller.endpoint_id(endpoint) if endpoint else None, "key": key}
+        is_of_type = keep({} if type_ is None else {"type": type_})
         if lanes and type_ is not None:
             raise CallFailed("--type is for attempts: a lane has events of any type", Exit.USAGE)
         source = _Lanes(server, db, caller) if lanes else _Attempts(server, db, caller, begin)
@@ -69,7 +69,9 @@ def tail(
         talk(f"following, until {'Ctrl-C' if for_s is None else f'{for_s:g} s are over'}")
         with suppress(KeyboardInterrupt):  # which is how one ends it
             for one in source.follow(deadline):
-                if not fits(one) or (states and one[word] not in states):
+                if not is_of_type(one) or (states and one[word] not in states):
+                    continue
+                if any(value not in (None, one[field]) for field, value in exact.items()):
                     continue
                 if output.as_json:
                     say_json(one)

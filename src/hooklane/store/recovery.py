@@ -22,7 +22,10 @@ from hooklane.store.reads import Page
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which deliveries a plan is about: those with *ids*, in any state, or those in *state* that pass the filter."""
+    """Which deliveries a plan is about: those with *ids*, in any state, or those in *state* that pass the filter.
+
+    *endpoint_id* narrows both.
+    """
 
     state: DeliveryState = DeliveryState.DEAD
     """`dead`, `delivered` or `skipped`."""

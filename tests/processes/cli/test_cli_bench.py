@@ -1,10 +1,14 @@
 """`hooklane bench`: a real server beside your database, which is not touched, and what its receiver must notice."""
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.processes.cli.conftest import Ended
+from tests.processes.cli.test_cli_whole_group import members
+from tests.support.processes import Child
 
 from hooklane.cli.bench_load import Seen
 from hooklane.cli.bench_scratch import scratch
@@ -23,6 +27,22 @@ def test_it_measures_beside_the_database_and_leaves_nothing(cli: Cli, db: Path):
     assert found["events"] > 0 < found["events_per_second"]
     assert 0 < found["arrival_ms"]["p50"] <= found["arrival_ms"]["p95"] <= found["arrival_ms"]["p99"]
     assert list(db.parent.glob("*bench*")) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
+def test_one_that_is_told_to_end_leaves_neither_server_nor_database(
+    start_hooklane: Callable[..., Child], tmp_path: Path, number: signal.Signals
+):
+    (tmp_path / "data").mkdir()
+    child = start_hooklane("bench", "--db", "sqlite:///data/h.db", "--seconds", "60", "--connections", "2")
+    child.wait_for_line("the same requests to a server")
+
+    os.kill(child.pid, number)
+
+    assert child.wait(within_s=60) == 130, "as after Ctrl-C"
+    assert "Traceback" not in child.output()
+    assert members(child.pid) == []
+    assert list((tmp_path / "data").iterdir()) == []
 
 
 def delivered(*seqs: int) -> Seen:

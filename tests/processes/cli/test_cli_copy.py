@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,67 @@ def test_an_inbox_in_the_same_file_moves_along(process: Process, tmp_path: Path,
     assert process("migrate", "copy", "--from", file, "--to", empty_postgres_url).code == 0
 
     assert received(empty_postgres_url) == "already_processed"
+
+
+@pytest.fixture
+def held_up(
+    process: Process, start_hooklane: Callable[..., Child], tmp_path: Path, postgres_url: str
+) -> Iterator[tuple[Child, Callable[[], None]]]:
+    """A copy of three events that is in the middle: its events are copied, and their places wait; and what lets go."""
+    file = f"sqlite:///{tmp_path}/sender.db"
+    assert process("migrate", "up", "--db", postgres_url).code == 0
+    assert process("endpoints", "add", "https://hooks.example.com/", "--db", file).code == 0
+    for _ in range(3):
+        assert process("send", "a.b", "1", "--key", "k", "--db", file).code == 0
+    with psycopg.connect(postgres_url) as holder:
+        holder.execute("LOCK TABLE hooklane.lane_event")
+        child = start_hooklane("migrate", "copy", "--from", file, "--to", postgres_url)
+        child.wait_for_line("^event: 3/3")
+        yield child, holder.rollback
+
+
+def places(url: str) -> list[int]:
+    with psycopg.connect(url) as there:
+        return [seq for (seq,) in there.execute("SELECT seq FROM hooklane.lane_event ORDER BY seq")]
+
+
+def test_a_copy_that_is_killed_in_its_middle_has_not_happened_and_can_be_made_again(
+    held_up: tuple[Child, Callable[[], None]], process: Process, tmp_path: Path, postgres_url: str
+):
+    child, let_go = held_up
+    child.kill()
+    let_go()
+    file = f"sqlite:///{tmp_path}/sender.db"
+
+    assert places(postgres_url) == []
+    assert process("migrate", "copy", "--from", file, "--to", postgres_url).code == 0
+
+    assert places(postgres_url) == [1, 2, 3]
+    sent = process("send", "a.b", "1", "--key", "k", "--db", postgres_url, "--json")
+    assert json.loads(sent.out)["lanes"][0]["seq"] == 4
+
+
+def test_of_two_copies_into_one_database_one_is_made_and_the_other_refused(
+    held_up: tuple[Child, Callable[[], None]],
+    process: Process,
+    start_hooklane: Callable[..., Child],
+    tmp_path: Path,
+    postgres_url: str,
+):
+    first, let_go = held_up
+    shutil.copy(tmp_path / "sender.db", tmp_path / "other.db")
+    other = f"sqlite:///{tmp_path}/other.db"
+    second = start_hooklane("migrate", "copy", "--from", other, "--to", postgres_url)
+    with psycopg.connect(postgres_url, autocommit=True) as conn:
+        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        until(lambda: conn.execute(waiting).fetchone()[0] == 2, what="the second to wait")
+    let_go()
+
+    assert first.wait() == 0
+    assert second.wait() == 1, second.output()
+    assert "Traceback" not in second.output()
+    assert "is not empty" in second.output()
+    assert places(postgres_url) == [1, 2, 3]
 
 
 def test_a_database_that_is_used_is_not_mixed_with(serve: Serve, process: Process, tmp_path: Path, postgres_url: str):

@@ -2,6 +2,8 @@
 
 import json
 import re
+import sqlite3
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from tests.processes.cli.conftest import Ended
 from tests.support.pace import scaled_s
 from tests.support.processes import Child, until
 from tests.support.receiver import Sink
+from tests.support.tree import SOURCE
 
 from hooklane.model.message import Status
 from hooklane.receiver import Inbox
@@ -115,6 +118,53 @@ def test_fresh_forgets_what_was(start_hooklane: Start, sink: Sink, process: Call
     _, url = started(start_hooklane, "--fresh", "--forward-to", sink.url("/"))
 
     assert ask(f"{url}/api/v1/events")["items"] == []
+
+
+def test_fresh_forgets_nothing_of_one_that_runs(start_hooklane: Start, process: Callable[..., Ended], tmp_path: Path):
+    child, url = started(start_hooklane)
+    file = (tmp_path / ".hooklane/dev.db").stat().st_ino
+    assert process("send", "a", "1", "--server", url).code == 0
+
+    ended = process("dev", "--no-open", "--port", "0", "--fresh")
+
+    assert ended.code == 1
+    assert "another process already delivers from" in ended.talk[-1]
+    assert (tmp_path / ".hooklane/dev.db").stat().st_ino == file
+    assert [one["type"] for one in ask(f"{url}/api/v1/events")["items"]] == ["a"]
+    assert child.stop() == 0
+
+
+def test_fresh_removes_no_tables_that_are_not_its_own(process: Callable[..., Ended], tmp_path: Path):
+    db = tmp_path / "app.db"
+    with closing(sqlite3.connect(db)) as conn:
+        conn.execute("CREATE TABLE orders (id INTEGER)")
+        conn.commit()
+    (tmp_path / "notes.txt").write_text("not a database, whatever it is called")
+
+    own = process("dev", "--no-open", "--port", "0", "--fresh", "--db", "sqlite:///app.db")
+    other = process("dev", "--no-open", "--port", "0", "--fresh", "--db", "sqlite:///notes.txt")
+
+    assert (own.code, other.code) == (1, 1)
+    assert "tables that are not hooklane's (orders)" in own.talk[-1]
+    with closing(sqlite3.connect(db)) as conn:
+        assert conn.execute("SELECT count(*) FROM orders").fetchall() == [(0,)]
+    assert (tmp_path / "notes.txt").exists()
+
+
+@pytest.mark.parametrize(("into", "code"), [("| head -1 >/dev/null", 0), (">/dev/full", 1)], ids=["head", "full"])
+def test_it_ends_in_good_order_when_nothing_more_can_be_printed(tmp_path: Path, into: str, code: int):
+    command = f"{sys.executable} -m hooklane dev --demo --no-open --port 0 2>dev.err"
+    with Child(
+        ["bash", "-c", f"{command} {into}; exit ${{PIPESTATUS[0]}}"],
+        log=tmp_path / "log",
+        cwd=tmp_path,
+        env={"PYTHONPATH": SOURCE},
+    ) as child:
+        assert child.wait(within_s=60) == code
+
+    told = (tmp_path / "dev.err").read_text()
+    assert "Traceback" not in told
+    assert ("No space left on device" in told) is (code == 1)
 
 
 def test_a_target_that_may_not_be_reached_is_one_line(process: Callable[..., Ended]):

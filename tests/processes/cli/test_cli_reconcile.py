@@ -252,7 +252,9 @@ def test_a_password_is_not_printed_and_the_command_names_a_variable_instead(monk
     assert commands.of(Mend(Act.HANDLE_AGAIN, ("7", "a b"))) == (
         "hooklane inbox replay 7 'a b' --yes --store \"$HOOKLANE_STORE\""
     )
-    assert commands.of(Mend(Act.SEND_AGAIN, ("evt_1",))) == 'hooklane events replay evt_1 --yes --db "$HOOKLANE_DB"'
+    assert commands.of(Mend(Act.SEND_AGAIN, ("evt_1",))) == (
+        'hooklane events replay evt_1 --endpoint ep_1 --yes --db "$HOOKLANE_DB"'
+    )
     assert len(commands.advice) == 2
     monkeypatch.setenv("HOOKLANE_TENANT", "acme")
     assert commands.of(Mend(Act.RESUME)) == 'hooklane endpoints resume ep_1 --db "$HOOKLANE_DB" --tenant acme'

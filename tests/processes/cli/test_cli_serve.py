@@ -203,6 +203,21 @@ def test_output_into_a_closed_pipe_is_no_traceback(tmp_path: Path):
     assert b"Traceback" not in ended.stderr
 
 
+def test_talk_that_nobody_can_read_changes_nothing_of_what_a_command_does(tmp_path: Path):
+    def ended(line: str) -> tuple[int, str]:
+        command = f"{sys.executable} -m hooklane {line}"
+        env = {**os.environ, "PYTHONPATH": SOURCE, "HOOKLANE_DB": "sqlite:///h.db"}
+        done = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, cwd=tmp_path, env=env, text=True)
+        return done.returncode, done.stdout
+
+    assert ended("migrate up")[0] == 0
+    code, sent = ended("send a.b 1 --id evt_mine -v 2>/dev/full")
+    assert (code, sent.split()[0]) == (0, "evt_mine")
+    assert ended("events export -v 2>/dev/full")[0] == 0
+    assert ended("events show nobody 2>/dev/full")[0] == 3
+    assert ended("events show nobody 2>&1 | true; exit ${PIPESTATUS[0]}")[0] == 3
+
+
 @pytest.mark.parametrize("exists", [False, True], ids=["a new file", "a file in use"])
 def test_a_server_waits_for_a_transaction_that_holds_its_file_and_then_delivers(tmp_path: Path, exists: bool):
     db = tmp_path / "held.db"

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import socket
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,14 +14,20 @@ from urllib.parse import urlsplit
 import pytest
 from tests.processes.cli.conftest import Ended
 from tests.support.pace import scaled_s
-from tests.support.processes import Child
+from tests.support.processes import Child, until
 from tests.support.receiver import Answer, Sink
+from tests.support.tree import SOURCE
 
 from hooklane.core.signing import new_secret
 
 Cli = Callable[..., Ended]
 Start = Callable[..., Child]
 SECRET = new_secret(bytes(range(32)))
+ENV = {"PYTHONPATH": SOURCE, "HOOKLANE_SECRET": SECRET}
+
+
+def read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
 
 
 def listening(start: Start, *words: str, secret: str | None = SECRET) -> tuple[Child, str]:
@@ -106,6 +114,43 @@ def test_listen_shows_only_what_was_asked_for_as_json(cli: Cli, start_hooklane: 
     assert "not verified" in child.output()
 
 
+def test_listen_answers_and_ends_when_nobody_reads_any_more_what_it_shows(cli: Cli, tmp_path: Path):
+    command = f"({sys.executable} -m hooklane listen --port 0 2>listen.err; echo ended with $? >ended)"
+    line = f"{command} | (head -1; exec <&-; echo left >left)"
+    with Child(["bash", "-c", line], log=tmp_path / "log", cwd=tmp_path, env=ENV):
+        told = until(lambda: re.search(r"Listen on +(http://\S+)/ ", read(tmp_path / "listen.err")), what="its address")
+        url = told[1]
+        [first] = copies(cli, url, "--times", "1")
+        until(lambda: read(tmp_path / "left"), what="the end of its reader")
+        [second] = copies(cli, url, "--times", "1")
+        until(lambda: read(tmp_path / "ended"), what="its end")
+
+    assert [first["said"], second["said"]] == ["applied", "applied"]
+    assert read(tmp_path / "ended") == "ended with 0\n"
+
+
+def test_listen_answers_and_ends_with_a_line_when_its_record_cannot_be_written(cli: Cli, start_hooklane: Start):
+    child, url = listening(start_hooklane, "--record", "/dev/full")
+
+    [one] = copies(cli, url, "--times", "1")
+
+    assert one["said"] == "applied"
+    assert child.wait() == 1
+    assert "cannot write /dev/full: No space left on device" in child.output()
+    assert "Traceback" not in child.output()
+
+
+def test_listen_shows_a_key_that_has_more_in_it_than_letters(cli: Cli, start_hooklane: Start):
+    child, url = listening(start_hooklane, "--keys", "user[7]?", "--json")
+    for key in ("user[7]?", "user7x"):
+        assert cli("send", "a", "{}", "--key", key, "--to", url, "--times", "1", "--secret", SECRET).code == 0
+
+    child.wait_for_line(r'"key":"user')
+    assert child.stop() == 0
+    shown = [json.loads(line) for line in child.output().splitlines() if line.startswith("{")]
+    assert [one["key"] for one in shown if "key" in one] == ["user[7]?"]
+
+
 @pytest.mark.parametrize("fault", ["drop-ack=2", "explode=1", "delay=forever", "drop-ack=.6,error=.6"])
 def test_a_fault_that_is_none_is_a_usage_error(cli: Cli, fault: str):
     assert cli("listen", "--port", "0", "--fault", fault).code == 2
@@ -157,6 +202,16 @@ def test_tail_begins_in_the_past_and_ends_when_told(cli: Cli, endpoint: str, sta
     assert {json.loads(line)["key"] for line in lanes.splitlines()} == {"order:1", "order:2"}
 
 
+@pytest.mark.parametrize("key", ["user[7]", "a?", "*"])
+def test_tail_of_one_key_is_of_that_very_key(cli: Cli, endpoint: str, key: str):
+    for one in (key, "user7", "ab"):
+        assert cli("send", "order.created", "{}", "--key", one, "--wait").code == 0
+
+    ended = cli("tail", "--since", "-5m", "--for", str(scaled_s(1)), "--key", key, "--json")
+
+    assert [json.loads(line)["key"] for line in ended.out.splitlines()] == [key]
+
+
 def test_tail_works_on_a_database_without_a_server(cli: Cli, endpoint: str, server: str, tmp_path: Path):
     cli("send", "order.created", "{}", "--key", "order:1", "--wait")
     ended = cli(
@@ -183,6 +238,20 @@ def test_an_export_goes_on_where_it_stopped(cli: Cli, db: Path, tmp_path: Path):
     assert cli("events", "export", "--type", "other").out == ""
     assert (tmp_path / "place").read_text() == ""
     assert cli("events", "export", "--resume", str(tmp_path)).code == 2
+
+
+def test_an_export_whose_place_cannot_be_kept_still_has_the_place_before(cli: Cli, db: Path, tmp_path: Path):
+    cli("migrate", "up")
+    for n in range(3):
+        cli("send", "a", json.dumps({"n": n}), "--key", "k")
+    assert cli("events", "export", "--limit", "1", "--resume", "place").code == 0
+    before = read(tmp_path / "place")
+    (tmp_path / "place.new").symlink_to("/dev/full")
+
+    ended = cli("events", "export", "--limit", "1", "--resume", "place")
+
+    assert (ended.code, "cannot write place" in ended.err) == (1, True)
+    assert read(tmp_path / "place") == before != ""
 
 
 def test_a_dry_run_names_the_migrations_and_runs_none(cli: Cli, db: Path):

@@ -85,6 +85,45 @@ def test_a_command_on_a_database_without_the_server_names_the_extra(
     assert len(ended.talk) == 1
 
 
+@pytest.mark.parametrize("label", ["a..b", "x" * 64 + ".example"], ids=["empty", "long"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "events ls --server http://{}:1",
+        "reconcile --receiver sqlite:///x.db --sender http://{}:1",
+        "send a.b 1 --times 1 --secret whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA --to http://{}/in",
+        "listen --port 0 --forward-to http://{}/in",
+        "dev --no-open --port 0 --forward-to http://{}/in",
+        "simulate lost-ack --events 1 --secret whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA --target http://{}/in",
+        "endpoints add http://{}/in",
+    ],
+)
+def test_a_host_that_no_name_server_can_be_asked_for_is_one_line(cli: Cli, db: Path, command: str, label: str):
+    assert cli("migrate", "up").code == 0
+    ended = cli(*command.format(label).split())
+
+    assert ended.code in (1, 2)
+    assert len([line for line in ended.talk if line.startswith("hooklane: HL")]) == 1
+
+
+@pytest.mark.parametrize("command", ["migrate status", "migrate up", "events ls", "doctor --quick"])
+def test_a_folder_in_place_of_a_database_is_one_line(cli: Cli, tmp_path: Path, command: str):
+    ended = cli(*command.split(), "--db", f"sqlite:///{tmp_path}")
+
+    assert ended.code == 1
+    assert str(tmp_path) in ended.talk[-1]
+
+
+@pytest.mark.parametrize("command", ["inbox ls", "inbox prune", "inbox skip --note x 1", "doctor --quick"])
+def test_a_mistyped_inbox_is_told_and_not_made(cli: Cli, db: Path, tmp_path: Path, command: str):
+    assert cli("migrate", "up").code == 0
+    ended = cli(*command.split(), "--store", f"sqlite:///{tmp_path}/typo.db")
+
+    assert ended.code == 1
+    assert "there is no database" in ended.talk[-1]
+    assert not (tmp_path / "typo.db").exists()
+
+
 OTHERS = {
     "page": (200, "text/html", b"<!doctype html><title>Welcome</title>"),
     "not found": (404, "text/html", b"<h1>Not Found</h1>"),

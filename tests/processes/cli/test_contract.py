@@ -204,6 +204,29 @@ def test_what_is_dangerous_names_the_flag_where_nobody_can_be_asked(cli: Cli, bl
     assert cli("dlq", "ls", "--server", blocked["url"], "--json").json["items"]
 
 
+@pytest.mark.parametrize(
+    ("command", "filter_", "option"),
+    [
+        ("dlq replay --yes", "endpoint:billing", "--endpoint shop"),
+        ("dlq skip --yes --note x", "endpoint:billing", "--endpoint shop"),
+        ("events replay --yes", "endpoint:billing", "--endpoint shop"),
+        ("dlq ls", "endpoint:billing", "--endpoint shop"),
+        ("dlq export", "endpoint:billing", "--endpoint shop"),
+        ("events ls", "key:a", "--key b"),
+        ("lanes ls", "state:idle", "--state blocked"),
+        ("lanes ls", "key:a", "--search b"),
+        ("inbox ls --store sqlite:///nowhere.db", "event:a", "--event-id b"),
+    ],
+)
+def test_a_filter_and_an_option_that_say_the_same_thing_are_exit_2(
+    cli: Cli, db: Path, command: str, filter_: str, option: str
+):
+    ended = cli(*command.split(), "--filter", filter_, *option.split())
+
+    assert (ended.code, ended.out) == (2, "")
+    assert "say the same thing" in ended.talk[-1]
+
+
 def test_every_list_is_one_object_with_a_version(cli: Cli, blocked: dict[str, str]):
     for name in ("events ls", "lanes ls", "dlq ls", "endpoints ls", "audit ls"):
         value = cli(*name.split(), "--server", blocked["url"], "--json").json

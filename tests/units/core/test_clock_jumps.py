@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.units.core.kit import Bench, answer, row
+from tests.units.core.kit import Bench, answer, grown, row
 
 from hooklane.core.engine import Committed, Jumped, Settled
+from hooklane.core.engine.engine import NEWS_LATE_MS
+from hooklane.core.engine.suspects import QUIET_MS
 from hooklane.model.clock import FOREVER, Instant
 from hooklane.model.jumps import DOUBT_MS, JUMP_MS, Believed, Forward, Observed, jump, kept_waiting, set_back
 from hooklane.model.lane import LaneState
@@ -206,3 +208,38 @@ def test_a_lease_that_can_be_ends_when_it_says(now, length_ms, left_ms):
     left_ms = min(left_ms, length_ms)
 
     assert Observed(length_ms).is_over("w", Instant(now + left_ms), now, Instant(0)) == (left_ms <= 0)
+
+
+def test_an_idle_lane_is_remembered_as_long_as_before_however_the_clock_is_set() -> None:
+    for by in (DAY_MS, -DAY_MS):
+        bench = Bench(row(1, tail=1), lanes_max=0)
+        (send,) = bench.fetch().sends
+        bench.settle(send)
+        bench.now = Instant(bench.now + by)
+
+        bench.step(Jumped(by))
+
+        assert len(bench.engine) == 1
+        bench.later(NEWS_LATE_MS)
+        assert len(bench.engine) == 0
+
+
+def test_heads_that_are_held_back_for_one_that_goes_alone_are_so_no_longer_when_the_clock_is_set_back() -> None:
+    bench = Bench(row(1, tail=1, starts=3), row(2, tail=1), unclean=True)
+    bench.fetch()
+    assert bench.effects.wake_at == bench.now + QUIET_MS
+    bench.now = Instant(bench.now - DAY_MS)
+
+    bench.step(Jumped(-DAY_MS))
+
+    assert bench.effects.wake_at == bench.now + QUIET_MS
+
+
+def test_a_rate_limit_makes_nobody_wait_longer_when_the_clock_is_set_back() -> None:
+    bench = Bench(rate_limit=10.0)
+    assert len(bench.step(grown(1, 1), grown(2, 1)).sends) == 1
+    bench.now = Instant(bench.now - DAY_MS)
+
+    bench.step(Jumped(-DAY_MS))
+
+    assert len(bench.later(101).sends) == 1

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from tests.units.core.kit import T0, TIMINGS, Bench, endpoint, event, grown, row
+from tests.units.core.kit import T0, TIMEOUT, TIMINGS, Bench, endpoint, event, grown, row
 
 from hooklane.core.engine import Dropped, EndpointChanged, Fetched, HealthSeen, LeaseSet, Loaded
 from hooklane.core.engine.heads import FETCH_ALONE_MAX, FETCH_MAX
@@ -307,3 +308,36 @@ def test_a_tenant_that_is_alone_may_use_every_place() -> None:
     sends = bench.step(*(grown(lane, 1, endpoint_id=several[lane % 100].id) for lane in range(1, 401))).sends
 
     assert len(sends) >= 60
+
+
+def test_every_endpoint_that_never_answers_gets_its_places_again_and_again() -> None:
+    bench = Bench(in_flight_max_all=64, attempts_max=9)
+    silent = [endpoint(f"silent_{n}") for n in range(80)]
+    bench.step(*(EndpointChanged(one) for one in silent))
+    line = bench.step(*(grown(lane, 1, endpoint_id=silent[lane % 80].id) for lane in range(1, 161))).sends
+    tries = Counter[int]()
+
+    for _ in range(4):
+        while line:
+            send = line.pop(0)
+            tries[send.lane_id] += 1
+            line += bench.settle(send, TIMEOUT).sends
+        line = bench.later(120_000).sends
+
+    assert (len(tries), min(tries.values())) == (160, 4)
+
+
+def test_every_endpoint_of_a_tenant_that_fills_its_places_gets_them_again_and_again() -> None:
+    bench = Bench(in_flight_max_all=64)
+    many = [endpoint(f"ep_{n}", tenant="acme") for n in range(100)]
+    bench.step(*(EndpointChanged(one) for one in (*many, endpoint("ep_b", tenant="other"))))
+    line = bench.step(
+        *(grown(lane, seq, endpoint_id=many[lane % 100].id) for lane in range(1, 101) for seq in (1, 2, 3, 4))
+    ).sends
+
+    done = 0
+    while line:
+        done += 1
+        line += bench.settle(line.pop(0)).sends
+
+    assert done == 400

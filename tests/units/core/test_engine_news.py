@@ -349,3 +349,67 @@ def test_a_redelivery_that_fails_stops_its_line_whatever_the_policy() -> None:
 
     assert isinstance(write, Settlement)
     assert write.outcome == Dead("422")
+
+
+def test_an_event_that_comes_when_it_is_done_is_not_kept() -> None:
+    bench = Bench(row(1, head=2, tail=2))
+
+    bench.step(grown(1, 1))
+
+    assert bench.engine.held_bytes == 0
+
+
+def test_a_lane_that_is_stopped_keeps_no_events_in_memory() -> None:
+    bench = Bench(row(1, tail=3), attempts_max=1)
+    (send,) = bench.fetch().sends
+    assert bench.engine.held_bytes > 0
+
+    bench.settle(send, 422)
+
+    assert bench.engine.held_bytes == 0
+
+
+def test_a_recovery_is_not_forgotten_for_an_older_look_at_the_lane() -> None:
+    bench = Bench(row(1, tail=2))
+    (send,) = bench.fetch().sends
+    bench.step(Reloaded([row(1, tail=2, rev=1)], [1]))
+    bench.step(Reloaded([row(1, tail=2, rev=0)], [1]))
+
+    assert bench.settle(send).reloads == [1]
+
+
+def test_a_lane_that_was_idle_in_a_lost_partition_is_nobodys_to_forget() -> None:
+    bench = Bench(row(1, tail=1), lanes_max=0)
+    (send,) = bench.fetch().sends
+    bench.settle(send)
+    bench.step(Dropped(frozenset({0})))
+    bench.step(Loaded(0, 2, [row(2, tail=1)]))
+    (send,) = bench.fetch().sends
+    bench.settle(send)
+
+    bench.later(60_000)
+
+    assert len(bench.engine) == 0
+
+
+def test_a_partition_that_was_leaving_when_it_was_lost_is_worked_on_when_it_is_ours_again() -> None:
+    bench = Bench(row(1))
+    bench.step(Leaving(frozenset({0})))
+    bench.step(Dropped(frozenset({0})))
+
+    bench.step(Loaded(0, 2, [row(1)]))
+
+    (send,) = bench.fetch().sends
+    assert (send.seq, send.epoch) == (1, 2)
+
+
+def test_the_alarm_of_a_head_that_was_replayed_before_it_rang_starts_no_second_attempt() -> None:
+    waiting = {"state": LaneState.RETRYING, "attempts": 1, "next_at": Instant(T0 + 1_000)}
+    bench = Bench(row(1, tail=1, **waiting))
+    bench.step(Reloaded([row(1, tail=1, rev=1)], [1]))
+    (send,) = bench.fetch().sends
+
+    effects = bench.later(1_000)
+
+    assert (effects.sends, effects.fetches, bench.engine.in_flight) == ([], [], 1)
+    assert len(bench.answer(send)) == 1

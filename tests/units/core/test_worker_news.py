@@ -12,7 +12,8 @@ from hooklane.core.engine import EndpointChanged, HealthSeen, Reloaded, Swept
 from hooklane.core.worker import Missed
 from hooklane.core.worker.news import SPANS_MAX, still_holds
 from hooklane.core.worker.reading import BATCH_MAX, REST_MS
-from hooklane.core.worker.sweeping import POLLS, Rounds
+from hooklane.core.worker.sweeping import POLLS, Rounds, unnoticed
+from hooklane.model.clock import Instant
 from hooklane.model.health import BreakerState, Health
 from hooklane.model.lane import Grown
 from hooklane.model.session import Session
@@ -496,3 +497,37 @@ def test_behind_a_pooler_a_mark_holds_on_a_session_that_is_older_than_it() -> No
     held = {began: still_holds(mark, Session("db 1", "8", began, 0), mark_lives=False) for began in (99, 100, 101)}
 
     assert held == {99: True, 100: False, 101: False}
+
+
+def test_a_rest_follows_each_look_and_a_longer_one_after_a_look_that_took_long() -> None:
+    rounds = Rounds(500, 0.01)
+    assert rounds.next(T0, {3: 1}) == 3
+
+    rounds.looked(T0, took_ms=1)
+    assert rounds.next(Instant(T0 + 499), {3: 1}) is None
+    assert rounds.next(Instant(T0 + 500), {3: 1}) == 3
+    rounds.looked(T0, took_ms=100)
+    assert rounds.next(Instant(T0 + 9_899), {3: 1}) is None
+    assert rounds.next(Instant(T0 + 9_900), {3: 1}) == 3
+
+
+def test_a_worker_that_has_looked_rests_before_it_looks_again() -> None:
+    bench = WorkerBench(rounds=Rounds(10 * POLL_MS))
+    poll(bench)
+    bench.settle("endpoints", "owed")
+
+    for _ in range(8):
+        poll(bench)
+        assert not bench.is_open("owed")
+    poll(bench)
+    poll(bench)
+
+    assert bench.is_open("owed")
+
+
+def test_an_endpoint_that_was_heard_of_since_a_look_is_left_as_it_is() -> None:
+    old, read, heard = (endpoint("ep", in_flight_max=n) for n in (1, 2, 3))
+
+    assert unnoticed([read], {"ep": old}, {"ep": old}) == [read]
+    assert unnoticed([read], {"ep": old}, {"ep": heard}) == []
+    assert unnoticed([read], {}, {"ep": heard}) == []

@@ -21,9 +21,11 @@ from hooklane.core.engine import (
 from hooklane.core.worker import ClockSet, LeaseLost, Lost, MarkLost
 from hooklane.core.worker.ownership import AGAIN_MS, FORMER_MAX, LET_GO_POLL_MS, LOADED_FIRST, RENEWALS, SAFE_PART
 from hooklane.core.worker.reading import REST_MS
+from hooklane.model.clock import Instant
 from hooklane.model.endpoint import EndpointState
+from hooklane.model.health import BreakerState, Health
 from hooklane.model.jumps import NO_JUMP
-from hooklane.model.lane import PARTITIONS
+from hooklane.model.lane import PARTITIONS, LaneId
 from hooklane.model.lost import LostLane
 from hooklane.model.owning import CommitReport
 from hooklane.model.session import Session
@@ -673,3 +675,56 @@ def test_committed_is_told_with_what_was_ours_when_it_was_written() -> None:
     bench.tell(bench.call("commit"), CommitReport(T0))
 
     assert told(bench, Committed)[0].epochs == before
+
+
+def test_a_worker_that_takes_partitions_over_leaves_alone_what_others_found_ill() -> None:
+    before = WorkerBench(lanes=1)
+    until = Instant(T0 + 60_000)
+    before.store.note_health([Health("ep", 1, BreakerState.OPEN, until, by=before.worker.name)])
+
+    after = WorkerBench(beside=before, start=False)
+    before.worker.stop(before.boot)
+    before.store.leave(before.worker.name)
+    after.turn()
+    after.settle()
+    after.settle("fetch")
+
+    queue = after.engine.queues["ep"]
+    assert (queue.breaker.state, queue.breaker.until) == (BreakerState.OPEN, until)
+    assert after.sends == []
+
+
+def test_what_is_taken_later_is_loaded_a_few_partitions_at_a_time_as_well() -> None:
+    first = WorkerBench()
+    second = WorkerBench(beside=first)
+    for _ in range(8):
+        for one in (first, second):
+            one.later(PART // 2)
+            one.settle()
+    assert LOADED_FIRST < len(second.worker.epochs) < PARTITIONS
+
+    first.store.leave(first.worker.name)
+    second.later(PART)
+    while not second.is_open("load"):
+        second.answer(next(one.verb for one in second.open if one.verb in ("renew", "roster", "acquire", "poll")))
+
+    assert len(second.call("load").args[1]) == LOADED_FIRST
+
+
+def test_what_was_read_before_the_clock_was_found_set_moves_with_it_where_it_was_set_back_and_not_where_forward() -> (
+    None
+):
+    for by in (-7_200_000, 7_200_000):
+        bench = WorkerBench()
+        bench.later(100)
+        bench.worker.wake([LaneId(1)])
+        bench.turn()
+        read = bench.call("reload")
+        bench.store.skew = by
+        poll = bench.call("poll")
+        bench.tell(read, [])
+        bench.tell(poll, bench.carry_out(poll))
+
+        kinds = [type(one) for one in bench.told() if isinstance(one, Reloaded | Jumped)]
+
+        assert kinds == ([Reloaded, Jumped] if by < 0 else [Jumped, Reloaded])

@@ -44,10 +44,14 @@ class PlanFilter(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class PlanBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What to do, with dead letters or events by id, or with all that a filter finds."""
+    """What to do, with dead letters or events by id, or with all that a filter finds.
+
+    An event by its id means its deliveries at all endpoints; with `endpoint`, the one at that endpoint.
+    """
 
     op: Op
     ids: Annotated[list[str], told({"minItems": 1, "maxItems": IDS_MAX})] | None = None
+    endpoint: str | None = None
     filter: PlanFilter | None = None
 
 
@@ -79,10 +83,16 @@ async def create(call: Call) -> Response:
     body = call.read(PlanBody)
     if (body.ids is None) == (body.filter is None):
         raise Problem("invalid_body", "give either `ids` or `filter`, and not both")
+    if body.filter is not None and body.endpoint is not None:
+        raise Problem("invalid_body", "`endpoint` goes with `ids`; a filter has an `endpoint` of its own")
     _check_texts(body)
     now = call.services.now()
-    wanted = Wanted(ids=_ids(body.ids)) if body.ids is not None else _wanted(body.filter or PlanFilter(), now)
-    asked = {"ids": str(len(wanted.ids))} if wanted.ids else _asked(body.filter or PlanFilter())
+    if body.ids is not None:
+        wanted = Wanted(ids=_ids(body.ids), endpoint_id=body.endpoint)
+        at = {} if body.endpoint is None else {"endpoint": body.endpoint}
+        asked = {"ids": str(len(wanted.ids)), **at}
+    else:
+        wanted, asked = _wanted(body.filter or PlanFilter(), now), _asked(body.filter or PlanFilter())
     plan = await make_plan(call.services.store, call.tenant, body.op, wanted, asked=asked, now=now)
     if isinstance(plan, TooMany):
         raise Problem(
@@ -196,7 +206,11 @@ def _kept(job: Job) -> views.View:
 
 def _check_texts(body: PlanBody) -> None:
     """Nothing that is stored holds a NUL, and PostgreSQL cannot be asked for one."""
-    texts = [*(("ids", one) for one in body.ids or ()), *_asked(body.filter or PlanFilter()).items()]
+    texts = [
+        *(("ids", one) for one in body.ids or ()),
+        ("endpoint", body.endpoint or ""),
+        *_asked(body.filter or PlanFilter()).items(),
+    ]
     if named := next((name for name, text in texts if "\0" in text), None):
         raise Problem("invalid_body", f"{named} must not hold a NUL character")
 

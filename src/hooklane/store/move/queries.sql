@@ -8,6 +8,10 @@ SELECT c.table_name, c.column_name, c.data_type, c.is_identity = 'YES'
 FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name)
 WHERE c.table_schema = 'hooklane' AND t.table_type = 'BASE TABLE' ORDER BY c.table_name, c.ordinal_position
 
+-- name: keep_others_out
+-- Until the copy is whole nobody writes there: not another copy, and not a program that publishes there too early.
+LOCK TABLE hooklane.event, hooklane.endpoint, hooklane.lane_name, hooklane.audit IN SHARE ROW EXCLUSIVE MODE
+
 -- name: is_used
 -- Whether something is in the PostgreSQL that a copy would mix with.
 SELECT EXISTS (SELECT 1 FROM hooklane.event) OR EXISTS (SELECT 1 FROM hooklane.endpoint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,14 +21,12 @@ class SqliteFacts:
 
 def examine(path: str, *, thorough: bool) -> SqliteFacts:
     """Look at the file at *path* without changing it; *thorough* reads all of it."""
-    connection = sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=5)
     try:
-        ((mode,),) = connection.execute("PRAGMA journal_mode").fetchall()
-        found = connection.execute("PRAGMA quick_check(1)").fetchall() if thorough else [("ok",)]
+        with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=5)) as connection:
+            ((mode,),) = connection.execute("PRAGMA journal_mode").fetchall()
+            found = connection.execute("PRAGMA quick_check(1)").fetchall() if thorough else [("ok",)]
     except sqlite3.DatabaseError as error:
         raise StoreRefused(f"{path} cannot be read: {error}") from None
-    finally:
-        connection.close()
     log = Path(f"{path}-wal")
     return SqliteFacts(
         journal_mode=str(mode).lower(),

@@ -4,6 +4,11 @@
 -- Whether this file has tables of ours.
 SELECT 1 FROM sqlite_master WHERE name = 'hooklane_schema'
 
+-- name: tables_of_others
+-- Tables that neither we nor SQLite itself have made: whoever keeps an outbox or an inbox beside them needs them.
+SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'hooklane^_%' ESCAPE '^'
+    AND name NOT LIKE 'sqlite^_%' ESCAPE '^' ORDER BY name
+
 -- name: schema_version
 -- How far the migrations of a component have come.
 SELECT version FROM hooklane_schema WHERE component = :component

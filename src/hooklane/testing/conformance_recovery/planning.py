@@ -90,6 +90,21 @@ class Planning(OutboxKit):
         ]
         assert await all_members(store, Wanted(ids=["e1"]), tenant="other") == []
 
+    async def test_ids_can_be_meant_at_one_endpoint_alone(self, store: Store, owner: Owner) -> None:
+        await store.save_endpoint(endpoint("ep_a"), expect=None)
+        await store.save_endpoint(endpoint("ep_b"), expect=None)
+        report = await published(store, event("e1"))
+        letters = {one.endpoint_id: await owner.kill(one.lane_id) for one in report.grown}
+
+        async def found(endpoint_id: str | None, *ids: str) -> list[str]:
+            members = await all_members(store, Wanted(ids=ids, endpoint_id=endpoint_id))
+            return sorted(one.endpoint_id for one in members)
+
+        assert await found(None, "e1") == ["ep_a", "ep_b"]
+        assert await found("ep_b", "e1") == ["ep_b"]
+        assert await found("ep_b", letters["ep_b"].id) == ["ep_b"]
+        assert await found("ep_b", letters["ep_a"].id) == []
+
     async def test_a_member_that_was_named_tells_as_much_as_one_that_was_found(self, store: Store) -> None:
         lane_id = await lane_with(store, 4)
         owner = await Owner.of(store)

@@ -113,6 +113,22 @@ async def test_a_filter_is_planned_shown_and_run_as_a_job(server, sink):
     assert (await server.ask("GET", "/dead-letters"))["items"] == []
 
 
+async def test_an_event_that_is_named_is_sent_again_to_the_endpoint_that_is_named_and_to_no_other(server, sink):
+    for name in ("shop", "billing"):
+        await server.ask("POST", "/endpoints", {"url": sink.url(f"/{name}"), "name": name}, status=201)
+    made = await server.ask("POST", "/events", {"type": "order.paid", "key": "A", "data": {}}, status=202)
+    other = await server.ask("POST", "/events", {"type": "order.void", "key": "A", "data": {}}, status=202)
+    await server.until("/overview", lambda found: found["ledger"]["delivered"] == 4)
+
+    again = await server.cli("events", "replay", made["id"], "--endpoint", "billing", "--yes")
+    nowhere = await server.cli("events", "replay", other["id"], "--endpoint", "ep_nobody", "--yes")
+
+    assert (again[0], again[1].split()[1:]) == (0, ["1", "delivered"]), again
+    assert nowhere[0] == 3, nowhere
+    paths = [request.path for request in sink.requests if request.headers["webhook-id"] == made["id"]]
+    assert sorted(paths) == ["/billing", "/billing", "/shop"]
+
+
 async def test_a_plan_that_changed_is_answered_with_409_and_the_names(server, sink):
     await blocked(server, sink, "A", "B")
     plan = await server.ask("POST", "/plans", {"op": "skip", "filter": {}}, status=201)
@@ -134,6 +150,7 @@ NONSENSE = (
     {"op": "replay", "filter": {"http": "9xx"}},
     {"op": "replay", "filter": {"after": "yesterday"}},
     {"op": "replay", "filter": {"colour": "red"}},
+    {"op": "replay", "filter": {}, "endpoint": "ep_x"},
 )
 
 

@@ -86,7 +86,8 @@ def _by_ids(tenant: str, wanted: Wanted) -> Flow[list[Member]]:
     found: list[Member] = []
     for one in ids:
         if one in named:
-            found += yield from _members([named[one][2:]], named[one][1])
+            if wanted.endpoint_id in (None, named[one][1]):
+                found += yield from _members([named[one][2:]], named[one][1])
         elif one in events:
             found += yield from _members([events[one]], wanted.endpoint_id)
     return found
