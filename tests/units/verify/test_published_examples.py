@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
+from urllib.parse import urlencode
 
 import pytest
 
@@ -205,3 +207,24 @@ def test_an_event_of_chargebee_is_the_same_whatever_it_says_of_its_own_deliverie
     prints = {fingerprint(profile, body % (status, status)) for status in (b"scheduled", b"re_scheduled")}
 
     assert len(prints) == 1
+
+
+def test_what_is_clicked_in_slack_belongs_to_its_workspace_and_channel_as_events_and_commands_do():
+    # docs.slack.dev: an event, a command (a form) and a click (JSON in a form) each name them elsewhere.
+    event = {
+        "type": "event_callback",
+        "event_id": "Ev1",
+        "team_id": "T1",
+        "event": {"type": "message", "channel": "C1"},
+    }
+    command = {"command": "/weather", "trigger_id": "1.2.a", "team_id": "T1", "channel_id": "C1"}
+    click = {"type": "block_actions", "trigger_id": "1.2.b", "team": {"id": "T1"}, "channel": {"id": "C1"}}
+    bodies = (json.dumps(event), urlencode(command), urlencode({"payload": json.dumps(click)}))
+
+    told = [each for body in bodies for each in read("slack", body.encode())]
+
+    assert [(each.event_id, each.type, each.account, each.key) for each in told] == [
+        ("Ev1", "message", "T1", "C1"),
+        ("1.2.a", "/weather", "T1", "C1"),
+        ("1.2.b", "block_actions", "T1", "C1"),
+    ]
