@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
+from urllib.parse import urlencode
 
 import pytest
 
 from hooklane.core.profiles import find_profile
-from hooklane.core.verify.messages import DERIVED
+from hooklane.core.verify.messages import DERIVED, fingerprint
 from hooklane.core.verify.open_request import Messages, open_request
 from hooklane.core.verify.ring import keyring
 from hooklane.errors import VerificationError
@@ -175,3 +177,54 @@ def test_a_thin_event_of_stripe_has_a_key_and_a_time_too():
     )
 
     assert (thin.event_id, thin.key, thin.event_time) == ("evt_test_65R9", "mtr_test_61R", 1_726_554_052_246)
+
+
+def test_a_retry_of_heroku_is_the_same_event_though_it_names_its_attempt():
+    # devcenter.heroku.com, "Webhook Events": what an attempt is called is in the body, and so in what is signed.
+    body = (
+        b'{"action":"create","created_at":"2016-10-26T22:48:45Z","id":"7846bee9","data":{"id":"25bfb830"},'
+        b'"resource":"addon-attachment","updated_at":"2016-10-26T22:48:45Z","webhook_metadata":{"attempt":{"id":"%b"},'
+        b'"delivery":{"id":"%b"},"event":{"id":"7846bee9","include":"api:addon-attachment"},"webhook":{"id":"%b"}}}'
+    )
+
+    (first,) = read("heroku", body % (b"8a44f820", b"d244009a", b"b54e6a7e"))
+    (again,) = read("heroku", body % (b"9b55f931", b"d244009a", b"b54e6a7e"))
+    (of_another_webhook,) = read("heroku", body % (b"0c660a42", b"e355110b", b"c65f7b8f"))
+
+    assert first.event_id == again.event_id == of_another_webhook.event_id == "7846bee9"
+    assert first.fingerprint == again.fingerprint == of_another_webhook.fingerprint
+    assert (first.delivery_id, of_another_webhook.delivery_id) == ("d244009a", "e355110b")
+
+
+def test_an_event_of_chargebee_is_the_same_whatever_it_says_of_its_own_deliveries():
+    # apidocs.chargebee.com, "Event object": it holds how each of its webhooks stands.
+    profile = find_profile("chargebee")
+    body = (
+        b'{"id":"ev_1","event_type":"payment_failed","content":{},'
+        b'"webhook_status":"%b","webhooks":[{"id":"whv2_1","webhook_status":"%b"}]}'
+    )
+
+    prints = {fingerprint(profile, body % (status, status)) for status in (b"scheduled", b"re_scheduled")}
+
+    assert len(prints) == 1
+
+
+def test_what_is_clicked_in_slack_belongs_to_its_workspace_and_channel_as_events_and_commands_do():
+    # docs.slack.dev: an event, a command (a form) and a click (JSON in a form) each name them elsewhere.
+    event = {
+        "type": "event_callback",
+        "event_id": "Ev1",
+        "team_id": "T1",
+        "event": {"type": "message", "channel": "C1"},
+    }
+    command = {"command": "/weather", "trigger_id": "1.2.a", "team_id": "T1", "channel_id": "C1"}
+    click = {"type": "block_actions", "trigger_id": "1.2.b", "team": {"id": "T1"}, "channel": {"id": "C1"}}
+    bodies = (json.dumps(event), urlencode(command), urlencode({"payload": json.dumps(click)}))
+
+    told = [each for body in bodies for each in read("slack", body.encode())]
+
+    assert [(each.event_id, each.type, each.account, each.key) for each in told] == [
+        ("Ev1", "message", "T1", "C1"),
+        ("1.2.a", "/weather", "T1", "C1"),
+        ("1.2.b", "block_actions", "T1", "C1"),
+    ]

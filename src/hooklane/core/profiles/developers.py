@@ -111,6 +111,8 @@ HEROKU = Profile(
     type=(InBody("webhook_metadata.event.include"), InBody("resource")),
     key=(InBody("data.id"),),
     event_time=(When(InBody("updated_at")), When(InBody("created_at"))),
+    delivery_id=(InBody("webhook_metadata.delivery.id"),),
+    volatile=("webhook_metadata.attempt", "webhook_metadata.delivery", "webhook_metadata.webhook"),
     data="data",
     budget=Budget(timeout_ms=15_000, window_ms=72 * HOURS_MS),
 )

@@ -231,6 +231,7 @@ CHARGEBEE = Profile(
     id=(InBody("id"),),
     type=(InBody("event_type"),),
     event_time=(When(InBody("occurred_at"), Unit.SECONDS),),
+    volatile=("webhook_status", "webhooks"),
     data="content",
     notes="The secret is `user:password` of the webhook's basic authentication.",
 )
