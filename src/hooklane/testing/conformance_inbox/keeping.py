@@ -117,7 +117,7 @@ class Keeping(InboxKit):
         with suppress(StoreBusy):
             self.run(store, store.attach(id, owed(handler="mail")))
         work = [*WORK, (SOURCE, "mail")]
-        assert self.run(store, store.claim(work, expired=False, owner="w", now=wall_now(), lease_ms=1, limit=9)) == []
+        assert self.run(store, store.claim(work, expired=False, now=wall_now(), lease_ms=1, limit=9)) == []
         (kept,) = self.run(store, store.rows(Search()))
         assert [(each.handler, each.status) for each in kept.handlings] == [(HANDLER, Status.COMPLETED)]
 
