@@ -222,7 +222,7 @@ def test_what_is_replayed_while_old_rows_are_looked_for_stays_whole(
     gone = run(store, meanwhile(remove, lambda: replayed.append(run(store, store.reopen(id, HANDLER, now=wall_now())))))
 
     assert (gone, replayed) == (0, [True])
-    (claimed,) = run(store, store.claim(WORK, expired=False, owner="a", now=wall_now(), lease_ms=60_000, limit=9))
+    (claimed,) = run(store, store.claim(WORK, expired=False, now=wall_now(), lease_ms=60_000, limit=9))
     assert claimed.message.body == row("e1").message.body
 
 

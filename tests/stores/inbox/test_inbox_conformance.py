@@ -56,5 +56,5 @@ class TestPostgresInbox(InboxConformance):
             replaying.commit()
             replaying.close()
             assert removing.result() == 0
-        (claimed,) = run(store.claim(WORK, expired=False, owner="w", now=wall_now(), lease_ms=60_000, limit=9))
+        (claimed,) = run(store.claim(WORK, expired=False, now=wall_now(), lease_ms=60_000, limit=9))
         assert claimed.message.body == row("e1").message.body
