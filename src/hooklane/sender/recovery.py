@@ -248,8 +248,10 @@ class Jobs:
             told = replace(told, state=JobState.DONE, ended_at=now)
             words = ", ".join(f"{many} {progress}" for progress, many in counts.items() if many)
             act = self._act(job, "job.ended", words or "nothing to do")
-        if not await self._store.save_job(told, expect=job, act=act) or run.is_over:
-            self._going.pop(job.id, None)  # it was stopped, or taken over; or it is done
+        is_kept = await self._store.save_job(told, expect=job, act=act)
+        # It was stopped, or taken over; or it is done. What was released before is still published (`_let_go`).
+        if (not is_kept or run.is_over) and not self._going[job.id].owed:
+            del self._going[job.id]
 
     def _act(self, job: Job, action: str, note: str | None = None) -> Act:
         return Act(

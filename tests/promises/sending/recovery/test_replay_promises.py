@@ -7,6 +7,7 @@ import contextlib
 from dataclasses import replace
 
 import asyncpg
+from tests.support.pace import scaled_s
 from tests.support.receiver import Answer
 
 from hooklane.core.audit import ChainCheck
@@ -437,6 +438,35 @@ async def test_s8_what_a_job_had_released_when_it_was_stopped_is_published_once_
         assert await operator.counts(stopped) == {"released": 1}
         await operator.sender.until(is_published)
         assert await accepted(operator) == 2
+
+
+async def test_s8_what_a_job_released_in_the_moment_it_was_stopped_is_published_once_its_lane_is_free(
+    operate, postgres_url, sink
+):
+    async with operate(postgres_url) as operator:
+        store, is_held = operator.store, asyncio.Event()
+        await skipped_events(operator, sink, 1)
+        carry_out, publish = store.carry_out, store.publish
+
+        async def carry_out_and_stop(plan_id, *args, **named):
+            done = await carry_out(plan_id, *args, **named)
+            await stop_job(store, "default", plan_id, actor="bob", now=wall_now())
+            return done
+
+        async def publish_and_tell(drafts):
+            report = await publish(drafts)
+            is_held.set()
+            return report
+
+        store.carry_out, store.publish = carry_out_and_stop, publish_and_tell
+        async with held_lanes(postgres_url):
+            job = await operator.run(await operator.plan(Op.REPLAY, state=SKIPPED))
+            await asyncio.wait_for(is_held.wait(), scaled_s(10))
+
+        async def is_published():
+            return await operator.counts(await job_now(store, "default", job.id)) == {"published": 1}
+
+        await operator.sender.until(is_published, 5)
 
 
 async def test_s8_a_rate_is_kept(operator, sink):
