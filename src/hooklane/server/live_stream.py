@@ -115,7 +115,11 @@ class LiveStream:
         if len(self._moved) < MOVED_MAX or (endpoint_id, key) in self._moved:
             self._moved[endpoint_id, key] = None
         else:
-            self._untold = True
+            self.reset()
+
+    def reset(self) -> None:
+        """More has happened than is told."""
+        self._untold = True
 
     def attempted(self, told: Sequence[Told]) -> None:
         """Attempts were made."""

@@ -80,6 +80,11 @@ class LiveStreams:
         if (stream := self._streams.get(tenant)) is not None:
             stream.touch(endpoint_id, key)
 
+    def reset(self, tenant: str) -> None:
+        """More has happened than is told: clients fetch everything again."""
+        if (stream := self._streams.get(tenant)) is not None:
+            stream.reset()
+
     def attempted(self, told: Sequence[Told]) -> None:
         """Attempts were made."""
         for stream in self._streams.values():

@@ -52,6 +52,8 @@ class Topics:
         if not newest and opened == self._open:
             return None
         items = await letter_views(self._services, self._tenant, list(reversed(newest)))
+        if len(newest) == LETTERS_SHOWN and self._open >= 0:
+            self._services.live_stream.reset(self._tenant)  # more may have died than are told
         # Only now: a store that fails before this is asked for the same letters again.
         self._open = opened
         if newest:

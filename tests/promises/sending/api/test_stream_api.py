@@ -17,7 +17,7 @@ from tests.support.processes import until
 from tests.support.receiver import Answer, Sink
 
 from hooklane.errors import StoreUnavailable
-from hooklane.server import live_stream, stream_client
+from hooklane.server import live_stream, stream_client, topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +283,23 @@ async def test_a_viewer_hears_of_endpoints_jobs_and_dead_letters(api: Api, sink:
         while jobs[0]["state"] != "done":
             jobs = (await stream.next("jobs")).value["items"]
         assert jobs[0]["id"] == job["id"]
+
+
+async def test_where_more_letters_died_than_are_told_viewers_are_told_to_fetch_anew(
+    api: Api, sink: Sink, monkeypatch: pytest.MonkeyPatch
+):
+    """The newest fifty were told, and nobody learned of the others."""
+    monkeypatch.setattr(topics, "LETTERS_SHOWN", 3)
+    sink.react = lambda _: Answer(status=422)
+    endpoint = await api.endpoint(sink.url(), attempts_max=1)
+    await api.call("POST", f"/api/v1/endpoints/{endpoint['id']}/pause")
+    batch = {"events": [{"type": "a", "data": 1, "key": f"key-{number}"} for number in range(20)]}
+    assert (await api.call("POST", "/api/v1/events/batch", batch)).status == 202
+    async with watching(api, query="?topics=dead_letters") as stream:
+        await stream.next("dead_letters")
+        await api.call("POST", f"/api/v1/endpoints/{endpoint['id']}/resume")
+
+        await stream.next("reset")
 
 
 async def test_a_dead_letter_is_told_though_the_store_failed_while_it_was_read(
