@@ -1,7 +1,7 @@
 // Tries on a time axis: quick at first, then slower, so the axis is logarithmic. The coming ones are drawn ahead.
 
 import { html } from "./kit.js";
-import { resultOf, span } from "./words.js";
+import { resultOf, span, tries } from "./words.js";
 
 const WIDTH = 340;
 const EDGE = 8;
@@ -17,7 +17,7 @@ export function TriesAxis({ attempts, forecast = [] }) {
   const end = Math.max(1000, at(attempts.at(-1).started_at), ...coming.map((one) => at(one.to)));
   const x = scale(end);
   const marks = [1000, 60_000, 3_600_000, 86_400_000].filter((ms) => ms < end * 0.8);
-  const label = `${attempts.length} tries, the last one ${resultOf(attempts.at(-1))}; ${coming.length} more are forecast`;
+  const label = `${tries(attempts.length)}, the last one ${resultOf(attempts.at(-1))}; ${coming.length} more are forecast`;
   return html`<svg class="axis" viewBox="0 0 ${WIDTH} 40" role="img" aria-label=${label}>
     <rect x=${EDGE} y="15" width=${WIDTH - 2 * EDGE} height="2" class="f-line" />
     ${coming.map((one) => html`<rect x=${x(at(one.from))} y="11" width=${Math.max(4, x(at(one.to)) - x(at(one.from)))} height="10" rx="4" class="f-soft s-edge" />`)}
