@@ -55,3 +55,29 @@ async def test_a_hidden_tab_lets_go_of_its_stream(site: Site, visit: Visit):
     await page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
 
     await expect(lane(page, "hidden:1")).to_have_attribute("data-state", "idle")
+
+
+SILENT = """window.streams = 0; const usual = window.fetch; window.fetch = (what, options) => {
+  if (!String(what.url ?? what).endsWith("/api/v1/stream")) return usual(what, options);
+  streams += 1;
+  const begun = new TextEncoder().encode("event: reset\\nid: a-0\\ndata: {}\\n\\n");
+  return Promise.resolve(new Response(new ReadableStream({ start: (to) => to.enqueue(begun) })));
+};"""
+
+
+async def test_a_stream_that_died_without_a_word_is_joined_anew(site: Site, visit: Visit):
+    """A connection that a proxy or a sleeping machine has dropped says nothing any more: not even its heartbeat."""
+    page: Page = await visit(f"{site.url}/api/docs")
+    await page.add_init_script(SILENT)
+    await page.clock.install()
+    await page.goto(f"{site.url}/lanes")
+    await expect(pill(page)).to_have_text("Live")
+    await page.clock.fast_forward(44_000)
+    assert await page.evaluate("streams") == 1, "three heartbeats are waited for"
+
+    await page.clock.fast_forward(2_000)
+    await expect(pill(page)).to_have_text(re.compile("Reconnecting"))
+    await page.clock.fast_forward(2_000)
+
+    await expect(pill(page)).to_have_text("Live")
+    assert await page.evaluate("streams") == 2

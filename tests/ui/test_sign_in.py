@@ -143,3 +143,55 @@ async def test_a_customer_adds_an_endpoint_sees_a_test_arrive_and_finds_nothing_
     stolen = "(headers) => fetch('/api/v1/endpoints', {headers}).then((answer) => answer.status)"
     assert await page.evaluate(stolen, named) == 404
     await page.context.close()
+
+
+async def signed_in(server: Running, browser: Browser, key: str) -> Page:
+    page = await fresh(browser)
+    await page.goto(server.address)
+    await page.get_by_label("This server asks for its API key").fill(key)
+    await page.get_by_role("button", name="Open").click()
+    await expect(page.locator("h1")).to_have_text("Overview", timeout=scaled_ms(10_000))
+    return page
+
+
+async def test_a_page_whose_session_is_over_asks_for_the_key(guarded: Running, browser: Browser):
+    """The board of lanes makes no calls of its own: it lives from the stream, which has ended."""
+    page = await signed_in(guarded, browser, KEY)
+    await page.goto(f"{guarded.address}/lanes")
+    await expect(page.locator(".live .word")).to_have_text("Live", timeout=scaled_ms(10_000))
+    await page.evaluate("fetch('api/v1/session', {method: 'DELETE'})")
+    await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # the stream is asked for anew
+
+    await expect(page.get_by_label("This server asks for its API key")).to_be_visible(timeout=scaled_ms(10_000))
+    await page.context.close()
+
+
+async def test_a_viewer_finds_what_changes_something_disabled_and_may_do_what_only_reads(
+    guarded: Running, browser: Browser
+):
+    viewer = (await call(guarded, "POST", "keys", {"name": "eve", "scopes": ["read"]}))["key"]
+    endpoint = await call(guarded, "POST", "endpoints", {"url": "http://127.0.0.1:9/viewed", "name": "viewed"})
+    page = await signed_in(guarded, browser, viewer)
+    buttons = {"endpoints": ["Add an endpoint"], f"endpoints/{endpoint['id']}": ["Test…", "Rotate…", "Pause…"]}
+    for path, names in buttons.items():
+        await page.goto(f"{guarded.address}/{path}")
+        for name in names:
+            button = page.get_by_role("button", name=name)
+            await expect(button).to_be_disabled(timeout=scaled_ms(10_000))
+            await expect(button).to_have_attribute("title", "You are here as viewer, who may only look")
+    await page.goto(f"{guarded.address}/audit")
+    await page.get_by_role("button", name="Verify").click()
+    await expect(page.locator(".chain")).to_contain_text("The record is whole", timeout=scaled_ms(10_000))
+    await page.context.close()
+
+
+async def test_behind_a_portal_link_there_are_no_screens_about_all_tenants(guarded: Running, browser: Browser):
+    await call(guarded, "POST", "tenants", {"id": "owl"})
+    link = await call(guarded, "POST", "tenants/owl/portal", {})
+    page = await fresh(browser)
+    await page.goto(link["url"])
+    await expect(page.get_by_role("link", name="Endpoints").first).to_be_visible(timeout=scaled_ms(10_000))
+    for path in ("audit", "inbox", "inbox/1", "play"):
+        await page.goto(f"{guarded.address}/{path}")
+        await expect(page.locator("h1")).to_have_text("Nothing here", timeout=scaled_ms(10_000))
+    await page.context.close()

@@ -12,6 +12,8 @@ from hooklane.model.plan import OPEN, JobMember, Op, Progress
 
 OUTSTANDING_MAX = 4_000
 """How much of a job is on its way at once: enough to keep endpoints busy, few enough that new events get through."""
+TRIFLE = 1e-4
+"""The part of a member that floats may lose: with a burst of one, 0.99999 would be none, for ever."""
 AGAIN_WINDOW = 16
 """Redelivery lanes keep their order themselves, so some of a key may be given to them at once."""
 
@@ -139,7 +141,7 @@ class Pace:
             return OUTSTANDING_MAX
         burst = max(1.0, self.rate / 4)
         self.since = max(self.since, now - 1000 * burst / self.rate)
-        return int((now - self.since) * self.rate / 1000)
+        return int((now - self.since) * self.rate / 1000 + TRIFLE)
 
     def used(self, many: int) -> None:
         if self.rate is not None:

@@ -123,6 +123,14 @@ def test_a_pace_never_gives_more_than_its_rate_and_a_short_burst(rate, waits):
 
 
 @settings(deadline=None)
+@given(st.floats(0.1, 4) | st.integers(1, 4), st.integers(60_000, 10**12))
+def test_a_pace_lets_one_go_at_last_whatever_the_rate_and_the_time(rate, now):
+    pace = Pace(rate, now)
+
+    assert pace.room(Instant(now + 20_000)) >= 1
+
+
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(list(DeliveryState)), max_size=20), st.sampled_from(list(Op)), st.randoms())
 def test_a_plan_takes_what_it_can_and_names_the_rest(states, op, random):
     found = [member(n, "k", state) for n, state in enumerate(states, start=1)]

@@ -12,13 +12,13 @@ function light(rgb) {
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
-export function ratio(a, b) {
+function ratio(a, b) {
   const [dim, bright] = [light(channels(a)), light(channels(b))].sort((x, y) => x - y);
   return (bright + 0.05) / (dim + 0.05);
 }
 
 /** *hex* as it is where it can be read on the theme's ground, else mixed with black or white until it can. */
-export function readable(hex, theme) {
+function readable(hex, theme) {
   const [ground, towards] = GROUNDS[theme];
   const wanted = channels(hex);
   for (let share = 0; share < 1; share += 0.05) {

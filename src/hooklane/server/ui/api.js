@@ -4,7 +4,7 @@
 export const root = new URL(document.body.dataset.root || "./", location.href).pathname;
 export const files = new URL(document.body.dataset.static, location.href).pathname;
 
-export class Refused extends Error {
+class Refused extends Error {
   constructor(status, problem) {
     super(problem?.detail ?? problem?.title ?? `The server answered ${status}`);
     this.status = status;
@@ -32,8 +32,11 @@ function taken(path) {
   return answer;
 }
 
-/** The JSON that the server answers; a problem is thrown. */
-export async function call(method, path, body, { signal, accept } = {}) {
+/** A number that JavaScript would write otherwise (9007199254740993, 1.50) stays as it was written, where the browser can. */
+const asWritten = (_, value, context) => (typeof value === "number" && JSON.rawJSON && String(value) !== context.source ? JSON.rawJSON(context.source) : value);
+
+/** The JSON that the server answers; a problem is thrown. *exact*: its numbers are only shown, never reckoned with. */
+export async function call(method, path, body, { signal, accept, exact } = {}) {
   const more = body === undefined ? {} : { "content-type": "application/json" };
   let response;
   try {
@@ -48,12 +51,15 @@ export async function call(method, path, body, { signal, accept } = {}) {
     throw error.name === "AbortError" ? error : new NoAnswer();
   }
   if (accept && response.ok) return response.blob();
-  const value = response.status === 204 ? null : await response.json().catch(() => null);
+  const value = response.status === 204 ? null : await (exact ? response.text().then((text) => JSON.parse(text, asWritten)) : response.json()).catch(() => null);
   // Mounted in an application whose session is over: the page is asked for anew, and the application shows its login.
   if (value?.code === "login_required") location.reload();
   if (!response.ok) throw new Refused(response.status, value);
   return value;
 }
+
+/** An id of the address as a part of a path. */
+export const part = encodeURIComponent;
 
 export const get = (path, query, options) => call("GET", `${path}${queryText(query)}`, undefined, options);
 

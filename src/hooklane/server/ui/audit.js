@@ -2,8 +2,8 @@
 
 import { get } from "./api.js";
 import { Keys } from "./keys.js";
-import { html, useEffect, useState } from "./kit.js";
-import { useLoad } from "./live.js";
+import { html, useState } from "./kit.js";
+import { usePages } from "./pages.js";
 import { Act, Chip, Empty, Exactly, Failed, Icon, Search, Skeleton } from "./parts.js";
 import { href, setQuery } from "./route.js";
 import { Screen } from "./shell.js";
@@ -13,17 +13,14 @@ const PAGE = 50;
 
 export default function Audit({ query }) {
   const asked = { actor: query.actor, action: query.action, subject: query.subject };
-  const load = useLoad(() => get("audit", { ...asked, limit: PAGE }), [asked], { on: ["overview"] });
-  const [pages, setPages] = useState([]);
+  const load = usePages((cursor) => get("audit", { ...asked, limit: PAGE, cursor }), [asked], { everyMs: 5000, on: ["overview"] });
   const [chain, setChain] = useState(null);
-  useEffect(() => setPages([]), [JSON.stringify(asked)]);
-  const items = [...(load.value?.items ?? []), ...pages.flatMap((page) => page.items)];
-  const next = (pages.at(-1) ?? load.value)?.next;
+  const { items = [], next } = load.value ?? {};
   const isAsked = Object.values(asked).some(Boolean);
   return html`<${Screen} title="Audit and keys" name="audit">
     <section class="card chain" data-whole=${chain ? String(chain.whole) : undefined}><${Icon} name="shield" /><div class="grow"><b>${!chain ? "Every act is a line that holds a hash of the one before" : chain.whole ? `The record is whole to line ${number(chain.lines)}` : `Line ${chain.broken.line} does not fit`}</b>
       <p class="mute">${!chain ? "Nothing can be taken out or changed in between without being seen." : chain.whole ? (chain.last ? html`Keep this elsewhere to prove it later: <code class="any">${chain.last}</code>` : "It has no lines yet.") : chain.broken.why}</p></div>
-      <${Act} run=${async () => setChain(await get("audit/verify"))}>Verify</${Act}></section>
+      <${Act} reads run=${async () => setChain(await get("audit/verify"))}>Verify</${Act}></section>
     <div class="bar"><${Search} label="Who or what: actor, action, subject" value=${query.actor ?? query.action ?? query.subject} change=${(text) => setQuery(filterOf(text), { replace: true })} waitMs=${300} /></div>
     ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="The audit log" />`}
     ${!load.value && !load.error && html`<${Skeleton} rows=${6} height=${33} />`}
@@ -31,7 +28,7 @@ export default function Audit({ query }) {
     ${items.length > 0 && html`<div class="card"><div class="tbl-wrap"><table class="tbl cards"><thead><tr><th class="r">Line</th><th>When</th><th>Who</th><th>Did</th><th>What</th><th>Note</th></tr></thead>
       <tbody>${items.map((line) => html`<tr key=${line.n}><td class="r faint" data-k="line">${number(line.n)}</td><td class="nowrap c-side"><${Exactly} time=${line.at} /></td><td class="ell" data-k="by">${line.actor}</td><td class="nowrap c-head"><${Chip} state=${tone(line.action)}>${line.action}</${Chip}></td>
         <td class="mono ell c-main"><${Subject} id=${line.subject} /></td><td class="any c-main">${line.note}</td></tr>`)}</tbody></table></div>
-      ${next && html`<div class="more-line"><button class="btn small" type="button" onClick=${async () => setPages([...pages, await get("audit", { ...asked, limit: PAGE, cursor: next })])}>Show ${PAGE} more</button></div>`}</div>`}
+      ${next && html`<div class="more-line"><button class="btn small" type="button" onClick=${load.more}>Show ${PAGE} more</button></div>`}</div>`}
     <${Keys} />
   </${Screen}>`;
 }
@@ -41,7 +38,7 @@ function filterOf(text) {
   const none = { actor: null, action: null, subject: null };
   const word = text.trim();
   if (!word) return none;
-  if (/^(dlv|evt|ep|pln|job)_/.test(word)) return { ...none, subject: word };
+  if (/^(dlv|evt|ep|pln|job|key)_/.test(word)) return { ...none, subject: word };
   return word.includes(".") ? { ...none, action: word } : { ...none, actor: word };
 }
 

@@ -8,6 +8,7 @@ import { atTime, number } from "./words.js";
 const HEIGHT = 220;
 /** Between two times of the axis, which are written without seconds. */
 const MINUTES = [1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720, 1440, 2880];
+const DAY_S = 86_400;
 let library = null;
 
 /** uPlot and its style, fetched when the first chart is drawn. */
@@ -35,6 +36,20 @@ function colour(name) {
   const value = getComputedStyle(probe).color;
   probe.remove();
   return value;
+}
+
+/** 14:02, and 11-18 where a day begins or only days are told apart. */
+export function timeTexts(_, splits) {
+  const said = splits.map((at) => /(\d\d-\d\d) (\d\d:\d\d)/.exec(atTime(at * 1000, 0)));
+  const isOfDays = splits.length > 1 && splits[1] - splits[0] >= DAY_S;
+  return said.map(([, day, time]) => (isOfDays || time === "00:00" ? day : time));
+}
+
+/** A value between two that are not known is a point: no line goes through it. */
+function lonely(plot, line) {
+  const values = plot.data[line];
+  const isKnown = (at) => values[at] !== null && values[at] !== undefined;
+  return values.flatMap((_, at) => (isKnown(at) && !isKnown(at - 1) && !isKnown(at + 1) ? [at] : []));
 }
 
 /** How wide a picture in *element* may be: its own width holds its padding too. */
@@ -87,7 +102,6 @@ export function Chart({ title, times, lines, marks = [], stacked, say = number, 
       const faint = colour("ink-3");
       const grid = { stroke: colour("line"), width: 1 };
       const axis = { stroke: faint, grid, ticks: { show: false }, font: "12px system-ui, sans-serif" };
-      const clockText = (_, splits) => splits.map((at) => atTime(at * 1000).replace(/:\d\dZ?$/, "").slice(-5));
       plot.current = new Plot(
         {
           width: roomIn(box.current),
@@ -96,8 +110,8 @@ export function Chart({ title, times, lines, marks = [], stacked, say = number, 
           legend: { show: false },
           cursor: { sync: { key: sync }, points: { size: 6 }, y: false },
           scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.15, 1)] } },
-          axes: [{ ...axis, values: clockText, incrs: MINUTES.map((many) => many * 60), grid: { show: false }, space: 70, size: 30 }, { ...axis, size: 52, space: 44, values: (_, splits) => splits.map((value) => (value ? say(value) : "0")) }],
-          series: [{}, ...drawn(lines, stacked).map((line) => ({ label: line.name, stroke: colour(line.tone), width: 2, fill: line.area ? colour(`soft-${line.tone}`) : undefined, points: { show: false }, spanGaps: false }))],
+          axes: [{ ...axis, values: timeTexts, incrs: MINUTES.map((many) => many * 60), grid: { show: false }, space: 70, size: 30 }, { ...axis, size: 52, space: 44, values: (_, splits) => splits.map((value) => (value ? say(value) : "0")) }],
+          series: [{}, ...drawn(lines, stacked).map((line) => ({ label: line.name, stroke: colour(line.tone), width: 2, fill: line.area ? colour(`soft-${line.tone}`) : undefined, points: { show: false, size: 5, filter: lonely }, spanGaps: false }))],
           hooks: { draw: [marksOf(marks, faint)] },
         },
         data,

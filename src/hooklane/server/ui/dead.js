@@ -1,9 +1,9 @@
 // Dead letters: by cause, with what each holds back; replay or skip, one, some or all, from a frozen plan.
 
 import { call, get } from "./api.js";
-import { html, useState } from "./kit.js";
+import { html, useEffect, useState } from "./kit.js";
 import { endpointName, inPortal, overview, useLoad } from "./live.js";
-import { Act, Ago, Cell, Choice, Dialog, Empty, Failed, Icon, said, Search, Segments, Skeleton } from "./parts.js";
+import { Act, Ago, Cell, Choice, Dialog, Empty, Failed, Icon, Opener, said, Search, Segments, Skeleton } from "./parts.js";
 import { ReplayDialog, replayOne, SkipDialog } from "./resolve.js";
 import { href, setQuery } from "./route.js";
 import { parseSearch } from "./search.js";
@@ -16,16 +16,16 @@ const FILTERS = ["endpoint", "key", "type", "reason", "http", "after", "before"]
 
 /** What the box asks for; a word without a name is a key. */
 function filterOf(text = "") {
-  const asked = parseSearch(text);
-  const known = Object.fromEntries(FILTERS.filter((name) => asked[name]).map((name) => [name, asked[name]]));
-  return asked.q ? { key: asked.q, ...known } : known;
+  const { q, ...named } = parseSearch(text, FILTERS);
+  return q ? { key: q, ...named } : named;
 }
 
 /** What died, by cause: the sender's as the server counts them, an inbox's or those searched for as the letters tell. */
 async function fetchCauses(side, endpoint, filter) {
-  if (side === "sender" && !Object.keys(filter).length) {
+  const isSearched = Object.keys(filter).length > 0;
+  if (side === "sender" && !isSearched) {
     const { items } = await get("dead-letters/causes");
-    return { causes: items.filter((one) => !endpoint || one.endpoint === endpoint) };
+    return { causes: items.filter((one) => !endpoint || one.endpoint === endpoint), isSearched };
   }
   const letters = [];
   let cursor;
@@ -34,7 +34,7 @@ async function fetchCauses(side, endpoint, filter) {
     letters.push(...page.items);
     cursor = page.next;
   } while (cursor !== null && letters.length < FOUND_MAX);
-  return { causes: byCause(letters), more: cursor !== null };
+  return { causes: byCause(letters), more: cursor !== null, isSearched };
 }
 
 /** Letters that died of the same thing at one endpoint or source. */
@@ -57,14 +57,15 @@ export default function DeadLetters({ query }) {
   const [chosen, setChosen] = useState(new Set());
   const [dialog, setDialog] = useState(null);
   const [turn, setTurn] = useState(0);
-  const causes = load.value?.causes ?? [];
+  const { causes = [], isSearched } = load.value ?? {};
   const sum = (name) => causes.reduce((total, one) => total + (one[name] ?? 0), 0);
   const again = () => (setTurn(turn + 1), load.again());
-  const close = () => (setDialog(null), setChosen(new Set()), again());
+  // What was chosen stays chosen until something was done with it, or other letters are shown.
+  const close = (isDone) => (setDialog(null), isDone === true && setChosen(new Set()), again());
+  useEffect(() => setChosen(new Set()), [side, query.endpoint, query.q]);
   const endpoints = overview.value?.endpoints ?? [];
   const dead = overview.value?.ledger?.dead ?? 0;
   const sub = causes.length > 0 && (side === "sender" ? `${counted(sum("letters"), "letter")} ${sum("letters") === 1 ? "holds" : "hold"} back ${counted(sum("holds_back"), "event")} on ${counted(sum("keys"), "key")}` : counted(sum("letters"), "letter"));
-  const isSearched = Object.keys(filter).length > 0;
   const all = isSearched ? { ids: causes.flatMap((one) => one.items.map((each) => each.id)) } : { filter: { state: "dead", ...(query.endpoint ? { endpoint: query.endpoint } : {}) } };
   const shown = { 1: "it", 2: "both" }[sum("letters")] ?? `all ${number(sum("letters"))}`;
   return html`<${Screen} title="Dead letters" name="dead" sub=${sub}>
@@ -73,8 +74,8 @@ export default function DeadLetters({ query }) {
       ${side === "sender" && endpoints.length > 1 && html`<${Choice} label="Endpoint" value=${query.endpoint ?? ""} choose=${(endpoint) => setQuery({ endpoint: endpoint || null })} options=${[["", "all"], ...endpoints.map((one) => [one.id, one.name || one.id])]} />`}
       ${side === "sender" && html`<${Search} label="Key, or http:5xx type:order.*" value=${query.q} change=${(q) => setQuery({ q: q || null }, { replace: true })} waitMs=${300} />`}
       <span class="grow"></span>
-      ${causes.length > 0 && html`<${Act} run=${() => exportLetters(side, query.endpoint)}><${Icon} name="export" />Export NDJSON</${Act}>
-        ${side === "sender" && !inPortal() && html`<button class="btn primary" type="button" onClick=${() => setDialog({ kind: "replay", wanted: chosen.size ? { ids: [...chosen] } : all })}>${chosen.size ? `Replay ${number(chosen.size)} selected…` : `Replay ${shown}…`}</button>`}`}</div>
+      ${causes.length > 0 && html`<${Act} reads run=${() => exportLetters(side, query.endpoint, filter)}><${Icon} name="export" />Export NDJSON</${Act}>
+        ${side === "sender" && !inPortal() && html`<${Opener} class="primary" open=${() => setDialog({ kind: "replay", wanted: chosen.size ? { ids: [...chosen] } : all })}>${chosen.size ? `Replay ${number(chosen.size)} selected…` : `Replay ${shown}…`}</${Opener}>`}`}</div>
     ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="The dead letters" />`}
     ${!load.value && !load.error && html`<${Skeleton} rows=${5} />`}
     ${load.value && !causes.length && (isSearched ? html`<${Empty} title="No dead letter fits" icon="n-events"><button class="btn" type="button" onClick=${() => setQuery({ q: null })}>Clear the search</button></${Empty}>` : html`<${Nothing} side=${side} store=${stats.value?.store} />`)}
@@ -104,7 +105,7 @@ function Cause({ cause, side, turn, isOnly, chosen, choose, open, again }) {
   return html`<section class="card" aria-label=${`${cause.reason} at ${at}`}>
     <div class="cause">${isSender ? html`<input type="checkbox" aria-label=${`Select all with ${cause.reason}`} checked=${letters.length > 0 && letters.every((one) => chosen.has(one.id))} onChange=${(event) => toggle(letters.map((one) => one.id), event.target.checked)} />` : html`<${Icon} name="dead" />`}
       <p class="any"><b>${cause.reason || "failed"}${said ? ` “${said}”` : ""}</b> at ${at} <span class="faint">${counted(cause.letters, "letter")}, ${counted(cause.keys, "key")}, first ${atTime(cause.first_at)}</span></p>
-      ${isSender && cause.letters > 1 && !isOnly && !inPortal() && html`<button class="btn small" type="button" onClick=${() => open({ kind: "replay", wanted })}>Replay ${cause.letters === 2 ? "both" : `all ${number(cause.letters)}`}…</button>`}</div>
+      ${isSender && cause.letters > 1 && !isOnly && !inPortal() && html`<${Opener} class="small" open=${() => open({ kind: "replay", wanted })}>Replay ${cause.letters === 2 ? "both" : `all ${number(cause.letters)}`}…</${Opener}>`}</div>
     ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="These letters" />`}
     <div class="tbl-wrap"><table class="tbl letters"><thead><tr><th class="c-check"><span class="vh">Select</span></th><th>Key</th><th>Event</th><th class="r">${isSender ? "Holds back" : "Tries"}</th><th class="r">Died</th><th class="hide-s">Note</th><th><span class="vh">Act</span></th></tr></thead>
       <tbody>${letters.map((letter) => html`<${Letter} key=${letter.id} letter=${letter} isSender=${isSender} isChosen=${chosen.has(letter.id)} toggle=${toggle} open=${open} again=${again} />`)}</tbody></table></div>
@@ -121,8 +122,8 @@ function Letter({ letter, isSender, isChosen, toggle, open, again }) {
     <td class="r">${isSender ? html`<b class=${letter.waiting ? "bad" : "faint"}>${number(letter.waiting)}</b>` : number(letter.attempts)}</td>
     <td class="r"><${Ago} time=${letter.died_at} /></td>
     <td class="note hide-s">${isSender && html`<button class="link ell" type="button" aria-label=${`${letter.note || "Add a note"} on ${name}`} onClick=${() => open({ kind: "note", letter })}>${letter.note || "Add a note"}${letter.assignee ? ` (${letter.assignee})` : ""}</button>`}</td>
-    <td class="r acts"><${Act} class="small" data-replay aria-label=${`Replay ${name}`} run=${async () => (await (isSender ? replayOne(letter.id) : replayRow(letter)), again())}>Replay</${Act}>
-      ${!inPortal() && html`<button class="btn small" type="button" aria-label=${`Skip ${name}`} onClick=${() => open({ kind: isSender ? "skip" : "give-up", letter })}>Skip…</button>`}</td></tr>`;
+    <td class="r acts"><${Act} class="small" data-replay aria-label=${`Replay ${name}`} run=${async () => (await (isSender ? replayOne(letter.id) : replayRow(letter)), toggle([letter.id], false), again())}>Replay</${Act}>
+      ${!inPortal() && html`<${Opener} class="small" aria-label=${`Skip ${name}`} open=${() => open({ kind: isSender ? "skip" : "give-up", letter })}>Skip…</${Opener}>`}</td></tr>`;
 }
 
 async function replayRow(letter) {
@@ -130,8 +131,9 @@ async function replayRow(letter) {
   said(`Owed again to ${counted(done.replayed ?? 1, "handler")}; a worker of the application runs it.`);
 }
 
-async function exportLetters(side, endpoint) {
-  const blob = await get("dead-letters", { side, ...(side === "sender" ? { endpoint } : {}) }, { accept: "application/x-ndjson" });
+/** All that are shown, also those that the list has no room for. */
+async function exportLetters(side, endpoint, filter) {
+  const blob = await get("dead-letters", { side, ...(side === "sender" ? { endpoint, ...filter } : {}) }, { accept: "application/x-ndjson" });
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
   link.download = `dead-letters-${side}.ndjson`;
@@ -158,7 +160,7 @@ function GiveUpDialog({ letter, close }) {
   async function skip() {
     await call("POST", `dead-letters/${letter.id}/skip`, { note: note.trim() });
     said(`Skipped ${letter.event}.`);
-    close();
+    close(true);
   }
   return html`<${Dialog} title=${html`Give up <span class="mono">${letter.event}</span>?`} onClose=${close} label=${html`<p>Its handlers will never see it. A key that waits behind it moves on.</p>`}
     foot=${html`<span class="grow"></span><button class="btn" type="button" onClick=${close}>Cancel</button><${Act} class="danger" disabled=${!note.trim()} run=${skip}>Skip 1</${Act}>`}>

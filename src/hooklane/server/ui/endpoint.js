@@ -1,12 +1,12 @@
 // One endpoint: health, breaker, retry schedule, secrets; pause and resume, test, probe and rotate.
 
-import { call, get } from "./api.js";
+import { call, get, part } from "./api.js";
 import { EndpointState, SecretDialog, secretAge } from "./endpoints.js";
 import { Charts, fetchSeries } from "./figures.js";
 import { Hour, inWords, useHours } from "./hour.js";
 import { html, useState } from "./kit.js";
 import { clock, inPortal, useLoad } from "./live.js";
-import { Act, Ago, Chip, Dialog, Exactly, Failed, Icon, said, Skeleton } from "./parts.js";
+import { Act, Ago, Chip, Dialog, Exactly, Failed, Icon, Opener, said, Skeleton } from "./parts.js";
 import { href } from "./route.js";
 import { Schedule } from "./schedule.js";
 import { Screen } from "./shell.js";
@@ -17,13 +17,13 @@ const CHANGES_MAX = 200;
 const OVERLAPS = [[3600, "1 hour"], [86_400, "1 day"], [604_800, "7 days"]];
 
 async function fetchEndpoint(id) {
-  const [one, all, breaker] = await Promise.all([get(`endpoints/${id}`), get("endpoints"), inPortal() ? { changes: [] } : get(`endpoints/${id}/breaker`)]);
+  const [one, all, breaker] = await Promise.all([get(`endpoints/${part(id)}`), get("endpoints"), inPortal() ? { changes: [] } : get(`endpoints/${part(id)}/breaker`)]);
   return { one: { ...all.items.find((each) => each.id === id), ...one }, breaker };
 }
 
-export default function Endpoint({ params, query }) {
+export default function Endpoint({ params }) {
   const load = useLoad(() => fetchEndpoint(params.id), [params.id], { everyMs: 3000, on: ["endpoints"] });
-  const [dialog, setDialog] = useState(query.do ?? null);
+  const [dialog, setDialog] = useState(null);
   const series = useLoad(() => fetchSeries("1h", params.id, "attempts,delivery_ms"), [params.id], { everyMs: 20_000 });
   const { one, breaker } = load.value ?? {};
   const close = () => (setDialog(null), load.again());
@@ -31,8 +31,8 @@ export default function Endpoint({ params, query }) {
   return html`<${Screen} title=${one ? one.name || one.id : "Endpoint"} name="endpoint" sub=${one && html`<span class="mono">${one.url}</span>`}>
     <div class="bar"><p class="crumb grow"><a class="link" href=${href("/endpoints")}><${Icon} name="left" />Endpoints</a></p>
       ${one && html`<${Act} run=${async () => said(probeLine(await call("POST", `endpoints/${one.id}/probe`)))}>Probe now</${Act}>
-        <button class="btn" type="button" onClick=${() => setDialog("test")}>Test…</button><button class="btn" type="button" onClick=${() => setDialog("rotate")}>Rotate…</button>
-        ${one.state === "active" ? html`<button class="btn" type="button" onClick=${() => setDialog("pause")}>Pause…</button>` : html`<button class="btn primary" type="button" onClick=${() => setDialog("resume")}>Resume…</button>`}`}</div>
+        <${Opener} open=${() => setDialog("test")}>Test…</${Opener}><${Opener} open=${() => setDialog("rotate")}>Rotate…</${Opener}>
+        ${one.state === "active" ? html`<${Opener} key="pause" open=${() => setDialog("pause")}>Pause…</${Opener}>` : html`<${Opener} key="resume" class="primary" open=${() => setDialog("resume")}>Resume…</${Opener}>`}`}</div>
     ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="This endpoint" />`}
     ${!one && !load.error && html`<${Skeleton} rows=${6} />`}
     ${one && html`<${Health} one=${one} /><${BreakerStrip} one=${one} breaker=${breaker} act=${act} />

@@ -4,8 +4,8 @@ import { call, get } from "./api.js";
 import { AT_ONCE, Hour, useHours, useSeen } from "./hour.js";
 import { html, useState } from "./kit.js";
 import { clock, useLoad } from "./live.js";
-import { Act, Chip, Command, Copy, Dialog, Empty, Failed, Icon, said, Skeleton } from "./parts.js";
-import { go, href } from "./route.js";
+import { Act, Chip, Command, Copy, Dialog, Empty, Failed, Icon, Opener, said, Skeleton } from "./parts.js";
+import { go, href, setQuery } from "./route.js";
 import { Screen } from "./shell.js";
 import { counted, millisText, number, percent, rate, shortUrl, span, until } from "./words.js";
 
@@ -23,13 +23,13 @@ export default function Endpoints({ query }) {
   const load = useLoad(() => get("endpoints"), [], { everyMs: 5000, on: ["endpoints"] });
   const [adding, setAdding] = useState(query.add === "1");
   const items = load.value?.items ?? [];
-  return html`<${Screen} title="Endpoints" sub=${load.value && counted(items.length, "endpoint")} actions=${html`<button class="btn primary" type="button" aria-label="Add an endpoint" onClick=${() => setAdding(true)}><${Icon} name="plus" /><span class="hide-s">Add an endpoint</span></button>`}>
+  return html`<${Screen} title="Endpoints" sub=${load.value && counted(items.length, "endpoint")} actions=${html`<${Opener} class="primary" aria-label="Add an endpoint" open=${() => setAdding(true)}><${Icon} name="plus" /><span class="hide-s">Add an endpoint</span></${Opener}>`}>
     ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="The endpoints" />`}
     ${!load.value && !load.error && html`<${Skeleton} rows=${4} />`}
     ${load.value && !items.length && html`<${Empty} title="No endpoints yet" icon="n-endpoints"><p>An endpoint is an address that events are delivered to.</p><${Command} text="hooklane endpoints add http://127.0.0.1:8000/webhooks" /></${Empty}>`}
     ${items.length > 0 && html`<div class="card tbl-wrap"><table class="tbl cards"><thead><tr><th>Endpoint</th><th>State</th><th>Last hour</th><th class="r">Success, 1 h</th><th class="r">p95</th><th class="r">Backlog</th><th class="r">Blocked</th><th class="r">Rate</th><th class="r">Secret</th></tr></thead>
       ${inGroups(items).map((group, n) => html`<${Rows} key=${n} items=${group} />`)}</table></div>`}
-    ${adding && html`<${AddDialog} close=${() => (setAdding(false), load.again())} />`}
+    ${adding && html`<${AddDialog} close=${() => (setAdding(false), setQuery({ add: null }, { replace: true }), load.again())} />`}
   </${Screen}>`;
 }
 
@@ -69,6 +69,6 @@ function AddDialog({ close }) {
 }
 
 /** A secret is shown once. */
-export const SecretDialog = ({ title, secret, close, children }) => html`<${Dialog} title=${title} onClose=${close} foot=${html`<span class="grow"></span><button class="btn primary" type="button" onClick=${close}>I have kept it</button>`}>
+export const SecretDialog = ({ title, secret, close, children }) => html`<${Dialog} title=${title} firm onClose=${close} foot=${html`<span class="grow"></span><button class="btn primary" type="button" onClick=${close}>I have kept it</button>`}>
   <p>The receiver verifies with this. It is shown this once; later it can be revealed, and that goes on record.</p>
   <div class="command"><code>${secret}</code><${Copy} text=${secret} /></div>${children}</${Dialog}>`;

@@ -1,8 +1,9 @@
 // Events: one search box, newest first; a row opens the story of the event.
 
 import { get } from "./api.js";
-import { html, useEffect, useRef, useState } from "./kit.js";
-import { endpointName, overview, useLoad } from "./live.js";
+import { html, useRef } from "./kit.js";
+import { endpointName, overview } from "./live.js";
+import { usePages } from "./pages.js";
 import { Ago, Chip, Choice, Command, Empty, Failed, Icon, Search, Skeleton } from "./parts.js";
 import { go, href, setQuery } from "./route.js";
 import { parseSearch } from "./search.js";
@@ -17,7 +18,8 @@ const LOUD = ["dead", "retrying", "in_flight", "queued", "skipped", "cancelled",
 export const loudest = (deliveries) => [...deliveries].sort((a, b) => LOUD.indexOf(a.state) - LOUD.indexOf(b.state))[0];
 
 /** Of deliveries that went well no try is stored; of the latest ones the server still knows what was answered. */
-async function fetchEvents(asked) {
+async function fetchEvents(asked, cursor) {
+  if (cursor) return get("events", { ...asked, limit: PAGE, cursor });
   const [page, recent] = await Promise.all([get("events", { ...asked, limit: PAGE }), get("attempts", { limit: RECENT }).catch(() => ({ items: [] }))]);
   const latest = new Map(recent.items.toReversed().map((one) => [`${one.event} ${one.endpoint}`, one]));
   return { ...page, latest };
@@ -32,17 +34,13 @@ function resultLine(delivery, attempt) {
 export default function Events({ query }) {
   const search = parseSearch(query.q ?? "");
   const asked = { ...search, endpoint: search.endpoint ?? query.endpoint, state: search.state ?? query.state };
-  const [pages, setPages] = useState([]);
-  const load = useLoad(() => fetchEvents(asked), [asked]);
-  useEffect(() => setPages([]), [JSON.stringify(asked)]);
+  const load = usePages((cursor) => fetchEvents(asked, cursor), [asked]);
   // The totals may come after the list: what was accepted until then is not new.
   const base = useRef({});
   const accepted = overview.value?.ledger?.accepted;
   if (base.current.list !== load.value || base.current.accepted === undefined) base.current = { list: load.value, accepted };
   const fresh = Math.max(0, (accepted ?? 0) - (base.current.accepted ?? 0));
-  const items = [...(load.value?.items ?? []), ...pages.flatMap((page) => page.items)];
-  const next = (pages.at(-1) ?? load.value)?.next;
-  const more = async () => setPages([...pages, await get("events", { ...asked, limit: PAGE, cursor: next })]);
+  const { items = [], next } = load.value ?? {};
   const endpoints = overview.value?.endpoints ?? [];
   function change(text) {
     if (/^evt_\w{20,}$/.test(text.trim())) return go(`/events/${text.trim()}`);
@@ -56,16 +54,19 @@ export default function Events({ query }) {
       <span class="grow"></span>${fresh > 0 && html`<button class="btn" type="button" onClick=${load.again}><${Icon} name="again" />${number(fresh)} new</button>`}</div>
     ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="The events" />`}
     ${!load.value && !load.error && html`<${Skeleton} rows=${10} height=${33} />`}
-    ${load.value && !items.length && html`<${Empty} title=${isAsked ? (next ? "No event fits among the newest" : "No event fits") : "No events yet"} icon="n-events">${isAsked ? html`<p class="bar">${next && html`<button class="btn primary" type="button" onClick=${more}>Search further back</button>`}<button class="btn" type="button" onClick=${() => go("/events")}>Clear the search</button></p>` : html`<p>Publish one:</p><${Command} text=${`hooklane send order.created '{"id": 1}' --key order:1`} />`}</${Empty}>`}
+    ${load.value && !items.length && html`<${Empty} title=${isAsked ? (next ? "No event fits among the newest" : "No event fits") : "No events yet"} icon="n-events">${isAsked ? html`<p class="bar">${next && html`<button class="btn primary" type="button" onClick=${load.more}>Search further back</button>`}<button class="btn" type="button" onClick=${() => go("/events")}>Clear the search</button></p>` : html`<p>Publish one:</p><${Command} text=${`hooklane send order.created '{"id": 1}' --key order:1`} />`}</${Empty}>`}
     ${items.length > 0 && html`<div class="card"><div class="tbl-wrap"><table class="tbl events cards"><thead><tr><th>State</th><th>Type</th><th>Key</th><th>Endpoint</th><th class="r">Tries</th><th>Last result</th><th class="r">Published</th></tr></thead>
       <tbody>${items.map((event) => html`<${EventRow} key=${event.id} event=${event} latest=${load.value.latest} />`)}</tbody></table></div>
-      ${next && html`<div class="more-line"><span class="num">${counted(items.length, "event")} shown</span><button class="btn small" type="button" onClick=${more}>Show ${PAGE} more</button></div>`}</div>`}
+      ${next && html`<div class="more-line"><span class="num">${counted(items.length, "event")} shown</span><button class="btn small" type="button" onClick=${load.more}>Show ${PAGE} more</button></div>`}</div>`}
   </${Screen}>`;
 }
 
 function EventRow({ event, latest }) {
   const loud = loudest(event.deliveries);
-  const attemptOf = (one) => latest.get(`${event.id} ${one.endpoint}`);
+  function attemptOf(one) {
+    const attempt = latest.get(`${event.id} ${one.endpoint}`);
+    return attempt?.outcome === "delivered" && one.state !== "delivered" ? undefined : attempt; // it was made after the list was read
+  }
   const tries = event.deliveries.reduce((sum, one) => sum + Math.max(one.attempts, attemptOf(one)?.attempt ?? 0), 0);
   const result = loud && resultLine(loud, attemptOf(loud));
   return html`<tr><td class="c-head">${loud ? html`<${Chip} state=${loud.state} icon=${loud.state}>${STATES[loud.state]}</${Chip}>` : html`<${Chip}>no endpoint</${Chip}>`}</td>

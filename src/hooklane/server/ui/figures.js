@@ -6,7 +6,7 @@ import { html } from "./kit.js";
 import { endpointName } from "./live.js";
 import { millisText, rate } from "./words.js";
 
-export const MEASURES = "published,attempts,delivery_ms,backlog,blocked,dead,duplicates,stale";
+const MEASURES = "published,attempts,delivery_ms,backlog,blocked,dead,duplicates,stale";
 const TONES = { delivered: "good", retry: "retry", dead: "bad", p50: "flight", p95: "accent", p99: "wait" };
 
 /** So many steps are shown at least, also of a server that has just been started. */
@@ -30,7 +30,7 @@ export function whatWasMeasured(series) {
 /** The values of one series; undefined where the server has none. */
 export const valuesOf = (series, m, by = "") => series?.series.find((one) => one.m === m && one.by === by)?.values;
 
-export const timesOf = (series) => (series.series[0]?.values ?? []).map((_, n) => Date.parse(series.from) / 1000 + n * series.step_s);
+const timesOf = (series) => (series.series[0]?.values ?? []).map((_, n) => Date.parse(series.from) / 1000 + n * series.step_s);
 
 const KINDS = { "breaker.open": "breaker opened", "breaker.closed": "breaker closed", "endpoint.paused": "paused", "endpoint.resumed": "resumed", "endpoint.rotated": "secret rotated", "endpoint.created": "created", "endpoint.deleted": "deleted", "job.started": "bulk job" };
 

@@ -1,8 +1,9 @@
 // Inbox: what was received, and what became of it, with the proof.
 
 import { get } from "./api.js";
-import { html, useEffect, useState } from "./kit.js";
+import { html } from "./kit.js";
 import { useLoad } from "./live.js";
+import { usePages } from "./pages.js";
 import { Ago, Chip, Choice, Command, Empty, Failed, Icon, Skeleton } from "./parts.js";
 import { href, setQuery } from "./route.js";
 import { Screen } from "./shell.js";
@@ -21,11 +22,8 @@ async function fetchSources() {
 export default function Inbox({ query }) {
   const asked = { source: query.source, status: query.status, event_id: query.event_id };
   const about = useLoad(fetchSources, [], { everyMs: 5000, on: ["inbox"] });
-  const load = useLoad(() => get("inbox", { ...asked, order: "newest", limit: PAGE }), [asked], { everyMs: 5000, on: ["inbox"] });
-  const [pages, setPages] = useState([]);
-  useEffect(() => setPages([]), [JSON.stringify(asked)]);
-  const items = [...(load.value?.items ?? []), ...pages.flatMap((page) => page.items)];
-  const next = (pages.at(-1) ?? load.value)?.next;
+  const load = usePages((cursor) => get("inbox", { ...asked, order: "newest", limit: PAGE, cursor }), [asked], { everyMs: 5000, on: ["inbox"] });
+  const { items = [], next } = load.value ?? {};
   const { stats, sources } = about.value ?? {};
   const names = Object.keys(stats?.sources ?? {});
   const error = about.error ?? load.error;
@@ -41,7 +39,7 @@ export default function Inbox({ query }) {
         <tbody>${items.map((row) => html`<tr key=${row.id}><td class="c-head"><${Chip} state=${CHIP[row.status] ?? "waiting"} icon=${ICON[row.status]}>${row.status.replaceAll("_", " ")}</${Chip}></td>
           <td class="c-main"><a class="mono ell block" data-row href=${href(`/inbox/${row.id}`)}>${row.event_id}</a><span class="faint ell block">${row.type}</span></td><td data-k="source">${row.source}</td><td class="key c-main">${row.key === null ? html`<span class="faint">no key</span>` : html`<span class="mono ell" dir="auto">${row.key}</span>`}${row.seq !== null && html`<span class="mono faint"> #${row.seq}</span>`}</td>
           <td class="r" data-k="copies">${number(row.copies)}</td><td class="ell c-main">${proof(row)}</td><td class="r c-side"><${Ago} time=${row.received_at} /></td></tr>`)}</tbody></table></div>
-        ${next && html`<div class="more-line"><span class="num">${counted(items.length, "receipt")} shown</span><button class="btn small" type="button" onClick=${async () => setPages([...pages, await get("inbox", { ...asked, order: "newest", limit: PAGE, cursor: next })])}>Show ${PAGE} more</button></div>`}</div>`}`}
+        ${next && html`<div class="more-line"><span class="num">${counted(items.length, "receipt")} shown</span><button class="btn small" type="button" onClick=${load.more}>Show ${PAGE} more</button></div>`}</div>`}`}
   </${Screen}>`;
 }
 

@@ -3,7 +3,7 @@
 import { call, get } from "./api.js";
 import { html, useState } from "./kit.js";
 import { me, useLoad } from "./live.js";
-import { Act, Ago, Chip, Copy, Dialog, Failed, Icon, said } from "./parts.js";
+import { Act, Ago, Chip, Copy, Dialog, Failed, Icon, Opener, said } from "./parts.js";
 import { until } from "./words.js";
 
 const SCOPES = [["publish", "publish events"], ["read", "look"], ["operate", "replay, skip, pause, test"], ["admin", "everything, keys too"]];
@@ -14,13 +14,13 @@ export function Keys() {
   const [dialog, setDialog] = useState(null);
   const items = load.value?.items ?? [];
   const close = () => (setDialog(null), load.again());
-  return html`<section class="card"><div class="title"><h2 class="grow">Keys</h2>${isAdmin && html`<button class="btn small" type="button" onClick=${() => setDialog({ kind: "new" })}><${Icon} name="plus" />New key</button>`}</div>
+  return html`<section class="card"><div class="title"><h2 class="grow">Keys</h2>${isAdmin && html`<${Opener} class="small" open=${() => setDialog({ kind: "new" })}><${Icon} name="plus" />New key</${Opener}>`}</div>
     ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="The keys" />`}
     ${!isAdmin ? html`<p class="pad-all mute">You are ${me.value?.name ?? "here"} as ${me.value?.role ?? "a guest"}; only an admin sees the keys.</p>` : !items.length ? html`<p class="pad-all mute">No keys besides the one of the settings, if there is one. A key says who calls, may do only what its scopes allow, and can be taken back at once.</p>`
       : html`<div class="tbl-wrap"><table class="tbl cards"><thead><tr><th>Name</th><th>May</th><th>Tenant</th><th class="r">Last used</th><th class="r">Ends</th><th><span class="vh">Act</span></th></tr></thead>
         <tbody>${items.map((key) => html`<tr key=${key.id}><td class="c-head"><b>${key.name}</b> <span class="mono faint">${key.id}</span></td><td class="c-main"><span class="row-line wrap">${key.scopes.map((scope) => html`<${Chip} state=${scope === "admin" ? "retrying" : "waiting"}>${scope}</${Chip}>`)}</span></td>
-          <td data-k="tenant">${key.tenant ?? "all"}</td><td class="r" data-k="last used"><${Ago} time=${key.last_used_at} /></td><td class="r" data-k="ends">${key.expires_at ? until(key.expires_at, Date.now()) : "never"}</td>
-          <td class="r c-side"><button class="btn small" type="button" aria-label=${`Revoke… ${key.name}`} onClick=${() => setDialog({ kind: "revoke", key })}>Revoke…</button></td></tr>`)}</tbody></table></div>`}
+          <td data-k="tenant">${key.tenant ?? "all"}</td><td class="r" data-k="last used"><${Ago} time=${key.last_used_at} /></td><td class="r" data-k="ends">${!key.expires_at ? "never" : Date.parse(key.expires_at) <= Date.now() ? "expired" : until(key.expires_at, Date.now())}</td>
+          <td class="r c-side"><${Opener} class="small" aria-label=${`Revoke… ${key.name}`} open=${() => setDialog({ kind: "revoke", key })}>Revoke…</${Opener}></td></tr>`)}</tbody></table></div>`}
     ${dialog?.kind === "new" && html`<${NewKey} close=${close} />`}${dialog?.kind === "revoke" && html`<${Revoke} key_=${dialog.key} close=${close} />`}</section>`;
 }
 
@@ -38,7 +38,7 @@ function NewKey({ close }) {
     }
   }
   if (made) {
-    return html`<${Dialog} title=${`The key ${made.name}`} onClose=${close} foot=${html`<span class="grow"></span><button class="btn primary" type="button" onClick=${close}>I have kept it</button>`}>
+    return html`<${Dialog} title=${`The key ${made.name}`} firm onClose=${close} foot=${html`<span class="grow"></span><button class="btn primary" type="button" onClick=${close}>I have kept it</button>`}>
       <p>It is shown this once; the server keeps only a digest of it.</p><div class="command"><code>${made.key}</code><${Copy} text=${made.key} /></div></${Dialog}>`;
   }
   return html`<${Dialog} title="New key" onClose=${close} foot=${html`<span class="grow"></span><button class="btn" type="button" onClick=${close}>Cancel</button><${Act} class="primary" disabled=${!name.trim() || !scopes.length} run=${make}>Make it</${Act}>`}>

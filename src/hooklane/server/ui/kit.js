@@ -3,9 +3,8 @@
 import { h, render } from "./vendor/preact.js";
 import htm from "./vendor/htm.js";
 
-export { Fragment, createContext, render } from "./vendor/preact.js";
-export { useCallback, useContext, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "./vendor/hooks.js";
-export { batch, computed, effect, signal, useComputed, useSignal, useSignalEffect } from "./vendor/signals.js";
+export { useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "./vendor/hooks.js";
+export { batch, signal } from "./vendor/signals.js";
 
 /** Elements from a template: html`<b class=${name}>${text}</b>`. What stands in ${} is always text, never HTML. */
 export const html = htm.bind(h);

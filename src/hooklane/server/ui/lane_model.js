@@ -2,7 +2,7 @@
 
 import { batch, signal } from "./kit.js";
 
-export const GROUPS = ["blocked", "retrying", "paused", "active", "idle"];
+const GROUPS = ["blocked", "retrying", "paused", "active", "idle"];
 /** So many rows are drawn; search finds the rest. */
 export const DRAWN_MAX = 200;
 const KEPT_MAX = 1000;
@@ -14,7 +14,7 @@ const LATELY_MS = 10_000;
 /** One for all comparisons: to make one takes longer than to sort with it. */
 const { compare } = new Intl.Collator(undefined, { numeric: true });
 
-export const nameOf = (lane) => `${lane.endpoint}/${lane.key}`;
+const nameOf = (lane) => `${lane.endpoint}/${lane.key}`;
 
 export class LaneModel {
   constructor() {
@@ -106,7 +106,15 @@ export class LaneModel {
     return (!endpoint || lane.endpoint === endpoint) && (!q || (lane.key ?? "").toLowerCase().includes(q.toLowerCase())) && (!states || states.includes(lane.state));
   }
 
+  /** What was asked for by its state, and is no longer so, goes when it has rested. */
+  leave() {
+    const { states } = this.filter;
+    if (!states) return;
+    for (const [name, row] of this.rows) if (!states.includes(row.group) && !states.includes(row.lane.peek().state)) this.rows.delete(name);
+  }
+
   place() {
+    this.leave();
     this.trim();
     const groups = new Map(GROUPS.map((group) => [group, []]));
     for (const row of this.rows.values()) groups.get(row.group).push(row);

@@ -5,7 +5,7 @@ import { CopyAs } from "./copy_as.js";
 import { html, useEffect, useState } from "./kit.js";
 import { headState } from "./lane_row.js";
 import { clock, hear, inPortal, useLoad } from "./live.js";
-import { Act, Cell, Chip, Failed, Icon, LONG, Skeleton, Why } from "./parts.js";
+import { Act, Cell, Chip, Failed, Icon, LONG, Opener, Skeleton, Why } from "./parts.js";
 import { replayOne, SkipDialog } from "./resolve.js";
 import { href } from "./route.js";
 import { TriesAxis } from "./tries.js";
@@ -26,25 +26,19 @@ async function fetchLane(name) {
 
 export function LanePanel({ name, row, close }) {
   const load = useLoad(() => fetchLane(name), [name]);
-  const [skip, setSkip] = useState(false);
+  const [skip, setSkip] = useState(null);
   // The stream says that something moved; what exactly, the server is asked.
-  useEffect(() => hear("lanes", ({ items }) => items.some((lane) => `${lane.endpoint}/${lane.key}` === name) && soon(load.again)), [name]);
+  useEffect(() => hear("lanes", ({ items }) => items.some((lane) => `${lane.endpoint}/${lane.key}` === name) && load.soon()), [name]);
   const { key } = laneOf(name);
   const lane = load.value && { ...load.value.lane, ...(row?.lane.value.head === load.value.lane.head ? row.lane.value : {}) };
   return html`<aside class="card side" aria-label=${`Lane ${key}`}>
-    <section><div class="row top"><h2 class=${`grow any ${key.length > LONG ? "long" : ""}`} dir="auto">${key}</h2>${lane?.head_event && html`<${CopyAs} event=${lane.head_event} endpoint=${lane.endpoint} letter=${lane.state === "blocked" ? lane.dead_letter : null} small />`}<button class="btn small quiet" type="button" data-close aria-label="Close the panel" onClick=${close}><${Icon} name="close" /></button></div>
+    <section><div class="row top"><h2 class=${`grow any ${key.length > LONG ? "long" : ""}`} dir="auto">${key}</h2>${lane?.head_event && html`<${CopyAs} event=${lane.head_event} letter=${lane.state === "blocked" ? lane.dead_letter : null} small />`}<button class="btn small quiet" type="button" data-close aria-label="Close the panel" onClick=${close}><${Icon} name="close" /></button></div>
       ${load.error && html`<${Failed} error=${load.error} again=${load.again} what="This lane" />`}
       ${!lane && !load.error && html`<${Skeleton} rows=${3} />`}
-      ${lane && html`<${Head} lane=${lane} skip=${() => setSkip(true)} again=${load.again} />`}</section>
+      ${lane && html`<${Head} lane=${lane} skip=${() => setSkip(lane)} again=${load.again} />`}</section>
     ${lane && html`<${Line} lane=${lane} /><${Tries} lane=${lane} attempts=${load.value.attempts} /><${Forecast} lane=${lane} /><${Consumer} lane=${lane} />`}
-    ${skip && lane?.dead_letter && html`<${SkipDialog} letter=${lane.dead_letter} lane=${lane} close=${() => (setSkip(false), load.again())} />`}
+    ${skip && html`<${SkipDialog} letter=${skip.dead_letter} lane=${skip} close=${() => (setSkip(null), load.again())} />`}
   </aside>`;
-}
-
-let timer = 0;
-function soon(act) {
-  clearTimeout(timer);
-  timer = setTimeout(act, 300);
 }
 
 function Head({ lane, skip, again }) {
@@ -54,7 +48,7 @@ function Head({ lane, skip, again }) {
       <span class="mute">at <a class="link" href=${href(`/endpoints/${lane.endpoint}`)}>${lane.endpoint_name || lane.endpoint}</a></span></div>
     <${Why} text=${lane.why} key_=${lane.key} state=${lane.state} />
     ${isDead && html`<div class="row"><${Act} class="primary" data-replay run=${async () => (await replayOne(lane.dead_letter), again())}>Replay #${lane.head}</${Act}>
-      ${!inPortal() && html`<button class="btn" type="button" onClick=${skip}>Skip #${lane.head}…</button>`}</div>`}`;
+      ${!inPortal() && html`<${Opener} open=${skip}>Skip #${lane.head}…</${Opener}>`}</div>`}`;
 }
 
 function Line({ lane }) {

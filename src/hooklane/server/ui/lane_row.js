@@ -6,7 +6,9 @@ import { Cell } from "./parts.js";
 import { href, place } from "./route.js";
 import { ago, number, since, until } from "./words.js";
 
+/** So many waiting cells at most, of long numbers one less, as of those that are done; a narrow board has no room for the one that is `far`, and says +1. */
 const QUEUE = 3;
+const LONG_SEQ = 1000;
 const DONE = 3;
 const TRAVEL_MS = 420;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
@@ -25,20 +27,20 @@ export function headState(lane) {
 
 const behindState = (lane) => (lane.state === "blocked" || lane.state === "retrying" ? "waiting" : "queued");
 
-export const gateOf = (lane) => ({ blocked: "shut", retrying: lane.in_flight ? "open" : "held", paused: "held" })[lane.state] ?? "open";
+const gateOf = (lane) => ({ blocked: "shut", retrying: lane.in_flight ? "open" : "held", paused: "held" })[lane.state] ?? "open";
 
 /** The cells before the gate, the head last, and how many more stand behind them. */
-export function queueOf(lane) {
+function queueOf(lane) {
   if (lane.head > lane.tail) return { cells: [], more: 0 };
   const first = lane.in_flight ? lane.head + 1 : lane.head;
-  const last = Math.min(lane.tail, first + QUEUE - (lane.in_flight ? 1 : 0));
+  const last = Math.min(lane.tail, first + QUEUE - (lane.in_flight ? 1 : 0) - (lane.tail >= LONG_SEQ ? 1 : 0));
   const cells = [];
   for (let seq = last; seq >= first; seq--) cells.push({ seq, state: seq === lane.head ? headState(lane) : behindState(lane) });
   return { cells, more: lane.tail - last };
 }
 
 /** The last ones that were settled, the newest first. */
-export function doneOf(lane, settled) {
+function doneOf(lane, settled) {
   const cells = [];
   for (let seq = lane.head - 1; seq >= Math.max(1, lane.head - DONE); seq--) cells.push({ seq, state: settled.get(seq) ?? "delivered" });
   return cells;
@@ -58,7 +60,7 @@ export function sentence(lane, last, now) {
     default:
       return last && last.outcome === "delivered" && last.seq === lane.head - 1
         ? [last.said ?? "delivered", `#${last.seq}, ${Math.round(last.took_ms ?? 0)} ms, ${ago(last.started_at, now)}`, "good"]
-        : [`${lane.tail} delivered`, "nothing waits", ""];
+        : [`${number(lane.tail)} settled`, "nothing waits", ""];
   }
 }
 
@@ -99,10 +101,10 @@ export function LaneRow({ row, chosen }) {
   }, [lane]);
   const { query } = place.value;
   const address = useMemo(() => href("/lanes", { ...query, lane: row.name }), [query, row.name]);
-  return html`<li class="lane" ref=${element} data-state=${lane.state} data-selected=${chosen || undefined}>
+  return html`<li class="lane" ref=${element} data-state=${lane.state} data-selected=${chosen || undefined} data-long=${lane.tail >= LONG_SEQ || undefined}>
     <a class="who" href=${address} data-row data-lane=${row.name} aria-current=${chosen ? "true" : undefined}>
       <b dir="auto">${lane.key}</b><span class="ell">${lane.endpoint_name || lane.endpoint}</span></a>
-    <div class="queue">${more > 0 && html`<span class="more">+${number(more)}</span>`}${cells.map((cell) => html`<${Cell} key=${cell.seq} ...${cell} />`)}</div>
+    <div class="queue">${more > 0 && html`<span class="more">+${number(more)}</span><span class="more tight">+${number(more + 1)}</span>`}${cells.map((cell, n) => html`<${Cell} key=${cell.seq} class=${more > 0 && n === 0 ? "far" : ""} ...${cell} />`)}</div>
     <div class="wire" data-gate=${gateOf(lane)}><${OnWire} lane=${lane} /></div>
     <div class="done">${done.map((cell, age) => html`<${Cell} key=${cell.seq} class=${`old${age + 1}`} ...${cell} />`)}</div>
     <div class="says"><${Says} row=${row} />

@@ -5,7 +5,7 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./k
 import { DRAWN_MAX, LaneModel } from "./lane_model.js";
 import { LaneRow, measured } from "./lane_row.js";
 import { clock, earlierLanes, hear, inPortal, locked, overview, useLoad } from "./live.js";
-import { Chip, Choice, Command, Empty, Failed, Icon, later, Search, Segments, Skeleton } from "./parts.js";
+import { Chip, Choice, Command, Empty, Failed, Icon, later, Opener, Search, Segments, Skeleton } from "./parts.js";
 import { setQuery } from "./route.js";
 import { Screen } from "./shell.js";
 import { compact, counted, LANE_STATES, number, since } from "./words.js";
@@ -83,6 +83,12 @@ export default function Lanes({ query }) {
   }, []);
   // What a press opens is fetched when the board stands, before it is pressed.
   useEffect(() => (load.value ? void whenIdle(() => import("./lane_panel.js").catch(() => {}), 2000) : undefined), [Boolean(load.value)]);
+  function close() {
+    const had = document.activeElement?.closest("aside");
+    const row = had && [...document.querySelectorAll("[data-lane]")].find((one) => one.dataset.lane === query.lane);
+    setQuery({ lane: null });
+    row?.focus(); // what had the focus goes with the panel
+  }
   const lanes = overview.value?.lanes ?? {};
   const sub = overview.value && lanesSub(lanes);
   const groups = model.groups.value;
@@ -95,7 +101,7 @@ export default function Lanes({ query }) {
         ${groups.length ? html`<${Board} groups=${groups} query=${query} lanes=${lanes} />` : load.value === undefined && !load.error ? html`<${Skeleton} rows=${8} />` : !load.error && html`<${NoLanes} query=${query} lanes=${lanes} isWhole=${load.value?.isWhole} />`}
         ${groups.length > 0 && load.value?.isWhole === false && html`<p class="faint">Not all ${counted(sumOf(lanes), "lane")} were searched within ${SEARCH_MS / 1000} s. More of the key finds it sooner.</p>`}
       </div>
-      ${query.lane && html`<${LanePanel} key=${query.lane} name=${query.lane} row=${model.rows.get(query.lane)} close=${() => setQuery({ lane: null })} />`}
+      ${query.lane && html`<${LanePanel} key=${query.lane} name=${query.lane} row=${model.rows.get(query.lane)} close=${close} />`}
     </div>
   </${Screen}>`;
 }
@@ -170,7 +176,7 @@ function whenIdle(act, ms) {
 function ResolveAll({ many, endpoint }) {
   const [open, setOpen] = useState(false);
   if (!many || inPortal()) return null;
-  return html`<button class="btn small" type="button" onClick=${() => setOpen(true)}><span>Resolve ${many === 1 ? "it" : html`all<span class="hide-s"> ${number(many)}</span>`}…</span></button>
+  return html`<${Opener} class="small" open=${() => setOpen(true)}><span>Resolve ${many === 1 ? "it" : html`all<span class="hide-s"> ${number(many)}</span>`}…</span></${Opener}>
     ${open && html`<${ReplayDialog} wanted=${{ filter: { state: "dead", ...(endpoint ? { endpoint } : {}) } }} close=${() => setOpen(false)} />`}`;
 }
 

@@ -1,7 +1,7 @@
 // What the whole page knows: the connection, whether it is paused, the totals, and who wants to hear what.
 
 import { get } from "./api.js";
-import { signal, useEffect, useRef, useState } from "./kit.js";
+import { signal, useEffect, useMemo, useRef, useState } from "./kit.js";
 import { follow } from "./stream.js";
 
 /** connecting, live or reconnecting. */
@@ -82,41 +82,44 @@ async function loadOverview() {
 
 export function open() {
   setInterval(() => (clock.value = Date.now()), 1000);
-  follow(tell, (word, waitMs) => {
+  follow(tell, (word, waitMs, refused) => {
     connection.value = word;
     retryAt.value = Date.now() + waitMs;
     // A stream begins with a reset, which loads it; without a stream it is asked for, and tells whether a key is missing.
-    if (word === "reconnecting" && !overview.value && !locked.value) loadOverview();
+    if (word === "reconnecting" && (!overview.value || refused === 401) && !locked.value) loadOverview();
   });
 }
 
-/** Whether acts are possible now; otherwise the reason why not. */
-export function whyNot() {
+/** Whether acts are possible now; otherwise the reason why not. What only *reads* is for viewers as well. */
+export function whyNot(reads = false) {
   if (connection.value === "reconnecting") return "The server does not answer: nothing can be changed now";
-  if (me.value && !["admin", "operator", "portal"].includes(me.value.role)) return `You are here as ${me.value.role}, who may only look`;
+  if (!reads && me.value && !["admin", "operator", "portal"].includes(me.value.role)) return `You are here as ${me.value.role}, who may only look`;
   return null;
 }
 
 /**
- * What *load* resolves to: {value, error, busy, again}. Loaded anew when *what* changes, after a reset of the stream,
- * and every *everyMs*; an answer that was overtaken is dropped, and the old value stays while a new one is fetched.
- * News do not overtake a load that is under way: it is shown, and then loaded once more.
+ * What *load* resolves to: {value, error, again, soon}. Loaded anew when *what* changes, after a reset of the stream,
+ * and every *everyMs*; an answer that was overtaken is dropped, and the old value stays while a new one is fetched, unless
+ * the server refuses what is asked now. News (`soon`) do not overtake a load that is under way: it is shown, and then
+ * loaded once more.
  */
 export function useLoad(load, what, { everyMs = 0, on = [] } = {}) {
-  const [state, setState] = useState({ value: undefined, error: null, busy: true });
+  const [state, setState] = useState({ value: undefined, error: null });
   const latest = useRef(0);
   const loader = useRef(load);
   const turn = useRef({ askedAt: 0, isBusy: false, isOwed: false });
+  const about = useRef();
   loader.current = load;
   async function again() {
     const mine = ++latest.current;
     turn.current = { askedAt: performance.now(), isBusy: true, isOwed: false };
     try {
       const value = await loader.current();
-      if (mine === latest.current) setState({ value, error: null, busy: false });
+      if (mine === latest.current) setState({ value, error: null, about: about.current });
     } catch (error) {
       if (error.status === 401) locked.value = true;
-      if (mine === latest.current) setState((old) => ({ value: old.value, error, busy: false }));
+      const isRefused = [400, 404, 422].includes(error.status);
+      if (mine === latest.current) setState((old) => ({ ...old, value: isRefused && old.about !== about.current ? undefined : old.value, error }));
     }
     if (mine !== latest.current) return;
     turn.current.isBusy = false;
@@ -126,10 +129,10 @@ export function useLoad(load, what, { everyMs = 0, on = [] } = {}) {
     if (turn.current.isBusy) turn.current.isOwed = true;
     else again();
   }
+  const soon = useMemo(() => throttled(renew), []);
   useEffect(() => {
-    setState((old) => ({ ...old, busy: true }));
+    about.current = JSON.stringify(what);
     again();
-    const soon = throttled(renew);
     const stops = [hear("reset", (_, since) => turn.current.askedAt < since && soon()), ...on.map((kind) => hear(kind, soon))];
     const timer = everyMs ? setInterval(() => !paused.value && !document.hidden && again(), everyMs) : 0;
     return () => {
@@ -138,7 +141,7 @@ export function useLoad(load, what, { everyMs = 0, on = [] } = {}) {
       for (const stop of stops) stop();
     };
   }, [JSON.stringify(what)]);
-  return { ...state, again };
+  return { value: state.value, error: state.error, again, soon };
 }
 
 /** At most once a second, and once more for what came meanwhile. */

@@ -37,11 +37,16 @@ function Verdict({ all }) {
   const lanes = Object.values(all.lanes).reduce((sum, many) => sum + many, 0);
   const { oldest } = all;
   const flowing = lanes - blocked;
+  const dead = all.ledger.dead ?? 0;
+  const review = html`<a class="btn danger" href=${href("/dead")}>Review ${counted(dead, "dead letter")}<${Icon} name="right" /></a>`;
   if (blocked) {
-    const dead = all.ledger.dead ?? 0;
     return html`<section class="verdict" data-tone="bad" aria-label="Verdict"><span class="sym"><${Icon} name="dead" /></span><div class="grow"><p class="big">${counted(blocked, "key")} ${blocked === 1 ? "is" : "are"} blocked${oldest?.since ? `${blocked === 1 ? "" : ", the oldest"} for ${since(oldest.since, clock.value)}` : ""}</p>
-      ${oldest && html`<p><a class="mono ell" dir="auto" title=${oldest.key} href=${href("/lanes", { lane: `${oldest.endpoint}/${oldest.key}` })}>${oldest.key}</a> stands behind #${oldest.head}, which died: ${oldest.reason}${oldest.said ? ` “${oldest.said}”` : ""}. ${counted(all.waiting_behind_blocked ?? oldest.waiting, "event")} ${(all.waiting_behind_blocked ?? oldest.waiting) === 1 ? "waits" : "wait"}; the other ${counted(flowing, "lane")} ${flowing === 1 ? "flows" : "flow"}.</p>`}</div>
-      <a class="btn danger" href=${href("/dead")}>Review ${counted(dead, "dead letter")}<${Icon} name="right" /></a></section>`;
+      ${oldest && html`<p><a class="mono ell" dir="auto" title=${oldest.key} href=${href("/lanes", { lane: `${oldest.endpoint}/${oldest.key}` })}>${oldest.key}</a> stands behind #${oldest.head}, which died: ${oldest.reason}${oldest.said ? ` “${oldest.said}”` : ""}. ${counted(all.waiting_behind_blocked ?? oldest.waiting, "event")} ${(all.waiting_behind_blocked ?? oldest.waiting) === 1 ? "waits" : "wait"}${flowing ? `; the other ${counted(flowing, "lane")} ${flowing === 1 ? "flows" : "flow"}` : ""}.</p>`}</div>
+      ${review}</section>`;
+  }
+  if (dead) {
+    return html`<section class="verdict" data-tone="bad" aria-label="Verdict"><span class="sym"><${Icon} name="dead" /></span><div class="grow"><p class="big">${counted(dead, "dead letter")} ${dead === 1 ? "waits" : "wait"} for you</p><p>${dead === 1 ? "It has" : "They have"} no order, so no key is blocked; nothing is sent again until you replay or skip ${dead === 1 ? "it" : "them"}.</p></div>
+      ${review}</section>`;
   }
   if (retrying || paused) {
     return html`<section class="verdict" data-tone="retry" aria-label="Verdict"><span class="sym"><${Icon} name="retrying" /></span><div class="grow"><p class="big">Nothing is stuck</p><p>${[retrying && `${counted(retrying, "lane")} ${retrying === 1 ? "is" : "are"} retrying by ${retrying === 1 ? "itself" : "themselves"}`, paused && `${counted(paused, "lane")} ${paused === 1 ? "is" : "are"} paused`].filter(Boolean).join("; ")}.${oldest ? ` The oldest: ${oldest.key}, ${oldest.reason ?? "waiting"}.` : ""}</p></div>
@@ -55,7 +60,7 @@ function Verdict({ all }) {
     return html`<section class="verdict" data-tone="calm" aria-label="Verdict"><span class="sym"><${Icon} name="n-lanes" /></span><div class="grow"><p class="big">Ready. Nothing was published yet</p><p>${all.endpoints.length ? "Send an event:" : "Tell hooklane where to deliver, then send an event:"}</p>
       <div class="bar">${!all.endpoints.length && html`<${Command} text="hooklane endpoints add http://127.0.0.1:8000/webhooks" />`}<${Command} text=${`hooklane send order.created '{"id": 1}' --key order:1`} /></div></div></section>`;
   }
-  return html`<section class="verdict" data-tone="good" aria-label="Verdict"><span class="sym"><${Icon} name="delivered" /></span><div class="grow"><p class="big">Healthy</p><p>${counted(lanes, "lane")} ${lanes === 1 ? "flows" : "flow"}; nothing is blocked, nothing waits for you.</p></div>
+  return html`<section class="verdict" data-tone="good" aria-label="Verdict"><span class="sym"><${Icon} name="delivered" /></span><div class="grow"><p class="big">Healthy</p><p>${lanes ? `${counted(lanes, "lane")} ${lanes === 1 ? "flows" : "flow"}; nothing` : "Nothing"} is blocked, nothing waits for you.</p></div>
     <a class="btn" href=${href("/lanes")}>Watch the lanes<${Icon} name="right" /></a></section>`;
 }
 

@@ -47,10 +47,10 @@ export const dressed = (name) =>
 export const Chip = ({ state, icon, children }) => html`
   <span class="chip" data-state=${state}>${icon && html`<${Icon} name=${icon} />`}${children}</span>`;
 
-/** A button that changes something: it waits for the server, and says why it cannot be pressed. */
-export function Act({ run, children, class: kind = "", disabled, title, ...more }) {
+/** A button that asks the server for something: it waits for it, and says why it cannot be pressed. What only *reads* changes nothing. */
+export function Act({ run, reads, children, class: kind = "", disabled, title, ...more }) {
   const [busy, setBusy] = useState(false);
-  const reason = whyNot();
+  const reason = whyNot(reads);
   async function press() {
     setBusy(true);
     try {
@@ -63,6 +63,12 @@ export function Act({ run, children, class: kind = "", disabled, title, ...more 
   }
   return html`<button ...${more} class=${`btn ${kind}`} type="button" disabled=${busy || disabled || Boolean(reason)}
     title=${reason ?? title} aria-busy=${busy} onClick=${press}>${children}</button>`;
+}
+
+/** A button that leads to a change, by a dialog: who may not make the change is told so here. */
+export function Opener({ open, children, class: kind = "", ...more }) {
+  const reason = whyNot();
+  return html`<button ...${more} class=${`btn ${kind}`} type="button" disabled=${Boolean(reason)} title=${reason ?? undefined} onClick=${open}>${children}</button>`;
 }
 
 /** A key longer than this is written small, or shortened where it stands in a sentence. */
@@ -83,16 +89,28 @@ export const Ago = ({ time }) =>
 
 export const Exactly = ({ time }) => html`<time datetime=${time} title=${time?.replace("T", " ")}>${atTime(time)}</time>`;
 
+/** Puts *text* where it can be pasted from. A page that came over plain http from another machine has no clipboard, but may copy what is marked. */
+export async function copyText(text) {
+  if (await navigator.clipboard?.writeText(text).then(() => true, () => false)) return;
+  const before = document.activeElement;
+  const box = Object.assign(document.createElement("textarea"), { className: "vh", readOnly: true, value: text });
+  (before?.closest("dialog") ?? document.body).append(box); // beside an open dialog nothing can be marked
+  box.select();
+  const isCopied = document.execCommand("copy");
+  box.remove();
+  before?.focus();
+  if (!isCopied) throw new Error("The browser does not let this page copy; mark the text and copy it");
+}
+
 /** Text with a button that copies it. */
 export function Copy({ text, label = "Copy", small = true }) {
-  const [done, setDone] = useState(false);
+  const [done, setDone] = useState(null);
   async function copy() {
-    await navigator.clipboard?.writeText(text).catch(() => {});
-    setDone(true);
-    setTimeout(() => setDone(false), 1500);
+    setDone(await copyText(text).then(() => "Copied", () => "Not copied"));
+    setTimeout(() => setDone(null), 1500);
   }
   return html`<button class=${`btn quiet ${small ? "small" : ""}`} type="button" onClick=${copy}>
-    <${Icon} name=${done ? "delivered" : "copy"} />${done ? "Copied" : label}</button>`;
+    <${Icon} name=${{ Copied: "delivered", "Not copied": "warn" }[done] ?? "copy"} />${done ?? label}</button>`;
 }
 
 export const Command = ({ text }) => html`<div class="command"><code>${text}</code><${Copy} text=${text} /></div>`;
@@ -122,26 +140,32 @@ export function Skeleton({ rows = 5, height = 48 }) {
     ${Array.from({ length: rows }, () => html`<i class=${height > 40 ? "tall" : ""}></i>`)}</div>`;
 }
 
-/** A modal dialog; Escape and a press beside it close it. */
-export function Dialog({ title, onClose, children, foot, wide, label }) {
+/** How many dialogs are open. */
+const dialogs = signal(0);
+
+/** A modal dialog; Escape and a press beside it close it, unless it is *firm*: what it shows is not shown again. */
+export function Dialog({ title, onClose, children, foot, wide, label, firm }) {
   const ref = useRef();
   const id = useId();
   useLayoutEffect(() => {
     const dialog = ref.current;
     const before = document.activeElement;
     dialog.showModal();
+    dialogs.value += 1;
     return () => {
+      dialogs.value -= 1;
       if (dialog.open) dialog.close();
       before?.focus?.();
     };
   }, []);
   return html`<dialog ref=${ref} class=${`dlg ${wide ? "wide" : ""}`} aria-labelledby=${id} onCancel=${(event) => (event.preventDefault(), onClose())}
-    onMouseDown=${(event) => event.target === ref.current && onClose()}>
+    onMouseDown=${(event) => !firm && event.target === ref.current && onClose()}>
     <div class="dlg-in">
       <div class="dlg-head"><h2 id=${id}>${title}</h2>${label}</div>
       <div class="body">${children}</div>
       ${foot && html`<div class="dlg-foot">${foot}</div>`}
     </div>
+    ${lines.value.length > 0 && html`<${Lines} role="alert" />`}
   </dialog>`;
 }
 
@@ -156,7 +180,10 @@ export function said(text, { bad = false, link } = {}) {
   setTimeout(() => (lines.value = lines.value.filter((line) => line.id !== id)), SAID_MS);
 }
 
-export const Said = () => html`<div class="said" role="status" aria-live="polite">
+/** Where no dialog is open; otherwise they stand in it, since what is beside it can be neither read nor pressed. */
+export const Said = () => (dialogs.value ? null : html`<${Lines} />`);
+
+const Lines = ({ role = "status" }) => html`<div class="said" role=${role}>
   ${lines.value.map(
     (line) => html`<p key=${line.id} data-bad=${line.bad}><${Icon} name=${line.bad ? "warn" : "delivered"} />
       <span class="grow">${line.text}</span>${line.link && html`<a href=${line.link.href}>${line.link.text}</a>`}
@@ -191,13 +218,18 @@ export const Choice = ({ label, value, options, choose }) => html`
 export function Search({ value, label, change, waitMs = 200 }) {
   const timer = useRef(0);
   const input = useRef();
+  const told = useRef(value ?? "");
+  useEffect(() => () => clearTimeout(timer.current), []); // what was typed is for this screen, not for the next one
   useEffect(() => {
-    if (input.current !== document.activeElement) input.current.value = value ?? "";
+    // What is being typed stays; what comes from elsewhere, as by Back, is shown.
+    if ((value ?? "").trim() === told.current.trim()) return;
+    clearTimeout(timer.current);
+    input.current.value = told.current = value ?? "";
   }, [value]);
   function typed(event) {
     clearTimeout(timer.current);
     const text = event.target.value;
-    timer.current = setTimeout(() => change(text), waitMs);
+    timer.current = setTimeout(() => change((told.current = text)), waitMs);
   }
   return html`<label class="field search"><${Icon} name="n-events" /><span class="vh">${label}</span>
     <input ref=${input} type="search" data-search placeholder=${label} spellcheck=${false} autocomplete="off" defaultValue=${value ?? ""} onInput=${typed} />

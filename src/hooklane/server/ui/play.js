@@ -34,7 +34,7 @@ function whole(text, least, most) {
 }
 
 /** What is asked of the server by this address; a mangled link still plays. */
-export function askedOf(query, listed) {
+function askedOf(query, listed) {
   const scenario = listed.scenarios.find((one) => one.name === query.s) ?? listed.scenarios[0];
   const events = whole(query.events, 1, listed.events_max);
   const asked = { scenario: scenario.name, seed: whole(query.seed, 0, Number.MAX_SAFE_INTEGER) ?? 1 };

@@ -1,6 +1,6 @@
 // One receipt of the inbox: what came, what became of it, and the proof; owe it to its handlers again, or try it dry.
 
-import { call, get } from "./api.js";
+import { call, get, part } from "./api.js";
 import { CHIP, ICON, proof } from "./inbox.js";
 import { html, useState } from "./kit.js";
 import { useLoad } from "./live.js";
@@ -10,7 +10,7 @@ import { Screen } from "./shell.js";
 import { counted, number, span } from "./words.js";
 
 export default function Receipt({ params }) {
-  const load = useLoad(() => get(`inbox/${params.id}`), [params.id], { everyMs: 3000 });
+  const load = useLoad(() => get(`inbox/${part(params.id)}`, {}, { exact: true }), [params.id], { everyMs: 3000 });
   const [dry, setDry] = useState(null);
   const row = load.value;
   async function replay() {

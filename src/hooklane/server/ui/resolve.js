@@ -1,7 +1,7 @@
 // The ways out of a blocked lane: replay, which keeps the order, and skip, which gives an event up.
 
 import { call } from "./api.js";
-import { html, useEffect, useState } from "./kit.js";
+import { html, useEffect, useRef, useState } from "./kit.js";
 import { clock, endpointName, inPortal } from "./live.js";
 import { Act, Cell, Dialog, Icon, said, Skeleton } from "./parts.js";
 import { auditLink, isGood, jobLine, makePlan, runPlan, stopJob } from "./plan_run.js";
@@ -37,6 +37,16 @@ function usePlan(op, wanted) {
   return { plan, error, setError, make };
 }
 
+/** Whether the dialog is still there when its job has ended: it may have been closed meanwhile, and another opened. */
+function useIsOpen() {
+  const isOpen = useRef(true);
+  useEffect(() => () => void (isOpen.current = false), []);
+  return () => isOpen.current;
+}
+
+/** So many seconds are left in which a job can still be stopped. */
+const graceOf = (job, now) => (job?.state === "running" && job.starts_at ? Math.max(0, Math.ceil((Date.parse(job.starts_at) - now) / 1000)) : 0);
+
 const Frozen = ({ plan }) => html`<span class="faint num grow">Plan ${plan.id.slice(-4)}, frozen ${atTime(plan.created_at)}, ${validFor(plan)}</span>`;
 
 function validFor(plan) {
@@ -51,19 +61,20 @@ const Refusal = ({ error, make }) => html`<div class="failed card" role="alert">
 
 export function ReplayDialog({ wanted, close }) {
   const { plan, error, setError, make } = usePlan("replay", wanted);
+  const isOpen = useIsOpen();
   const [job, setJob] = useState(null);
   const [rate, setRate] = useState("");
   async function run() {
     try {
       const done = await runPlan(plan, Number(rate) > 0 ? { rate: Number(rate) } : {}, setJob);
       said(`${jobLine(done)}.`, { bad: !isGood(done), link: auditLink });
-      close();
+      if (isOpen()) close(true);
     } catch (problem) {
       setError(problem);
     }
   }
   const many = plan?.counts.members ?? 0;
-  const foot = html`${plan && html`<${Frozen} plan=${plan} />`}<span class="grow"></span><button class="btn" type="button" onClick=${close}>${job ? "Close" : "Cancel"}</button>
+  const foot = html`${plan && html`<${Frozen} plan=${plan} />`}<span class="grow"></span><button class="btn" type="button" onClick=${() => close()}>${job ? "Close" : "Cancel"}</button>
     ${plan && many > 0 && !error && html`<${Act} class="primary" run=${run}>Replay ${number(many)}</${Act}>`}`;
   return html`<${Dialog} title=${plan ? `Replay ${counted(many, "dead letter")} on ${counted(plan.counts.keys, "key")}?` : "Replay dead letters?"} onClose=${close} foot=${foot}
     label=${html`<p>Each is sent again with the same id, seq and bytes. The order inside a key stays; a key stops at its first new failure.</p>`}>
@@ -81,32 +92,39 @@ export function ReplayDialog({ wanted, close }) {
 
 const Progress = ({ job }) => html`<div class="progress" role="status"><progress max=${Math.max(1, job.members)} value=${job.settled} aria-label="How far the job is"></progress><span class="num">${number(job.settled)} of ${number(job.members)}: ${jobLine(job)}</span></div>`;
 
-/** Skip one dead letter: names what is never delivered, and every event that is released by it. */
+/** Skip one dead letter: names what is never delivered, and every event that is released by it. Who leaves while it can be stopped stops it. */
 export function SkipDialog({ letter, lane, close }) {
   const { plan, error, setError, make } = usePlan("skip", { ids: [letter] });
+  const isOpen = useIsOpen();
   const [note, setNote] = useState("");
   const [typed, setTyped] = useState("");
   const [job, setJob] = useState(null);
   const release = plan?.releases[0];
   const many = release ? release.released.length + release.more : 0;
   const isReady = Boolean(plan?.counts.members && note.trim() && typed === lane.key);
+  const stop = (one) => void stopJob(one).catch((problem) => said(problem.message, { bad: true }));
+  function told(one) {
+    if (isOpen()) setJob(one);
+    else if (graceOf(one, Date.now())) stop(one);
+  }
   async function run() {
     try {
-      const done = await runPlan(plan, { note: note.trim(), grace_s: GRACE_S }, setJob);
+      const done = await runPlan(plan, { note: note.trim(), grace_s: GRACE_S }, told);
       const isDone = done.state === "done" && isGood(done);
       said(isDone ? `Skipped #${lane.head} of ${lane.key}, released ${number(many)}.` : `${jobLine(done)}.`, { bad: done.state === "done" && !isDone, link: auditLink });
-      close();
+      if (isOpen()) close(true);
     } catch (problem) {
       setJob(null);
       setError(problem);
     }
   }
-  const left = job?.starts_at ? Math.max(0, Math.ceil((Date.parse(job.starts_at) - clock.value) / 1000)) : 0;
+  const left = graceOf(job, clock.value);
+  const leave = () => (left > 0 ? stop(job) : close());
   const foot = html`${plan && html`<${Frozen} plan=${plan} />`}<span class="grow"></span>
     ${job ? html`<span class="num" role="status">${left ? `Skips in ${left} s` : "Skipping"}</span>${left > 0 && html`<${Act} key="stop" run=${() => stopJob(job)}>Stop it</${Act}>`}`
-      : html`<button class="btn" type="button" onClick=${close}>Cancel</button>
+      : html`<button class="btn" type="button" onClick=${() => close()}>Cancel</button>
         <${Act} key="skip" class="danger" disabled=${!isReady || Boolean(error)} title=${isReady ? undefined : "Write a note and type the key first"} run=${run}>Skip 1, release ${number(many)}</${Act}>`}`;
-  return html`<${Dialog} title=${html`Skip <span class="mono">${lane.key} #${lane.head}</span> and release the key?`} onClose=${close} foot=${foot}
+  return html`<${Dialog} title=${html`Skip <span class="mono">${lane.key} #${lane.head}</span> and release the key?`} onClose=${leave} foot=${foot}
     label=${html`<p>Replaying is safer: it sends #${lane.head} again and keeps the order. Skip only what must never arrive.</p>`}>
     ${error && html`<${Refusal} error=${error} make=${make} />`}
     ${!plan && !error && html`<${Skeleton} rows=${4} height=${33} />`}

@@ -27,9 +27,18 @@ export function screenOf(path) {
     const names = [];
     const pattern = screen.path.replace(/:(\w+)/g, (_, name) => (names.push(name), "([^/]+)"));
     const match = new RegExp(`^${pattern}/?$`).exec(path);
-    if (match) return { screen, params: Object.fromEntries(names.map((name, at) => [name, decodeURIComponent(match[at + 1])])) };
+    if (match) return { screen, params: Object.fromEntries(names.map((name, at) => [name, meant(match[at + 1])])) };
   }
   return undefined;
+}
+
+/** A part of a path as text; what is no encoding (`%zz`) stands for itself. */
+function meant(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 /** The address of a screen, for links: href("/events", {key: "a"}). */
@@ -62,6 +71,7 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href]");
   if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
   const url = new URL(link.href);
+  if (url.hash && url.href.split("#")[0] === location.href.split("#")[0]) return; // a place on this page: the browser goes there
   if (link.target || link.hasAttribute("download") || url.origin !== location.origin || !url.pathname.startsWith(root)) return;
   if (!screenOf(`/${url.pathname.slice(root.length)}`)) return;
   event.preventDefault();

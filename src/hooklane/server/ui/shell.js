@@ -1,24 +1,32 @@
 // The frame round every screen: rail, tabs, head with the live pill, palette and keyboard.
 
-import { call, logIn } from "./api.js";
-import { html, useEffect, useState } from "./kit.js";
+import { call, logIn, NoAnswer } from "./api.js";
+import { html, useEffect, useRef, useState } from "./kit.js";
 import { asOf, connection, inPortal, locked, me, news, overview, paused, togglePause } from "./live.js";
-import { Away, Icon, Said } from "./parts.js";
+import { Away, Failed, Icon, Said } from "./parts.js";
 import { href, named, place, screenOf } from "./route.js";
 import { atTime, compact } from "./words.js";
 
 const THEMES = ["system", "light", "dark"];
 
+let isFirst = true;
+
 /** A screen's head and body. *sub* is one line beside the title, *actions* stand before the live pill. */
 export function Screen({ title, sub, actions, children, name }) {
+  const head = useRef();
+  useEffect(() => {
+    // What led here may have gone with the screen before: who reads with the keyboard goes on at the top of this one.
+    if (!isFirst && document.activeElement === document.body) head.current.focus({ preventScroll: true });
+    isFirst = false;
+  }, []);
   useEffect(() => {
     document.title = `${title} · hooklane`;
   }, [title]);
   return html`<header class="head">
-      <h1 tabindex="-1">${title}</h1>${sub && html`<span class="sub num ell">${sub}</span>`}<span class="grow"></span>
+      <h1 tabindex="-1" ref=${head}>${title}</h1>${sub && html`<span class="sub num ell">${sub}</span>`}<span class="grow"></span>
       ${actions}<${LivePill} />
     </header>
-    <main id="main" data-screen=${name ?? title.toLowerCase()} data-away=${connection.value === "reconnecting"}>${children}</main>`;
+    <main id="main" tabindex="-1" data-screen=${name ?? title.toLowerCase()} data-away=${connection.value === "reconnecting"}>${children}</main>`;
 }
 
 function LivePill() {
@@ -31,8 +39,17 @@ function LivePill() {
       <${Icon} name=${paused.value ? "play" : "pause"} /><span>${paused.value ? "Go on" : "Pause"}</span></button></span>`;
 }
 
+const isFor = (screen) => screen.portal || !inPortal();
+
 /** The screens that this person may see. */
-export const screens = () => named((screen) => screen.portal || !inPortal());
+export const screens = () => named(isFor);
+
+/** The screen of this address, where it is one that this person may see; what lies under another is for whom that is. */
+function screenHere() {
+  const found = screenOf(place.value.path);
+  const above = found?.screen.under ? screenOf(found.screen.under).screen : found?.screen;
+  return above && isFor(above) ? found : undefined;
+}
 
 function Link({ screen, tab }) {
   const here = screenOf(place.value.path)?.screen;
@@ -109,23 +126,33 @@ let show = () => {};
 export function Shell({ Overlay }) {
   const [overlay, setOverlay] = useState(null);
   const [loaded, setLoaded] = useState({});
+  const [missing, setMissing] = useState(null);
   show = setOverlay;
-  const found = screenOf(place.value.path);
+  const found = screenHere();
   const path = found?.screen.path;
+  const fetched = () => found.screen.load().then((module) => (setMissing(null), setLoaded((old) => ({ ...old, [path]: module.default }))));
   useEffect(() => {
-    if (path && !loaded[path]) found.screen.load().then((module) => setLoaded((old) => ({ ...old, [path]: module.default })));
+    if (path && !loaded[path]) fetched().catch(() => setMissing(path));
   }, [path]);
   if (locked.value) return html`<${SignIn} />`;
   const Shown = loaded[path];
+  // Another event is another story: nothing of the one before may stand under its address.
+  const name = found && [path, ...Object.values(found.params)].join(" ");
   return html`<a class="skip-link" href="#main">Skip to the content</a>
     <div class="shell"><${Rail} /><div class="page"><${Away} />
-      ${found ? Shown && html`<${Shown} key=${path} params=${found.params} query=${place.value.query} />` : html`<${Nowhere} />`}
+      ${found ? (Shown ? html`<${Shown} key=${name} params=${found.params} query=${place.value.query} />` : missing === path && html`<${Unfetched} screen=${found.screen} fetched=${fetched} />`) : html`<${Nowhere} />`}
     </div></div>
     <${Tabs} more=${() => setOverlay("palette")} /><${Said} />
     ${overlay && html`<${Overlay} key=${overlay} what=${overlay} close=${() => setOverlay(null)} show=${setOverlay} />`}`;
 }
 
 export const openOverlay = (what) => show(what);
+
+/** Some browsers never ask again for a module that did not come: then the page is loaded anew. */
+function Unfetched({ screen, fetched }) {
+  const again = () => fetched().catch(() => connection.value === "live" && location.reload());
+  return html`<${Screen} title=${screen.name ?? "hooklane"}><${Failed} error=${new NoAnswer()} again=${again} what="This screen" /></${Screen}>`;
+}
 
 const Nowhere = () => html`<${Screen} title="Nothing here"><div class="empty card"><h2>There is no screen at this address</h2>
   <p><a class="btn" href=${href("/")}>Overview</a></p></div></${Screen}>`;

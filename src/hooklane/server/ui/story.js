@@ -1,25 +1,25 @@
 // The story of one event: published, waited, tried, delivered or not; with what was sent and what was answered.
 
-import { get } from "./api.js";
+import { get, part } from "./api.js";
 import { CopyAs } from "./copy_as.js";
 import { loudest } from "./events.js";
 import { html, useEffect, useState } from "./kit.js";
 import { endpointName, hear, inPortal, useLoad } from "./live.js";
-import { Act, Chip, Copy, Exactly, Failed, Icon, Segments, Skeleton, Why } from "./parts.js";
+import { Act, Chip, Copy, Exactly, Failed, Icon, Opener, Segments, Skeleton, Why } from "./parts.js";
 import { replayOne, SkipDialog } from "./resolve.js";
 import { href, place, setQuery } from "./route.js";
 import { Screen } from "./shell.js";
 import { atTime, bytes, millisText, resultOf, span, STATES, tries } from "./words.js";
 
 async function fetchStory(id) {
-  const [event, attempts, story, why] = await Promise.all(["", "/attempts", "/story", "/why"].map((what) => get(`events/${id}${what}`)));
+  const [event, attempts, story, why] = await Promise.all([get(`events/${part(id)}`, {}, { exact: true }), ...["attempts", "story", "why"].map((what) => get(`events/${part(id)}/${what}`))]);
   return { event, attempts: attempts.items, story: story.items, why };
 }
 
 export default function Story({ params, query }) {
-  const load = useLoad(() => fetchStory(params.id), [params.id]);
+  const load = useLoad(() => fetchStory(params.id), [params.id], { on: ["dead_letters"] });
   const [skip, setSkip] = useState(null);
-  useEffect(() => hear("attempts", ({ items }) => items.some((one) => one.event === params.id) && load.again()), [params.id]);
+  useEffect(() => hear("attempts", ({ items }) => items.some((one) => one.event === params.id) && load.soon()), [params.id]);
   const { event, attempts, story, why } = load.value ?? {};
   const loud = event && loudest(event.deliveries);
   const last = loud?.state === "queued" && story.findLast((line) => line.endpoint === loud.endpoint);
@@ -31,7 +31,7 @@ export default function Story({ params, query }) {
     ${event && html`<section class="card story-head"><div class="row-line wrap">
         ${waitsFor ? html`<${Chip} state="waiting" icon="waiting">waiting for #${waitsFor}</${Chip}>` : loud ? html`<${Chip} state=${loud.state} icon=${loud.state}>${STATES[loud.state]}</${Chip}>` : html`<${Chip}>no endpoint</${Chip}>`}
         <span class="mono any grow">${event.id}</span><${Copy} text=${event.id} label="Copy id" /><${CopyAs} event=${event.id} letter=${loud?.dead_letter} />
-        ${loud?.dead_letter && html`<${Act} class="primary" data-replay run=${async () => (await replayOne(loud.dead_letter), load.again())}>Replay</${Act}>${!inPortal() && html`<button class="btn" type="button" onClick=${() => setSkip(loud)}>Skip…</button>`}`}
+        ${loud?.dead_letter && html`<${Act} class="primary" data-replay run=${async () => (await replayOne(loud.dead_letter), load.again())}>Replay</${Act}>${!inPortal() && html`<${Opener} open=${() => setSkip(loud)}>Skip…</${Opener}>`}`}
         ${loud?.key && html`<a class="btn" href=${href("/lanes", { lane: `${loud.endpoint}/${loud.key}` })}><${Icon} name="n-lanes" />Its lane</a>`}</div>
       <${Why} text=${why.why} key_=${event.key} state=${loud?.state === "dead" ? "blocked" : loud?.state === "retrying" ? "retrying" : "idle"} /></section>
       <div class="cols2 story"><${Timeline} event=${event} attempts=${attempts} story=${story} chosen=${query.try} waits=${waitsFor ? last : null} /><${Exchange} event=${event} attempts=${attempts} query=${query} /></div>`}

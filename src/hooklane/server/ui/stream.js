@@ -4,10 +4,12 @@ import { root } from "./api.js";
 
 const WAIT_MS = [500, 1000, 2000, 5000];
 const ASK_MS = 5000;
+/** The server says every 15 s that it is still there: who hears nothing for so long is not connected any more. */
+const SILENT_MS = 45_000;
 
 /**
- * Calls tell(kind, value, since) for each event and status(word, waitMs) when the connection changes; returns a function
- * to stop. *since*: when a reset is one, what was asked for later (performance.now()) is not older than the stream.
+ * Calls tell(kind, value, since) for each event and status(word, waitMs, refused) when the connection changes, *refused*
+ * being the status of an answer that was none of a stream; returns a function to stop. *since*: when a reset is one, what was asked for later (performance.now()) is not older than the stream.
  */
 export function follow(tell, status) {
   let lastId = null;
@@ -22,6 +24,7 @@ export function follow(tell, status) {
     if (early) delete window.early.stream;
     const mine = early ? early.stop : new AbortController();
     controller = mine;
+    let refused;
     try {
       const { response, at } = await (early ? early.stream : join(mine.signal));
       if (response.status === 403 && !mine.signal.aborted) {
@@ -31,7 +34,10 @@ export function follow(tell, status) {
         timer = setTimeout(connect, ASK_MS);
         return;
       }
-      if (!response.ok) throw new Error(String(response.status));
+      if (!response.ok) {
+        refused = response.status;
+        throw new Error(String(refused));
+      }
       tries = 0;
       joinedAt = at;
       status("live", 0);
@@ -47,7 +53,7 @@ export function follow(tell, status) {
     }
     if (stopped || mine.signal.aborted || document.hidden) return;
     const wait = WAIT_MS[Math.min(tries++, WAIT_MS.length - 1)];
-    status("reconnecting", wait);
+    status("reconnecting", wait, refused);
     timer = setTimeout(connect, wait);
   }
 
@@ -61,12 +67,22 @@ export function follow(tell, status) {
     const decoder = new TextDecoder();
     let text = "";
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await heard(reader);
       if (done) return;
       text += decoder.decode(value, { stream: true });
       const blocks = text.split("\n\n");
       text = blocks.pop();
       for (const block of blocks) parse(block);
+    }
+  }
+
+  /** The next piece, or after a silence the end: a connection that died on the way never says so. */
+  async function heard(reader) {
+    const silence = setTimeout(() => reader.cancel().catch(() => {}), SILENT_MS);
+    try {
+      return await reader.read();
+    } finally {
+      clearTimeout(silence);
     }
   }
 
