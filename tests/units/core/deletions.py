@@ -156,7 +156,7 @@ DELETIONS = [
     Deletion("news for a former name are ignored", NEWS, "if call.worker != self._state.name:", "if False:"),
     Deletion("news count while their mark holds", NEWS, "        if not self.holds(told):\n            return False\n"),
     Deletion("the mark moves", NEWS, "        self.mark, self.session = told.mark, told.session\n"),
-    Deletion("spans pass after a poll", NEWS, "told.session\n        self._pass()\n", "told.session\n"),
+    Deletion("spans pass after a poll", NEWS, "        self._pass()\n        return True\n", "        return True\n"),
     Deletion("spans pass where all is ours", NEWS, " and len(self._state.epochs) == PARTITIONS"),
     Deletion("no span passes during a poll", NEWS, "            if self._call is None:\n", "            if True:\n"),
     # --- writing ---
