@@ -39,9 +39,9 @@ def scratch(db: str) -> Iterator[str]:
 
 
 async def _on_server(db: str, statement: str) -> None:
-    from hooklane.store.postgres.driver_errors import opening  # noqa: I001 - first: it says what to do where the driver is missing
+    from hooklane.store.postgres.driver_errors import opening  # first, since it names the extra that is missing
 
-    import asyncpg
+    import asyncpg  # isort: skip
 
     with opening(db):
         connection = await asyncpg.connect(db, timeout=10)

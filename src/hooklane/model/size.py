@@ -11,7 +11,7 @@ def counted(many: int, one: str, more: str | None = None) -> str:
 def size_text(many: int) -> str:
     """*many* bytes in the largest unit that leaves at least one: `700 bytes`, `272 KiB`, `1.5 MiB`."""
     if many < 1024:
-        return counted(many, "byte")
+        return f"{many} {'byte' if many == 1 else 'bytes'}"
     size, unit = many / 1024, "KiB"
     for larger in ("MiB", "GiB", "TiB"):
         if size < 1024:

@@ -175,7 +175,7 @@ class Worker:
             lag_ms=now - event.received_at,
             error=settled.error,
             raised_at=settled.raised_at,
-            retry_in_ms=None if settled.retry_at is None else settled.retry_at - now,
+            retry_in_ms=None if settled.retry_at is None else max(0, settled.retry_at - now),
         )
         if settled.error is None:
             emit(handled)

@@ -193,7 +193,7 @@ class IngestProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._in_headers:  # what stands behind a body is no header of the request
-            self.headers.append((name.lower(), value))
+            self.headers.append((name.lower(), value.rstrip(b" \t")))  # the parser has left out the blanks before it
 
     def on_headers_complete(self) -> None:
         self._in_headers = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import itertools
 import logging
 import sys
 import threading
@@ -20,7 +21,7 @@ from tests.support.tree import SOURCE
 
 from hooklane.core.admission.failures import RetryPolicy
 from hooklane.errors import Reject, StoreUnavailable
-from hooklane.model.clock import wall_now
+from hooklane.model.clock import Instant, wall_now
 from hooklane.model.message import Request
 from hooklane.receiver import Inbox, refetch, sequence
 from hooklane.telemetry import InboxLog, both
@@ -117,6 +118,20 @@ def test_each_failed_handling_is_one_line_and_its_death_another(world: World, mo
         assert f"test_failures_are_told.py:{charge.__code__.co_firstlineno + 2}" in line, "where it was raised"
         assert CANARY not in line, "a payload, or the text of an error that quotes it"
         assert SECRET not in line
+
+
+def test_a_retry_that_is_due_by_the_time_it_is_told_is_due_in_no_time(world: World, caplog: Any) -> None:
+    ticks = itertools.count(world.clock.now, 50)
+    inbox = world.inbox("durable", emit=lambda event: None, clock=lambda: Instant(next(ticks)))
+
+    @own_source(inbox, order="none", retry=RetryPolicy(backoff_ms=1, backoff_cap_ms=1)).on("*", name="charge")
+    def charge(event: Any, tx: Any) -> None:
+        raise KeyError
+
+    inbox.receive(signed("evt_1", type="order.paid", data={}, at=world.clock.now))
+    inbox.run_once()
+
+    assert {record.hooklane["retry_in_ms"] for record in failed_lines(caplog) if record.levelname == "WARNING"} == {0}
 
 
 @pytest.mark.parametrize("mode", ["durable", "inline"])

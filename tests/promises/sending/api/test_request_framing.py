@@ -341,3 +341,18 @@ async def test_faulty_framing_is_refused(api: Api):
             answer = await client.answer()
 
             assert (answer.status, answer.code) == (400, "bad_request"), name
+
+
+async def test_blanks_round_the_value_of_a_header_are_none_of_it(api: Api, publish_path: str):
+    body = b'{"type":"a","data":1}'
+    ids = []
+    for blank in ("", " ", "\t ", "  \t"):
+        fields = f"authorization: {blank}Bearer {KEY}{blank}\r\nidempotency-key: {blank}once{blank}\r\n"
+        head = f"POST {publish_path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{fields}content-length: {len(body)}{blank}\r\n\r\n"
+        async with api.connect() as connection:
+            connection.writer.write(head.encode() + body)
+            answer = await connection.answer()
+            assert answer.status == 202, (blank, answer.body)
+            ids.append(answer.json["id"])
+
+    assert len(set(ids)) == 1
