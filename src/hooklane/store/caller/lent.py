@@ -57,7 +57,7 @@ class Lent:
                 self._undo.callback(setattr, conn, name, factory)
 
     def _asked_while_lent(self) -> Ask:
-        """For cursors that outlive the loan: they ask no more."""
+        """For cursors that outlive the checkout: they ask no more."""
         lent = [True]
         self._undo.callback(lent.clear)
         return lambda sql: self._ask(sql) if lent else None

@@ -297,7 +297,7 @@ class AsyncpgPoolConnections:
         pass  # the pool is the application's
 
 
-class AsyncLoanOf(_Uncancelled):
+class AsyncDbapiCheckout(_Uncancelled):
     """An async connection that commits and rolls back by itself: psycopg, SQLAlchemy's two kinds."""
 
     was_lent = False
@@ -309,14 +309,14 @@ class AsyncLoanOf(_Uncancelled):
         self._read_only: Any = None
 
     @classmethod
-    async def of(cls, tx: Any, give_back: Callable[[Any, bool], Any]) -> AsyncLoanOf:
-        """A loan of *tx*, in a transaction. What a handler begins after ours is read-only, as with `DbapiCheckout`."""
-        loan = cls(tx, await _async(tx), give_back)
-        if isinstance(loan.caller, AsyncPsycopgCaller) and int(tx.info.transaction_status) == IDLE:
-            loan._read_only = tx.read_only
+    async def of(cls, tx: Any, give_back: Callable[[Any, bool], Any]) -> AsyncDbapiCheckout:
+        """*tx* checked out, in a transaction. What a handler begins after ours is read-only, as with `DbapiCheckout`."""
+        checkout = cls(tx, await _async(tx), give_back)
+        if isinstance(checkout.caller, AsyncPsycopgCaller) and int(tx.info.transaction_status) == IDLE:
+            checkout._read_only = tx.read_only
             await tx.set_read_only(True)
-            await loan.caller.execute(_READ_WRITE)
-        return loan
+            await checkout.caller.execute(_READ_WRITE)
+        return checkout
 
     async def commit(self) -> None:
         await self._to_its_end(self.tx.commit())
@@ -339,11 +339,11 @@ class AsyncFactoryConnections:
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
 
-    async def check_out(self, wait_ms: int) -> AsyncLoanOf:
+    async def check_out(self, wait_ms: int) -> AsyncDbapiCheckout:
         made = self._make()
         tx = await made if hasattr(made, "__await__") else made
         try:
-            return await AsyncLoanOf.of(tx, self._close)
+            return await AsyncDbapiCheckout.of(tx, self._close)
         except BaseException:
             await tx.close()
             raise
@@ -364,10 +364,10 @@ class AsyncPoolConnections:
     def __init__(self, pool: Any) -> None:
         self._pool = pool
 
-    async def check_out(self, wait_ms: int) -> AsyncLoanOf:
+    async def check_out(self, wait_ms: int) -> AsyncDbapiCheckout:
         conn = await self._pool.getconn(timeout=wait_ms / 1000)
         try:
-            return await AsyncLoanOf.of(conn, self._put)
+            return await AsyncDbapiCheckout.of(conn, self._put)
         except BaseException:
             await self._put(conn, False)
             raise
