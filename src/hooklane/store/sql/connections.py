@@ -310,7 +310,7 @@ class AsyncDbapiCheckout(_Uncancelled):
 
     @classmethod
     async def of(cls, tx: Any, give_back: Callable[[Any, bool], Any]) -> AsyncDbapiCheckout:
-        """*tx* checked out, in a transaction. What a handler begins after ours is read-only, as with `DbapiCheckout`."""
+        """*tx* in a transaction. What a handler begins after ours is read-only, as with `DbapiCheckout`."""
         checkout = cls(tx, await _async(tx), give_back)
         if isinstance(checkout.caller, AsyncPsycopgCaller) and int(tx.info.transaction_status) == IDLE:
             checkout._read_only = tx.read_only
