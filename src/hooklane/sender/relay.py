@@ -167,13 +167,13 @@ class Relay:
         """Returns once the worker knows what the store holds now, or after a second: no caller waits for a slow store.
 
         Without it, an event that is published right after its endpoint was paused would go out: the worker hears of
-        publishes at once, and of endpoints by a poll.
+        publishes at once, and of endpoints by a poll. A worker that is about to begin may have read them before.
         """
-        poll = self.worker.nudge()
+        poll, news = self.worker.nudge(), self.worker.news
         self.put()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(HEARD_WAIT_S):
-                while self.is_ready and self.worker.news.heard < poll:
+                while (self.is_ready or news.is_loading) and news.heard < poll:
                     self._polled.clear()
                     await self._polled.wait()
 

@@ -63,7 +63,7 @@ async def test_a_network_that_crawls_costs_the_deadline_and_no_other_endpoint_an
     assert [str(one.result.failure) for one in (first, second)] == ["timeout", "timeout"]
     for one in (first, second):
         assert TIMEOUT_MS <= one.result.timings.total_ms < TIMEOUT_MS + scaled_ms(LATE_MS)
-    assert len(waits) > 2
+    assert waits
     assert sorted(waits)[len(waits) // 2] < scaled_ms(TIMEOUT_MS // 3)
     assert places(sink) == [("order:7", 1), ("order:7", 2)]
 
