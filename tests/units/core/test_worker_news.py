@@ -138,6 +138,18 @@ def test_a_nudge_during_a_poll_makes_another_since_that_one_may_have_read_before
     assert not bench.is_open("poll")
 
 
+def test_it_is_known_which_poll_was_heard() -> None:
+    """Who has changed an endpoint waits for the poll that a nudge promises."""
+    bench = WorkerBench()
+    promised = bench.worker.nudge()
+    bench.turn()
+    before = bench.worker.news.heard
+
+    bench.answer("poll")
+
+    assert before < promised == bench.worker.news.heard
+
+
 def test_a_poll_that_failed_is_made_again_after_a_while_from_the_same_mark() -> None:
     bench = WorkerBench()
     bench.later(POLL_MS)

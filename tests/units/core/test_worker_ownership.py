@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.units.core.kit import T0, row
+from tests.units.core.kit import T0, event, row
 from tests.units.core.worker_kit import LEASE_MS, WorkerBench
 
 from hooklane.core.engine import (
@@ -25,7 +25,7 @@ from hooklane.model.clock import Instant
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.health import BreakerState, Health
 from hooklane.model.jumps import NO_JUMP
-from hooklane.model.lane import PARTITIONS, LaneId
+from hooklane.model.lane import PARTITIONS, Grown, LaneId
 from hooklane.model.lost import LostLane
 from hooklane.model.owning import CommitReport
 from hooklane.model.session import Session
@@ -267,6 +267,17 @@ def test_two_workers_come_to_have_half_each() -> None:
     assert one.engine.epochs == one.worker.epochs
 
 
+def test_a_worker_asks_for_no_partition_when_none_is_free() -> None:
+    one = WorkerBench()
+    other = WorkerBench(one, start=False)
+    other.turn()
+
+    other.settle("join", "roster")
+
+    assert other.open == []
+    assert other.worker.is_ready
+
+
 def test_a_release_that_was_lost_is_made_up_for() -> None:
     one = WorkerBench()
     WorkerBench(one)
@@ -426,6 +437,75 @@ def test_a_store_is_asked_for_what_was_sent_once_more_when_the_first_load_from_i
 
     assert owned_before == {}
     assert (len(bench.worker.epochs), bench.is_open("account_for")) == (PARTITIONS, False)
+
+
+def test_each_time_that_everything_is_lost_the_store_is_asked_before_anything_is_loaded_and_after() -> None:
+    bench = WorkerBench(lanes=1)
+    bench.settle("fetch")
+
+    asked = []
+    for _ in range(2):
+        lose_the_mark(bench)
+        asked.append(bench.is_open("account_for"))
+        bench.answer("account_for", [])
+        bench.settle()
+        asked.append(bench.is_open("account_for"))
+        bench.answer("account_for", [])
+        bench.settle()
+
+    assert asked == [True] * 4
+    assert set(bench.worker.epochs) == ALL
+
+
+def test_lanes_that_jumped_after_they_were_loaded_are_loaded_again_under_another_name() -> None:
+    bench = WorkerBench(lanes=1)
+    bench.settle("fetch")
+    lose_the_mark(bench)
+    bench.answer("account_for", [])
+    bench.settle()
+
+    bench.answer("account_for", [LostLane("default", "ep", "k0", ((1, "evt_0"),), next_seq=2)])
+
+    assert (bench.worker.name, bench.worker.epochs) == ("a3", {})
+    assert bench.is_open("account_for"), "everything begins anew"
+
+
+def test_what_was_lost_without_order_makes_no_load_void() -> None:
+    bench = WorkerBench(lanes=1)
+    bench.settle("fetch")
+    lose_the_mark(bench)
+    bench.answer("account_for", [])
+    bench.settle()
+
+    bench.answer("account_for", [LostLane("default", "ep", None, ((1, "evt_0"),))])
+
+    assert bench.worker.name == "a2"
+    assert set(bench.worker.epochs) == set(range(LOADED_FIRST))
+
+
+def test_a_load_that_could_not_be_checked_is_not_believed_after_the_next_start() -> None:
+    bench = WorkerBench(lanes=1)
+    bench.settle("fetch")
+    lose_the_mark(bench)
+    bench.answer("account_for", [])
+    bench.settle()
+    bench.fail("account_for")
+    bench.later(AGAIN_MS)
+
+    bench.answer("account_for", [])
+
+    assert bench.worker.epochs == {}
+    assert bench.is_open("leave")
+
+
+def test_a_store_is_asked_for_what_this_process_published_and_others_sent() -> None:
+    bench = WorkerBench()
+    bench.worker.fed([Grown(1, 0, "ep", "k", 4, event(4))], None)
+
+    lose_the_mark(bench)
+
+    [place] = bench.call("account_for").args[0]
+    assert (place.key, place.seq, place.event_id) == ("k", 4, "evt_k_4")
 
 
 def test_what_was_asked_under_a_name_that_is_given_up_is_not_believed() -> None:

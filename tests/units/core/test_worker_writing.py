@@ -249,6 +249,17 @@ def test_a_failed_commit_is_repeated_as_it_was_until_it_is_known() -> None:
     assert lanes_of(bench) == [2] * 8
 
 
+def test_workers_whose_commits_failed_at_one_moment_do_not_repeat_them_at_one_moment() -> None:
+    waits = []
+    for roll in (0.0, 0.5, 0.99):
+        bench = WorkerBench()
+        add(bench, *urgent(1))
+        bench.fail("commit", roll)
+        waits.append(bench.worker.writing.wake_at() - bench.boot)
+
+    assert waits == [AGAIN_MS // 2, AGAIN_MS, int(AGAIN_MS * 1.49)]
+
+
 def test_what_is_known_is_offered_under_the_old_name_and_epochs_before_a_lost_lease_is_given_up() -> None:
     bench = WorkerBench()
     add(bench, *urgent(1))
