@@ -692,6 +692,87 @@ DELETIONS = [
         "        self._starting -= 1\n        self.turns.push(queue)\n",
         "        self._starting -= 1\n",
     ),
+    Deletion("who has acquired renews", OWN, "if self._is_lost and not self._taken:", "if self._is_lost:"),
+    Deletion(
+        "what is given up is not revived",
+        OWN,
+        " and self._parting is None:\n            self._then",
+        ":\n            self._then",
+    ),
+    Deletion(
+        "who has not joined keeps its name",
+        OWN,
+        'not (call.verb == "leave" or (call.verb == "account_for" and self._unchecked is None))',
+        'call.verb != "leave"',
+    ),
+    Deletion(
+        "a name whose load was void is left",
+        OWN,
+        "from before these lanes have jumped\n            self._former.append(self._state.name)\n",
+        "from before these lanes have jumped\n",
+    ),
+    Deletion(
+        "who owns nothing is in the roster too",
+        OWN,
+        "        self._is_lost = False\n        self.is_ready = True\n        self._due",
+        "        self.is_ready = True\n        self._due",
+    ),
+    Deletion(
+        "nothing taken is nothing to load",
+        OWN,
+        "        if taken:\n            self._load(boot)\n        else:\n            self._rest(boot)",
+        "        self._load(boot)",
+    ),
+    Deletion(
+        "another store has its own rules",
+        OWN,
+        "known = {} if self._news.mark is None else state.engine.queues",
+        "known = state.engine.queues",
+    ),
+    Deletion("the last owner may have died", OWN, "rows, one.unclean))", "rows, False))"),
+    Deletion(
+        "what is busy is looked at now and then",
+        OWN,
+        "            self._look_at = Instant(boot + LET_GO_POLL_MS)\n            return",
+        "            return",
+    ),
+    Deletion(
+        "a part of the load is not the whole", OWN, "return self.is_ready and not self._taken", "return self.is_ready"
+    ),
+    Deletion(
+        "what waits for a read wakes nobody",
+        READ,
+        "return self._due if self._items and not self._batch else FOREVER",
+        "return self._due if self._items else FOREVER",
+    ),
+    Deletion(
+        "what waits to be asked about is no news",
+        READ,
+        "frozenset(self._items) | frozenset(self._batch)",
+        "frozenset(self._batch)",
+    ),
+    Deletion(
+        "a turn of a breaker is that of its name",
+        READ,
+        "HealthSeen(result, call.worker, [",
+        "HealthSeen(result, self._state.name, [",
+    ),
+    Deletion("who owns nothing has a share", STATE, "max(1, len(self.epochs))", "len(self.epochs)"),
+    Deletion("nor those of a clock that is behind", STATE, "asked - SLACK_MS <=", "asked <="),
+    Deletion("the places remembered have a bound", WITNESS, "deque(maxlen=places_max)", "deque()"),
+    Deletion("who was quiet in time is not cut off", WORK, " and not is_quiet\n", "\n"),
+    Deletion(
+        "a failure is one repeat",
+        WRITE,
+        "        self._again_at = FOREVER\n\n    def failed",
+        "\n    def failed",
+    ),
+    Deletion(
+        "what is not repeated is over",
+        WRITE,
+        "            self._call = None  # the lease",
+        "            pass  # the lease",
+    ),
 ]
 
 

@@ -125,7 +125,7 @@ class Ownership:
     def wake_at(self) -> Instant:
         if self._parting is not None:
             return self._patience_until
-        if self._call is not None or self._taken:
+        if self._call is not None:
             return FOREVER
         return self._look_at if self._leaving else self._due
 
