@@ -773,6 +773,18 @@ DELETIONS = [
         "            self._call = None  # the lease",
         "            pass  # the lease",
     ),
+    Deletion(
+        "what has landed is in flight no more",
+        HEADS,
+        "        lane.flight = None\n        if lane.kept",
+        "        if lane.kept",
+    ),
+    Deletion(
+        "what is parked is cancelled with its endpoint",
+        ENGINE,
+        "(Phase.READY, Phase.WAITING, Phase.STOPPED, Phase.PARKED)",
+        "(Phase.READY, Phase.WAITING, Phase.STOPPED)",
+    ),
 ]
 
 

@@ -177,6 +177,18 @@ def test_an_old_announcement_does_not_start_a_new_attempt() -> None:
     assert len(bench.commit(new).sends) == 1
 
 
+def test_an_outcome_that_is_told_twice_moves_a_lane_once_that_is_being_cancelled() -> None:
+    bench = Bench(row(1))
+    (send,) = bench.fetch().sends
+    bench.step(EndpointChanged(endpoint(state=EndpointState.CANCELLING)))
+    writes = bench.answer(send)
+
+    first, second = bench.commit(*writes), bench.commit(*writes)
+
+    assert first.writes == [Cancel(1, 0, 2, 3, 0)]
+    assert second.writes == []
+
+
 def test_an_announcement_that_is_told_twice_starts_one_attempt() -> None:
     bench = Bench(row(1), unclean=True)
     (start,) = bench.fetch().writes
@@ -335,6 +347,18 @@ def test_nothing_new_is_started_in_a_partition_that_will_be_given_back() -> None
 
     assert effects.sends == []
     assert not bench.engine.busy(frozenset({0}))
+
+
+def test_what_waits_in_a_partition_that_will_be_given_back_is_cancelled_with_its_endpoint() -> None:
+    bench = Bench(row(1))
+    being_read = bench.effects
+    bench.step(Leaving(frozenset({0})))
+    bench.effects = being_read
+    assert bench.fetch().sends == []
+
+    effects = bench.step(EndpointChanged(endpoint(state=EndpointState.CANCELLING)))
+
+    assert effects.writes == [Cancel(1, 0, 1, 3, 0)]
 
 
 def test_a_partition_that_is_kept_after_all_goes_on() -> None:
