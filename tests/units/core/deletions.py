@@ -69,8 +69,9 @@ OWN, NEWS, WRITE, SEND, READ, SWEEP, WORK, STATE, WITNESS = (
     f"{name}.py"
     for name in ("ownership", "news", "writing", "sending", "reading", "sweeping", "worker", "state", "witness")
 )
-OUT, HEADS, ENGINE, QUEUE, LANE, WINDOW = (
-    f"engine/{name}.py" for name in ("outcomes", "heads", "engine", "endpoint_queue", "owned_lane", "window")
+OUT, HEADS, ENGINE, QUEUE, LANE, WINDOW, SUSPECTS = (
+    f"engine/{name}.py"
+    for name in ("outcomes", "heads", "engine", "endpoint_queue", "owned_lane", "window", "suspects")
 )
 DELETIONS = [
     # --- ownership ---
@@ -784,6 +785,16 @@ DELETIONS = [
         ENGINE,
         "(Phase.READY, Phase.WAITING, Phase.STOPPED, Phase.PARKED)",
         "(Phase.READY, Phase.WAITING, Phase.STOPPED)",
+    ),
+    Deletion(
+        "groups go before one alone",
+        SUSPECTS,
+        "        while self._has_groups() and self.may_go(self._groups[0], now):\n"
+        "            yield self._groups.popleft()\n"
+        "        while self._alone and",
+        "        while self._has_groups() and not self._alone and self.may_go(self._groups[0], now):\n"
+        "            yield self._groups.popleft()\n"
+        "        while self._alone and",
     ),
 ]
 

@@ -181,6 +181,17 @@ def test_those_at_fewer_deaths_go_first_so_that_a_killer_comes_last() -> None:
     assert order == [[4, 5], [2], [3], [1]]
 
 
+def test_groups_go_before_one_alone() -> None:
+    bench = Bench(row(1, starts=2), *lanes(2, first=2, starts=1))
+
+    in_company = announced(bench)
+    for send in fly(bench, in_company):
+        bench.settle(send)
+
+    assert starts(in_company) == [(2, 0, 2), (3, 0, 2)]
+    assert starts(announced(bench)) == [(1, 1, 3)]
+
+
 def test_suspects_hold_nobody_up_who_is_not_doubted() -> None:
     bench = Bench(*lanes(2, starts=2), row(3), **WIDE)
 
