@@ -796,6 +796,18 @@ DELETIONS = [
         "            yield self._groups.popleft()\n"
         "        while self._alone and",
     ),
+    Deletion(
+        "an alarm is no other's",
+        HEADS,
+        "what.phase is Phase.WAITING and what.next_at <= now",
+        "what.phase is Phase.WAITING",
+    ),
+    Deletion(
+        "an alarm that was set is known after a jump",
+        QUEUE,
+        "            self.alarm_at = Instant(self.alarm_at + by)\n",
+        "            pass\n",
+    ),
 ]
 
 

@@ -504,3 +504,17 @@ def test_the_alarm_of_a_head_that_was_replayed_before_it_rang_starts_no_second_a
 
     assert (effects.sends, effects.fetches, bench.engine.in_flight) == ([], [], 1)
     assert len(bench.answer(send)) == 1
+
+
+def test_an_old_alarm_of_a_head_that_waits_for_longer_by_now_leaves_one_alarm() -> None:
+    waiting = {"state": LaneState.RETRYING, "attempts": 1, "next_at": Instant(T0 + 1_000)}
+    bench = Bench(row(1, tail=1, **waiting))
+    bench.later(500)
+    bench.step(Reloaded([row(1, tail=1, rev=1)], [1]))
+    (send,) = bench.fetch().sends
+    bench.settle(send, 500)
+
+    bench.later(500)
+
+    assert len(bench.engine._heads.alarms._heap) == 1
+    assert bench.effects.wake_at == T0 + 1_500
