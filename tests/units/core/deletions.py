@@ -69,7 +69,10 @@ OWN, NEWS, WRITE, SEND, READ, SWEEP, WORK, STATE, WITNESS = (
     f"{name}.py"
     for name in ("ownership", "news", "writing", "sending", "reading", "sweeping", "worker", "state", "witness")
 )
-OUT, HEADS, ENGINE, QUEUE = (f"engine/{name}.py" for name in ("outcomes", "heads", "engine", "endpoint_queue"))
+OUT, HEADS, ENGINE, QUEUE, LANE, WINDOW, SUSPECTS = (
+    f"engine/{name}.py"
+    for name in ("outcomes", "heads", "engine", "endpoint_queue", "owned_lane", "window", "suspects")
+)
 DELETIONS = [
     # --- ownership ---
     Deletion("one step after the other", OWN, "if self._call is not None or self._parting is", "if self._parting is"),
@@ -331,8 +334,10 @@ DELETIONS = [
     Deletion(
         "a failed attempt counts",
         OUT,
-        "lane.attempts, lane.next_at = settlement.send.attempt, Instant(at - late)",
-        "lane.next_at = Instant(at - late)",
+        "            case Retry():\n"
+        "                lane.state = after(lane.state, Move.FAIL)\n"
+        "                lane.attempts = settlement.send.attempt\n",
+        "            case Retry():\n                lane.state = after(lane.state, Move.FAIL)\n",
     ),
     Deletion(
         "a dead head stops its lane",
@@ -458,8 +463,8 @@ DELETIONS = [
     Deletion(
         "what is being written is busy",
         ENGINE,
-        "_BUSY = (Phase.FLYING, Phase.SETTLING, Phase.STARTING)",
-        "_BUSY = (Phase.FLYING, Phase.STARTING)",
+        "_BUSY: Final = (Phase.FLYING, Phase.SETTLING, Phase.STARTING)",
+        "_BUSY: Final = (Phase.FLYING, Phase.STARTING)",
     ),
     Deletion(
         "what waits goes on waiting when the clock is set", ENGINE, "lane.next_at = Instant(lane.next_at + by)", "pass"
@@ -583,6 +588,226 @@ DELETIONS = [
         "            queue = tenant.waiting.popleft()\n",
     ),
     Deletion("and the gap of a rate limit", QUEUE, "        self._spaced_at += by\n", ""),
+    Deletion("lanes that jumped are loaded again", OWN, "if any(lane.next_seq for lane in lost):", "if False:"),
+    Deletion("what was lost without order has no jump", OWN, "if any(lane.next_seq for lane in lost):", "if lost:"),
+    Deletion(
+        "what was sent is asked for at each start",
+        OWN,
+        "        self._is_accounted = self._is_checked = False\n",
+        "        self._is_checked = False\n",
+    ),
+    Deletion(
+        "and once more after each first load",
+        OWN,
+        "        self._is_accounted = self._is_checked = False\n",
+        "        self._is_accounted = False\n",
+    ),
+    Deletion(
+        "an unchecked load is forgotten",
+        OWN,
+        "        self._unchecked = None\n        self._news",
+        "        self._news",
+    ),
+    Deletion("what was published is remembered", WORK, "        self.witness.published(grown)\n", ""),
+    Deletion("woken to give back", OWN, "return self._look_at if self._leaving else self._due", "return self._due"),
+    Deletion("nothing is asked for when none is free", OWN, "elif ours < share and roster.free:", "elif ours < share:"),
+    Deletion("repeats of commits are spread by chance", WRITE, "int(wait_ms * (0.5 + roll))", "wait_ms"),
+    Deletion("it is known which poll was heard", NEWS, "        self.heard = self._begun\n", ""),
+    Deletion("never is no time to wake", STATE, " if at < FOREVER else FOREVER", ""),
+    Deletion(
+        "an announcement that was stale is read again",
+        OUT,
+        "                    if lane.again or lane.id in committed.stale:\n"
+        "                        self._heads.reload(lane)\n"
+        "                    elif isinstance(write, Start):",
+        "                    if lane.again:\n"
+        "                        self._heads.reload(lane)\n"
+        "                    elif isinstance(write, Start):",
+    ),
+    Deletion(
+        "and one of a lane that a person recovered",
+        OUT,
+        "                    if lane.again or lane.id in committed.stale:\n"
+        "                        self._heads.reload(lane)\n"
+        "                    elif isinstance(write, Start):",
+        "                    if lane.id in committed.stale:\n"
+        "                        self._heads.reload(lane)\n"
+        "                    elif isinstance(write, Start):",
+    ),
+    Deletion("what the database lost is not sent", HEADS, "if event is not None and is_lost(event):", "if False:"),
+    Deletion(
+        "a recovered lane that was put off is read again",
+        OUT,
+        "        if lane.again:\n"
+        "            self._heads.reload(lane)\n"
+        "        else:\n"
+        "            self._heads.place(now, lane)\n",
+        "        self._heads.place(now, lane)\n",
+    ),
+    Deletion("a 410 holds only what is open", OUT, "case Gone() if queue.is_open:", "case Gone():"),
+    Deletion(
+        "the next event has no wait",
+        LANE,
+        "        self.attempts = 0\n        self.next_at = Instant(0)\n",
+        "        self.attempts = 0\n",
+    ),
+    Deletion(
+        "doubt outlives a look", LANE, "row.starts > 0 or (self.unsure and row.head == self.head)", "row.starts > 0"
+    ),
+    Deletion(
+        "a death counts its attempt",
+        OUT,
+        "                lane.state = after(lane.state, Move.DIE)\n"
+        "                lane.attempts = settlement.send.attempt\n",
+        "                lane.state = after(lane.state, Move.DIE)\n",
+    ),
+    Deletion("a head is kept however full the memory is", WINDOW, "if not always and self._bytes", "if self._bytes"),
+    Deletion("and asked to be", HEADS, "always=seq == lane.head", "always=False"),
+    Deletion(
+        "the events in memory have a bound",
+        WINDOW,
+        "        if not always and self._bytes + size > self._bytes_max:\n            return\n",
+        "",
+    ),
+    Deletion(
+        "each of them is counted once",
+        WINDOW,
+        "        if seq not in lane.bodies:\n            self._bytes += size\n            lane.bodies[seq] = event\n",
+        "        self._bytes += size\n        lane.bodies[seq] = event\n",
+    ),
+    Deletion(
+        "what is skipped is not kept",
+        OUT,
+        "                self._heads.window.drop_head(lane)\n                lane.advance(None)\n",
+        "                lane.advance(None)\n",
+    ),
+    Deletion(
+        "nor what is cancelled", OUT, "        self._heads.window.drop(lane)\n        lane.head", "        lane.head"
+    ),
+    Deletion(
+        "an announced head flies only while we may send", HEADS, "has_room = may_send and self", "has_room = self"
+    ),
+    Deletion(
+        "an announcement that ends makes room",
+        HEADS,
+        "        self._starting -= 1\n        self.turns.push(queue)\n",
+        "        self._starting -= 1\n",
+    ),
+    Deletion("who has acquired renews", OWN, "if self._is_lost and not self._taken:", "if self._is_lost:"),
+    Deletion(
+        "what is given up is not revived",
+        OWN,
+        " and self._parting is None:\n            self._then",
+        ":\n            self._then",
+    ),
+    Deletion(
+        "who has not joined keeps its name",
+        OWN,
+        'not (call.verb == "leave" or (call.verb == "account_for" and self._unchecked is None))',
+        'call.verb != "leave"',
+    ),
+    Deletion(
+        "a name whose load was void is left",
+        OWN,
+        "from before these lanes have jumped\n            self._former.append(self._state.name)\n",
+        "from before these lanes have jumped\n",
+    ),
+    Deletion(
+        "who owns nothing is in the roster too",
+        OWN,
+        "        self._is_lost = False\n        self.is_ready = True\n        self._due",
+        "        self.is_ready = True\n        self._due",
+    ),
+    Deletion(
+        "nothing taken is nothing to load",
+        OWN,
+        "        if taken:\n            self._load(boot)\n        else:\n            self._rest(boot)",
+        "        self._load(boot)",
+    ),
+    Deletion(
+        "another store has its own rules",
+        OWN,
+        "known = {} if self._news.mark is None else state.engine.queues",
+        "known = state.engine.queues",
+    ),
+    Deletion("the last owner may have died", OWN, "rows, one.unclean))", "rows, False))"),
+    Deletion(
+        "what is busy is looked at now and then",
+        OWN,
+        "            self._look_at = Instant(boot + LET_GO_POLL_MS)\n            return",
+        "            return",
+    ),
+    Deletion(
+        "a part of the load is not the whole", OWN, "return self.is_ready and not self._taken", "return self.is_ready"
+    ),
+    Deletion(
+        "what waits for a read wakes nobody",
+        READ,
+        "return self._due if self._items and not self._batch else FOREVER",
+        "return self._due if self._items else FOREVER",
+    ),
+    Deletion(
+        "what waits to be asked about is no news",
+        READ,
+        "frozenset(self._items) | frozenset(self._batch)",
+        "frozenset(self._batch)",
+    ),
+    Deletion(
+        "a turn of a breaker is that of its name",
+        READ,
+        "HealthSeen(result, call.worker, [",
+        "HealthSeen(result, self._state.name, [",
+    ),
+    Deletion("who owns nothing has a share", STATE, "max(1, len(self.epochs))", "len(self.epochs)"),
+    Deletion("nor those of a clock that is behind", STATE, "asked - SLACK_MS <=", "asked <="),
+    Deletion("the places remembered have a bound", WITNESS, "deque(maxlen=places_max)", "deque()"),
+    Deletion("who was quiet in time is not cut off", WORK, " and not is_quiet\n", "\n"),
+    Deletion(
+        "a failure is one repeat",
+        WRITE,
+        "        self._again_at = FOREVER\n\n    def failed",
+        "\n    def failed",
+    ),
+    Deletion(
+        "what is not repeated is over",
+        WRITE,
+        "            self._call = None  # the lease",
+        "            pass  # the lease",
+    ),
+    Deletion(
+        "what has landed is in flight no more",
+        HEADS,
+        "        lane.flight = None\n        if lane.kept",
+        "        if lane.kept",
+    ),
+    Deletion(
+        "what is parked is cancelled with its endpoint",
+        ENGINE,
+        "(Phase.READY, Phase.WAITING, Phase.STOPPED, Phase.PARKED)",
+        "(Phase.READY, Phase.WAITING, Phase.STOPPED)",
+    ),
+    Deletion(
+        "groups go before one alone",
+        SUSPECTS,
+        "        while self._has_groups() and self.may_go(self._groups[0], now):\n"
+        "            yield self._groups.popleft()\n"
+        "        while self._alone and",
+        "        while self._has_groups() and not self._alone and self.may_go(self._groups[0], now):\n"
+        "            yield self._groups.popleft()\n"
+        "        while self._alone and",
+    ),
+    Deletion(
+        "an alarm is no other's",
+        HEADS,
+        "what.phase is Phase.WAITING and what.next_at <= now",
+        "what.phase is Phase.WAITING",
+    ),
+    Deletion(
+        "an alarm that was set is known after a jump",
+        QUEUE,
+        "            self.alarm_at = Instant(self.alarm_at + by)\n",
+        "            pass\n",
+    ),
 ]
 
 

@@ -26,6 +26,8 @@ from hooklane.model.lane import Grown, LaneRow, LaneState
 
 T0 = Instant(1_750_000_000_000)
 TIMINGS = Timings(5.0)
+LIMITS = ("in_flight_max_all", "lanes_max", "window_bytes_max")
+"""What bounds the whole engine; everything else that a bench is given is a rule of its endpoint."""
 TIMEOUT = NoAnswer(Failure.TIMEOUT, TIMINGS, sent=True)
 
 
@@ -55,7 +57,7 @@ class Bench:
     """An engine that owns partition 0 under epoch 1, with one endpoint and a lease without an end."""
 
     def __init__(self, *rows: LaneRow, unclean: bool = False, epoch: int = 1, **limits: Any) -> None:
-        rules = {name: limits.pop(name) for name in list(limits) if name not in ("in_flight_max_all", "lanes_max")}
+        rules = {name: limits.pop(name) for name in list(limits) if name not in LIMITS}
         if "in_flight_max_all" in limits:
             limits["in_flight_max"] = limits.pop("in_flight_max_all")
         self.engine = Engine(**limits)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.units.core.kit import Bench, answer, grown, row
 
-from hooklane.core.engine import Committed, Jumped, Settled
+from hooklane.core.engine import Committed, EndpointChanged, Jumped, Settled
 from hooklane.core.engine.engine import NEWS_LATE_MS
 from hooklane.core.engine.suspects import QUIET_MS
 from hooklane.model.clock import FOREVER, Instant
@@ -243,3 +243,13 @@ def test_a_rate_limit_makes_nobody_wait_longer_when_the_clock_is_set_back() -> N
     bench.step(Jumped(-DAY_MS))
 
     assert len(bench.later(101).sends) == 1
+
+
+def test_an_endpoint_that_waits_for_its_rate_has_one_alarm_however_the_clock_is_set() -> None:
+    bench = Bench(rate_limit=1.0)
+    bench.step(grown(1, 1), grown(2, 1))
+    bench.now = Instant(bench.now + 10_000)
+
+    bench.step(Jumped(10_000), EndpointChanged(bench.endpoint))
+
+    assert len(bench.engine._heads.alarms._heap) == 1

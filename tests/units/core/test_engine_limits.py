@@ -15,7 +15,7 @@ from hooklane.core.engine.heads import FETCH_ALONE_MAX, FETCH_MAX
 from hooklane.core.engine.owned_lane import OwnedLane
 from hooklane.model.attempt import Send
 from hooklane.model.clock import FOREVER, Instant
-from hooklane.model.endpoint import EndpointState
+from hooklane.model.endpoint import EndpointState, OnDead
 from hooklane.model.exchange import Failure, NoAnswer
 from hooklane.model.health import BreakerState
 
@@ -227,6 +227,43 @@ def test_the_events_in_memory_are_counted_and_let_go() -> None:
 
     assert bench.engine.held_bytes == 0
     assert len(bench.engine) == 0
+
+
+def test_no_more_is_kept_in_memory_than_fits_but_each_head_that_is_due() -> None:
+    bench = Bench(row(1), row(2), window_bytes_max=1)
+
+    sends = bench.fetch().sends
+
+    assert [send.lane_id for send in sends] == [1, 2]
+    assert bench.engine.held_bytes == 2 * len(event(1).data)
+
+
+def test_an_event_of_which_two_tell_counts_once_in_memory() -> None:
+    bench = Bench()
+    (send,) = bench.step(grown(1, 1), grown(1, 1)).sends
+
+    bench.settle(send)
+
+    assert bench.engine.held_bytes == 0
+
+
+def test_an_event_that_was_skipped_by_policy_is_not_kept_in_memory() -> None:
+    bench = Bench(on_dead=OnDead.SKIP, attempts_max=1)
+    (send,) = bench.step(grown(1, 1)).sends
+
+    bench.settle(send, 422)
+
+    assert bench.engine.held_bytes == 0
+
+
+def test_events_that_are_cancelled_are_not_kept_in_memory() -> None:
+    bench = Bench(state=EndpointState.PAUSED)
+    bench.step(grown(1, 1), grown(1, 2))
+    held_before = bench.engine.held_bytes
+
+    bench.commit(*bench.step(EndpointChanged(endpoint(state=EndpointState.CANCELLING))).writes)
+
+    assert (held_before > 0, bench.engine.held_bytes) == (True, 0)
 
 
 def test_a_head_that_waits_for_long_does_not_keep_its_event_in_memory() -> None:

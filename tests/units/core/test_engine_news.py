@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.units.core.kit import T0, Bench, endpoint, event, grown, row
+from tests.units.core.kit import T0, TIMINGS, Bench, endpoint, event, grown, row
 
 from hooklane.core.engine import (
     Committed,
@@ -18,7 +18,10 @@ from hooklane.core.engine import (
 from hooklane.model.attempt import Cancel, Dead, Gone, Settlement, Start
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import EndpointState, OnDead
+from hooklane.model.event import Event
+from hooklane.model.exchange import Failure, NoAnswer
 from hooklane.model.lane import LaneState
+from hooklane.model.lost import LOST_TYPE
 from hooklane.model.redelivery import REDELIVERIES
 
 
@@ -91,6 +94,60 @@ def test_a_replay_that_comes_between_a_death_and_the_news_of_it_is_not_forgotten
     assert (again.seq, again.attempt, again.rev) == (1, 1, 1)
 
 
+def test_a_replay_that_comes_while_an_attempt_is_announced_makes_the_engine_look_again() -> None:
+    bench = Bench(row(1, tail=1), unclean=True)
+    (start,) = bench.fetch().writes
+
+    bench.step(Reloaded([row(1, tail=1, rev=1)], [1]))
+    effects = bench.commit(start)
+
+    assert isinstance(start, Start)
+    assert (effects.sends, effects.reloads) == ([], [1])
+
+
+def test_an_announcement_that_was_stale_starts_no_attempt_and_makes_the_engine_look_again() -> None:
+    bench = Bench(row(1, tail=1), unclean=True)
+    (start,) = bench.fetch().writes
+
+    effects = bench.commit(start, stale=True)
+
+    assert isinstance(start, Start)
+    assert (effects.sends, effects.reloads) == ([], [1])
+
+
+def test_a_replay_that_comes_while_an_attempt_finds_no_room_makes_the_engine_look_again() -> None:
+    bench = Bench(row(1, tail=1))
+    (send,) = bench.fetch().sends
+    bench.step(Reloaded([row(1, tail=1, rev=1)], [1]))
+
+    writes = bench.answer(send, NoAnswer(Failure.ABORTED, TIMINGS))
+
+    assert (writes, bench.effects.reloads) == ([], [1])
+
+
+def test_a_look_that_is_older_than_a_death_does_not_revive_the_head() -> None:
+    bench = Bench(row(1, tail=2), attempts_max=1)
+    (send,) = bench.fetch().sends
+    bench.settle(send, 500)
+
+    effects = bench.step(Reloaded([row(1, tail=2)], [1]))
+
+    assert (effects.sends, effects.fetches) == ([], [])
+
+
+def test_an_event_that_the_database_lost_is_passed_over_on_record_and_not_sent() -> None:
+    lost = Event("lost:0:1", LOST_TYPE, "k1", b"{}", T0)
+    bench = Bench(row(1, tail=2))
+
+    effects = bench.step(Fetched([(1, 1, lost), (1, 2, event(2, "k1"))], [1]))
+    (following,) = bench.commit(*effects.writes).sends
+
+    (write,) = effects.writes
+    assert isinstance(write, Settlement)
+    assert (effects.sends, write.outcome) == ([], Dead("lost", skip=True))
+    assert following.seq == 2
+
+
 def test_a_late_report_about_an_old_epoch_takes_nothing_away() -> None:
     """Found by the simulator, rough seed 19: it dropped the partition that had become ours again."""
     bench = Bench(row(1))
@@ -118,6 +175,18 @@ def test_an_old_announcement_does_not_start_a_new_attempt() -> None:
 
     assert bench.commit(old).sends == []
     assert len(bench.commit(new).sends) == 1
+
+
+def test_an_outcome_that_is_told_twice_moves_a_lane_once_that_is_being_cancelled() -> None:
+    bench = Bench(row(1))
+    (send,) = bench.fetch().sends
+    bench.step(EndpointChanged(endpoint(state=EndpointState.CANCELLING)))
+    writes = bench.answer(send)
+
+    first, second = bench.commit(*writes), bench.commit(*writes)
+
+    assert first.writes == [Cancel(1, 0, 2, 3, 0)]
+    assert second.writes == []
 
 
 def test_an_announcement_that_is_told_twice_starts_one_attempt() -> None:
@@ -246,6 +315,16 @@ def test_a_410_that_did_not_become_durable_holds_nothing() -> None:
     assert [other.lane_id for other in effects.sends] == [2]
 
 
+def test_410_of_an_endpoint_that_was_deleted_meanwhile_does_not_keep_what_is_owed_to_it() -> None:
+    bench = Bench(row(1))
+    (send,) = bench.fetch().sends
+    bench.step(EndpointChanged(endpoint(state=EndpointState.CANCELLING)))
+
+    effects = bench.settle(send, 410)
+
+    assert effects.writes == [Cancel(1, 0, 1, 3, 0)]
+
+
 def test_410_of_an_endpoint_that_is_being_drained_is_a_failure_like_any_other() -> None:
     bench = Bench(row(1), state=EndpointState.DRAINING)
     (send,) = bench.fetch().sends
@@ -268,6 +347,18 @@ def test_nothing_new_is_started_in_a_partition_that_will_be_given_back() -> None
 
     assert effects.sends == []
     assert not bench.engine.busy(frozenset({0}))
+
+
+def test_what_waits_in_a_partition_that_will_be_given_back_is_cancelled_with_its_endpoint() -> None:
+    bench = Bench(row(1))
+    being_read = bench.effects
+    bench.step(Leaving(frozenset({0})))
+    bench.effects = being_read
+    assert bench.fetch().sends == []
+
+    effects = bench.step(EndpointChanged(endpoint(state=EndpointState.CANCELLING)))
+
+    assert effects.writes == [Cancel(1, 0, 1, 3, 0)]
 
 
 def test_a_partition_that_is_kept_after_all_goes_on() -> None:
@@ -413,3 +504,17 @@ def test_the_alarm_of_a_head_that_was_replayed_before_it_rang_starts_no_second_a
 
     assert (effects.sends, effects.fetches, bench.engine.in_flight) == ([], [], 1)
     assert len(bench.answer(send)) == 1
+
+
+def test_an_old_alarm_of_a_head_that_waits_for_longer_by_now_leaves_one_alarm() -> None:
+    waiting = {"state": LaneState.RETRYING, "attempts": 1, "next_at": Instant(T0 + 1_000)}
+    bench = Bench(row(1, tail=1, **waiting))
+    bench.later(500)
+    bench.step(Reloaded([row(1, tail=1, rev=1)], [1]))
+    (send,) = bench.fetch().sends
+    bench.settle(send, 500)
+
+    bench.later(500)
+
+    assert len(bench.engine._heads.alarms._heap) == 1
+    assert bench.effects.wake_at == T0 + 1_500

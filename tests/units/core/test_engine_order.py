@@ -62,6 +62,18 @@ def test_the_next_event_does_not_inherit_the_attempts_of_its_predecessor() -> No
     assert (again.attempt, second.seq, second.attempt) == (2, 2, 1)
 
 
+def test_the_next_event_does_not_inherit_the_wait_of_its_predecessor() -> None:
+    """A clock that is set back by less than a jump, as by a time server, makes nothing wait once more."""
+    bench = Bench(row(tail=2, attempts=1, next_at=Instant(T0 + 1_000)))
+    bench.later(1_000)
+    (first,) = bench.fetch().sends
+
+    bench.now = Instant(bench.now - 500)
+    (second,) = bench.settle(first).sends
+
+    assert (first.seq, second.seq) == (1, 2)
+
+
 def test_a_dead_head_stops_its_lane_whatever_arrives_behind_it() -> None:
     bench = Bench(row(tail=1, attempts=4), attempts_max=5)
     (last,) = bench.fetch().sends

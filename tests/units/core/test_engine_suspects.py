@@ -87,6 +87,15 @@ def test_a_head_whose_time_had_not_come_was_in_nobodys_hands() -> None:
     assert (len(effects.sends), effects.writes) == (1, [])
 
 
+def test_a_head_that_is_read_again_before_it_was_tried_is_still_announced() -> None:
+    bench = Bench(row(1), unclean=True)
+
+    bench.step(Reloaded([row(1, rev=1)], [1]))
+    effects = bench.fetch()
+
+    assert (effects.sends, starts(effects.writes)) == ([], [(1, 0, 1)])
+
+
 def test_heads_that_nobody_accuses_go_at_once_however_many_they_are() -> None:
     bench = Bench(*lanes(1_000), unclean=True, **WIDE)
 
@@ -172,6 +181,17 @@ def test_those_at_fewer_deaths_go_first_so_that_a_killer_comes_last() -> None:
     assert order == [[4, 5], [2], [3], [1]]
 
 
+def test_groups_go_before_one_alone() -> None:
+    bench = Bench(row(1, starts=2), *lanes(2, first=2, starts=1))
+
+    in_company = announced(bench)
+    for send in fly(bench, in_company):
+        bench.settle(send)
+
+    assert starts(in_company) == [(2, 0, 2), (3, 0, 2)]
+    assert starts(announced(bench)) == [(1, 1, 3)]
+
+
 def test_suspects_hold_nobody_up_who_is_not_doubted() -> None:
     bench = Bench(*lanes(2, starts=2), row(3), **WIDE)
 
@@ -229,6 +249,17 @@ def test_an_announcement_that_is_lost_with_its_partition_gives_its_place_back() 
     assert [send.lane_id for send in bench.fetch().sends] == [2]
 
 
+def test_an_announcement_that_is_lost_with_its_partition_lets_the_next_of_its_endpoint_go() -> None:
+    bench = Bench(row(1), unclean=True, in_flight_max=1)
+    announced(bench)
+    held = bench.step(Loaded(1, 1, [row(2, pid=1)]))
+
+    effects = bench.step(Dropped(frozenset({0})))
+
+    assert held.fetches == []
+    assert lanes_of(effects.fetches) == [2]
+
+
 def test_a_suspect_in_a_partition_that_will_be_given_back_holds_nobody_up() -> None:
     bench = Bench(row(1, starts=2))
     being_read = bench.effects
@@ -241,13 +272,18 @@ def test_a_suspect_in_a_partition_that_will_be_given_back_holds_nobody_up() -> N
     assert starts(announced(bench)) == [(2, 1, 3)]
 
 
-@pytest.mark.parametrize("end", [Draining(), LeaseSet(T0)], ids=["draining", "lease over"])
-def test_an_announced_head_is_not_sent_by_a_worker_that_may_send_no_more(end: Input) -> None:
+def test_an_announced_head_is_not_sent_by_a_worker_that_is_drained() -> None:
     bench = Bench(row(1), unclean=True)
-    writes = announced(bench)
+    (start,) = announced(bench)
 
-    assert len(writes) == 1
-    assert bench.step(end, Committed(writes)).sends == []
+    assert bench.step(Draining(), Committed([start])).sends == []
+
+
+def test_an_announced_head_is_not_sent_by_a_worker_whose_lease_is_over() -> None:
+    bench = Bench(row(1), unclean=True)
+    (start,) = announced(bench)
+
+    assert bench.step(LeaseSet(T0), Committed([start])).sends == []
 
 
 def test_an_attempt_that_was_never_made_is_not_announced_again() -> None:

@@ -15,7 +15,7 @@ from hooklane.core.worker.reading import BATCH_MAX, REST_MS
 from hooklane.core.worker.sweeping import POLLS, Rounds, unnoticed
 from hooklane.model.clock import Instant
 from hooklane.model.health import BreakerState, Health
-from hooklane.model.lane import Grown
+from hooklane.model.lane import Grown, LaneId
 from hooklane.model.session import Session
 
 
@@ -136,6 +136,18 @@ def test_a_nudge_during_a_poll_makes_another_since_that_one_may_have_read_before
     bench.answer("poll")
 
     assert not bench.is_open("poll")
+
+
+def test_it_is_known_which_poll_was_heard() -> None:
+    """Who has changed an endpoint waits for the poll that a nudge promises."""
+    bench = WorkerBench()
+    promised = bench.worker.nudge()
+    bench.turn()
+    before = bench.worker.news.heard
+
+    bench.answer("poll")
+
+    assert before < promised == bench.worker.news.heard
 
 
 def test_a_poll_that_failed_is_made_again_after_a_while_from_the_same_mark() -> None:
@@ -317,6 +329,19 @@ def test_a_read_that_failed_is_made_again_after_a_rest() -> None:
     assert bench.call("reload").args == ([1],)
 
 
+def test_rows_whose_times_cannot_be_believed_are_read_again_after_a_rest() -> None:
+    bench = WorkerBench()
+    bench.worker.wake([1])
+    bench.turn()
+    bench.worker.ownership._kept_at = bench.boot + 1
+
+    bench.answer("reload", [])
+
+    assert told(bench, Reloaded) == []
+    bench.later(REST_MS)
+    assert bench.call("reload").args == ([1],)
+
+
 def test_rows_are_told_with_what_was_ours_when_they_were_asked_for() -> None:
     bench = WorkerBench()
     bench.worker.wake([1])
@@ -336,6 +361,7 @@ def test_a_turn_of_a_breaker_carries_the_name_under_which_it_is_asked_for() -> N
     [turn] = bench.call("note_health").args[0]
     assert turn.by == "a1"
 
+    bench.worker.state.name = "another"
     bench.tell(bench.call("note_health"), [turn])
 
     assert told(bench, HealthSeen) == [HealthSeen([turn], "a1", ["ep"])]
@@ -443,6 +469,17 @@ def test_a_lane_that_the_store_is_slow_to_tell_of_was_not_missed() -> None:
     poll(bench)
     bench.settle("endpoints", "owed")
     assert bench.notes == []
+
+
+def test_a_lane_that_waits_to_be_asked_about_is_asked_about_as_one_of_which_the_answer_is_to_come() -> None:
+    bench = WorkerBench()
+    lanes = [LaneId(n) for n in range(1, BATCH_MAX + 2)]
+
+    bench.worker.wake(lanes)
+    bench.turn()
+
+    assert len(bench.call("reload").args[0]) == BATCH_MAX
+    assert bench.worker.reloads.asked == set(lanes)
 
 
 def test_a_look_of_a_name_that_is_given_up_is_not_believed() -> None:

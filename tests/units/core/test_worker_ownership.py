@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.units.core.kit import T0, row
+from tests.units.core.kit import T0, endpoint, event, row
 from tests.units.core.worker_kit import LEASE_MS, WorkerBench
 
 from hooklane.core.engine import (
@@ -25,9 +25,9 @@ from hooklane.model.clock import Instant
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.health import BreakerState, Health
 from hooklane.model.jumps import NO_JUMP
-from hooklane.model.lane import PARTITIONS, LaneId
+from hooklane.model.lane import PARTITIONS, Grown, LaneId
 from hooklane.model.lost import LostLane
-from hooklane.model.owning import CommitReport
+from hooklane.model.owning import CommitReport, Taken
 from hooklane.model.session import Session
 
 ALL = frozenset(range(PARTITIONS))
@@ -267,6 +267,17 @@ def test_two_workers_come_to_have_half_each() -> None:
     assert one.engine.epochs == one.worker.epochs
 
 
+def test_a_worker_asks_for_no_partition_when_none_is_free() -> None:
+    one = WorkerBench()
+    other = WorkerBench(one, start=False)
+    other.turn()
+
+    other.settle("join", "roster")
+
+    assert other.open == []
+    assert other.worker.is_ready
+
+
 def test_a_release_that_was_lost_is_made_up_for() -> None:
     one = WorkerBench()
     WorkerBench(one)
@@ -428,6 +439,75 @@ def test_a_store_is_asked_for_what_was_sent_once_more_when_the_first_load_from_i
     assert (len(bench.worker.epochs), bench.is_open("account_for")) == (PARTITIONS, False)
 
 
+def test_each_time_that_everything_is_lost_the_store_is_asked_before_anything_is_loaded_and_after() -> None:
+    bench = WorkerBench(lanes=1)
+    bench.settle("fetch")
+
+    asked = []
+    for _ in range(2):
+        lose_the_mark(bench)
+        asked.append(bench.is_open("account_for"))
+        bench.answer("account_for", [])
+        bench.settle()
+        asked.append(bench.is_open("account_for"))
+        bench.answer("account_for", [])
+        bench.settle()
+
+    assert asked == [True] * 4
+    assert set(bench.worker.epochs) == ALL
+
+
+def test_lanes_that_jumped_after_they_were_loaded_are_loaded_again_under_another_name() -> None:
+    bench = WorkerBench(lanes=1)
+    bench.settle("fetch")
+    lose_the_mark(bench)
+    bench.answer("account_for", [])
+    bench.settle()
+
+    bench.answer("account_for", [LostLane("default", "ep", "k0", ((1, "evt_0"),), next_seq=2)])
+
+    assert (bench.worker.ownership.names, bench.worker.epochs) == (("a1", "a2", "a3"), {})
+    assert bench.is_open("account_for"), "everything begins anew"
+
+
+def test_what_was_lost_without_order_makes_no_load_void() -> None:
+    bench = WorkerBench(lanes=1)
+    bench.settle("fetch")
+    lose_the_mark(bench)
+    bench.answer("account_for", [])
+    bench.settle()
+
+    bench.answer("account_for", [LostLane("default", "ep", None, ((1, "evt_0"),))])
+
+    assert bench.worker.name == "a2"
+    assert set(bench.worker.epochs) == set(range(LOADED_FIRST))
+
+
+def test_a_load_that_could_not_be_checked_is_not_believed_after_the_next_start() -> None:
+    bench = WorkerBench(lanes=1)
+    bench.settle("fetch")
+    lose_the_mark(bench)
+    bench.answer("account_for", [])
+    bench.settle()
+    bench.fail("account_for")
+    bench.later(AGAIN_MS)
+
+    bench.answer("account_for", [])
+
+    assert bench.worker.epochs == {}
+    assert bench.is_open("leave")
+
+
+def test_a_store_is_asked_for_what_this_process_published_and_others_sent() -> None:
+    bench = WorkerBench()
+    bench.worker.fed([Grown(1, 0, "ep", "k", 4, event(4))], None)
+
+    lose_the_mark(bench)
+
+    [place] = bench.call("account_for").args[0]
+    assert (place.key, place.seq, place.event_id) == ("k", 4, "evt_k_4")
+
+
 def test_what_was_asked_under_a_name_that_is_given_up_is_not_believed() -> None:
     bench = WorkerBench()
     bench.later(PART)
@@ -521,6 +601,125 @@ def test_a_load_that_waits_for_a_poll_is_forgotten_with_the_rest() -> None:
     assert [one.verb for one in bench.open] == ["leave"]
 
 
+def test_a_lease_that_is_renewed_while_everything_is_given_up_starts_nothing() -> None:
+    bench = WorkerBench(lanes=1)
+    bench.settle("fetch")
+    bench.end(bench.sends[0])
+    bench.turn()
+    bench.later(PART)
+    bench.answer("poll")
+    lose_the_mark(bench)
+    assert bench.worker.ownership.waits_for_outcomes
+
+    bench.tell(bench.call("renew"), bench.carry_out(bench.call("renew")))
+
+    assert told(bench, LeaseSet) == []
+    assert bench.worker.sending.is_held_back(bench.boot)
+
+
+def test_a_name_under_which_the_store_was_only_asked_for_what_was_sent_is_kept_when_that_fails() -> None:
+    bench = WorkerBench(lanes=1)
+    bench.settle("fetch")
+    lose_the_mark(bench)
+
+    bench.fail("account_for")
+
+    assert bench.worker.ownership.names == ("a1", "a2")
+
+
+def test_a_worker_that_owns_nothing_renews_its_lease() -> None:
+    one = WorkerBench()
+    other = WorkerBench(one)
+    assert other.worker.epochs == {}
+
+    other.later(PART)
+
+    assert [call.verb for call in other.open] == ["renew"]
+
+
+def test_where_others_were_first_nothing_is_loaded() -> None:
+    bench = WorkerBench(start=False)
+    bench.turn()
+    bench.settle("join", "roster")
+
+    bench.answer("acquire", [])
+
+    assert bench.open == []
+    assert bench.worker.is_ready
+
+
+def test_a_worker_whose_first_load_waits_for_a_poll_renews_its_lease_and_does_not_join_once_more() -> None:
+    """Who joins under a name that owns something lets that go: what is loaded then would be nobody's."""
+    bench = WorkerBench()
+    bench.later(2 * LEASE_MS)
+    bench.settle("renew", "join", "roster", "acquire")
+    assert bench.is_open("poll"), "it was asked for under the old name"
+    assert not bench.is_open("load")
+
+    bench.later(PART)
+
+    assert [call.verb for call in bench.open] == ["poll", "renew"]
+
+
+def test_a_worker_whose_load_waits_for_a_poll_wakes_to_renew_its_lease() -> None:
+    bench = WorkerBench()
+    bench.store.release("a1", [5])
+    del bench.worker.epochs[5]
+    bench.later(PART)
+    bench.settle("renew", "roster", "acquire")
+    assert bench.is_open("poll")
+    assert not bench.is_open("load")
+
+    assert bench.effects.wake_at == bench.boot + PART
+
+
+def test_after_a_loss_the_rules_of_endpoints_are_those_of_the_store_that_is_there() -> None:
+    bench = WorkerBench()
+    assert bench.store.change(endpoint("ep", in_flight_max=7), endpoint("ep", in_flight_max=512))
+
+    lose_the_mark(bench)
+    bench.settle()
+
+    assert bench.engine.queues["ep"].endpoint.in_flight_max == 7
+
+
+def test_the_engine_is_told_whether_the_last_owner_let_go() -> None:
+    bench = WorkerBench(start=False)
+    bench.turn()
+    bench.settle("join", "roster")
+    bench.answer("acquire", [Taken(5, 1, unclean=True), Taken(6, 1, unclean=False)])
+
+    bench.tell(bench.call("load"), bench.carry_out(bench.call("load")))
+
+    assert [(one.pid, one.unclean) for one in told(bench, Loaded)] == [(5, True), (6, False)]
+
+
+def test_a_worker_has_loaded_when_all_that_it_took_is_there() -> None:
+    bench = WorkerBench(start=False)
+    bench.turn()
+    bench.settle("join", "roster", "acquire")
+    bench.answer("load")
+    assert (bench.worker.is_ready, bench.worker.has_loaded) == (True, False)
+
+    bench.settle()
+
+    assert bench.worker.has_loaded
+
+
+def test_a_rate_limit_outlives_a_time_in_which_nothing_is_ours() -> None:
+    bench = WorkerBench()
+    assert bench.store.change(endpoint("ep", rate_limit=5.0), endpoint("ep", in_flight_max=512))
+    bench.worker.nudge()
+    bench.turn()
+    bench.answer("poll")
+    lose_the_mark(bench)
+
+    bench.settle()
+
+    assert set(bench.worker.epochs) == ALL
+
+
+# --- clocks ---
 # --- clocks ---
 
 
@@ -551,13 +750,14 @@ def test_a_lease_goes_on_as_long_as_before_when_the_stores_clock_is_set() -> Non
 
 
 def test_a_small_difference_of_clocks_is_not_followed() -> None:
-    bench = WorkerBench()
-    bench.later(100)
-    bench.store.skew = 90
+    for skew in (90, -90):
+        bench = WorkerBench()
+        bench.later(100)
+        bench.store.skew = skew
 
-    bench.answer("poll")
+        bench.answer("poll")
 
-    assert bench.worker.state.now(bench.boot) == T0 + bench.boot
+        assert bench.worker.state.now(bench.boot) == T0 + bench.boot
 
 
 def waiting_after_a_jump(bench: WorkerBench, jump_ms: int) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from tests.units.core.kit import T0
 from tests.units.core.worker_kit import GRACE_MS, LEASE_MS, POLL_MS, WorkerBench
 
-from hooklane.core.worker.ownership import RENEWALS
-from hooklane.core.worker.reading import REST_MS
+from hooklane.core.worker.ownership import LET_GO_POLL_MS, RENEWALS
+from hooklane.core.worker.reading import BATCH_MAX, REST_MS
 from hooklane.core.worker.writing import AGAIN_MS, LINGER_MS
+from hooklane.model.clock import FOREVER
 from hooklane.model.health import BreakerState, Health
 from hooklane.model.lane import LaneId
 
@@ -40,6 +41,39 @@ def test_a_worker_whose_poll_hangs_wakes_to_renew_its_lease() -> None:
 
     assert bench.is_open("poll")
     assert bench.effects.wake_at == leased_at + PART_MS
+
+
+def test_it_wakes_to_see_whether_what_it_gives_back_is_quiet() -> None:
+    bench = hanging()
+    WorkerBench(bench)
+
+    bench.settle("renew", "roster")
+
+    assert bench.effects.wake_at == bench.boot + LET_GO_POLL_MS
+
+
+def test_a_worker_that_waits_for_nothing_but_answers_is_woken_by_nothing_else() -> None:
+    assert hanging().effects.wake_at == FOREVER
+
+
+def test_it_wakes_now_and_then_to_see_whether_what_is_busy_is_quiet() -> None:
+    bench = hanging(lanes=600)
+    WorkerBench(bench)
+    bench.settle("renew", "roster")
+
+    bench.later(LET_GO_POLL_MS)
+
+    assert not bench.is_open("release")
+    assert bench.effects.wake_at == bench.boot + LET_GO_POLL_MS
+
+
+def test_what_waits_for_a_read_that_is_under_way_wakes_nobody() -> None:
+    bench = hanging()
+
+    bench.worker.wake([LaneId(n) for n in range(1, BATCH_MAX + 2)])
+
+    assert bench.turn().wake_at == FOREVER
+    assert len(bench.call("reload").args[0]) == BATCH_MAX
 
 
 def test_it_wakes_when_a_head_is_due() -> None:

@@ -19,6 +19,14 @@ def test_a_place_that_was_published_and_sent_again_and_again_is_asked_for_once()
     assert [(one.key, one.seq, one.event_id) for one in witness.places(T0)] == [("k1", 1, "evt_k1_1")]
 
 
+def test_the_last_places_are_remembered_and_no_more_than_fit() -> None:
+    witness = Witness(places_max=2)
+
+    witness.published([grown(1, seq) for seq in (1, 2, 3)])
+
+    assert [one.seq for one in witness.places(T0)] == [2, 3]
+
+
 def test_what_is_sent_again_on_request_is_no_place_of_its_own() -> None:
     bench = Bench(row(REDELIVERIES - 1, tail=1))
     (send,) = bench.fetch().sends

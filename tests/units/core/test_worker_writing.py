@@ -11,7 +11,7 @@ from hooklane.core.worker.ownership import LET_GO_POLL_MS
 from hooklane.core.worker.sending import SENDS_AT_ONCE
 from hooklane.core.worker.writing import AGAIN_MS, AGAIN_MS_MAX, COMMIT_MAX, FEW, LINGER_MS, PATIENT_MS, can_wait
 from hooklane.model.attempt import DELIVERED, Cancel, Dead, Retry, Send, Settlement
-from hooklane.model.clock import Instant
+from hooklane.model.clock import FOREVER, Instant
 from hooklane.model.exchange import Answer, Timings
 from hooklane.model.owning import CommitReport
 
@@ -249,6 +249,41 @@ def test_a_failed_commit_is_repeated_as_it_was_until_it_is_known() -> None:
     assert lanes_of(bench) == [2] * 8
 
 
+def test_a_commit_is_repeated_once_for_each_time_that_it_failed() -> None:
+    bench = WorkerBench()
+    add(bench, *urgent(1))
+    bench.fail("commit")
+    bench.later(AGAIN_MS)
+
+    bench.later(AGAIN_MS_MAX)
+
+    assert len([call for call in bench.open if call.verb == "commit"]) == 1
+    assert bench.worker.writing.wake_at() == FOREVER
+
+
+def test_a_commit_that_is_not_repeated_because_the_lease_is_lost_is_waited_for_no_more() -> None:
+    bench = WorkerBench()
+    add(bench, *urgent(1))
+    bench.fail("commit")
+    bench.worker.state.name = "another"
+
+    bench.turn()
+
+    assert bench.worker.writing.is_idle
+    assert bench.worker.writing.wake_at() == FOREVER
+
+
+def test_workers_whose_commits_failed_at_one_moment_do_not_repeat_them_at_one_moment() -> None:
+    waits = []
+    for roll in (0.0, 0.5, 0.99):
+        bench = WorkerBench()
+        add(bench, *urgent(1))
+        bench.fail("commit", roll)
+        waits.append(bench.worker.writing.wake_at() - bench.boot)
+
+    assert waits == [AGAIN_MS // 2, AGAIN_MS, int(AGAIN_MS * 1.49)]
+
+
 def test_what_is_known_is_offered_under_the_old_name_and_epochs_before_a_lost_lease_is_given_up() -> None:
     bench = WorkerBench()
     add(bench, *urgent(1))
@@ -432,6 +467,16 @@ def test_what_waits_in_other_partitions_is_sent_all_the_same() -> None:
 
 
 # --- draining ---
+
+
+def test_a_worker_that_was_drained_in_time_is_not_cut_off_later() -> None:
+    bench = WorkerBench()
+    bench.worker.stop(bench.boot)
+    assert bench.turn().is_drained
+
+    bench.later(GRACE_MS)
+
+    assert not bench.worker.is_cut_off
 
 
 def test_a_worker_that_is_stopped_is_drained_when_the_last_outcome_is_durable() -> None:

@@ -81,7 +81,7 @@ class Suspects:
                 return alone == 0 and grouped < GROUP_MAX
             case Rank.ALONE:
                 is_quiet = unsure == 0 or START < self._quiet_until <= now
-                return alone == grouped == 0 and not self._has_groups() and is_quiet
+                return alone == grouped == 0 and is_quiet
 
     def take(self, lane: OwnedLane, now: Instant) -> None:
         """*lane* goes: until it is released, others may have to wait for it."""
@@ -128,7 +128,7 @@ class Suspects:
                 heappush(self._alone, (lane.starts, self._count, lane))
 
     def next_up(self, now: Instant) -> Iterator[OwnedLane]:
-        """Those who need wait no longer, one by one; take each that goes before you ask for the next."""
+        """Those who need wait no longer, one by one, groups before one alone; take each that goes before the next."""
         while self._has_groups() and self.may_go(self._groups[0], now):
             yield self._groups.popleft()
         while self._alone and self._is_turn_of(self._alone[0][2], now):
@@ -144,7 +144,7 @@ class Suspects:
         if lane.phase is not Phase.READY or self.may_go(lane, now):
             return True
         _, grouped, alone = self._in_hand
-        if alone == grouped == 0 and not self._groups and self._quiet_until == START:
+        if alone == grouped == 0 and self._quiet_until == START:
             # Those in flight may end first, and no more of them start; but not for ever.
             self._quiet_until = Instant(now + QUIET_MS)
         return False

@@ -105,7 +105,7 @@ class News:
 
         Only while every partition is ours and loaded: the engine does not listen for others.
         """
-        if span is not None and self.mark is not None and len(self._state.epochs) == PARTITIONS:
+        if span is not None and len(self._state.epochs) == PARTITIONS:
             self._spans.append(span)
             if self._call is None:
                 self._pass()

@@ -125,7 +125,7 @@ class Ownership:
     def wake_at(self) -> Instant:
         if self._parting is not None:
             return self._patience_until
-        if self._call is not None or self._taken:
+        if self._call is not None:
             return FOREVER
         return self._look_at if self._leaving else self._due
 
@@ -262,7 +262,7 @@ class Ownership:
         if gone:
             self._ask("expire", boot, (gone,))
             return
-        share, owned, ours = fair_share(len({*roster.owned, name})), roster.owned.get(name, 0), len(epochs)
+        share, owned, ours = fair_share(len(roster.owned)), roster.owned.get(name, 0), len(epochs)
         if owned < ours:
             # Others took something of ours and we did not notice (their clock said that our lease was over).
             self._give_up(LeaseLost(), boot)
@@ -319,7 +319,6 @@ class Ownership:
             self._set_lease(boot)  # our share has grown: what is loaded is sent now
             self._is_lost = False
             self.is_ready = True
-            self.go_on(boot)
         else:
             self._rest(boot)
 
