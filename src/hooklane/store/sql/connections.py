@@ -12,6 +12,7 @@ from typing import Any
 
 from hooklane.errors import UsageError
 from hooklane.store.caller import AsyncCaller, Flow, Statement, SyncCaller, adapt
+from hooklane.store.caller.guard import blocks_of
 from hooklane.store.caller.psycopg2 import Psycopg2Caller
 from hooklane.store.caller.psycopg3 import IDLE, AsyncPsycopgCaller, PsycopgCaller
 from hooklane.store.caller.the_end import is_the_end
@@ -166,6 +167,7 @@ class DjangoCheckout:
         self._is_open = True
         self.hook_errors: list[BaseException] = []
         self.tx = transaction.get_connection(alias)
+        self._blocks = blocks_of(self.tx)
         self.caller = _sync(self.tx)
 
     def commit(self) -> None:
@@ -189,8 +191,10 @@ class DjangoCheckout:
     def rollback(self) -> None:
         if self._is_open:
             self._is_open = False
-            self._transaction.set_rollback(True, using=self._alias)
-            self._atomic.__exit__(None, None, None)
+            # One end for ours, and one for each that a handler has entered and not left.
+            for _ in range(self._blocks, blocks_of(self.tx) + 1):
+                self._transaction.set_rollback(True, using=self._alias)
+                self._atomic.__exit__(None, None, None)
 
     def give_back(self, *, clean: bool) -> None:
         self.rollback()
