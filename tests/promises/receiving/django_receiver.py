@@ -156,3 +156,16 @@ try:
         inbox.receive(signed("inside"))
 except UsageError as refused:
     promise("non_atomic_requests" in str(refused), "an outer atomic block is refused")
+
+connection.set_autocommit(False)  # as a middleware may: the end of our block would be the end of a savepoint
+try:
+    by_hand = Inbox("default")
+    own_source(by_hand)
+    reply = by_hand.receive(signed("by_hand"))
+except UsageError as refused:
+    promise("autocommit" in str(refused), "a connection that commits by hand is refused")
+else:
+    promise(False, f"nothing is answered that nobody commits: {reply}")
+finally:
+    connection.rollback()
+    connection.set_autocommit(True)

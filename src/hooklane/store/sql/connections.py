@@ -154,6 +154,11 @@ class DjangoCheckout:
         self._alias = alias
         self._transaction = transaction
         held = transaction.get_connection(alias)
+        if not held.in_atomic_block and not held.get_autocommit():
+            # A block of Django's is a savepoint then, and its end commits nothing.
+            raise UsageError(
+                f"hooklane commits by itself, before it answers: autocommit is off for {alias!r}, turn it on"
+            )
         # durable: inside ATOMIC_REQUESTS an answer would go out before the commit, so Django refuses it.
         self._atomic = transaction.atomic(using=alias, durable=True)
         try:
