@@ -35,6 +35,13 @@ def is_too_long(until: Instant, now: Instant, length_ms: int) -> bool:
     return until - now > length_ms + JUMP_MS
 
 
+def next_at_of(next_at: Instant, judged_at: Instant, now: Instant) -> Instant:
+    """When a retry comes that is written at *now*, by the store's clock, and was judged at *judged_at*, by that of a
+    worker. Where the worker is ahead the store's clock was set back and it has not heard of that: its wait is counted
+    from now. 0 is no time."""
+    return Instant(next_at - judged_at + now) if next_at and judged_at - now > JUMP_MS else next_at
+
+
 @dataclass(frozen=True, slots=True)
 class Forward:
     """A clock was set forward by *by*: until then it said at most *before*, and from then on at least *after*.

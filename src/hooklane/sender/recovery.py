@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from hooklane.core.job import JobRun, Pace, counts_of
@@ -44,6 +44,8 @@ class _Going:
     """Those to be published again; of the others the numbers are enough."""
     owed: list[int]
     """Those of them that were released and are not published yet, in order."""
+    is_torn: bool = False
+    """The store has failed a step of it: what became of that is read again before the next one."""
 
 
 class Jobs:
@@ -79,8 +81,9 @@ class Jobs:
                 busy = await self.step()
             except StoreError as error:
                 self._trouble.tell(error)
-                busy = False  # the rows say where every job stands: it is taken up again
-                self._going.clear()
+                busy = False
+                for going in self._going.values():
+                    going.is_torn = True
             try:
                 # A job whose members land one by one is worth a closer look than the question whether there is one.
                 async with asyncio.timeout(self._tick_ms / 1000 if busy else 5 * self._tick_ms / 1000):
@@ -110,28 +113,34 @@ class Jobs:
             return await work
         except StoreError as error:
             self._trouble.tell(error)
-            self._going.pop(id, None)  # the rows say where it stands: it is taken up again
+            if id in self._going:
+                self._going[id].is_torn = True
             return False
 
     async def _carry_on(self, job: Job) -> bool:
         """Do the next step of the job if this process runs it; whether it does."""
         ours = await self._claim(job)
         if ours is None:
-            self._going.pop(job.id, None)
+            if job.runner != self._name:
+                self._going.pop(job.id, None)  # another's; one of ours was stopped just now (`_let_go`)
             return False
         await self._advance(ours)
         return True
 
     async def _let_go(self, id: str) -> bool:
         """A job that is not open any more: what was released before it was stopped is still published."""
-        if is_done := await self._publish_owed(self._going[id]):
+        going = self._going[id]
+        if going.is_torn:
+            going.anew, going.owed = _to_publish(await self._members(id))
+            going.is_torn = False
+        if is_done := await self._publish_owed(going):
             del self._going[id]
         return not is_done
 
     async def _claim(self, job: Job) -> Job | None:
         """Take the job for this process, if no other living one runs it; None where another does."""
         now = self._now()
-        if job.runner == self._name and job.id in self._going:
+        if job.runner == self._name and job.id in self._going and not self._going[job.id].is_torn:
             return job
         if job.runner != self._name and not self._others.is_over(job.id, job.runner_until, now, boot_now()):
             return None
@@ -143,17 +152,18 @@ class Jobs:
 
     async def _take_up(self, job: Job) -> _Going:
         """Read where the job stands: after a crash of its runner as well as at its start."""
-        members: list[JobMember] = []
-        while True:
-            page = await self._store.members(job.id, after=members[-1].n if members else 0, limit=PAGE)
-            members += page
-            if len(page) < PAGE:
-                break
+        members = await self._members(job.id)
         run = JobRun(job.op, members)
         await self._store.mark(job.id, [Mark(n, Progress.HELD) for n in run.begin()])
-        anew = {one.n: one for one in members if one.member.state is DeliveryState.SKIPPED}
-        owed = [n for n, one in anew.items() if one.progress is Progress.RELEASED]
-        return _Going(job, run, Pace(job.rate, boot_now()), anew, owed)
+        return _Going(job, run, Pace(job.rate, boot_now()), *_to_publish(members))
+
+    async def _members(self, id: str) -> list[JobMember]:
+        members: list[JobMember] = []
+        while True:
+            page = await self._store.members(id, after=members[-1].n if members else 0, limit=PAGE)
+            members += page
+            if len(page) < PAGE:
+                return members
 
     async def _advance(self, job: Job) -> None:
         going = self._going[job.id]
@@ -262,3 +272,9 @@ class Jobs:
             subject=job.job_id or "",
             note=job.note if note is None else note,
         )
+
+
+def _to_publish(members: Sequence[JobMember]) -> tuple[dict[int, JobMember], list[int]]:
+    """Those of *members* that are published again, and which of them were released and are not published yet."""
+    anew = {one.n: one for one in members if one.member.state is DeliveryState.SKIPPED}
+    return anew, [n for n, one in anew.items() if one.progress is Progress.RELEASED]

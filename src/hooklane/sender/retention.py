@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -90,17 +90,22 @@ class Housekeeping:
         loop = asyncio.get_running_loop()
         next_round = next_full = loop.time()
         while not self._stopping.is_set():
-            try:
-                await self._store.tidy()
-                if loop.time() >= next_round:
-                    is_full = loop.time() >= next_full
-                    await self.prune(full=is_full)
-                    next_round = loop.time() + self._round_ms / 1000
-                    if is_full:
-                        next_full = loop.time() + FULL_ROUND_MS / 1000
-            except StoreError as error:
-                self._trouble.tell(error)
+            await self._guarded(self._store.tidy())
+            is_full = loop.time() >= next_full
+            if loop.time() >= next_round and await self._guarded(self.prune(full=is_full)):
+                next_round = loop.time() + self._round_ms / 1000
+                if is_full:
+                    next_full = loop.time() + FULL_ROUND_MS / 1000
             await self._rest(self._tidy_ms / 1000)
+
+    async def _guarded(self, work: Awaitable[object]) -> bool:
+        """Do the *work*; whether the store did not fail it. What it fails keeps nothing else from being done."""
+        try:
+            await work
+        except StoreError as error:
+            self._trouble.tell(error)
+            return False
+        return True
 
     def stop(self) -> None:
         self._stopping.set()

@@ -7,7 +7,7 @@ from typing import Any
 
 from hooklane.core.figures import Figures, quantiles_ms
 from hooklane.model.endpoint import Endpoint
-from hooklane.model.lane import LaneState
+from hooklane.model.lane import DeliveryState, LaneState
 from hooklane.model.size import counted
 from hooklane.server import views
 from hooklane.server.totals import Counted
@@ -23,7 +23,11 @@ def overview_of(counted: Counted, endpoints: Mapping[str, Endpoint]) -> dict[str
         "lanes": {str(state): count for state, count in lanes.items()},
         "oldest_pending_at": views.when(counted.oldest_pending_at),
         "endpoints": [{"id": one.id, "name": one.name, "state": one.state} for one in endpoints.values()],
-        "verdict": verdict(lanes.get(LaneState.BLOCKED, 0), lanes.get(LaneState.RETRYING, 0)),
+        "verdict": verdict(
+            lanes.get(LaneState.BLOCKED, 0),
+            lanes.get(LaneState.RETRYING, 0),
+            counted.ledger.get(DeliveryState.DEAD, 0),
+        ),
         "waiting_behind_blocked": counted.waiting_behind_blocked,
     }
 
@@ -54,10 +58,14 @@ def figures_view(figures: Figures, last_minute: Figures, endpoints: Mapping[str,
     }
 
 
-def verdict(blocked: int, retrying: int) -> str:
-    """Is anything stuck? In a few words."""
+def verdict(blocked: int, retrying: int, dead: int) -> str:
+    """Is anything stuck? In a few words. A dead letter of an event without a key blocks no lane."""
     if blocked:
         return f"{counted(blocked, 'lane is', 'lanes are')} blocked by a dead letter"
+    if dead:
+        return (
+            f"No lane is blocked, {counted(dead, 'dead letter waits', 'dead letters wait')} to be replayed or skipped"
+        )
     if retrying:
         return f"Healthy, {counted(retrying, 'lane is', 'lanes are')} retrying"
     return "Healthy"

@@ -89,6 +89,33 @@ for mode, kind in product(("durable", "inline"), (ZeroDivisionError, Panic)):
     promise([(name, error.partition(":")[0]) for name, error in failed] == [("pay", kind.__name__)], f"{told}")
     promise(not any(isinstance(each, FenceRejected) for each in told), f"no claim was lost, {mode}")
 
+for mode, savepoint, fails in product(("durable", "inline"), (True, False), (True, False)):
+    told = []
+    inbox = Inbox("default", mode, emit=told.append)  # type: ignore[arg-type]
+
+    @own_source(inbox, order="none").on("*", name="pay")
+    def pay_in_a_block_that_is_not_left(
+        event: Event, tx: Any, savepoint: bool = savepoint, fails: bool = fails
+    ) -> None:
+        if event.id.startswith("left"):
+            transaction.atomic(savepoint=savepoint).__enter__()
+        Payment.objects.create(event_id=event.id)
+        if event.id.startswith("left") and fails:
+            raise RuntimeError("inside the block")
+
+    id = f"left_{mode}_{savepoint}_{fails}"
+    reply = inbox.receive(signed(id))
+    inbox.run_once()
+    promise(not connection.in_atomic_block, f"a block that a handler has left open ends with ours, {id}")
+    (row,) = inbox.rows(event_id=id)
+    promise(str(row.overall) != "completed" and not Payment.objects.filter(event_id=id), f"it is a failure, {id}")
+    promise(
+        mode == "durable" or outcome(reply) != "applied", f"nothing is answered that is not committed, {id}: {reply}"
+    )
+    inbox.receive(signed(f"after_{id}"))
+    inbox.run_once()
+    promise(Payment.objects.filter(event_id=f"after_{id}").count() == 1, f"the next event is handled, {id}")
+
 told = []
 inbox = Inbox("default", emit=told.append)
 with inbox.claim("bank", "hook_claim") as claim:
@@ -129,3 +156,16 @@ try:
         inbox.receive(signed("inside"))
 except UsageError as refused:
     promise("non_atomic_requests" in str(refused), "an outer atomic block is refused")
+
+connection.set_autocommit(False)  # as a middleware may: the end of our block would be the end of a savepoint
+try:
+    by_hand = Inbox("default")
+    own_source(by_hand)
+    reply = by_hand.receive(signed("by_hand"))
+except UsageError as refused:
+    promise("autocommit" in str(refused), "a connection that commits by hand is refused")
+else:
+    promise(False, f"nothing is answered that nobody commits: {reply}")
+finally:
+    connection.rollback()
+    connection.set_autocommit(True)

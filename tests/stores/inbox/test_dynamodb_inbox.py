@@ -26,6 +26,7 @@ from hooklane.receiver.steps import transaction
 from hooklane.store.dynamodb.session import TRIES_MAX, Refused, judged
 from hooklane.store.dynamodb.store import DynamoInbox, by_url
 from hooklane.store.dynamodb.table import INDEX, table_of
+from hooklane.telemetry import events
 from hooklane.testing.conformance_inbox import HANDLER, WORK, owed, perform, row, together
 
 DAY_MS = 86_400_000
@@ -313,6 +314,26 @@ def test_without_dynamodb_nothing_is_processed_and_the_sender_is_told_503(
     reply = inbox.receive(signed())
 
     assert (reply.status, header(reply, "retry-after"), calls) == (503, "5", [])
+    inbox.close()
+
+
+def test_where_more_events_of_one_key_wait_than_an_item_holds_the_sender_is_told_to_come_again(
+    dynamodb_inbox_url: str, store: DynamoInbox
+) -> None:
+    told: list[Any] = []
+    inbox = Inbox(dynamodb_inbox_url, emit=told.append)
+    own_source(inbox).on("*")(lambda event, tx: None)
+    inbox.receive(signed("first", key="k", seq=1))
+    client = store._table.client()
+    (key,) = [item for item in items(store) if item["sk"]["S"] == "track"]
+    track = client.get_item(TableName=store.table, Key={name: key[name] for name in ("pk", "sk")})["Item"]
+    client.put_item(TableName=store.table, Item=track | {"as_large": {"S": "x" * (400 * 1024 - 1_000)}})
+
+    replies = [inbox.receive(signed(f"more{n}", key="k", seq=2 + n)) for n in range(20)]
+
+    assert [header(reply, "retry-after") for reply in replies if reply.status == 503][-1] == "5"
+    assert {reply.status for reply in replies} == {200, 503}
+    assert any("400 KB" in one.error for one in told if isinstance(one, events.Refused))
     inbox.close()
 
 

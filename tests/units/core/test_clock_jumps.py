@@ -9,8 +9,18 @@ from tests.units.core.kit import Bench, answer, grown, row
 from hooklane.core.engine import Committed, EndpointChanged, Jumped, Settled
 from hooklane.core.engine.engine import NEWS_LATE_MS
 from hooklane.core.engine.suspects import QUIET_MS
-from hooklane.model.clock import FOREVER, Instant
-from hooklane.model.jumps import DOUBT_MS, JUMP_MS, Believed, Forward, Observed, jump, kept_waiting, set_back
+from hooklane.model.clock import FOREVER, START, Instant
+from hooklane.model.jumps import (
+    DOUBT_MS,
+    JUMP_MS,
+    Believed,
+    Forward,
+    Observed,
+    jump,
+    kept_waiting,
+    next_at_of,
+    set_back,
+)
 from hooklane.model.lane import LaneState
 
 DAY_MS = 86_400_000
@@ -55,6 +65,18 @@ def test_what_failed_after_the_clock_was_set_forward_waits_no_longer_than_it_say
     failed_since = row(next_at=Instant(max(after, before) + wait_ms))
 
     assert kept_waiting(failed_since, Forward(by, before, after)) == failed_since
+
+
+@given(instants, st.integers(1, DAY_MS), jumps)
+def test_a_retry_is_written_for_when_it_was_judged_to_come_or_after_the_same_wait_where_its_worker_is_ahead(
+    now, wait_ms, ahead_ms
+):
+    judged_at = Instant(now + ahead_ms)
+
+    written = next_at_of(Instant(judged_at + wait_ms), judged_at, now)
+
+    assert written == (now if ahead_ms > JUMP_MS else judged_at) + wait_ms
+    assert next_at_of(START, judged_at, now) == START
 
 
 @given(instants, st.integers(JUMP_MS + 1, 3_650 * DAY_MS), st.integers(0, DOUBT_MS - 1))

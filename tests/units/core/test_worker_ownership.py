@@ -820,6 +820,17 @@ def test_a_clock_that_was_set_forward_is_made_up_for_until_the_next_renewal_and_
     assert bench.worker.ownership._forward is NO_JUMP
 
 
+def test_the_store_notes_a_clock_that_was_set_forward_at_once_so_that_it_knows_when_that_is_set_back() -> None:
+    bench = WorkerBench()
+    bench.later(100)
+    bench.store.skew = 60_000
+
+    bench.answer("poll")
+    bench.turn()
+
+    assert bench.is_open("renew")
+
+
 def is_loaded_after(bench: WorkerBench, *verbs: str) -> bool:
     """Whether partitions are loaded when *verbs* are answered in that order, by a store whose clock was set back."""
     bench.store.release("a1", [7])

@@ -240,9 +240,12 @@ class Ownership:
         state = self._state
         told_at = state.told_at
         by = state.follow(store_now, asked_at, boot)
+        if by:
+            # The store notes with each renewal what time it is: times of a clock that it never noted, since that was
+            # set once more before, would not be moved back with that.
+            self._due = boot
         if by < 0:
             self._kept_at = FOREVER
-            self._due = boot
         if by and self.is_ready:
             state.notes.append(ClockSet(by))
             state.lease_until = Instant(state.lease_until + by)

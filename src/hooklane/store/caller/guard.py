@@ -28,6 +28,10 @@ CAUGHT = (
     " it was kept: let the error through, or use a savepoint around what may fail"
 )
 
+LEFT_OPEN = (
+    "the handler has entered transaction.atomic() and not left it: nothing of it would be committed, so nothing is kept"
+)
+
 _NO_SUCH_CURSOR = "34000"
 _READ_ONLY = "PreventCommandIfReadOnly"
 """The function of the server that refuses to write, which the drivers tell with an error."""
@@ -77,6 +81,7 @@ class PostgresGuard:
     def __init__(self, tx: Any) -> None:
         self._tx = tx
         self._commit = _CommitOf(tx)
+        self._blocks = blocks_of(tx)
         self._lent = Lent(tx, self._commit.refuse_now)
 
     def set(self) -> Flow[None]:
@@ -93,7 +98,7 @@ class PostgresGuard:
         refuse_closed(self._tx, error)
         if error is not None:
             return
-        refuse_ended(self._tx)
+        refuse_ended(self._tx, self._blocks)
         try:
             yield STATEMENTS["let_commit"]
         except Exception as raised:
@@ -120,6 +125,7 @@ class SqliteGuard:
         self._raw = raw
         self._tx = tx
         self._commit = _CommitOf(tx) if tx is not raw else None
+        self._blocks = blocks_of(tx)
         # SQLAlchemy rolls back by itself when a flush fails, and what comes then begins another transaction. Elsewhere
         # there may be none, and what is written after a rollback would be kept at once.
         self._denied = ("BEGIN", "COMMIT") if _is_alchemy(tx) else ("BEGIN", "COMMIT", "ROLLBACK")
@@ -143,7 +149,7 @@ class SqliteGuard:
         refuse_closed(self._tx, error)
         if error is not None:
             return
-        refuse_ended(self._tx)
+        refuse_ended(self._tx, self._blocks)
         if not self._raw.in_transaction:
             raise TransactionAborted(CAUGHT)
 
@@ -162,9 +168,17 @@ def refuse_closed(tx: Any, error: BaseException | None) -> None:
         raise TransactionMisused(CLOSED) from error
 
 
-def refuse_ended(tx: Any) -> None:
+def blocks_of(tx: Any) -> int:
+    """How many blocks of Django's *tx* is in, inside the one that commits; its own savepoints are among them."""
+    return len(getattr(tx, "savepoint_ids", ()))
+
+
+def refuse_ended(tx: Any, blocks: int) -> None:
     """SQLAlchemy knows without asking the database: it lets go of its connection at the end of a transaction, and a
-    session whose flush has failed has rolled back already. Django knows that the block it is in has failed."""
+    session whose flush has failed has rolled back already. Django knows that the block it is in has failed, and whether
+    it is in more than the *blocks* in which the handler got it: the end of ours would be the end of the innermost."""
+    if blocks_of(tx) > blocks:
+        raise TransactionMisused(LEFT_OPEN)
     if getattr(tx, "is_active", True) is False or getattr(tx, "needs_rollback", False) is True:
         raise TransactionAborted(CAUGHT)
     if _is_alchemy(tx) and not tx.in_transaction():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore import exceptions as faults
 
-from hooklane.errors import StoreError, StoreRefused, StoreUnavailable, UsageError
+from hooklane.errors import StoreError, StoreFull, StoreRefused, StoreUnavailable, UsageError
 from hooklane.store.without_tx.buffer import Buffer, Pause, State
 from hooklane.store.without_tx.session import AsyncBufferedSession, BufferedSession
 
@@ -138,6 +138,8 @@ def judged(error: Exception, tried: int, table: str, roll: Callable[[], float] =
             codes = tuple(reason.get("Code", "None") for reason in reasons)
             if not any(code in _PASSING for code in codes) or "ConditionalCheckFailed" in codes:
                 if "ConditionalCheckFailed" not in codes:
+                    for reason in reasons:
+                        _refuse_outgrown(reason.get("Message", ""), error)
                     raise UsageError(f"DynamoDB refused the transaction: {message}") from error
                 return Refused(next((reason["Item"] for reason in reasons if "Item" in reason), {}), codes)
             code = "TransactionConflictException"
@@ -151,6 +153,7 @@ def judged(error: Exception, tried: int, table: str, roll: Callable[[], float] =
                 f"  hooklane inbox create-table --store 'dynamodb://{table}'"
             ) from error
         if code in ("ValidationException", "ItemCollectionSizeLimitExceededException"):
+            _refuse_outgrown(message, error)
             raise UsageError(f"DynamoDB does not take this: {message}") from error
         raise StoreError(f"DynamoDB: {code}: {message}") from error
     if isinstance(error, faults.ParamValidationError):
@@ -158,3 +161,13 @@ def judged(error: Exception, tried: int, table: str, roll: Callable[[], float] =
     if isinstance(error, (faults.BotoCoreError, OSError, asyncio.TimeoutError)):
         raise StoreUnavailable(f"DynamoDB cannot be reached: {error}") from error
     raise error
+
+
+def _refuse_outgrown(message: str, error: Exception) -> None:
+    """An item that has grown to 400 KB takes no more for now. Ours is a key's line, which knows all that waits for it:
+    there is room when some of that is done."""
+    if "Item size to update has exceeded" in message:
+        raise StoreFull(
+            "DynamoDB holds 400 KB in an item, and one has grown to that: so many events of one key wait that no more"
+            " are taken; see why the first of them is not done"
+        ) from error

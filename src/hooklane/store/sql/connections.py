@@ -12,6 +12,7 @@ from typing import Any
 
 from hooklane.errors import UsageError
 from hooklane.store.caller import AsyncCaller, Flow, Statement, SyncCaller, adapt
+from hooklane.store.caller.guard import blocks_of
 from hooklane.store.caller.psycopg2 import Psycopg2Caller
 from hooklane.store.caller.psycopg3 import IDLE, AsyncPsycopgCaller, PsycopgCaller
 from hooklane.store.caller.the_end import is_the_end
@@ -153,6 +154,11 @@ class DjangoCheckout:
         self._alias = alias
         self._transaction = transaction
         held = transaction.get_connection(alias)
+        if not held.in_atomic_block and not held.get_autocommit():
+            # A block of Django's is a savepoint then, and its end commits nothing.
+            raise UsageError(
+                f"hooklane commits by itself, before it answers: autocommit is off for {alias!r}, turn it on"
+            )
         # durable: inside ATOMIC_REQUESTS an answer would go out before the commit, so Django refuses it.
         self._atomic = transaction.atomic(using=alias, durable=True)
         try:
@@ -166,6 +172,7 @@ class DjangoCheckout:
         self._is_open = True
         self.hook_errors: list[BaseException] = []
         self.tx = transaction.get_connection(alias)
+        self._blocks = blocks_of(self.tx)
         self.caller = _sync(self.tx)
 
     def commit(self) -> None:
@@ -189,8 +196,10 @@ class DjangoCheckout:
     def rollback(self) -> None:
         if self._is_open:
             self._is_open = False
-            self._transaction.set_rollback(True, using=self._alias)
-            self._atomic.__exit__(None, None, None)
+            # One end for ours, and one for each that a handler has entered and not left.
+            for _ in range(self._blocks, blocks_of(self.tx) + 1):
+                self._transaction.set_rollback(True, using=self._alias)
+                self._atomic.__exit__(None, None, None)
 
     def give_back(self, *, clean: bool) -> None:
         self.rollback()

@@ -130,6 +130,19 @@ async def test_the_overview_says_whether_anything_is_stuck(api: Api, sink: Sink,
     assert overview["endpoints"] == [{"id": endpoint["id"], "name": "", "state": "active"}]
 
 
+async def test_the_overview_does_not_say_healthy_beside_a_dead_letter_that_blocks_no_lane(
+    api: Api, sink: Sink, endpoint: dict[str, Any]
+):
+    sink.react = lambda _: Answer(status=422)
+    await api.publish(key=None)
+
+    async def dead() -> str | None:
+        overview = await api.get("/api/v1/overview")
+        return str(overview["verdict"]) if overview["ledger"]["dead"] else None
+
+    assert await eventually(dead) == "No lane is blocked, 1 dead letter waits to be replayed or skipped"
+
+
 async def test_the_description_holds_every_call_and_every_code(api: Api):
     document = await api.get("/api/openapi.json")
 

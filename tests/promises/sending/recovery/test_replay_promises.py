@@ -11,6 +11,7 @@ from tests.support.pace import scaled_s
 from tests.support.receiver import Answer
 
 from hooklane.core.audit import ChainCheck
+from hooklane.errors import StoreUnavailable
 from hooklane.model.audit import Act
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.endpoint import EndpointState, OnDead, Order
@@ -438,6 +439,64 @@ async def test_s8_what_a_job_had_released_when_it_was_stopped_is_published_once_
         assert await operator.counts(stopped) == {"released": 1}
         await operator.sender.until(is_published)
         assert await accepted(operator) == 2
+
+
+async def test_s8_what_a_stopped_job_had_released_is_published_though_the_store_was_away_when_it_was_stopped(
+    operator, sink
+):
+    store, has_failed, is_away = operator.store, asyncio.Event(), True
+    await skipped_events(operator, sink, 1)
+    publish = store.publish
+
+    async def publish_when_it_is_back(drafts):
+        if is_away:
+            has_failed.set()
+            raise StoreUnavailable("away")
+        return await publish(drafts)
+
+    store.publish = publish_when_it_is_back
+    job = await operator.run(await operator.plan(Op.REPLAY, state=SKIPPED))
+    await asyncio.wait_for(has_failed.wait(), scaled_s(10))
+    await stop_job(store, "default", job.job_id, actor="bob", now=wall_now())
+    has_failed.clear()
+    await asyncio.wait_for(has_failed.wait(), scaled_s(10))
+    is_away = False
+
+    async def is_published():
+        return await operator.counts(await job_now(store, "default", job.id)) == {"published": 1}
+
+    await operator.sender.until(is_published)
+    assert await accepted(operator) == 2
+
+
+async def test_s8_what_a_stopped_job_had_released_is_published_though_the_jobs_could_not_be_read_meanwhile(
+    operate, postgres_url, sink
+):
+    async with operate(postgres_url) as operator:
+        store, has_failed = operator.store, asyncio.Event()
+        await skipped_events(operator, sink, 1)
+        open_jobs = store.open_jobs
+
+        async def open_jobs_next_time():
+            store.open_jobs = open_jobs
+            has_failed.set()
+            raise StoreUnavailable("away")
+
+        async with held_lanes(postgres_url):
+            job = await operator.run(await operator.plan(Op.REPLAY, state=SKIPPED))
+
+            async def is_released():
+                return (await store.count_members(job.id))[Progress.RELEASED] == 1
+
+            await operator.sender.until(is_released)
+            await stop_job(store, "default", job.job_id, actor="bob", now=wall_now())
+            store.open_jobs = open_jobs_next_time
+            await asyncio.wait_for(has_failed.wait(), scaled_s(10))
+
+        async def is_published():
+            return await operator.counts(await job_now(store, "default", job.id)) == {"published": 1}
+
+        await operator.sender.until(is_published)
 
 
 async def test_s8_what_a_job_released_in_the_moment_it_was_stopped_is_published_once_its_lane_is_free(

@@ -189,6 +189,30 @@ async def test_a_store_that_refuses_to_be_pruned_is_in_the_log_once(caplog):
     assert told.endswith("permission denied for table attempt")
 
 
+async def test_what_is_old_is_pruned_though_something_can_never_be_tidied():
+    """A fold that fails each time, at one endpoint perhaps, filled the disk with all that was settled."""
+
+    class Untidy(MemoryOutbox):
+        pruned = asyncio.Event()
+
+        async def tidy(self) -> None:
+            raise StoreError("permission denied for table ack")
+
+        async def prune(self, cutoffs: Cutoffs, cursor: str | None, limit: int) -> Pruned:
+            self.pruned.set()
+            return Pruned({}, None)
+
+    store = Untidy(StoreOptions(placer=places))
+    keeping = Housekeeping(store, tidy_ms=1)
+    running = asyncio.create_task(keeping.run())
+
+    try:
+        await asyncio.wait_for(store.pruned.wait(), scaled_s(5))
+    finally:
+        keeping.stop()
+        await running
+
+
 async def test_a_store_in_which_no_job_can_go_on_is_in_the_log_once(tmp_path, caplog):
     class Refusing(SqliteOutbox):
         tries = 0

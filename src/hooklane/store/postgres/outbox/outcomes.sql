@@ -50,12 +50,17 @@ WITH mine AS MATERIALIZED (
 -- The first for a commit that is made again: what is in the log already is passed over.
 {fence} ON CONFLICT DO NOTHING {end_of_acks}
 
+-- fragment: held_until
+-- As `next_at_of`: the worker may not have heard yet that this clock was set back.
+CASE WHEN w.next_at > 0 AND w.since > hooklane.now_ms() + {jump_ms} THEN w.next_at - w.since + hooklane.now_ms()
+    ELSE w.next_at END
+
 -- name: hold_heads
 -- It sets the head itself and never lowers it, neither the row's nor that of an ack that was not folded yet. Where the
 -- row is at this head already, it must show the attempt before this one, or this one: then the same commit is repeated.
 -- A recovery has bumped rev, so an owner's late or repeated write cannot undo what a person did.
 INSERT INTO hooklane.lane AS l (lane_id, tenant, head, acked, state, attempts, next_at, rev, reason, since)
-SELECT w.lane_id, t.tenant, w.head, 0, w.state, w.attempts, w.next_at, w.rev, w.reason,
+SELECT w.lane_id, t.tenant, w.head, 0, w.state, w.attempts, {held_until}, w.rev, w.reason,
     coalesce(nullif(w.since, 0), hooklane.now_ms())
 FROM unnest(:lanes::bigint[], :heads::bigint[], :states::text[], :attempts::integer[], :nexts::bigint[],
     :revs::bigint[], :reasons::text[], :sinces::bigint[])
@@ -148,7 +153,7 @@ SELECT n FROM hooklane.loose WHERE n = ANY(:ns::bigint[])
 
 -- name: hold_loose
 -- Any other outcome of a delivery without order; a repeat finds itself.
-UPDATE hooklane.loose o SET state = w.state, attempts = w.attempts, next_at = w.next_at, reason = w.reason,
+UPDATE hooklane.loose o SET state = w.state, attempts = w.attempts, next_at = {held_until}, reason = w.reason,
     since = w.since, starts = 0
 FROM unnest(:ns::bigint[], :states::text[], :attempts::integer[], :nexts::bigint[], :revs::bigint[], :reasons::text[],
     :sinces::bigint[]) AS w (n, state, attempts, next_at, rev, reason, since)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hooklane.model.jumps import JUMP_MS
 from hooklane.model.redelivery import REDELIVERIES
 from hooklane.store.caller.flow import Statement
 from hooklane.store.sql.outbox.steps import Batch, Pattern
 from hooklane.store.sql.queries import Sql, queries_of
 
-SQL = queries_of("hooklane.store.sql.outbox", "hooklane.store.postgres.outbox", redeliveries=REDELIVERIES)
+SQL = queries_of(
+    "hooklane.store.sql.outbox", "hooklane.store.postgres.outbox", redeliveries=REDELIVERIES, jump_ms=JUMP_MS
+)
 
 
 def statement_of(step: Sql | Batch | Statement) -> Statement | None:

@@ -325,8 +325,11 @@ WHERE n = :n AND head = :seq AND state IN ('active', 'retrying') RETURNING n
 SELECT 1 FROM hooklane.redelivery WHERE n = :n AND head > :seq
 
 -- name: redelivery_hold
--- The head waits, or has failed for good.
-UPDATE hooklane.redelivery SET state = :state, attempts = :attempt, next_at = :next_at, reason = :reason, starts = 0
+-- The head waits, or has failed for good. As `next_at_of`: the worker may not have heard yet that this clock was set
+-- back.
+UPDATE hooklane.redelivery SET state = :state, attempts = :attempt, reason = :reason, starts = 0,
+    next_at = CASE WHEN :next_at::bigint > 0 AND :judged_at::bigint > {now} + {jump_ms}
+        THEN :next_at::bigint - :judged_at::bigint + {now} ELSE :next_at::bigint END
 WHERE n = :n AND head = :seq AND attempts <= :attempt
     AND (state IN ('active', 'retrying') OR (state = :state AND attempts = :attempt)) RETURNING n
 

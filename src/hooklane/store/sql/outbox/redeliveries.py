@@ -33,7 +33,7 @@ def fetch(wants: Sequence[tuple[LaneId, int, int]]) -> Flow[list[tuple[LaneId, i
 def write(wanted: Write) -> Flow[bool]:
     """Make an owner's write durable; False when the line is over or not where the owner believed it to be."""
     match wanted:
-        case Settlement(send=send, outcome=outcome):
+        case Settlement(send=send, outcome=outcome, at=judged_at):
             params: dict[str, Any] = {"n": redelivery_lane(send.lane_id), "seq": send.seq}
             match outcome:
                 case Delivered():
@@ -45,7 +45,7 @@ def write(wanted: Write) -> Flow[bool]:
                     held = {"state": "retrying", "next_at": 0, "reason": reason}
                 case Dead(reason=reason):
                     held = {"state": "blocked", "next_at": 0, "reason": reason}
-            return bool((yield sql("redelivery_hold", **params, **held, attempt=send.attempt)))
+            return bool((yield sql("redelivery_hold", **params, **held, attempt=send.attempt, judged_at=judged_at)))
         case Start(lane_id=lane_id, seq=seq, attempt=attempt, starts=starts):
             n = redelivery_lane(lane_id)
             return bool((yield sql("redelivery_start", n=n, seq=seq, attempt=attempt, starts=starts)))

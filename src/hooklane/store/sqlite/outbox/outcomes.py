@@ -11,6 +11,7 @@ import msgspec
 from hooklane.model.attempt import Cancel, Dead, Delivered, Gone, Retry, Settlement, Start, Write
 from hooklane.model.clock import Instant
 from hooklane.model.ids import dead_letter_id
+from hooklane.model.jumps import next_at_of
 from hooklane.model.lane import LaneId
 from hooklane.model.lost import skip_note
 from hooklane.model.redelivery import is_redelivery
@@ -72,7 +73,7 @@ def commit(
     for one in held:
         if one[1] in fenced:
             continue
-        if _hold(conn, one):
+        if _hold(conn, one, now):
             log.append((one[9], one[0], one[3], one[10], one[4], one[2], *one[11:]))
         else:
             stale.add(one[0])
@@ -92,7 +93,7 @@ def commit(
             send = write.send
             if isinstance(write.outcome, Delivered) and not send.is_loose:
                 acks.append((send.lane_id, send.event.tenant, send.seq + 1, send.seq, write.at))
-            elif not _settle(conn, write):
+            elif not _settle(conn, write, now):
                 stale.add(send.lane_id)
                 continue
             log.append(_log_row(write))
@@ -114,7 +115,7 @@ def _fence(conn: sqlite3.Connection, worker: str, claimed: Mapping[int, int]) ->
     return now, frozenset(_decode(lost))
 
 
-def _hold(conn: sqlite3.Connection, held: Held) -> bool:
+def _hold(conn: sqlite3.Connection, held: Held, now: Instant) -> bool:
     """Write that a head is tried again; False when the lane was recovered meanwhile."""
     params = {
         "lane_id": held[0],
@@ -124,7 +125,7 @@ def _hold(conn: sqlite3.Connection, held: Held) -> bool:
         "attempt": held[4],
         "rev": held[5],
         "at": held[6],
-        "next_at": held[7],
+        "next_at": next_at_of(Instant(held[7]), Instant(held[6]), now),
         "reason": held[8],
     }
     return conn.execute(SQL["hold_head"], params).fetchone() is not None
@@ -142,7 +143,7 @@ def _pid_of(write: Write) -> int:
     return write.send.pid if isinstance(write, Settlement) else write.pid
 
 
-def _params(settlement: Settlement) -> dict[str, object]:
+def _params(settlement: Settlement, now: Instant) -> dict[str, object]:
     send, outcome = settlement.send, settlement.outcome
     return {
         "lane_id": send.lane_id,
@@ -154,14 +155,14 @@ def _params(settlement: Settlement) -> dict[str, object]:
         "attempt": send.attempt,
         "rev": send.rev,
         "at": settlement.at,
-        "next_at": outcome.at if isinstance(outcome, Retry) else 0,
+        "next_at": next_at_of(outcome.at, settlement.at, now) if isinstance(outcome, Retry) else 0,
         "reason": None if isinstance(outcome, Delivered) else outcome.reason,
     }
 
 
-def _settle(conn: sqlite3.Connection, settlement: Settlement) -> bool:
+def _settle(conn: sqlite3.Connection, settlement: Settlement, now: Instant) -> bool:
     """Write any outcome but an ordered ack; False when the lane was recovered meanwhile."""
-    params, outcome = _params(settlement), settlement.outcome
+    params, outcome = _params(settlement, now), settlement.outcome
     match outcome:
         case Delivered():
             params["state"] = "delivered"

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from hooklane.model.jumps import JUMP_MS
 from hooklane.model.redelivery import REDELIVERIES
 from hooklane.store.caller.flow import Rows, Statement, drive
 from hooklane.store.sql.outbox.steps import Batch, Flow, Pattern
@@ -16,7 +17,11 @@ from hooklane.store.sqlite.spelling import in_sqlite
 
 T = TypeVar("T")
 SQL = queries_of(
-    "hooklane.store.sql.outbox", "hooklane.store.sqlite.outbox", spelled=in_sqlite, redeliveries=REDELIVERIES
+    "hooklane.store.sql.outbox",
+    "hooklane.store.sqlite.outbox",
+    spelled=in_sqlite,
+    redeliveries=REDELIVERIES,
+    jump_ms=JUMP_MS,
 )
 _encode = msgspec.json.Encoder().encode
 
