@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+import psycopg
 import pytest
 from tests.promises.receiving.kit import SECRET, signed
-from tests.promises.receiving.test_callers_transactions import ASYNC, SYNC
 from tests.stores.postgres.standby import a_commit_waits, only_on_the_primary, waits_for_the_standby
 from tests.support.failover import Pair, ask, synchronous_pair
+from tests.support.inboxes import ASYNC, SYNC, execute
 from tests.support.pace import scaled_s
 
 from hooklane.model.clock import Instant
@@ -84,6 +85,80 @@ async def test_a_duplicate_is_answered_to_async_code_once_the_standby_has_the_fi
         reply = await waits_for_the_standby(pair, inbox.areceive(signed()))
 
         assert (reply.status, dict(reply.headers)["hooklane-outcome"]) == (200, "duplicate")
+        await inbox.aclose()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SYNC if "sqlite" not in kind])
+async def test_an_event_is_answered_503_where_somebody_cancels_the_wait_for_the_standby(
+    pair: Pair, url: str, kind: str
+) -> None:
+    async with SYNC[kind](url) as where:
+        inbox = inbox_on(where, "inline", is_async=False)
+        await asyncio.to_thread(inbox.receive, signed("evt_0"))
+
+        first = await only_on_the_primary(pair, lambda: asyncio.to_thread(inbox.receive, signed()))
+
+        assert first.status == 503
+        pair.thaw()
+        assert (await asyncio.to_thread(inbox.receive, signed())).status == 200
+        inbox.close()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ASYNC if "sqlite" not in kind])
+async def test_an_event_is_answered_503_to_async_code_where_somebody_cancels_the_wait_for_the_standby(
+    pair: Pair, url: str, kind: str
+) -> None:
+    async with ASYNC[kind](url) as where:
+        inbox = inbox_on(where, "inline", is_async=True)
+        await inbox.areceive(signed("evt_0"))
+
+        first = await only_on_the_primary(pair, lambda: inbox.areceive(signed()))
+
+        assert first.status == 503
+        pair.thaw()
+        assert (await inbox.areceive(signed())).status == 200
+        await inbox.aclose()
+
+
+WARN_AT_COMMIT = """
+CREATE TABLE effects (n integer);
+CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE WARNING 'stock is low'; RETURN NULL; END$$;
+CREATE CONSTRAINT TRIGGER warn AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION warn();
+"""
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SYNC if "sqlite" not in kind])
+async def test_a_warning_of_a_trigger_at_the_commit_is_not_taken_for_a_cancelled_wait(
+    postgres_url: str, kind: str
+) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(WARN_AT_COMMIT)
+    async with SYNC[kind](postgres_url) as where:
+        inbox = Inbox(where, mode="inline")
+
+        @inbox.source("hooklane", [SECRET]).on("order.*")
+        def handle(event: Any, tx: Any) -> None:
+            execute(tx, "INSERT INTO effects VALUES (1)")
+
+        assert inbox.receive(signed()).status == 200
+        inbox.close()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ASYNC if "sqlite" not in kind])
+async def test_a_warning_of_a_trigger_at_an_async_commit_is_not_taken_for_a_cancelled_wait(
+    postgres_url: str, kind: str
+) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(WARN_AT_COMMIT)
+    async with ASYNC[kind](postgres_url) as where:
+        inbox = Inbox(where, mode="inline")
+
+        @inbox.source("hooklane", [SECRET]).on("order.*")
+        async def handle(event: Any, tx: Any) -> None:
+            await execute(tx, "INSERT INTO effects VALUES (1)")
+
+        assert (await inbox.areceive(signed())).status == 200
         await inbox.aclose()
 
 

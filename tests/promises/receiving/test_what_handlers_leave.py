@@ -102,6 +102,46 @@ async def test_a_lock_that_a_handler_took_for_its_session_ends_with_its_failure(
     await inbox.aclose()
 
 
+LOCKS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND pid = pg_backend_pid()"
+CURSORS = "SELECT count(*) FROM pg_cursors WHERE name = 'report'"
+CHANNELS = "SELECT count(*) FROM pg_listening_channels()"
+LEAVES = {
+    "lock": ("SELECT pg_advisory_lock(42)", LOCKS),
+    "cursor": ("DECLARE report CURSOR WITH HOLD FOR SELECT 1", CURSORS),
+    "channel": ("LISTEN orders", CHANNELS),
+}
+
+
+@MODE
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("kind", LEAVES)
+async def test_what_a_handler_left_on_its_session_when_it_succeeded_does_not_stay(
+    kind: str, is_async: bool, mode: str, postgres_url: str
+) -> None:
+    leave, count = LEAVES[kind]
+    world = PostgresWorld(postgres_url)
+    inbox = world.inbox(mode)
+    counted: list[int] = []
+
+    def handle(event: Event, tx: Any) -> None:
+        counted.append(tx.execute(count).fetchone()[0])
+        if event.id == "evt_1":
+            tx.execute(leave)
+
+    async def ahandle(event: Event, tx: Any) -> None:
+        counted.append(await tx.fetchval(count))
+        if event.id == "evt_1":
+            await tx.execute(leave)
+
+    own_source(inbox).on("*")(ahandle if is_async else handle)
+    for number in (1, 2, 3):
+        await inbox.areceive(signed(f"evt_{number}", at=world.clock.now))
+        await inbox.arun_once()
+    # The end of a LISTEN is that of the transaction in which it is ended: the second still sees it.
+    assert (statuses(inbox), counted[0], counted[2]) == (["completed"] * 3, 0, 0)
+    await inbox.aclose()
+
+
 @MODE
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 async def test_what_a_handler_set_on_a_connection_to_sqlite_is_not_there_for_the_next_event(

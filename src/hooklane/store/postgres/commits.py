@@ -15,21 +15,18 @@ import asyncio
 import selectors
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hooklane.errors import StoreUnconfirmed
 from hooklane.store.caller.flow import Statement
+from hooklane.store.caller.standby_wait import standby_waited_for
 from hooklane.store.sql.queries import queries_of
 
 if TYPE_CHECKING:
     import psycopg
 
 COMMIT_WAIT_S = 30.0
-LET_GO = "01000"
-"""The SQLSTATE of the warning that comes with a COMMIT whose wait for the standby an operator has cancelled. No other
-warning of this kind comes with a commit."""
-
 ENDED = ("08", "57P")
 """How the SQLSTATEs begin by which a server ends a session: what it was committing may be committed."""
 WAIT_FOR_STANDBY = Statement(queries_of("hooklane.store.postgres")["wait_for_standby"])
@@ -43,21 +40,17 @@ def left_to_itself(connection: Any) -> Iterator[None]:
     asyncpg asks the server to cancel when a time of its own is over or its task is cancelled. So there is no such time
     on these calls, and a connection whose task is cancelled is closed before the request goes out.
     """
-    is_late = is_let_go = False
+    is_late = False
 
     def leave() -> None:
         nonlocal is_late
         is_late = True
         connection.terminate()
 
-    def note(_: Any, message: Any) -> None:
-        nonlocal is_let_go
-        is_let_go = is_let_go or message.sqlstate == LET_GO
-
     timer = asyncio.get_running_loop().call_later(COMMIT_WAIT_S, leave)
     try:
-        connection.add_log_listener(note)
-        yield
+        with standby_waited_for(connection):
+            yield
     except asyncio.CancelledError:
         connection.terminate()
         raise
@@ -67,10 +60,6 @@ def left_to_itself(connection: Any) -> Iterator[None]:
         raise
     finally:
         timer.cancel()
-        with suppress(Exception):  # it was closed meanwhile
-            connection.remove_log_listener(note)
-    if is_let_go:
-        raise let_go()
 
 
 def commit_psycopg(connection: psycopg.Connection[Any]) -> None:
@@ -79,27 +68,18 @@ def commit_psycopg(connection: psycopg.Connection[Any]) -> None:
 
     deadline = time.monotonic() + COMMIT_WAIT_S
     server, failed = connection.pgconn, None
-    told: list[str | None] = []
-
-    def told_of(message: Any) -> None:
-        told.append(message.sqlstate)
-
-    connection.add_notice_handler(told_of)
-    try:
-        server.send_query(b"COMMIT")
-        server.flush()
-        while (result := _result(server, deadline)) is not None:
-            if result.status == pq.ExecStatus.FATAL_ERROR and failed is None:
-                failed = errors.error_from_result(result, encoding="utf-8")
-    except BaseException:
-        server.finish()
-        raise
-    finally:
-        connection.remove_notice_handler(told_of)
-    if failed is not None:
-        raise failed
-    if LET_GO in told:
-        raise let_go()
+    with standby_waited_for(connection):
+        try:
+            server.send_query(b"COMMIT")
+            server.flush()
+            while (result := _result(server, deadline)) is not None:
+                if result.status == pq.ExecStatus.FATAL_ERROR and failed is None:
+                    failed = errors.error_from_result(result, encoding="utf-8")
+        except BaseException:
+            server.finish()
+            raise
+        if failed is not None:
+            raise failed
 
 
 def _result(server: Any, deadline: float) -> Any:
@@ -118,10 +98,4 @@ def unconfirmed() -> StoreUnconfirmed:
     return StoreUnconfirmed(
         f"PostgreSQL has not answered a COMMIT within {COMMIT_WAIT_S:g} s (its synchronous standby may be away):"
         " it was left to itself, and may happen yet"
-    )
-
-
-def let_go() -> StoreUnconfirmed:
-    return StoreUnconfirmed(
-        "the wait of a COMMIT for the synchronous standby of PostgreSQL was cancelled by hand: a failover may lose it"
     )

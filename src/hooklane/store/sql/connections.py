@@ -15,6 +15,7 @@ from hooklane.store.caller import AsyncCaller, Flow, Statement, SyncCaller, adap
 from hooklane.store.caller.guard import blocks_of
 from hooklane.store.caller.psycopg2 import Psycopg2Caller
 from hooklane.store.caller.psycopg3 import IDLE, AsyncPsycopgCaller, PsycopgCaller
+from hooklane.store.caller.standby_wait import standby_waited_for
 from hooklane.store.caller.the_end import is_the_end
 
 _READ_WRITE = Statement("SET TRANSACTION READ WRITE")
@@ -77,7 +78,8 @@ class DbapiCheckout:
         return "read_only" if isinstance(self.caller, PsycopgCaller) else None
 
     def commit(self) -> None:
-        self.tx.commit()
+        with standby_waited_for(self.caller.session):
+            self.tx.commit()
 
     def rollback(self) -> None:
         self.tx.rollback()
@@ -182,7 +184,8 @@ class DjangoCheckout:
         if not self.tx.savepoint_ids:  # or it is in a TestCase of Django, which commits nothing
             hooks = self.tx.run_on_commit
             self.tx.run_on_commit = [(set(), lambda: self._call(hooks), False)]
-        self._atomic.__exit__(None, None, None)
+        with standby_waited_for(self.caller.session):
+            self._atomic.__exit__(None, None, None)
 
     def _call(self, hooks: list[Any]) -> None:
         for _, hook, *_ in hooks:
@@ -264,7 +267,8 @@ class AsyncpgPoolCheckout(_Uncancelled):
         self._transaction = transaction
 
     async def commit(self) -> None:
-        await self._to_its_end(self._transaction.commit())
+        with standby_waited_for(self.caller.session):
+            await self._to_its_end(self._transaction.commit())
 
     async def rollback(self) -> None:
         await self._transaction.rollback()
@@ -328,7 +332,8 @@ class AsyncDbapiCheckout(_Uncancelled):
         return checkout
 
     async def commit(self) -> None:
-        await self._to_its_end(self.tx.commit())
+        with standby_waited_for(self.caller.session):
+            await self._to_its_end(self.tx.commit())
 
     async def rollback(self) -> None:
         await self.tx.rollback()

@@ -29,11 +29,14 @@ CONNECT_WAIT_S = 10
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; "
 _DURABLE = "SET LOCAL synchronous_commit = 'on'"
 
-# What an earlier handler has set on the session (its tenant's search_path, a role, a temporary table) is not there for
-# the next one. Not DISCARD ALL, which no transaction may hold, and which ends what drivers have prepared.
-_FORGET = "RESET ALL; SET SESSION AUTHORIZATION DEFAULT; SET client_encoding = 'UTF8'; DISCARD TEMP; "
+_LET_GO = queries_of("hooklane.store.postgres.inbox")["let_go"].rstrip("; \n")
 
-_LET_GO = queries_of("hooklane.store.postgres.inbox")["let_go"]
+# What an earlier handler has left on the session (a search_path, a role, a temporary table, a cursor, a lock) is
+# not there for the next one. Not DISCARD ALL, which no transaction may hold, and which ends what drivers prepared.
+_FORGET = (
+    "RESET ALL; SET SESSION AUTHORIZATION DEFAULT; SET client_encoding = 'UTF8'; DISCARD TEMP; CLOSE ALL; UNLISTEN *;"
+    f" {_LET_GO}; "
+)
 
 
 class PsycopgCheckout:
