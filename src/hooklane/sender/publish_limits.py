@@ -66,6 +66,8 @@ class PublishLimits:
         self._trouble: StoreError | None = None
         self._stored: dict[str, int] = {}
         self._since: Counter[str] = Counter()
+        self._came: set[str] = set()
+        """Who had published since the look before the last one. Others only have less than they had."""
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -82,18 +84,21 @@ class PublishLimits:
         self._stopping.set()
 
     async def look(self) -> None:
-        """Measure anew: the disk, and what each tenant that published lately has undelivered."""
+        """Measure anew: the disk, and what each tenant has undelivered that published lately or has much."""
         if self._file is not None:
             self._trouble = self._trouble_of(self._file)
         if self.tenants:
             await self.tenants.look()
         if self._quota is None:
             return
-        for tenant in {*self._stored, *self._since}:
+        came = {tenant for tenant, many in self._since.items() if many}
+        near = {tenant for tenant, many in self._stored.items() if 2 * many > self._quota}
+        for tenant in came | self._came | near:
             before = self._since[tenant]
             ledger = await self._reads.ledger(tenant)
             self._stored[tenant] = sum(ledger.get(state, 0) for state in _STORED)
             self._since[tenant] -= before  # what came while we looked may be counted twice, never not at all
+        self._came = came  # and once more: of what came right before the look, the commit may have been on its way
 
     def tell_reached(self, tenant: Tenant, quota: str) -> None:
         """A quota that is judged elsewhere was reached."""

@@ -331,6 +331,28 @@ async def test_a_tenant_beyond_its_quota_waits_and_others_do_not(tmp_path):
     assert limits.refusal(mine) is None, "nothing of it was stored: there is room again"
 
 
+async def test_a_tenant_that_publishes_no_more_is_counted_no_more():
+    """Each tenant that had ever published was counted every two seconds, and each count reads its whole backlog."""
+    counted: list[str] = []
+
+    class Counting(MemoryOutbox):
+        async def ledger(self, tenant=None, endpoint_id=None):
+            counted.append(tenant)
+            return {DeliveryState.QUEUED: 6} if tenant == "much" else await super().ledger(tenant, endpoint_id)
+
+    limits = PublishLimits(Counting(StoreOptions(placer=places)), quota=10)
+    for tenant in ("little", "much"):
+        assert limits.refusal(Draft(Event("e", "t", "k", b"{}", START, tenant))) is None
+    rounds = []
+
+    for _ in range(4):
+        counted.clear()
+        await limits.look()
+        rounds.append(sorted(counted))
+
+    assert rounds == [["little", "much"], ["little", "much"], ["much"], ["much"]]
+
+
 async def test_room_is_looked_for_where_the_file_is(tmp_path):
     free = 10 * 2**20
     file = tmp_path / "hooklane.db"
