@@ -89,7 +89,7 @@ def hint_ms(retry_after: str, now: Instant) -> int | None:
     if len(text) > HINT_CHARS_MAX:
         return None
     if _DIGITS.match(text):
-        return HINT_MS_MAX if len(text) > 12 else int(text) * 1000
+        return int(text) * 1000
     try:
         date = parsedate_to_datetime(text)
         # HTTP dates are in GMT; one that leaves its zone out would else be taken for the zone of this host.

@@ -198,15 +198,15 @@ class SideBySide(SimStore):
         ours = super().fetch(wants)
         theirs = self._ask(self.real.fetch([(self._there[lane_id], seq, many) for lane_id, seq, many in wants]))
         found = [(self._here.get(lane_id, 0), seq, event) for lane_id, seq, event in theirs]
-        owed = [one for one in ours if not self._is_over(one[0])]
+        owed, found = ([one for one in some if not self._is_over(one[0])] for some in (ours, found))
         # Lane by lane in order; which lane comes first, no caller minds.
         self._agree("fetch", sorted(owed, key=itemgetter(0)), sorted(found, key=itemgetter(0)), wants)
         return ours
 
     def _is_over(self, lane_id: LaneId) -> bool:
-        """A loose delivery that is over: a real store need not know of it any more."""
-        lane = self.tables.lanes[lane_id]
-        return lane_id < 0 and self.tables.head_of(lane) > lane.tail
+        """A loose delivery that is over: a real store need not know of it any more, and may."""
+        lane = self.tables.lanes.get(lane_id)
+        return lane is not None and lane_id < 0 and self.tables.head_of(lane) > lane.tail
 
     # --- what an owner writes ---
 

@@ -98,7 +98,7 @@ DELETIONS = [
         OWN,
         "            state.inputs.insert(0 if by > 0 else len(state.inputs), Jumped(by))\n",
     ),
-    Deletion("a jump forward is kept in mind", OWN, "if by > 0 else NO_JUMP", "if False else NO_JUMP"),
+    Deletion("a jump forward is kept in mind", OWN, "Forward(by, Instant(store_now - by), after)", "NO_JUMP"),
     Deletion(
         "until the next renewal", OWN, "        self._forward = NO_JUMP\n        self._leased(", "        self._leased("
     ),
@@ -145,8 +145,8 @@ DELETIONS = [
     Deletion(
         "what is not loaded yet is no loss",
         OWN,
-        "            self._load(boot)  # a long load",
-        '            self._ask("roster", boot, ())  # a long load',
+        "        if not self._taken:  # a long load",
+        "        if True:  # a long load",
     ),
     Deletion("breakers are counted anew", OWN, "        state.inputs.append(StartedAnew())\n"),
     Deletion("no name is used twice", OWN, "        state.name = state.new_name()\n"),
@@ -158,8 +158,8 @@ DELETIONS = [
     Deletion(
         "a load that failed lets polls go on",
         OWN,
-        "            self._news.is_loading = False\n        if call.worker !=",
-        "            pass\n        if call.worker !=",
+        "        self._news.is_loading = False\n        if call.worker !=",
+        "        if call.worker !=",
     ),
     Deletion("later loads keep the older mark", NEWS, "        if self.mark is None:\n", "        if True:\n"),
     Deletion("spans are forgotten", NEWS, "        self._spans.clear()\n"),
@@ -228,11 +228,11 @@ DELETIONS = [
     # --- sending ---
     Deletion("held back when the lease is over", SEND, "        if self.is_held_back(boot):\n            return []\n"),
     Deletion("a few at a time", SEND, "self._line[:SENDS_AT_ONCE], self._line[SENDS_AT_ONCE:]", "self._line, []"),
-    Deletion("no turn sends beside the shell", SEND, "if self._line and not self.has_more else", "if self._line else"),
+    Deletion("no turn sends beside the shell", SEND, "[] if self.has_more else self.next(boot)", "self.next(boot)"),
     Deletion(
         "lost sends are not sent",
         SEND,
-        "            self._line = [send for send in self._line if send.pid not in pids]\n",
+        "        self._line = [send for send in self._line if send.pid not in pids]\n",
     ),
     Deletion(
         "and give their places back",
@@ -479,8 +479,8 @@ DELETIONS = [
     Deletion(
         "what the store has not moved yet is not loaded",
         OWN,
-        "if self._kept_at == FOREVER:\n            self._ask",
-        "if False:\n            self._ask",
+        "            self._due = boot\n        if by < 0:",
+        "            pass\n        if by < 0:",
     ),
     Deletion("nor believed when it was read before", OWN, "return call.asked_at >= self._kept_at", "return True"),
     # --- rules that no test noticed on 2026-11-19 ---
@@ -520,7 +520,7 @@ DELETIONS = [
         "        self._rounds.looked(boot, boot - self._look.began_at)\n",
         "",
     ),
-    Deletion("what is sent again is no place", WITNESS, "if send.lane_id > REDELIVERIES:", "if True:"),
+    Deletion("what is sent again is no place", WITNESS, "if not is_redelivery(send.lane_id):", "if True:"),
     Deletion(
         "what has no place is asked for while young",
         WITNESS,
@@ -715,14 +715,14 @@ DELETIONS = [
     Deletion(
         "who owns nothing is in the roster too",
         OWN,
-        "        self._is_lost = False\n        self.is_ready = True\n        self._due",
-        "        self.is_ready = True\n        self._due",
+        "        self._is_lost = False\n        self.is_ready = True\n",
+        "        self.is_ready = True\n",
     ),
     Deletion(
         "nothing taken is nothing to load",
         OWN,
-        "        if taken:\n            self._load(boot)\n        else:\n            self._rest(boot)",
-        "        self._load(boot)",
+        "        if not taken:\n            self._rest(boot)\n",
+        "",
     ),
     Deletion(
         "another store has its own rules",
@@ -808,6 +808,40 @@ DELETIONS = [
         "            self.alarm_at = Instant(self.alarm_at + by)\n",
         "            pass\n",
     ),
+    # --- rules that no test noticed when every mutant was run ---
+    Deletion(
+        "nothing is decided before who is gone is expired",
+        OWN,
+        '            self._ask("expire", boot, (gone,))\n            return\n',
+        '            self._ask("expire", boot, (gone,))\n',
+    ),
+    Deletion("no more is taken than is lacked", OWN, "(name, share - ours)", "(name, share)"),
+    Deletion("who has its share takes no more", OWN, "elif ours < share and roster.free:", "elif roster.free:"),
+    Deletion(
+        "nothing is begun while all is given up",
+        OWN,
+        "if self._call is not None or self._parting is not None:",
+        "if self._call is not None:",
+    ),
+    Deletion("who owns nothing yet has not loaded", OWN, "self.is_ready and not self._taken", "not self._taken"),
+    Deletion(
+        "what was read at a renewal is believed", OWN, "        if self._kept_at == FOREVER:\n", "        if True:\n"
+    ),
+    Deletion("an endpoint that was found is not gone", SWEEP, " - {one.id for one in look.found}"),
+    Deletion("lanes whose head is unknown are read", WORK, "        self.reloads.add(found.reloads)\n"),
+    Deletion("who finds an endpoint ill tells", WORK, "        self.breaker_turns.add(found.health)\n"),
+    Deletion(
+        "and tells again where that failed",
+        WORK,
+        '            case "note_health":\n                self.breaker_turns.failed(boot)\n',
+    ),
+    Deletion(
+        "what was published before the first lease is asked for",
+        OWN,
+        "        self._is_accounted = False\n",
+        "        self._is_accounted = True\n",
+    ),
+    Deletion("who is not stopped is not drained", WORK, "        if self._is_stopping:\n", "        if True:\n"),
 ]
 
 

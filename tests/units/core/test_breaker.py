@@ -137,6 +137,7 @@ def test_chance_spreads_the_probes_and_never_hurries_them(roll: float) -> None:
     endpoint = opened(roll)
 
     assert RULES.hold_ms <= endpoint.breaker.until - T0 <= RULES.hold_ms * 1.25
+    assert opened(0.5).breaker.until - T0 == RULES.hold_ms * 1.125
 
 
 def test_it_comes_back_slowly_and_closes() -> None:
@@ -154,6 +155,42 @@ def test_it_comes_back_slowly_and_closes() -> None:
     assert endpoint.breaker.room(now, 64) == 64
     assert endpoint.shared.last is not None
     assert endpoint.shared.last.state is BreakerState.CLOSED
+
+
+def test_only_successes_make_room_while_it_comes_back_and_never_more_than_the_limit() -> None:
+    endpoint = opened()
+    now = endpoint.breaker.until
+    assert endpoint.probe(now)
+    endpoint.record(False, now)
+
+    endpoint.record(True, now)
+
+    assert [endpoint.breaker.room(now, limit) for limit in (1, 64)] == [1, RULES.ramp_start]
+
+
+def test_a_success_makes_up_for_no_more_than_one_fault_however_many_there_were_before() -> None:
+    endpoint = Endpoint(Shared())
+    for fault in (*[False] * 100, *[True] * (RULES.volume_min - 1), False):
+        endpoint.record(fault, T0)
+
+    for _ in range(2):
+        assert endpoint.state is BreakerState.CLOSED
+        endpoint.record(True, T0)
+
+    assert endpoint.state is BreakerState.OPEN
+
+
+def test_what_was_sent_while_it_came_back_counts_when_it_is_closed() -> None:
+    endpoint = opened()
+    now = endpoint.breaker.until
+    assert endpoint.probe(now)
+    while endpoint.state is not BreakerState.CLOSED:
+        endpoint.record(False, now)
+
+    for _ in range(RULES.volume_min):
+        endpoint.record(True, Instant(now + 1), sent_at=Instant(now - 1))
+
+    assert endpoint.state is BreakerState.OPEN
 
 
 def test_a_few_faults_while_it_comes_back_open_it_again() -> None:
@@ -197,6 +234,65 @@ def test_only_one_worker_probes() -> None:
 
     assert second.probe(now)
     assert not first.probe(now)
+    assert first.state is BreakerState.PROBING, "it was told so, and asks no more"
+    assert not first.breaker.wants_probe(now)
+
+
+def test_while_the_store_is_asked_whose_the_probe_is_nobody_asks_again_and_no_news_decide_it() -> None:
+    breaker = opened().breaker
+    now = breaker.until
+    claim = breaker.claim(now, TIMEOUT_MS)
+
+    breaker.see(replace(claim, by="w2"), now)
+
+    assert breaker.state is BreakerState.OPEN
+    assert not breaker.wants_probe(now)
+    assert breaker.answered(replace(claim, by="w1"), "w1", now) is None
+    assert (breaker.state, breaker.room(now, 64)) == (BreakerState.PROBING, 1)
+
+
+def test_a_probe_that_comes_after_others_found_it_well_is_none() -> None:
+    breaker = opened().breaker
+    now = breaker.until
+    claim = breaker.claim(now, TIMEOUT_MS)
+    breaker.see(Health("ep", claim.turn + 1, BreakerState.RAMPING, now, 1, by="w2"), now)
+
+    breaker.answered(replace(claim, by="w1"), "w1", now)
+
+    assert breaker.state is BreakerState.RAMPING
+
+
+def test_a_later_turn_under_our_own_name_is_not_the_one_that_was_asked_for() -> None:
+    breaker = opened().breaker
+    now = breaker.until
+    claim = breaker.claim(now, TIMEOUT_MS)
+
+    breaker.answered(Health("ep", claim.turn + 3, BreakerState.RAMPING, now, 1, by="w1"), "w1", now)
+
+    assert breaker.state is BreakerState.RAMPING
+    assert breaker.claim(now, TIMEOUT_MS).turn == claim.turn + 4
+
+
+def test_only_the_prober_judges_by_what_was_sent_since_the_probe_began() -> None:
+    first = opened()
+    second = Endpoint(first.shared, "w2")
+    now = first.breaker.until
+    assert first.probe(now)
+    second.look(now)
+
+    for fault in (False, True):
+        assert second.breaker.record(fault, now, 0.0, 64, now) is None
+        assert second.state is BreakerState.PROBING
+
+
+def test_what_fails_while_it_is_open_makes_the_hold_no_longer() -> None:
+    endpoint = opened()
+    until = endpoint.breaker.until
+
+    for _ in range(2 * RULES.volume_min):
+        endpoint.record(True, Instant(T0 + 1))
+
+    assert (endpoint.state, endpoint.breaker.until) == (BreakerState.OPEN, until)
 
 
 def test_a_prober_that_dies_is_followed_by_another() -> None:
@@ -455,6 +551,23 @@ def test_a_worker_that_hears_that_all_is_well_comes_back_slowly_and_tells_nobody
         assert late.breaker.record(False, T0, 0.0, 8, T0) is None, "the store knows it already"
     assert rooms == list(range(RULES.ramp_start, 8))
     assert late.state is BreakerState.CLOSED
+
+
+@pytest.mark.parametrize("by", [-(10**6), 10**6])
+def test_a_hold_and_a_window_are_as_long_when_the_clock_is_set(by: int) -> None:
+    held = opened().breaker
+    held.jump(by)
+    assert held.until - T0 == RULES.hold_ms + by
+
+    states = []
+    for later_ms in (RULES.window_ms - 1, RULES.window_ms):
+        endpoint = Endpoint(Shared())
+        for _ in range(RULES.volume_min - 1):
+            endpoint.record(True, T0)
+        endpoint.breaker.jump(by)
+        endpoint.record(True, Instant(T0 + by + later_ms))
+        states.append(endpoint.state)
+    assert states == [BreakerState.OPEN, BreakerState.CLOSED]
 
 
 @pytest.mark.parametrize("by", [-(10**6), 10**6])

@@ -73,6 +73,12 @@ def test_no_attempt_follows_the_last_one(result: Result, attempts_max: int, roll
     assert not isinstance(outcome, Retry)
 
 
+def test_chance_spreads_retries_over_a_quarter_of_their_wait() -> None:
+    policy = RetryPolicy(attempts_max=9, backoff_ms=1_000, backoff_cap_ms=60_000)
+
+    assert [policy.delay_ms(2, roll) for roll in (0.0, 0.5, 0.8)] == [2_000, 2_250, 2_400]
+
+
 @given(failures)
 def test_silence_is_never_success(result: NoAnswer) -> None:
     assert isinstance(judged(result), Retry)
@@ -127,6 +133,7 @@ def test_the_longer_of_schedule_and_hint_counts() -> None:
     assert waited(503, "0") == 1_000
     assert waited(500, "30") == 1_000, "only 429 and 503 are asked"
     assert waited(429, "99999999") == HINT_MS_MAX
+    assert waited(429, "9" * 64) == HINT_MS_MAX
 
 
 def test_a_hint_may_be_a_date() -> None:
@@ -144,8 +151,8 @@ def test_nonsense_in_a_hint_is_no_hint(text: str) -> None:
 
 
 def test_a_hint_is_read_up_to_64_characters() -> None:
-    assert hint_ms("0" * 64, NOW) == HINT_MS_MAX
-    assert hint_ms("0" * 65, NOW) is None
+    assert hint_ms("9" * 64, NOW) == (10**64 - 1) * 1000
+    assert hint_ms("9" * 65, NOW) is None
 
 
 def test_a_date_without_a_zone_is_in_gmt_whatever_the_zone_of_this_host(monkeypatch: pytest.MonkeyPatch) -> None:

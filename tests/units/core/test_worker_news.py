@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.units.core.kit import T0, endpoint, row
+from tests.units.core.kit import T0, endpoint, event, row
 from tests.units.core.test_worker_ownership import PART, lose_the_mark, told
 from tests.units.core.worker_kit import POLL_MS, WorkerBench
 
@@ -141,13 +141,14 @@ def test_a_nudge_during_a_poll_makes_another_since_that_one_may_have_read_before
 def test_it_is_known_which_poll_was_heard() -> None:
     """Who has changed an endpoint waits for the poll that a nudge promises."""
     bench = WorkerBench()
-    promised = bench.worker.nudge()
-    bench.turn()
-    before = bench.worker.news.heard
+    for _ in range(2):
+        promised = bench.worker.nudge()
+        bench.turn()
+        before = bench.worker.news.heard
 
-    bench.answer("poll")
+        bench.answer("poll")
 
-    assert before < promised == bench.worker.news.heard
+        assert before < promised == bench.worker.news.heard
 
 
 def test_a_poll_that_failed_is_made_again_after_a_while_from_the_same_mark() -> None:
@@ -367,6 +368,27 @@ def test_a_turn_of_a_breaker_carries_the_name_under_which_it_is_asked_for() -> N
     assert told(bench, HealthSeen) == [HealthSeen([turn], "a1", ["ep"])]
 
 
+def test_a_lane_whose_head_only_the_store_knows_is_read() -> None:
+    bench = WorkerBench()
+    bench.worker.fed([Grown(LaneId(7), 0, "ep", "k", 5, event(5))], None)
+
+    bench.turn()
+
+    assert bench.call("reload").args == ([7],)
+
+
+def test_an_endpoint_that_is_found_ill_is_told_to_the_store() -> None:
+    bench = WorkerBench(lanes=30)
+    bench.settle("fetch")
+    for send in bench.sends:
+        bench.end(send, 503)
+
+    bench.turn()
+
+    [turn] = bench.call("note_health").args[0]
+    assert (turn.endpoint_id, turn.state) == ("ep", BreakerState.OPEN)
+
+
 # --- sweeps ---
 
 
@@ -422,7 +444,7 @@ def test_an_endpoint_that_no_poll_told_of_is_told_and_counted() -> None:
         poll(bench)
         bench.settle("endpoints", "owed")
 
-    assert "ep_unheard" in bench.worker.sweeping._endpoints()
+    assert list(bench.engine.queues) == ["ep", "ep_unheard"]
     assert bench.notes == [Missed(1)]
 
 

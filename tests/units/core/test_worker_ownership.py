@@ -21,13 +21,14 @@ from hooklane.core.engine import (
 from hooklane.core.worker import ClockSet, LeaseLost, Lost, MarkLost
 from hooklane.core.worker.ownership import AGAIN_MS, FORMER_MAX, LET_GO_POLL_MS, LOADED_FIRST, RENEWALS, SAFE_PART
 from hooklane.core.worker.reading import REST_MS
+from hooklane.core.worker.state import SLACK_MS
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.health import BreakerState, Health
 from hooklane.model.jumps import NO_JUMP
 from hooklane.model.lane import PARTITIONS, Grown, LaneId
 from hooklane.model.lost import LostLane
-from hooklane.model.owning import CommitReport, Taken
+from hooklane.model.owning import CommitReport, Roster, Taken
 from hooklane.model.session import Session
 
 ALL = frozenset(range(PARTITIONS))
@@ -137,6 +138,17 @@ def test_a_worker_that_is_certainly_gone_is_not_waited_for() -> None:
     assert all(epoch == 2 for epoch in other.worker.epochs.values())
     other.settle("fetch", "commit")
     assert len(other.sends) == 3
+
+
+def test_while_a_worker_that_is_gone_is_expired_nothing_else_is_decided() -> None:
+    dead = WorkerBench()
+    other = WorkerBench(dead, start=False, is_gone=lambda name: name == "a1")
+    other.turn()
+
+    other.settle("join", "roster")
+
+    assert other.steps == ["expire"]
+    assert not other.worker.is_ready
 
 
 def test_what_a_gone_worker_owned_is_taken_as_after_an_expiry() -> None:
@@ -278,6 +290,54 @@ def test_a_worker_asks_for_no_partition_when_none_is_free() -> None:
     assert other.worker.is_ready
 
 
+def halved() -> WorkerBench:
+    """A worker that has given half back; the other worker has not taken it yet."""
+    one = WorkerBench()
+    WorkerBench(one)
+    one.later(PART)
+    one.settle()
+    one.later(LET_GO_POLL_MS)
+    one.settle()
+    return one
+
+
+def test_a_worker_with_its_fair_share_takes_nothing_more_and_gives_nothing_back() -> None:
+    one = halved()
+    one.later(PART)
+    one.settle("poll", "renew")
+    assert one.store.roster().free == PARTITIONS // 2
+
+    one.tell(one.call("roster"), one.carry_out(one.call("roster")))
+
+    assert told(one, Leaving) == []
+    one.turn()
+    assert one.steps == []
+
+
+def test_a_worker_takes_no_more_than_it_lacks_of_its_fair_share() -> None:
+    one = halved()
+    some = sorted(one.worker.epochs)[:8]
+    one.store.release("a1", some)
+    for pid in some:
+        del one.worker.epochs[pid]
+    one.later(PART)
+
+    one.settle("poll", "renew", "roster")
+
+    assert one.call("acquire").args == ("a1", 8)
+
+
+def test_a_worker_that_is_not_in_the_roster_any_more_and_owns_nothing_gives_nothing_back() -> None:
+    one = WorkerBench()
+    other = WorkerBench(one)
+    other.later(PART)
+    other.answer("renew")
+
+    other.answer("roster", Roster({"a1": PARTITIONS}, 0, T0))
+
+    assert other.steps == []
+
+
 def test_a_release_that_was_lost_is_made_up_for() -> None:
     one = WorkerBench()
     WorkerBench(one)
@@ -353,7 +413,7 @@ def test_what_is_busy_is_given_back_when_it_is_quiet() -> None:
     assert len(one.call("release").args[1]) == PARTITIONS // 2
     one.tell(one.call("release"), None)
     assert [lease.share for lease in told(one, LeaseSet)] == [0.5]
-    one.later(PART - 1)
+    one.later(PART - 2 * LET_GO_POLL_MS - 1)
     assert not one.is_open("renew"), "all is well until the next renewal"
     one.later(1)
     assert one.is_open("renew")
@@ -498,6 +558,30 @@ def test_a_load_that_could_not_be_checked_is_not_believed_after_the_next_start()
     assert bench.is_open("leave")
 
 
+def test_where_nothing_was_lost_there_is_no_news_of_it() -> None:
+    bench = WorkerBench(lanes=1)
+    bench.settle("fetch")
+    lose_the_mark(bench)
+
+    bench.answer("account_for", [])
+
+    assert not any(isinstance(note, Lost) for note in bench.notes)
+
+
+def test_what_a_process_published_before_its_worker_has_joined_is_asked_for_before_and_after_the_load() -> None:
+    bench = WorkerBench(start=False)
+    bench.worker.fed([Grown(1, 0, "ep", "k", 1, event(1))], None)
+    bench.turn()
+    asked = [bench.steps]
+
+    bench.answer("account_for", [])
+    bench.settle()
+    asked.append(bench.steps)
+
+    assert asked == [["account_for"]] * 2
+    assert bench.worker.epochs == {}
+
+
 def test_a_store_is_asked_for_what_this_process_published_and_others_sent() -> None:
     bench = WorkerBench()
     bench.worker.fed([Grown(1, 0, "ep", "k", 4, event(4))], None)
@@ -617,6 +701,21 @@ def test_a_lease_that_is_renewed_while_everything_is_given_up_starts_nothing() -
     assert bench.worker.sending.is_held_back(bench.boot)
 
 
+def test_nothing_is_asked_for_ownership_while_everything_is_given_up() -> None:
+    bench = WorkerBench(lanes=1)
+    bench.settle("fetch")
+    bench.later(PART // 2)
+    bench.answer("poll")
+    bench.end(bench.sends[0])
+    bench.turn()
+    lose_the_mark(bench)
+
+    bench.later(PART - PART // 2)
+
+    assert bench.worker.name == "a1"
+    assert bench.steps == []
+
+
 def test_a_name_under_which_the_store_was_only_asked_for_what_was_sent_is_kept_when_that_fails() -> None:
     bench = WorkerBench(lanes=1)
     bench.settle("fetch")
@@ -631,6 +730,7 @@ def test_a_worker_that_owns_nothing_renews_its_lease() -> None:
     one = WorkerBench()
     other = WorkerBench(one)
     assert other.worker.epochs == {}
+    assert other.worker.state.share == 1 / PARTITIONS
 
     other.later(PART)
 
@@ -697,6 +797,7 @@ def test_the_engine_is_told_whether_the_last_owner_let_go() -> None:
 def test_a_worker_has_loaded_when_all_that_it_took_is_there() -> None:
     bench = WorkerBench(start=False)
     bench.turn()
+    assert (bench.worker.is_ready, bench.worker.has_loaded) == (False, False)
     bench.settle("join", "roster", "acquire")
     bench.answer("load")
     assert (bench.worker.is_ready, bench.worker.has_loaded) == (True, False)
@@ -719,7 +820,6 @@ def test_a_rate_limit_outlives_a_time_in_which_nothing_is_ours() -> None:
     assert set(bench.worker.epochs) == ALL
 
 
-# --- clocks ---
 # --- clocks ---
 
 
@@ -750,7 +850,7 @@ def test_a_lease_goes_on_as_long_as_before_when_the_stores_clock_is_set() -> Non
 
 
 def test_a_small_difference_of_clocks_is_not_followed() -> None:
-    for skew in (90, -90):
+    for skew in (SLACK_MS, -SLACK_MS):
         bench = WorkerBench()
         bench.later(100)
         bench.store.skew = skew
@@ -856,6 +956,31 @@ def test_what_a_store_whose_clock_was_set_back_has_not_moved_yet_is_not_loaded()
 
 def test_nor_where_the_clock_was_found_set_back_when_there_was_something_to_load_already() -> None:
     assert not is_loaded_after(WorkerBench(), "acquire", "poll")
+
+
+def test_a_lane_that_was_read_while_the_lease_was_renewed_is_believed() -> None:
+    bench = WorkerBench(lanes=1)
+    bench.worker.wake([1])
+    bench.turn()
+    bench.later(PART)
+
+    bench.answer("renew")
+    bench.tell(bench.call("reload"), [])
+
+    assert len(told(bench, Reloaded)) == 1
+
+
+def test_a_clock_that_is_found_set_while_the_roster_is_read_is_noted_by_a_renewal_at_once() -> None:
+    bench = WorkerBench()
+    bench.later(PART)
+    bench.answer("renew")
+    bench.store.skew = 60_000
+    bench.answer("poll")
+    assert bench.steps == ["roster"]
+
+    bench.answer("roster", Roster({"a1": PARTITIONS}, 0, T0))
+
+    assert bench.steps == ["renew"]
 
 
 def test_a_lane_that_was_read_before_the_times_in_the_store_were_moved_is_read_again() -> None:

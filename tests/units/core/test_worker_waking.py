@@ -43,6 +43,17 @@ def test_a_worker_whose_poll_hangs_wakes_to_renew_its_lease() -> None:
     assert bench.effects.wake_at == leased_at + PART_MS
 
 
+def test_a_poll_that_has_to_wait_for_a_load_wakes_nobody_again_and_again() -> None:
+    bench = WorkerBench(start=False)
+    bench.turn()
+    bench.settle("join", "roster", "acquire")
+    assert bench.is_open("load")
+
+    bench.later(3 * POLL_MS)
+
+    assert bench.effects.wake_at == bench.boot + POLL_MS
+
+
 def test_it_wakes_to_see_whether_what_it_gives_back_is_quiet() -> None:
     bench = hanging()
     WorkerBench(bench)
@@ -122,6 +133,8 @@ def test_it_wakes_to_repeat_each_read_that_failed() -> None:
         bench.fail(verb)
 
         assert bench.effects.wake_at == bench.boot + REST_MS, verb
+        bench.later(REST_MS)
+        assert bench.is_open(verb)
 
 
 def test_it_wakes_to_read_once_more_the_event_that_is_due() -> None:

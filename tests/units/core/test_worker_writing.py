@@ -79,6 +79,15 @@ def test_a_commit_has_a_bound() -> None:
     assert len(lanes_of(bench)) == 5
 
 
+def test_a_commit_has_its_bound_also_with_some_that_can_wait() -> None:
+    bench = WorkerBench()
+    add(bench, *patient(*range(FEW)), *urgent(*range(100, 100 + COMMIT_MAX)))
+
+    assert len(lanes_of(bench)) == COMMIT_MAX
+    known(bench)
+    assert len(lanes_of(bench)) == FEW
+
+
 def test_what_can_wait_goes_with_the_next_that_cannot_once_it_is_time() -> None:
     bench = WorkerBench()
     add(bench, *patient(1, 2))
@@ -417,6 +426,12 @@ def test_deliveries_go_out_a_few_at_a_time() -> None:
     assert counts == [SENDS_AT_ONCE] * 3
 
 
+def test_where_all_went_out_at_once_there_is_no_more_to_ask_for() -> None:
+    bench = sending(SENDS_AT_ONCE)
+
+    assert (len(bench.sends), bench.effects.has_more) == (SENDS_AT_ONCE, False)
+
+
 def test_a_turn_in_between_does_not_send_what_the_shell_will_ask_for() -> None:
     bench = sending()
 
@@ -467,6 +482,13 @@ def test_what_waits_in_other_partitions_is_sent_all_the_same() -> None:
 
 
 # --- draining ---
+
+
+def test_a_worker_that_is_not_stopped_is_neither_drained_nor_cut_off() -> None:
+    bench = WorkerBench()
+
+    assert not bench.turn().is_drained
+    assert not bench.worker.is_cut_off
 
 
 def test_a_worker_that_was_drained_in_time_is_not_cut_off_later() -> None:

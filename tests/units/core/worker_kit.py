@@ -49,11 +49,17 @@ class WorkerBench:
         self.open: list[Call] = []
         self.sends_all = True
         """Whether it is asked for more as long as there is more to send."""
+        self._asks_for_more = False
         self.sends: list[Any] = []
         self.notes: list[Any] = []
         if start:
             self.turn()
             self.settle()
+
+    @property
+    def steps(self) -> list[str]:
+        """The calls of ownership that are under way: one, or none."""
+        return [one.verb for one in self.open if one.verb in (*OWNING[1:], "account_for")]
 
     @property
     def boot(self) -> Instant:
@@ -71,8 +77,10 @@ class WorkerBench:
         self.open += self.effects.calls
         self.sends += self.effects.sends
         self.notes += self.effects.notes
-        while self.sends_all and self.worker.sending.has_more:
+        self._asks_for_more |= self.effects.has_more
+        while self.sends_all and self._asks_for_more:
             self.sends += self.worker.next_sends(self.boot)
+            self._asks_for_more = self.worker.sending.has_more
         return self.effects
 
     def later(self, ms: int) -> Effects:

@@ -29,7 +29,9 @@ class Part(NamedTuple):
 _CORE = "tests/units/core"
 _RECEIVING = "tests/promises/receiving"
 _ENGINE = tuple(f"{_CORE}/test_engine_{name}.py" for name in ("order", "news", "limits", "suspects", "sweeps"))
-_WORKER = tuple(f"{_CORE}/test_worker_{name}.py" for name in ("ownership", "news", "writing", "decisions"))
+_WORKER = tuple(
+    f"{_CORE}/test_worker_{name}.py" for name in ("ownership", "news", "writing", "waking", "witness", "decisions")
+)
 _CLAIMING = (
     "claims_by_hand",
     "traps_of_claiming",

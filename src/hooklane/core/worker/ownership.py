@@ -135,7 +135,7 @@ class Ownership:
             self._part(boot)
         if self._call is not None or self._parting is not None:
             return
-        if self._taken and boot < self._due:
+        if self._taken and boot < self._due:  # a renewal goes first: it moves times in the store that were set back
             self._load(boot)
         elif self._leaving:
             self._let_go(boot)
@@ -151,16 +151,14 @@ class Ownership:
 
     def answered(self, call: Call, result: Any, boot: Instant) -> None:
         self._call = None
-        if call.verb == "load":
-            self._news.is_loading = False
+        self._news.is_loading = False
         if call.worker == self._state.name and self._parting is None:
             self._then[call.verb](call, result, boot)
 
     def failed(self, call: Call, boot: Instant) -> None:
         """The store is away; our own deadline stops the sending in time."""
         self._call = None
-        if call.verb == "load":
-            self._news.is_loading = False
+        self._news.is_loading = False
         if call.worker != self._state.name:
             return
         self._taken = ()
@@ -191,8 +189,7 @@ class Ownership:
             self._state.notes.append(Lost(lost))
         if self._unchecked is None:
             self._is_accounted = True
-            self._come_back(boot)
-            return
+            return  # and come back, with the next turn
         load, self._unchecked, self._is_checked = self._unchecked, None, True
         if any(lane.next_seq for lane in lost):  # what was loaded is from before these lanes have jumped
             self._former.append(self._state.name)
@@ -218,9 +215,7 @@ class Ownership:
             self._kept_at = boot
         self._set_lease(boot)
         self._due = Instant(boot + self._part_ms)
-        if self._taken:
-            self._load(boot)  # a long load goes on; what is not loaded yet would look like what was lost
-        else:
+        if not self._taken:  # a long load goes on: what is not loaded yet would look like what was lost
             self._ask("roster", boot, ())
 
     def _set_lease(self, boot: Instant) -> None:
@@ -233,7 +228,6 @@ class Ownership:
         self._set_lease(boot)  # our share may be another one by now
         self._is_lost = False
         self.is_ready = True
-        self._due = Instant(boot + self._part_ms)
 
     def set_time(self, store_now: Instant, asked_at: Instant, boot: Instant) -> None:
         """The store has said what time it is. What waits goes on waiting as before, also where its clock was set."""
@@ -255,7 +249,7 @@ class Ownership:
             # Where our lease is over by that, what is loaded anew goes on waiting. Others may know the new clock since
             # we asked for the time before.
             after = Instant(store_now - (boot - told_at))
-            self._forward = Forward(by, Instant(store_now - by), after) if by > 0 else NO_JUMP
+            self._forward = Forward(by, Instant(store_now - by), after)
 
     # --- the fair share ---
 
@@ -282,16 +276,12 @@ class Ownership:
     def _acquired(self, call: Call, taken: Sequence[Taken], boot: Instant) -> None:
         self._taken = taken
         self._load_most = LOADED_FIRST
-        if taken:
-            self._load(boot)
-        else:
+        if not taken:
             self._rest(boot)
 
     def _load(self, boot: Instant) -> None:
         """The acquire has committed; only now may the lanes be read, or a late ack of the old owner would be missed."""
-        if self._kept_at == FOREVER:
-            self._ask("renew", boot, (self._state.name, self._lease_ms))
-        elif self._news.may_load():
+        if self._news.may_load():
             self._news.is_loading = True
             self._ask("load", boot, (self._state.name, {one.pid: one.epoch for one in self._taken[: self._load_most]}))
 
@@ -318,12 +308,7 @@ class Ownership:
         for one in taken:
             rows = [kept_waiting(row, self._forward) for row in load.lanes.get(one.pid, ())]
             state.inputs.append(Loaded(one.pid, one.epoch, rows, one.unclean))
-        if self._taken:
-            self._set_lease(boot)  # our share has grown: what is loaded is sent now
-            self._is_lost = False
-            self.is_ready = True
-        else:
-            self._rest(boot)
+        self._rest(boot)  # what is loaded is sent now
 
     def _give_back(self, pids: Sequence[int], boot: Instant) -> None:
         """Start nothing more there, wait for what is in flight, and only then let others have it: no duplicates."""

@@ -27,7 +27,7 @@ class Sending:
 
     def go_on(self, boot: Instant) -> list[Send]:
         """What goes out in this turn; nothing where the shell will ask anyhow."""
-        return self.next(boot) if self._line and not self.has_more else []
+        return [] if self.has_more else self.next(boot)
 
     def next(self, boot: Instant) -> list[Send]:
         """Send these, and ask for others after a look at what has come in.
@@ -50,7 +50,6 @@ class Sending:
     def drop(self, pids: frozenset[int]) -> None:
         """These partitions are lost. What was to be sent there never was, and its place is free again."""
         void = [send for send in self._line if send.pid in pids]
-        if void:
-            self._line = [send for send in self._line if send.pid not in pids]
-            never = NoAnswer(Failure.ABORTED, Timings(0.0), "the partition was lost before it was sent")
-            self._state.inputs.extend(Settled(send, never, 0.0) for send in void)
+        self._line = [send for send in self._line if send.pid not in pids]
+        never = NoAnswer(Failure.ABORTED, Timings(0.0), "the partition was lost before it was sent")
+        self._state.inputs.extend(Settled(send, never, 0.0) for send in void)

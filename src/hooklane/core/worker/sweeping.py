@@ -135,7 +135,7 @@ class Sweeping:
                 continue
             known = self._endpoints()
             changed = unnoticed(look.found, look.known, known)
-            if gone := known.keys() & look.known.keys() - {one.id for one in look.found}:
+            if gone := look.known.keys() - {one.id for one in look.found}:
                 self._state.inputs.append(EndpointsGone(gone))
             if changed:
                 self._state.inputs.extend(EndpointChanged(one) for one in changed)

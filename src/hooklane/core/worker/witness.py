@@ -9,7 +9,7 @@ from hooklane.model.attempt import Send
 from hooklane.model.clock import Instant
 from hooklane.model.lane import Grown
 from hooklane.model.lost import KnownPlace
-from hooklane.model.redelivery import REDELIVERIES
+from hooklane.model.redelivery import is_redelivery
 
 PLACES_MAX = 32_768
 """What a failover loses is the last moments: at 5,000 events a second that a process both publishes and sends, these
@@ -32,7 +32,7 @@ class Witness:
     def sent(self, sends: Iterable[Send]) -> None:
         add = self._places.append
         for send in sends:
-            if send.lane_id > REDELIVERIES:  # what is sent again has the place that it had
+            if not is_redelivery(send.lane_id):  # what is sent again has the place that it had
                 endpoint, event = send.endpoint, send.event
                 add((endpoint.tenant, endpoint.id, send.key, send.pid, send.seq, event.id, event.created_at))
 
@@ -40,8 +40,8 @@ class Witness:
         add = self._places.append
         for one in grown:
             event = one.event
-            if event is not None:
-                add((event.tenant, one.endpoint_id, one.key, one.pid, one.seq, event.id, event.created_at))
+            assert event is not None  # it comes along where this process published it
+            add((event.tenant, one.endpoint_id, one.key, one.pid, one.seq, event.id, event.created_at))
 
     def places(self, now: Instant) -> Sequence[KnownPlace]:
         """All of them, the oldest first. None is forgotten by that: the next failover may lose what is on record.

@@ -152,8 +152,7 @@ class Worker:
         inputs = self.state.inputs
         inputs.extend(EndpointChanged(endpoint) for endpoint in told.endpoints)
         inputs.extend(told.grown)
-        if told.health:
-            inputs.append(HealthSeen(told.health))
+        inputs.append(HealthSeen(told.health))
         self.reloads.add(told.recovered)
         self.sweeping.polled(boot, self.reloads.asked)
 
@@ -185,16 +184,11 @@ class Worker:
         self.news.go_on(boot)
         found = self.engine.step(state.now(boot), state.inputs)
         state.inputs.clear()
-        if found.writes:
-            self.writing.add(found.writes)
-        if found.sends:
-            self.sending.add(found.sends)
-        if found.fetches:
-            self.fetches.add(found.fetches)
-        if found.reloads:
-            self.reloads.add(found.reloads)
-        if found.health:
-            self.breaker_turns.add(found.health)
+        self.writing.add(found.writes)
+        self.sending.add(found.sends)
+        self.fetches.add(found.fetches)
+        self.reloads.add(found.reloads)
+        self.breaker_turns.add(found.health)
         if found.missed:
             state.notes.append(Missed(found.missed))
         self.writing.go_on(boot, at_once=self._is_stopping or self.ownership.waits_for_outcomes)
