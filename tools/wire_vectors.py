@@ -213,8 +213,8 @@ def _answer(
             means: dict[str, Any] = {"outcome": "delivered"}
         case Gone(), _:
             means = {"outcome": "retry", "endpoint": "disabled"}
-        case Dead(reason=reason, gap=gap), _:
-            means = {"outcome": "dead", "reason": "seq_gap" if gap else reason}
+        case Dead(reason=reason), _:
+            means = {"outcome": "dead", "reason": reason}
         case Retry(at=soonest, reason=reason), Retry(at=latest):
             means = {"outcome": "retry", "reason": reason, "wait_ms": [soonest - SENT_AT, latest - SENT_AT]}
     return {"seq": seq, "attempt": attempt, **said, "now_ms": SENT_AT, "means": means}
