@@ -18,7 +18,7 @@ from hooklane.core.signing import Signer, new_key_pair, new_secret
 from hooklane.core.wire import body_of, headers_of, quote_key
 from hooklane.model.attempt import Dead, Delivered, Gone, Retry
 from hooklane.model.clock import Instant
-from hooklane.model.endpoint import Endpoint, Payload, SigningKey
+from hooklane.model.endpoint import Endpoint, Order, Payload, SigningKey
 from hooklane.model.event import Event
 from hooklane.model.exchange import Answer, Failure, NoAnswer, Timings
 
@@ -91,7 +91,8 @@ def _delivery(case: Case) -> dict[str, Any]:
     event_key = case.event_key or (None if case.key == "*" else case.key)
     event = Event("evt_06a4qsxq0v7k2m9p4r", "order.paid", event_key, case.data, PUBLISHED_AT, replay_of=case.replay_of)
     place: dict[str, Any] = {"key": case.key, "seq": case.seq, "prev_seq": case.prev_seq}
-    body = body_of(event, case.payload, **place)
+    order = Order.GLOBAL if case.key == "*" else Order.KEY
+    body = body_of(event, case.payload, order=order, **place)
     signature = Signer([SigningKey(secret) for secret in case.signs]).sign(event.id, case.at // 1000, body, case.at)
     lines = headers_of(event, **place, attempt=case.attempt, now=case.at, signature=signature).decode().splitlines()
     return {
@@ -213,8 +214,8 @@ def _answer(
             means: dict[str, Any] = {"outcome": "delivered"}
         case Gone(), _:
             means = {"outcome": "retry", "endpoint": "disabled"}
-        case Dead(reason=reason, gap=gap), _:
-            means = {"outcome": "dead", "reason": "seq_gap" if gap else reason}
+        case Dead(reason=reason), _:
+            means = {"outcome": "dead", "reason": reason}
         case Retry(at=soonest, reason=reason), Retry(at=latest):
             means = {"outcome": "retry", "reason": reason, "wait_ms": [soonest - SENT_AT, latest - SENT_AT]}
     return {"seq": seq, "attempt": attempt, **said, "now_ms": SENT_AT, "means": means}

@@ -81,6 +81,7 @@ class CopySender:
         self.url = url
         self._address = address
         self._timeout_s = timeout_s
+        self._was_reached = False
         self._prev_seq = None if seq is None else seq - 1
         self._body = body_of(event, Payload.ENVELOPE, key=event.key, seq=seq, prev_seq=self._prev_seq)
 
@@ -92,7 +93,7 @@ class CopySender:
                 time.sleep(max(0.0, began + place / rate - time.monotonic()))
             left = time.monotonic()
             sent = self._post(copy)
-            if sent.failure is not None and place == 0:
+            if not self._was_reached:
                 raise CallFailed(f"cannot reach {shown(self.url)}: {sent.failure}", Exit.UNREACHABLE)
             yield replace(sent, took_ms=round((time.monotonic() - left) * 1000, 1))
 
@@ -100,6 +101,8 @@ class CopySender:
         connection = connection_to(self._address, self._timeout_s)
         target = (self._address.path or "/") + (f"?{self._address.query}" if self._address.query else "")
         try:
+            connection.connect()
+            self._was_reached = True
             connection.request("POST", target, self._body, self._headers(copy))
             if not copy.drops_ack:
                 response = connection.getresponse()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 
-from hooklane.model.attempt import DELIVERED, Dead, Gone, Outcome, Retry
+from hooklane.model.attempt import DELIVERED, SEQ_GAP, Dead, Gone, Outcome, Retry
 from hooklane.model.clock import Instant
 from hooklane.model.exchange import Answer, Failure, NoAnswer, Result
 
@@ -66,7 +66,7 @@ def judge(
             if wanted == seq + 1:
                 return DELIVERED  # "have it": an earlier attempt landed and its reply was lost
             if wanted is not None and wanted < seq:
-                return Dead(f"seq_gap: the receiver expects {wanted}, the head is {seq}", gap=True)
+                return Dead(SEQ_GAP, gap=True)
             reason = "409"
         case Answer(status=status):
             reason = str(status)

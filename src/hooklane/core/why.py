@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hooklane.model.attempt import SEQ_GAP
 from hooklane.model.clock import Instant
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.health import BreakerState, Health
@@ -126,7 +127,8 @@ def _left_alone(health: Health | None, now: Instant) -> str:
 
 def _last(reason: str | None, said: str | None) -> str:
     words = _clip(said) if said else ""
-    return f"{reason or 'unknown'} {words!r}" if words else reason or "unknown"
+    reason = f"{SEQ_GAP}, the receiver lacks what came before" if reason == SEQ_GAP else reason or "unknown"
+    return f"{reason} {words!r}" if words else reason
 
 
 def _clip(text: str) -> str:

@@ -10,14 +10,21 @@ from urllib.parse import quote
 import msgspec
 
 from hooklane.model.clock import Instant, rfc3339
-from hooklane.model.endpoint import Payload
+from hooklane.model.endpoint import Order, Payload
 from hooklane.model.event import Event
-from hooklane.model.lane import GLOBAL_KEY
 
 _text: Final = msgspec.json.Encoder().encode
 
 
-def body_of(event: Event, payload: Payload, *, key: str | None, seq: int | None, prev_seq: int | None) -> bytes:
+def body_of(
+    event: Event,
+    payload: Payload,
+    *,
+    order: Order = Order.KEY,
+    key: str | None,
+    seq: int | None,
+    prev_seq: int | None,
+) -> bytes:
     """The body of a delivery. Key and seq are inside it, so the signature covers them; *data* is not re-written."""
     if payload is Payload.RAW:
         return event.data
@@ -29,7 +36,7 @@ def body_of(event: Event, payload: Payload, *, key: str | None, seq: int | None,
     if seq is not None:
         assert key is not None
         head += b'"key":%b,"seq":%d,"prev_seq":%d,' % (_text(key), seq, prev_seq or 0)
-        if key == GLOBAL_KEY and event.key is not None:
+        if order is Order.GLOBAL and event.key is not None:
             head += b'"event_key":%b,' % _text(event.key)
     return b'%b"data":%b}' % (head, event.data)
 

@@ -24,6 +24,10 @@ class Retry:
     reason: str
 
 
+SEQ_GAP = "seq_gap"
+"""The reason of a `Dead` with *gap*: one word, without the seqs, by which letters are searched and grouped."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dead:
     """Not any more; the head becomes a dead letter and the lane stops.

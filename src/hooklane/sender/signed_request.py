@@ -44,7 +44,7 @@ class SignedRequests:
             kept = self._of[endpoint.id] = _Signing(endpoint)
         event = send.event
         key, seq, prev_seq = _place_of(send)
-        body = body_of(event, endpoint.payload, key=key, seq=seq, prev_seq=prev_seq)
+        body = body_of(event, endpoint.payload, order=endpoint.order, key=key, seq=seq, prev_seq=prev_seq)
         signature = kept.signer.sign(event.id, now // 1000, body, now)
         headers = headers_of(
             event, key=key, seq=seq, prev_seq=prev_seq, attempt=send.attempt, now=now, signature=signature

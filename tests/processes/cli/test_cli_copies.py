@@ -118,6 +118,17 @@ def test_a_receiver_that_fails_for_some_copies_is_told_apart(cli: Cli, sink: Sin
     assert ended.out.splitlines()[-1] == "1 answered 200, 1 bu\\x1bsy, 1 without an answer"
 
 
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_first_copy_without_an_answer_has_reached_the_receiver_and_the_others_follow(
+    cli: Cli, sink: Sink, reset: bool
+):
+    sink.follow([Drop(reset=reset), Answer(), Answer()])
+    ended = cli("send", "a", "--to", sink.url(), "--times", "3", "--secret", SECRET)
+
+    assert (ended.code, ended.talk) == (6, ["hooklane: HL006 1 of 3 copies was not accepted by the receiver"])
+    assert ended.out.splitlines()[-1] == "1 without an answer, 2 answered 200"
+
+
 def test_nobody_at_the_url_is_exit_5(cli: Cli):
     ended = cli("send", "a", "--to", f"127.0.0.1:{free_port()}", "--times", "3", "--secret", SECRET)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from urllib.parse import unquote
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklane.core.wire import body_of, headers_of, quote_key
 from hooklane.model.clock import Instant
-from hooklane.model.endpoint import Payload
+from hooklane.model.endpoint import Order, Payload
 from hooklane.model.event import Event
 from hooklane.model.lane import GLOBAL_KEY
 
@@ -48,10 +49,18 @@ def test_a_loose_delivery_has_no_place(data: bytes) -> None:
     assert tree.keys() == {"id", "type", "timestamp", "data"}
 
 
-def test_a_global_lane_shows_the_events_own_key() -> None:
-    tree = json.loads(body_of(made(b"{}", "order:7"), Payload.ENVELOPE, key=GLOBAL_KEY, seq=1, prev_seq=0))
+@pytest.mark.parametrize("own", ["order:7", GLOBAL_KEY])
+def test_a_global_lane_shows_the_events_own_key(own: str) -> None:
+    body = body_of(made(b"{}", own), Payload.ENVELOPE, order=Order.GLOBAL, key=GLOBAL_KEY, seq=1, prev_seq=0)
+    tree = json.loads(body)
 
-    assert (tree["key"], tree["event_key"]) == ("*", "order:7")
+    assert (tree["key"], tree["event_key"]) == ("*", own)
+
+
+def test_a_key_that_is_a_star_is_a_key_like_any_other_where_keys_have_lanes_of_their_own() -> None:
+    tree = json.loads(body_of(made(b"{}", "*"), Payload.ENVELOPE, key="*", seq=1, prev_seq=0))
+
+    assert "event_key" not in tree
 
 
 @given(keys, st.integers(1, 10**12), st.integers(1, 100))

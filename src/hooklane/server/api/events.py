@@ -201,7 +201,9 @@ async def attempts(call: Call) -> Response:
         endpoint = endpoints.get(one.endpoint_id)
         if endpoint is not None:
             prev_seq = history[one.lane_id].prev_seq if one.lane_id in history else 0
-            bodies[endpoint.id] = body_of(event, endpoint.payload, key=one.key, seq=one.seq, prev_seq=prev_seq)
+            bodies[endpoint.id] = body_of(
+                event, endpoint.payload, order=endpoint.order, key=one.key, seq=one.seq, prev_seq=prev_seq
+            )
     items = []
     for row in await store.attempts(call.tenant, event.id):
         bound = endpoints[row.endpoint_id].attempts_max if row.endpoint_id in endpoints else None

@@ -130,7 +130,10 @@ class Network:
         return killers > 0 and crc32(f"{send.event.id}/{send.endpoint.id}".encode()) % 100_000 < killers * 100_000
 
     def body(self, send: Send, seq: int | None) -> bytes:
-        return body_of(send.event, send.endpoint.payload, key=send.key, seq=seq, prev_seq=send.prev_seq)
+        endpoint = send.endpoint
+        return body_of(
+            send.event, endpoint.payload, order=endpoint.order, key=send.key, seq=seq, prev_seq=send.prev_seq
+        )
 
     def _arrive(self, send: Send, digest: int, deadline: float, done: Callable[[Send, Result], None] | None) -> None:
         world = self.world

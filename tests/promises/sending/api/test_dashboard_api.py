@@ -245,6 +245,24 @@ async def test_dead_letters_are_searched_and_grouped_by_what_they_died_of(api: A
     )
 
 
+async def test_gaps_of_different_seqs_are_one_cause_that_a_filter_finds(api: Api, sink: Sink, endpoint: Any) -> None:
+    sink.react = lambda request: Answer(
+        status=409 if request.headers["x-seq"] == expects[request.headers["x-key"]] else 200,
+        headers={"webhook-expected-seq": "1"},
+    )
+    expects = {"A": "2", "B": "3"}
+    for key in ("A", "A", "B", "B", "B"):
+        await api.call("POST", "/api/v1/events", {"type": "order.updated", "key": key, "data": {}})
+
+    letters = await until(api, "/api/v1/dead-letters?reason=seq_gap", lambda page: len(page["items"]) == 2)
+    causes = await until(api, "/api/v1/dead-letters/causes", lambda page: page["items"])
+
+    assert {letter["key"]: letter["seq"] for letter in letters["items"]} == {"A": 2, "B": 3}
+    assert [(one["reason"], one["letters"], one["keys"]) for one in causes["items"]] == [("seq_gap", 2, 2)]
+    lane = await api.get(f"/api/v1/lanes/{endpoint['id']}/A/why")
+    assert "(last: seq_gap, the receiver lacks what came before)" in lane["why"]
+
+
 async def test_a_dead_letter_has_a_person_who_looks_after_it(api: Api, sink: Sink, endpoint: Any) -> None:
     [lane] = await blocked(api, sink, "A")
     path = f"/api/v1/dead-letters/{lane['dead_letter']}"
