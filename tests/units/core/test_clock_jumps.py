@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.units.core.kit import Bench, answer, grown, row
+from tests.units.core.kit import T0, Bench, answer, grown, row
 
 from hooklane.core.engine import Committed, EndpointChanged, Jumped, Settled
 from hooklane.core.engine.engine import NEWS_LATE_MS
 from hooklane.core.engine.suspects import QUIET_MS
+from hooklane.model.attempt import Cancel
 from hooklane.model.clock import FOREVER, START, Instant
+from hooklane.model.endpoint import EndpointState
 from hooklane.model.jumps import (
     DOUBT_MS,
     JUMP_MS,
@@ -275,3 +279,22 @@ def test_an_endpoint_that_waits_for_its_rate_has_one_alarm_however_the_clock_is_
     bench.step(Jumped(10_000), EndpointChanged(bench.endpoint))
 
     assert len(bench.engine._heads.alarms._heap) == 1
+
+
+def test_the_news_of_a_first_event_may_be_as_old_as_before_however_the_clock_is_set() -> None:
+    for by in (DAY_MS, -DAY_MS):
+        bench = Bench(epoch=2)
+        set_clock(bench, by)
+
+        assert bench.step(grown(1, 1)).reloads == [1]
+        bench.later(NEWS_LATE_MS)
+        assert len(bench.step(grown(2, 1)).sends) == 1
+
+
+def test_the_clock_may_be_found_set_in_the_step_in_which_something_is_cancelled() -> None:
+    bench = Bench(row(1, next_at=Instant(T0 + 9)))
+    deleted = EndpointChanged(replace(bench.endpoint, state=EndpointState.CANCELLING))
+
+    effects = bench.step(deleted, Jumped(60_000))
+
+    assert [type(write) for write in effects.writes] == [Cancel]

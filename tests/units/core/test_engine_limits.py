@@ -10,14 +10,15 @@ from itertools import pairwise
 import pytest
 from tests.units.core.kit import T0, TIMEOUT, TIMINGS, Bench, endpoint, event, grown, row
 
-from hooklane.core.engine import Dropped, EndpointChanged, Fetched, HealthSeen, LeaseSet, Loaded
-from hooklane.core.engine.heads import FETCH_ALONE_MAX, FETCH_MAX
+from hooklane.core.engine import Dropped, EndpointChanged, Fetched, HealthSeen, LeaseSet, Loaded, StartedAnew
+from hooklane.core.engine.heads import FETCH_ALONE_MAX, FETCH_MAX, FLYING_BYTES_MAX, KEEP_BODY_MS
 from hooklane.core.engine.owned_lane import OwnedLane
 from hooklane.model.attempt import Send
 from hooklane.model.clock import FOREVER, Instant
 from hooklane.model.endpoint import EndpointState, OnDead
 from hooklane.model.exchange import Failure, NoAnswer
-from hooklane.model.health import BreakerState
+from hooklane.model.health import BreakerState, Health
+from hooklane.model.lane import Grown
 
 
 def test_no_more_than_its_limit_is_in_flight_at_an_endpoint() -> None:
@@ -378,3 +379,243 @@ def test_every_endpoint_of_a_tenant_that_fills_its_places_gets_them_again_and_ag
         line += bench.settle(line.pop(0)).sends
 
     assert done == 400
+
+
+@pytest.mark.parametrize("tenants", [["default"], ["default", "other"]], ids=len)
+def test_an_endpoint_that_waits_for_a_place_stands_in_line_once(tenants) -> None:
+    bench = Bench(in_flight_max_all=64)
+    bench.step(*(EndpointChanged(endpoint(f"busy_{n}", tenant=tenants[0])) for n in range(80)))
+    bench.step(*(EndpointChanged(endpoint(name, tenant=tenants[0])) for name in ("ep_a", "ep_b")))
+    bench.step(*(EndpointChanged(endpoint(f"ep_{tenant}", tenant=tenant)) for tenant in tenants))
+    line = bench.step(*(grown(lane, 1, endpoint_id=f"busy_{lane % 80}") for lane in range(80, 160))).sends
+    assert len(line) < 80
+
+    for lane in (201, 202, 203):
+        bench.step(grown(lane, 1, endpoint_id="ep_a"))
+    bench.step(grown(204, 1, endpoint_id="ep_b"))
+    turns = []
+    while line:
+        following = bench.settle(line.pop(0)).sends
+        turns.append([send.endpoint.id for send in following])
+        line += following
+
+    assert turns[turns.index(["ep_a"]) + 1] == ["ep_b"]
+
+
+def test_of_two_tenants_one_holds_no_more_places_than_are_still_free() -> None:
+    bench = Bench(in_flight_max_all=5)
+    many = [EndpointChanged(endpoint(f"ep_{n}")) for n in range(20)]
+    bench.step(EndpointChanged(endpoint("other", tenant="other")), *many)
+
+    sends = bench.step(*(grown(n + 1, 1, endpoint_id=f"ep_{n}") for n in range(20))).sends
+
+    assert len(sends) == 3
+    for _ in range(10):
+        sends = [*sends[1:], *bench.settle(sends[0]).sends]
+        assert len(sends) == 3, "each that ends makes room for one"
+
+
+def test_a_place_that_a_tenant_gives_back_goes_to_what_waits_of_that_tenant() -> None:
+    bench = Bench(in_flight_max_all=64)
+    names = [(tenant, n) for tenant in ("a", "b") for n in range(100)]
+    bench.step(*(EndpointChanged(endpoint(f"{tenant}_{n}", tenant=tenant)) for tenant, n in names))
+    bench.step(*(grown(n + 1, 1, endpoint_id=f"a_{n}") for n in range(100)))
+    sends = bench.step(*(grown(n + 101, 1, endpoint_id=f"b_{n}") for n in range(100))).sends
+
+    (following,) = bench.settle(sends[0]).sends
+
+    assert following.endpoint.tenant == "b"
+
+
+def test_a_share_of_the_work_that_grows_is_used_at_once() -> None:
+    bench = Bench(in_flight_max=2)
+    bench.step(LeaseSet(FOREVER, share=0.5))
+    held = bench.step(*(grown(lane, 1) for lane in (1, 2, 3))).sends
+
+    grown_share = bench.step(LeaseSet(FOREVER, share=1.0)).sends
+
+    assert (len(held), len(grown_share)) == (1, 1)
+
+
+def test_an_endpoint_that_comes_later_is_shared_as_well() -> None:
+    bench = Bench()
+    bench.step(LeaseSet(FOREVER, share=0.5), EndpointChanged(endpoint("ep_new", rate_limit=10.0)))
+
+    bench.step(*(grown(lane, 1, endpoint_id="ep_new") for lane in (1, 2)))
+
+    assert 200 <= bench.effects.wake_at - T0 <= 202
+
+
+@pytest.mark.parametrize("started_anew", [False, True])
+def test_who_has_half_of_the_work_sees_an_outage_after_half_of_the_faults(started_anew) -> None:
+    bench = Bench()
+    bench.step(LeaseSet(FOREVER, share=0.5), *([StartedAnew()] if started_anew else []))
+    sends = bench.step(*(grown(lane, 1) for lane in range(1, 31))).sends
+
+    turns = [bench.settle(send, 503).health for send in sends[:10]]
+
+    assert [len(one) for one in turns] == [0] * 9 + [1]
+
+
+def test_a_limit_of_few_in_a_second_counts_from_the_end_of_the_millisecond() -> None:
+    bench = Bench(rate_limit=10.0)
+    bench.step(grown(1, 1))
+
+    bench.now = Instant(T0 + 100)
+    effects = bench.step(grown(2, 1))
+
+    assert (effects.sends, effects.wake_at) == ([], T0 + 101)
+    assert len(bench.later(1).sends) == 1
+
+
+@pytest.mark.parametrize(("limit", "after_ms"), [(20.0, 30), (19.9, 51)])
+def test_who_sends_twenty_times_a_second_may_catch_up_and_who_sends_less_often_may_not(limit, after_ms) -> None:
+    bench = Bench(rate_limit=limit)
+
+    effects = bench.step(grown(1, 1), grown(2, 1))
+
+    assert (len(effects.sends), effects.wake_at) == (1, T0 + after_ms)
+
+
+def full_but_for_the_limited(**rules) -> tuple[Bench, Send]:
+    """The one place is taken, and the rate-limited endpoint, which has sent once, has one more."""
+    bench = Bench(in_flight_max_all=1, **rules)
+    bench.step(EndpointChanged(endpoint("other")))
+    (first,) = bench.step(grown(1, 1)).sends
+    bench.settle(first)
+    (held,) = bench.step(grown(9, 1, endpoint_id="other")).sends
+    return bench, held
+
+
+@pytest.mark.parametrize("limit", [None, 10.0])
+def test_an_endpoint_whose_time_has_come_goes_when_a_place_is_free(limit) -> None:
+    bench, held = full_but_for_the_limited(rate_limit=limit)
+    bench.later(101)
+    assert bench.step(grown(2, 1)).sends == []
+
+    assert [send.endpoint.id for send in bench.settle(held).sends] == ["ep"]
+
+
+@pytest.mark.parametrize(("size", "many"), [(FLYING_BYTES_MAX - 1, 2), (FLYING_BYTES_MAX, 1)])
+def test_no_more_starts_when_as_many_bytes_are_in_flight_as_may_be(size, many) -> None:
+    bench = Bench(window_bytes_max=2**40)
+    big = Grown(1, 0, "ep", "k1", 1, event(1, "k1", bytes(size)))
+
+    started = len(bench.step(big, grown(2, 1)).sends)
+
+    assert started == many
+
+
+def test_as_much_is_kept_in_memory_as_fits() -> None:
+    bench = Bench(state=EndpointState.PAUSED, window_bytes_max=2 * len(event(1).data))
+
+    bench.step(grown(1, 1), grown(2, 1), grown(3, 1))
+
+    assert bench.engine.held_bytes == 2 * len(event(1).data)
+
+
+def test_a_lane_that_holds_no_event_has_no_place_for_one() -> None:
+    bench = Bench()
+    (send,) = bench.step(grown(1, 1)).sends
+
+    bench.settle(send)
+
+    assert bench.engine._heads.lanes[1].bodies is None
+
+
+@pytest.mark.parametrize(("wait_ms", "is_kept"), [(KEEP_BODY_MS, True), (KEEP_BODY_MS + 1, False)])
+def test_a_head_that_is_due_soon_keeps_its_event_in_memory(wait_ms, is_kept) -> None:
+    bench = Bench(backoff_ms=wait_ms)
+    (send,) = bench.step(grown(1, 1)).sends
+
+    bench.settle(send, 500)
+
+    assert (bench.engine.held_bytes > 0) is is_kept
+
+
+def test_a_lane_that_is_read_again_keeps_no_events_in_memory() -> None:
+    bench = Bench()
+    (send,) = bench.step(grown(1, 1), grown(1, 2)).sends
+
+    effects = bench.commit(*bench.answer(send), stale=True)
+
+    assert (effects.reloads, bench.engine.held_bytes) == ([1], 0)
+
+
+def test_lanes_that_were_lost_while_they_waited_make_no_more_room_than_there_is() -> None:
+    bench = Bench(*(row(lane, next_at=Instant(T0 + 500)) for lane in range(1, 5)), in_flight_max=1)
+
+    bench.step(Dropped(frozenset({0})))
+    bench.step(Loaded(1, 1, [row(lane, pid=1) for lane in range(5, 9)]))
+
+    assert len(bench.fetch().sends) == 1
+
+
+def test_only_idle_lanes_beyond_the_bound_are_forgotten() -> None:
+    bench = Bench(row(1, head=2, tail=1), row(2, head=2, tail=1), lanes_max=1)
+
+    bench.later(60_000)
+
+    assert len(bench.engine) == 1
+
+
+def test_a_lane_that_has_work_again_is_not_forgotten() -> None:
+    bench = Bench(row(1, head=2, tail=1), lanes_max=0)
+    (send,) = bench.step(grown(1, 2)).sends
+
+    bench.later(60_000)
+
+    assert len(bench.engine) == 1
+    assert len(bench.answer(send)) == 1
+
+
+def test_who_has_asked_for_a_probe_waits_for_the_answer_and_is_not_woken_at_once() -> None:
+    bench = ill()
+    (claim,) = bench.later(5_000).health
+    assert claim.state is BreakerState.PROBING
+
+    effects = bench.step(grown(99, 1))
+
+    assert (effects.health, effects.wake_at > bench.now) == ([], True)
+
+
+def test_a_turn_that_is_made_while_another_is_being_written_is_told_after_it() -> None:
+    bench = Bench(in_flight_max=3, in_flight_max_all=1_000)
+    sends = bench.step(*(grown(lane, 1) for lane in range(1, 61))).sends
+    while sends:
+        effects = bench.settle(sends.pop(), 503)
+        sends += [] if effects.health else effects.sends
+        bench.share_health()
+    ramping = bench.settle(probing(bench))
+    assert [turn.state for turn in ramping.health] == [BreakerState.RAMPING]
+    asked = bench.effects
+
+    assert bench.settle(ramping.sends[0]).health == [], "it has closed, which waits for the answer"
+    bench.effects = asked
+    (closing,) = bench.share_health().health
+
+    assert (closing.state, closing.turn) == (BreakerState.CLOSED, asked.health[0].turn + 1)
+
+
+def test_the_health_of_an_endpoint_that_is_not_known_is_passed_over() -> None:
+    bench = Bench(row())
+
+    bench.step(HealthSeen([Health("gone", 1, BreakerState.OPEN, Instant(T0 + 9), 1)], "w1", ["gone", "ep"]))
+
+    assert list(bench.engine.queues) == ["ep"]
+
+
+def test_a_probe_for_which_there_is_no_place_is_made_when_there_is_one() -> None:
+    bench = Bench(in_flight_max_all=64)
+    silent = [endpoint(f"silent_{n}") for n in range(62)]
+    held = bench.step(
+        *(EndpointChanged(one) for one in silent),
+        *(grown(n + 2, 1, endpoint_id=one.id) for n, one in enumerate(silent)),
+    ).sends
+    bench.step(HealthSeen([Health("ep", 1, BreakerState.OPEN, Instant(T0 + 10), 1)]), grown(1, 1))
+    bench.later(10)
+    assert (len(held), bench.share_health().sends) == (62, [])
+
+    (probe,) = bench.settle(held[0]).sends
+
+    assert probe.endpoint.id == "ep"

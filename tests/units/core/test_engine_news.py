@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.units.core.kit import T0, TIMINGS, Bench, endpoint, event, grown, row
+import pytest
+from tests.units.core.kit import T0, TIMINGS, Bench, answer, endpoint, event, grown, row
 
 from hooklane.core.engine import (
     Committed,
@@ -32,7 +33,7 @@ def test_a_reload_that_was_read_before_our_last_commit_is_ignored() -> None:
 
     effects = bench.step(Reloaded([row(1, head=1, tail=1)], [1]))
 
-    assert (effects.sends, effects.fetches) == ([], [])
+    assert (effects.sends, effects.fetches, effects.reloads) == ([], [], [])
 
 
 def test_a_reload_that_was_read_before_our_last_failure_does_not_shorten_its_wait() -> None:
@@ -518,3 +519,163 @@ def test_an_old_alarm_of_a_head_that_waits_for_longer_by_now_leaves_one_alarm() 
 
     assert len(bench.engine._heads.alarms._heap) == 1
     assert bench.effects.wake_at == T0 + 1_500
+
+
+def test_the_alarms_of_others_stay_in_order_when_a_partition_is_lost() -> None:
+    bench = Bench(row(1, next_at=Instant(T0 + 100)))
+    bench.step(Loaded(1, 1, [row(n, pid=1, next_at=Instant(T0 + at)) for n, at in ((2, 500), (3, 200))]))
+
+    bench.step(Dropped(frozenset({0})))
+
+    assert bench.effects.wake_at == T0 + 200
+    assert [want.lane_id for want in bench.later(200).fetches] == [3]
+
+
+def test_the_queue_of_an_endpoint_keeps_its_alarm_when_a_partition_is_lost() -> None:
+    bench = Bench(rate_limit=1.0)
+    bench.step(Loaded(1, 1, []))
+    assert len(bench.step(grown(1, 1, pid=1), grown(2, 1, pid=1)).sends) == 1
+
+    bench.step(Dropped(frozenset({0})))
+
+    assert len(bench.later(1_001).sends) == 1
+
+
+def test_what_is_in_flight_elsewhere_is_not_touched_when_partitions_leave() -> None:
+    bench = Bench(row(1))
+    (send,) = bench.fetch().sends
+
+    effects = bench.step(Leaving(frozenset({1})))
+
+    assert (effects.sends, len(bench.answer(send))) == ([], 1)
+
+
+def test_what_stays_goes_on_in_the_step_in_which_what_leaves_is_parked() -> None:
+    bench = Bench(row(1))
+    being_read = [*bench.effects.fetches, *bench.step(Loaded(1, 1, [row(2, pid=1)])).fetches]
+    bench.step(Leaving(frozenset({0})))
+    bench.effects.fetches = being_read
+
+    assert [send.lane_id for send in bench.fetch().sends] == [2]
+
+
+def test_what_follows_a_lost_event_in_the_line_goes_in_the_same_step() -> None:
+    lost = Event("lost:0:1", LOST_TYPE, "k1", b"{}", T0)
+    bench = Bench(row(1, tail=1), row(2, tail=1))
+
+    effects = bench.step(Fetched([(1, 1, lost), (2, 1, event(1, "k2"))], [1, 2]))
+
+    assert (len(effects.writes), [send.lane_id for send in effects.sends]) == (1, [2])
+
+
+def test_a_lane_that_is_being_read_waits_for_that_though_its_endpoint_is_known_at_last() -> None:
+    bench = Bench()
+    assert bench.step(grown(1, 6, endpoint_id="ep_new")).reloads == [1]
+
+    effects = bench.step(EndpointChanged(endpoint("ep_new")))
+
+    assert (effects.fetches, effects.sends) == ([], [])
+
+
+def test_a_lane_that_nobody_told_of_is_taken_from_the_store_and_not_doubted() -> None:
+    bench = Bench()
+
+    bench.step(Reloaded([row(1, head=2)], [1]))
+    effects = bench.fetch()
+
+    assert ([send.seq for send in effects.sends], effects.writes) == ([2], [])
+
+
+def test_a_look_that_finds_nothing_new_of_a_head_in_flight_is_the_last() -> None:
+    bench = Bench(row(1))
+    (send,) = bench.fetch().sends
+
+    bench.step(Reloaded([row(1)], [1]))
+
+    assert bench.settle(send).reloads == []
+
+
+def test_a_lane_is_read_again_once_for_a_recovery() -> None:
+    bench = Bench(row(1))
+    (send,) = bench.fetch().sends
+    bench.step(Reloaded([row(1, rev=1)], [1]))
+    assert bench.settle(send).reloads == [1]
+
+    bench.step(Reloaded([row(1, head=2, rev=1)], [1]))
+    (following,) = bench.fetch().sends
+
+    assert bench.settle(following).reloads == []
+
+
+def test_a_report_from_before_a_loss_counts_for_what_was_kept() -> None:
+    bench = Bench(row(1))
+    bench.step(Loaded(1, 1, []))
+    bench.engine.step(bench.now, [])
+    (send,) = bench.step(grown(7, 1, pid=1)).sends
+    writes, old = bench.answer(send), dict(bench.engine.epochs)
+    bench.step(grown(7, 2, pid=1), Dropped(frozenset({0})))
+
+    (following,) = bench.step(Committed(writes, frozenset(), frozenset(), old)).sends
+
+    assert (following.lane_id, following.seq) == (7, 2)
+
+
+def test_the_report_of_an_announcement_from_before_a_loss_starts_no_attempt() -> None:
+    bench = Bench(row(1), unclean=True)
+    (start,) = bench.fetch().writes
+    old = dict(bench.engine.epochs)
+    bench.step(Dropped(frozenset({0})))
+    bench.step(Loaded(0, 3, [row(1)], unclean=True))
+    assert bench.fetch().writes == [start]
+
+    assert bench.step(Committed([start], epochs=old)).sends == []
+    assert len(bench.commit(start).sends) == 1
+
+
+def test_a_loose_delivery_has_no_place_from_which_a_receiver_could_miss_anything() -> None:
+    bench = Bench(row(-7, tail=1, head=1))
+    (send,) = bench.fetch().sends
+
+    (write,) = bench.answer(send, answer(409, expected_seq="0"))
+
+    assert isinstance(write, Settlement)
+    assert not (isinstance(write.outcome, Dead) and write.outcome.gap)
+
+
+IDLE, ACTIVE, RETRYING, BLOCKED = LaneState.IDLE, LaneState.ACTIVE, LaneState.RETRYING, LaneState.BLOCKED
+
+
+@pytest.mark.parametrize(
+    ("results", "on_dead", "states"),
+    [
+        ([200, 200], OnDead.BLOCK, [ACTIVE, IDLE]),
+        ([500, 200, 500, 200], OnDead.BLOCK, [RETRYING, ACTIVE, RETRYING, IDLE]),
+        ([500, 500], OnDead.BLOCK, [RETRYING, BLOCKED]),
+        ([500, 500, 500, 500], OnDead.SKIP, [RETRYING, ACTIVE, RETRYING, IDLE]),
+        ([410], OnDead.BLOCK, [RETRYING]),
+    ],
+    ids=str,
+)
+def test_the_lane_of_an_owner_stands_where_the_lane_machine_says(results, on_dead, states) -> None:
+    bench = Bench(row(1, tail=2), on_dead=on_dead, attempts_max=2)
+    sends = bench.fetch().sends
+    seen = []
+
+    for result in results:
+        (send,) = sends
+        sends = bench.settle(send, result).sends
+        seen.append(bench.engine._heads.lanes[1].state)
+        sends = sends or bench.later(60_000).sends
+
+    assert seen == states
+
+
+def test_what_comes_after_a_cancelling_has_neither_attempts_nor_a_wait_behind_it() -> None:
+    bench = Bench(row(1, tail=1, attempts=2, starts=1, next_at=Instant(T0 + 9_000)))
+    (cancel,) = bench.step(EndpointChanged(endpoint(state=EndpointState.CANCELLING))).writes
+    bench.commit(cancel)
+    bench.step(EndpointChanged(endpoint()))
+
+    (send,) = bench.step(grown(1, 2)).sends
+
+    assert (send.seq, send.attempt, bench.effects.writes) == (2, 1, [])

@@ -16,6 +16,7 @@ from hooklane.core.engine import (
     Fetch,
     Fetched,
     Input,
+    Jumped,
     LeaseSet,
     Leaving,
     Loaded,
@@ -24,7 +25,7 @@ from hooklane.core.engine import (
 )
 from hooklane.core.engine.suspects import DEATHS_MAX, GROUP_MAX, KILLS_MAX, QUIET_MS
 from hooklane.model.attempt import Dead, Delivered, Send, Settlement, Start, Write
-from hooklane.model.clock import Instant
+from hooklane.model.clock import FOREVER, Instant
 from hooklane.model.endpoint import EndpointState, OnDead
 from hooklane.model.exchange import Failure, NoAnswer
 from hooklane.model.lane import LaneRow
@@ -489,3 +490,238 @@ def test_where_one_attempt_is_allowed_a_killer_gets_one_alone() -> None:
 
     assert crowd.dead == {3: "worker_died"}
     assert crowd.made[3] == [1] * 4
+
+
+# --- what goes wrong in between ---
+
+
+def test_a_head_that_is_due_just_now_is_doubted_after_an_unclean_takeover() -> None:
+    bench = Bench(row(attempts=1, next_at=T0), unclean=True)
+
+    assert starts(announced(bench)) == [(1, 1, 1)]
+
+
+def test_doubt_outlives_a_look_that_was_older_than_what_was_asked() -> None:
+    bench = Bench(row(1, head=2), unclean=True)
+    wants = [want.lane_id for want in bench.effects.fetches]
+    assert bench.step(Fetched([], wants)).reloads == [1]
+
+    assert bench.step(Reloaded([row(1, head=1)], [1])).reloads == [1]
+    bench.step(Reloaded([row(1, head=2)], [1]))
+
+    assert starts(announced(bench)) == [(1, 0, 1)]
+
+
+def test_an_announcement_that_only_the_store_knows_of_is_a_doubt() -> None:
+    bench = Bench(row(1), row(2))
+
+    bench.step(Reloaded([row(1, rev=1, starts=1), row(2, rev=1, starts=1)], [1, 2]))
+
+    assert starts(announced(bench)) == [(1, 0, 2), (2, 0, 2)]
+
+
+def test_doubt_of_a_head_ends_where_the_store_says_that_it_is_done() -> None:
+    bench = Bench(row(1), unclean=True)
+
+    bench.step(Reloaded([row(1, head=2, rev=1)], [1]))
+    effects = bench.fetch()
+
+    assert ([send.seq for send in effects.sends], effects.writes) == ([2], [])
+
+
+def test_places_that_are_announced_are_counted_until_they_fly_and_once() -> None:
+    bench = Bench(in_flight_max_all=2)
+    bench.step(*(EndpointChanged(endpoint(f"ep{n}")) for n in range(4)))
+    bench.step(Loaded(0, 2, [row(n + 1, endpoint_id=f"ep{n}") for n in range(4)], unclean=True))
+    first, second = announced(bench)
+
+    effects = bench.commit(first)
+
+    assert (len(effects.sends), effects.writes) == (1, [])
+    effects = bench.commit(second)
+    assert (len(effects.sends), effects.writes) == (1, [])
+
+
+def test_a_suspect_that_was_passed_over_while_it_waited_for_others_is_sent_once() -> None:
+    bench = Bench(row(1, starts=2), row(2, starts=2), **WIDE)
+    (first,) = fly(bench, announced(bench))
+    bench.step(Reloaded([row(2, head=2, rev=1)], [2]))
+    (other,) = bench.fetch().sends
+
+    effects = bench.settle(first)
+
+    assert (other.lane_id, [send.lane_id for send in effects.sends]) == (2, [1])
+
+
+def test_one_of_a_group_that_has_to_wait_for_its_time_after_all_holds_nobody_up() -> None:
+    bench = Bench(*lanes(GROUP_MAX + 2, starts=1), **WIDE)
+    sends = fly(bench, announced(bench))
+    first, second = GROUP_MAX + 1, GROUP_MAX + 2
+    bench.step(Reloaded([row(first, rev=1, next_at=Instant(T0 + 500))], [first]))
+
+    following = bench.settle(sends[0])
+
+    assert lanes_of(following.fetches) == [second]
+    assert lanes_of(bench.later(500).fetches) == [first]
+
+
+def test_suspects_for_which_there_is_no_place_keep_their_order() -> None:
+    bench = Bench(in_flight_max_all=1)
+    (held,) = bench.step(grown(9, 1)).sends
+    bench.step(Loaded(0, 2, [row(9, head=2, tail=1), row(1, starts=5), row(2, starts=3)]))
+
+    bench.step(Settled(held, answer(200), 0.0))
+
+    assert starts(announced(bench)) == [(2, 1, 4)]
+
+
+def test_a_suspect_that_cannot_be_read_yet_holds_no_other_up_and_has_its_turn() -> None:
+    bench = Bench(*lanes(4, tail=1), in_flight_max=1)
+    reading = bench.effects
+    assert len(reading.fetches) == 4
+    bench.step(EndpointChanged(endpoint("other")))
+    bench.step(Loaded(1, 1, [row(5, pid=1, starts=2)]))
+    assert bench.effects.fetches == []
+    bench.step(Loaded(2, 1, [row(6, pid=2, starts=2, endpoint_id="other")]))
+    alone = announced(bench)
+    bench.settle(*fly(bench, alone))
+
+    bench.effects = reading
+    effects = bench.fetch()
+    read = lanes_of(effects.fetches)
+    while effects.sends:
+        effects = bench.settle(*effects.sends)
+        read += lanes_of(effects.fetches)
+
+    assert (starts(alone), read) == ([(6, 1, 3)], [5])
+
+
+def test_who_is_held_back_for_one_that_goes_alone_holds_up_nobody_behind_it() -> None:
+    bench = Bench(row(1, starts=2), **WIDE)
+    fly(bench, announced(bench))
+    being_read = bench.step(Loaded(1, 1, [row(2, pid=1)], unclean=True)).fetches
+    being_read += bench.step(Loaded(2, 1, [row(3, pid=2)])).fetches
+    bench.effects.fetches = being_read
+
+    assert [send.lane_id for send in bench.fetch().sends] == [3]
+
+
+@pytest.mark.parametrize("announcements", [0, 1, 2])
+def test_a_head_that_has_had_all_its_attempts_is_not_blamed_for_a_death_in_company(announcements) -> None:
+    """As where a person has lowered the bound since."""
+    bench = Bench(row(attempts=5, starts=announcements), unclean=True, attempts_max=5)
+
+    assert len(fly(bench, announced(bench))) == 1
+
+
+def test_what_is_lost_in_the_step_in_which_it_was_announced_is_not_gone_on_with() -> None:
+    bench = Bench(row(1), unclean=True)
+    (start,) = announced(bench)
+
+    effects = bench.step(Committed([start]), Dropped(frozenset({0})))
+
+    assert (effects.sends, effects.fetches) == ([], [])
+
+
+@pytest.mark.parametrize("status", [503, 410])
+def test_a_head_whose_failure_was_seen_is_nobodys_suspect(status) -> None:
+    bench = Bench()
+    bench.step(EndpointChanged(endpoint("other")))
+    bench.step(Loaded(0, 2, [row(1, starts=2), row(2, starts=2, endpoint_id="other")]))
+    (first,) = fly(bench, announced(bench))
+    bench.settle(first, status)
+    fly(bench, announced(bench))
+
+    bench.step(EndpointChanged(endpoint()))
+    bench.later(60_000)
+
+    assert [send.lane_id for send in [*bench.effects.sends, *bench.fetch().sends]] in ([1], [])
+    assert bench.engine.in_flight == 2
+
+
+def test_a_suspect_whose_outcome_was_stale_holds_nobody_up() -> None:
+    bench = Bench(row(1, starts=2), row(2, starts=2))
+    (send,) = fly(bench, announced(bench))
+
+    bench.commit(*bench.answer(send), stale=True)
+
+    assert starts(announced(bench)) == [(2, 1, 3)]
+
+
+def test_one_of_a_group_that_gave_its_place_up_goes_with_the_group_and_not_beside_one_alone() -> None:
+    bench = Bench(**WIDE)
+    bench.step(EndpointChanged(endpoint("other")))
+    bench.step(Loaded(0, 2, [row(1, starts=1, endpoint_id="other"), row(2, starts=1), row(3, starts=2)]))
+    first, second = announced(bench)
+    paused = EndpointChanged(endpoint("other", state=EndpointState.PAUSED))
+    (flying,) = bench.step(paused, Committed([first, second])).sends
+
+    together = bench.step(EndpointChanged(endpoint("other"))).sends
+
+    assert (flying.lane_id, [send.lane_id for send in together]) == (2, [1])
+
+
+def test_one_of_a_group_that_gave_its_place_up_waits_for_one_that_is_alone() -> None:
+    bench = Bench(**WIDE)
+    bench.step(EndpointChanged(endpoint("other")))
+    bench.step(Loaded(0, 2, [row(1, starts=1, endpoint_id="other"), row(2, starts=1), row(3, starts=2)]))
+    first, second = announced(bench)
+    paused = EndpointChanged(endpoint("other", state=EndpointState.PAUSED))
+    (flying,) = bench.step(paused, Committed([first, second])).sends
+    bench.settle(flying)
+    (alone,) = fly(bench, announced(bench))
+    assert alone.lane_id == 3
+
+    bench.later(QUIET_MS)
+    waits = bench.step(EndpointChanged(endpoint("other"))).sends
+
+    assert waits == []
+    assert [send.lane_id for send in bench.settle(alone).sends if send.lane_id == 1] == [1]
+
+
+def test_the_quiet_that_one_alone_asks_for_is_not_put_off_by_what_ends_meanwhile() -> None:
+    bench = Bench(row(1), row(2), unclean=True, **WIDE)
+    first, _ = fly(bench, announced(bench))
+    bench.step(Loaded(1, 1, [row(3, pid=1, starts=2)]))
+
+    bench.now = Instant(T0 + 500)
+    bench.settle(first)
+
+    assert bench.effects.wake_at == T0 + QUIET_MS
+
+
+def test_after_a_jump_of_the_clock_one_alone_waits_for_those_in_flight_as_before() -> None:
+    bench = Bench(row(1), unclean=True)
+    fly(bench, announced(bench))
+    bench.now = Instant(T0 + 3_600_000)
+    bench.step(Jumped(3_600_000))
+
+    bench.step(Loaded(1, 1, [row(2, pid=1, starts=2)]))
+
+    assert (bench.effects.fetches, bench.effects.wake_at) == ([], bench.now + QUIET_MS)
+
+
+def test_one_alone_for_which_nobody_waits_wakes_nobody() -> None:
+    bench = Bench(row(1, starts=2))
+    fly(bench, announced(bench))
+
+    assert bench.effects.wake_at == FOREVER
+
+
+def test_suspects_that_wait_for_others_to_end_wake_nobody() -> None:
+    bench = Bench(*lanes(GROUP_MAX + 1, starts=1), **WIDE)
+    fly(bench, announced(bench))
+
+    assert bench.effects.wake_at == FOREVER
+
+
+def test_one_alone_that_finds_no_place_after_its_quiet_is_not_woken_at_once() -> None:
+    bench = Bench(row(1), unclean=True, in_flight_max_all=2)
+    fly(bench, announced(bench))
+    bench.step(EndpointChanged(endpoint("other")), Loaded(1, 1, [row(2, pid=1, starts=2)]))
+    assert bench.effects.wake_at == T0 + QUIET_MS
+    assert len(bench.step(grown(9, 1, endpoint_id="other")).sends) == 1
+
+    bench.later(QUIET_MS)
+
+    assert bench.effects.wake_at > bench.now

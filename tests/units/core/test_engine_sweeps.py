@@ -12,10 +12,11 @@ from hooklane.model.lane import LaneState
 
 
 def test_a_sweep_that_finds_what_is_known_does_nothing() -> None:
-    bench = Bench(row(head=2, tail=3))
+    later = row(lane=2, next_at=Instant(T0 + 9))
+    bench = Bench(row(head=2, tail=3), later)
     bench.fetch()
 
-    effects = bench.step(Swept(0, 1, [row(head=1, tail=2), row(head=2, tail=3)]))
+    effects = bench.step(Swept(0, 1, [row(head=1, tail=2), row(head=2, tail=3), later]))
 
     assert (effects.missed, effects.reloads, effects.fetches, effects.sends) == (0, [], [], [])
 
@@ -89,12 +90,12 @@ def test_a_breaker_follows_the_store_after_a_start_anew_though_its_turns_are_few
 
 def test_an_endpoint_that_the_store_has_forgotten_is_forgotten_with_its_lanes() -> None:
     """Each endpoint that was ever made stayed in memory."""
-    bench = Bench(row(head=4, tail=3))
-    bench.step(EndpointChanged(endpoint("ep_2")), grown(2, 1, endpoint_id="ep_2"))
+    bench = Bench(row(head=4, tail=3), row(lane=3, head=4, tail=3, endpoint_id="ep_3"))
+    bench.step(EndpointChanged(endpoint("ep_2")), EndpointChanged(endpoint("ep_3")), grown(2, 1, endpoint_id="ep_2"))
 
-    bench.step(EndpointsGone({"ep"}))
+    bench.step(EndpointsGone({"ep", "never_seen"}))
 
-    assert (list(bench.engine.queues), len(bench.engine)) == (["ep_2"], 1)
+    assert (list(bench.engine.queues), len(bench.engine)) == (["ep_2", "ep_3"], 2)
 
 
 def test_an_endpoint_of_which_something_is_under_way_is_kept_until_that_has_ended() -> None:
@@ -110,3 +111,23 @@ def test_an_endpoint_of_which_something_is_under_way_is_kept_until_that_has_ende
     assert list(bench.engine.queues) == []
 
     assert bench.commit(write, fenced=True).sends == []
+
+
+def test_a_sweep_asks_nothing_of_a_lane_that_is_being_looked_up() -> None:
+    bench = Bench()
+    bench.step(grown(1, 6))
+
+    effects = bench.step(Swept(0, 1, [row(head=5, tail=6, rev=1)]))
+
+    assert (effects.missed, effects.reloads) == (0, [])
+
+
+def test_an_endpoint_is_kept_while_an_attempt_of_a_lane_that_was_lost_is_in_flight() -> None:
+    bench = Bench()
+    (send,) = bench.step(grown(1, 1)).sends
+    bench.step(Dropped(frozenset({0})))
+
+    bench.step(EndpointsGone({"ep"}))
+
+    assert bench.answer(send) == []
+    assert bench.engine.in_flight == 0

@@ -9,7 +9,7 @@ from hooklane.core.breaker import Breaker, BreakerRules
 from hooklane.core.endpoint import within_bounds
 from hooklane.core.engine.owned_lane import OwnedLane
 from hooklane.core.judge import RetryPolicy
-from hooklane.model.clock import FOREVER, START, Instant
+from hooklane.model.clock import START, Instant
 from hooklane.model.endpoint import Endpoint, EndpointState, OnDead, Order
 
 FREE_PART: Final = 0.25
@@ -113,8 +113,7 @@ class EndpointQueue:
     def jump(self, by: int) -> None:
         """The clock was set."""
         self._spaced_at += by
-        if self.alarm_at > START:
-            self.alarm_at = Instant(self.alarm_at + by)
+        self.alarm_at = Instant(self.alarm_at + by)
         self.breaker.jump(by)
 
     def _set_limits(self) -> None:
@@ -141,8 +140,9 @@ class EndpointQueue:
             self.is_open
             and not self.tenant.is_full(free)
             and busy < self.breaker.room(now, self.cap)
-            and (left > 0 if busy == 0 else busy < left * FREE_PART)
-            and (self._gap_ms is None or (self._spaced_at < now + 1 and self.starting * self._gap_ms < ANNOUNCED_MS))
+            and busy < left * FREE_PART
+            and self._is_spaced(now)
+            and self.starting * (self._gap_ms or 0.0) < ANNOUNCED_MS
         )
 
     def wants_probe(self, now: Instant) -> bool:
@@ -150,14 +150,8 @@ class EndpointQueue:
         return self.is_open and bool(self.ready) and self.breaker.wants_probe(now)
 
     def opens_at(self, now: Instant) -> Instant:
-        """When to look again, where time alone will make room; FOREVER where an event must."""
-        if not self.is_open:
-            return FOREVER
-        if self.breaker.room(now, self.cap) == 0:
-            return self.breaker.until
-        if self._gap_ms is not None and self._spaced_at >= now + 1:
-            return Instant(int(self._spaced_at))
-        return FOREVER
+        """When to look again, where time alone will make room; what is past where an event must."""
+        return self.breaker.until if self.breaker.room(now, self.cap) == 0 else Instant(int(self._spaced_at))
 
     def lacks_place(self, now: Instant) -> bool:
         """Whether nothing but the process's places keeps it from sending, and nothing of its own will end and tell."""
@@ -165,8 +159,12 @@ class EndpointQueue:
             self.is_open
             and self.in_flight + self.starting == 0
             and self.breaker.room(now, self.cap) > 0
-            and (self._gap_ms is None or self._spaced_at < now + 1)
+            and self._is_spaced(now)
         )
+
+    def _is_spaced(self, now: Instant) -> bool:
+        """Whether the rate limit lets another go in the millisecond of *now*."""
+        return self._gap_ms is None or self._spaced_at < now + 1
 
     def take_off(self, now: Instant) -> None:
         """One delivery starts: it takes a place, and its share of the rate limit."""

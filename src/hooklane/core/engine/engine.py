@@ -34,7 +34,7 @@ from hooklane.core.engine.inputs import (
 from hooklane.core.engine.outcomes import Outcomes
 from hooklane.core.engine.owned_lane import OwnedLane, Phase
 from hooklane.model.attempt import Settlement
-from hooklane.model.clock import START, Instant
+from hooklane.model.clock import Instant
 from hooklane.model.endpoint import Endpoint, EndpointState
 from hooklane.model.lane import Grown, LaneId, LaneRow
 
@@ -99,9 +99,7 @@ class Engine:
         self._heads.ring(now)
         self._heads.dispatch(now)
         self._evict(now)
-        effects.wake_at = self._heads.alarms.next_at
-        if self._heads.suspects:
-            effects.wake_at = min(effects.wake_at, self._heads.suspects.wake_at(now))
+        effects.wake_at = min(self._heads.alarms.next_at, self._heads.suspects.wake_at(now))
         return effects
 
     # --- what others may look at ---
@@ -150,15 +148,12 @@ class Engine:
     def _started_anew(self, now: Instant, started: StartedAnew) -> None:
         for queue in self._heads.queues.values():
             queue.forget(self._breaker_rules)
-            self._heads.turns.push(queue)
 
     def _lease_set(self, now: Instant, lease: LeaseSet) -> None:
         self._heads.lease_until = lease.until
-        if lease.share != self._share:
-            self._share = lease.share
-            for queue in self._heads.queues.values():
-                queue.share(lease.share)
+        self._share = lease.share
         for queue in self._heads.queues.values():
+            queue.share(lease.share)
             self._heads.turns.push(queue)
 
     def _drain(self, now: Instant, draining: Draining) -> None:
@@ -167,7 +162,7 @@ class Engine:
     def _leave(self, now: Instant, leaving: Leaving) -> None:
         self._heads.leaving = leaving.pids
         for lane in self._heads.lanes.values():
-            if lane.phase is Phase.PARKED and lane.pid not in leaving.pids:
+            if lane.phase is Phase.PARKED:
                 self._heads.place(now, lane)
 
     def _jumped(self, now: Instant, jumped: Jumped) -> None:
@@ -176,7 +171,7 @@ class Engine:
         # What this very step has judged was judged by the new clock.
         judged = {one.send.lane_id for one in self._heads.effects.writes if isinstance(one, Settlement)}
         for lane in self._heads.lanes.values():
-            if lane.next_at > START and lane.id not in judged:
+            if lane.id not in judged:
                 lane.next_at = Instant(lane.next_at + by)
         for queue in self._heads.queues.values():
             queue.jump(by)
@@ -223,7 +218,6 @@ class Engine:
                 turned = queue.breaker.answered(found.get(endpoint_id), seen.worker, now)
                 if turned is not None:
                     self._heads.effects.health.append(turned)
-                self._heads.turns.push(queue)
         for health in seen.found:
             queue = self._heads.queues.get(health.endpoint_id)
             if queue is not None:
@@ -252,8 +246,8 @@ class Engine:
                 self._load(grown, epoch)
                 return
             lane = self._heads.lanes[grown.lane_id] = OwnedLane.newborn(grown, epoch)
-        elif grown.seq > lane.tail:
-            lane.tail = grown.seq
+        else:
+            lane.tail = max(lane.tail, grown.seq)
         if grown.event is not None and grown.seq >= lane.head:
             self._heads.window.keep(lane, grown.seq, grown.event)
         if lane.phase is Phase.IDLE:
@@ -301,7 +295,6 @@ class Engine:
                 continue
             self._heads.effects.missed += 1
             if lane is not None and row.rev > lane.rev and lane.phase not in _LOOKED_AT:
-                lane.tail = max(lane.tail, row.tail)
                 self._heads.reload(lane)
             else:
                 self._grown(now, Grown(row.id, row.pid, row.endpoint_id, row.key, row.tail))

@@ -13,9 +13,8 @@ from hooklane.core.engine.inputs import Dropped, Fetched
 from hooklane.core.engine.owned_lane import OwnedLane, Phase
 from hooklane.core.engine.suspects import DEATHS_MAX, Suspects, deaths
 from hooklane.core.engine.window import Window
-from hooklane.core.machine import Move, after
 from hooklane.model.attempt import Cancel, Dead, Send, Settlement
-from hooklane.model.clock import FOREVER, START, Instant
+from hooklane.model.clock import START, Instant
 from hooklane.model.endpoint import EndpointState
 from hooklane.model.event import Event
 from hooklane.model.lane import LaneId, LaneState
@@ -63,20 +62,18 @@ class Heads:
     def place(self, now: Instant, lane: OwnedLane) -> None:
         """Put a lane that is not in flight where it belongs."""
         lane.flight = None
-        if lane.kept is not None:
-            self.suspects.release(lane)
+        self.suspects.release(lane)
         if not lane.has_work():
             lane.phase = Phase.IDLE
-            lane.state = LaneState.IDLE
             self.idle[lane.id] = now
             return
         self.idle.pop(lane.id, None)
         if lane.state is LaneState.IDLE:
-            lane.state = after(lane.state, Move.GROW)
+            lane.state = LaneState.ACTIVE
         queue = self.queues.get(lane.endpoint_id)
         if queue is None:
-            lane.phase = Phase.IDLE  # its endpoint is not known yet; the news of it will place the lane
-        elif queue.endpoint.state is EndpointState.CANCELLING:
+            return  # its endpoint is not known yet; the news of it will place the lane, which is idle until then
+        if queue.endpoint.state is EndpointState.CANCELLING:
             self.cancel(lane)
         elif lane.state is LaneState.BLOCKED:
             lane.phase = Phase.STOPPED
@@ -129,8 +126,7 @@ class Heads:
         # Nor are they kept by a line that may not move for weeks, as that of a paused endpoint.
         self.alarms.forget(dropped.pids)
         for queue in self.queues.values():
-            if queue.ready:
-                queue.ready = deque(lane for lane in queue.ready if lane.pid not in dropped.pids)
+            queue.ready = deque(lane for lane in queue.ready if lane.pid not in dropped.pids)
 
     # --- whose turn it is ---
 
@@ -148,18 +144,16 @@ class Heads:
             self._go_on(now, lane)
         if self.draining or now >= self.lease_until:
             return
-        if self.suspects:
-            self._call_suspects(now)
+        self._call_suspects(now)
         turns = self.turns
-        places = self.in_flight_max
-        while turns and self.in_flight + self._starting < places and self.flying_bytes < FLYING_BYTES_MAX:
+        while turns and self._has_place():
             queue = turns.pop()
             if not queue.ready:
                 continue  # its lanes were lost while it stood in line
-            if not queue.has_room(now, places - self.in_flight, places):
+            if not self._has_room(now, queue):
                 if queue.wants_probe(now):
                     self.effects.health.append(queue.breaker.claim(now, queue.endpoint.timeout_ms))
-                elif queue.tenant.is_full(places - self.in_flight):
+                elif queue.tenant.is_full(self.in_flight_max - self.in_flight):
                     self._wait_for_tenant(queue)
                 elif queue.lacks_place(now):
                     self._wait_for_place(queue)
@@ -175,6 +169,9 @@ class Heads:
     def _has_place(self) -> bool:
         return self.in_flight + self._starting < self.in_flight_max and self.flying_bytes < FLYING_BYTES_MAX
 
+    def _has_room(self, now: Instant, queue: EndpointQueue) -> bool:
+        return queue.has_room(now, self.in_flight_max - self.in_flight, self.in_flight_max)
+
     def _call_suspects(self, now: Instant) -> None:
         """Let those go who have waited for other suspects, if their endpoint has room."""
         if not self._has_place():
@@ -183,8 +180,7 @@ class Heads:
             if lane.phase is not Phase.READY:
                 continue
             queue = self.queues[lane.endpoint_id]
-            free = self.in_flight_max - self.in_flight
-            if not (self._has_place() and queue.has_room(now, free, self.in_flight_max)):
+            if not (self._has_place() and self._has_room(now, queue)):
                 self.to_front(queue, lane)
             elif not self._start(now, queue, lane):
                 queue.ready.appendleft(lane)
@@ -225,7 +221,7 @@ class Heads:
 
     def _set_alarm(self, now: Instant, queue: EndpointQueue) -> None:
         at = queue.opens_at(now)
-        if now < at < FOREVER and queue.ready and queue.alarm_at != at:
+        if now < at != queue.alarm_at:
             queue.alarm_at = at
             self.alarms.set(at, queue)
 
@@ -283,9 +279,9 @@ class Heads:
         """A doubted head is in hand and others may wait for it: it goes on at once, or gives its place back."""
         if lane.phase is not Phase.READY:
             return  # it was lost or called off in the same step
-        queue, free = self.queues[lane.endpoint_id], self.in_flight_max - self.in_flight
+        queue = self.queues[lane.endpoint_id]
         may_send = not self.draining and now < self.lease_until
-        has_room = may_send and self._has_place() and queue.has_room(now, free, self.in_flight_max)
+        has_room = may_send and self._has_place() and self._has_room(now, queue)
         if not (has_room and self._start(now, queue, lane)):
             self.suspects.release(lane)
             self.to_front(queue, lane)
@@ -351,7 +347,6 @@ class Heads:
                 self.to_front(queue, lane)
 
     def end_start(self, lane: OwnedLane) -> None:
-        lane.phase = Phase.IDLE
         queue = self.queues[lane.endpoint_id]
         queue.starting -= 1
         self._starting -= 1

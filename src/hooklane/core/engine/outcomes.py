@@ -122,11 +122,7 @@ class Outcomes:
                 lane.state = after(lane.state, Move.ACK if more else Move.ACK_LAST)
                 self._heads.window.drop_head(lane)
                 lane.advance(lane.head)
-            case Retry():
-                lane.state = after(lane.state, Move.FAIL)
-                lane.attempts = settlement.send.attempt
-                lane.clear()
-            case Gone():
+            case Retry() | Gone():
                 lane.state = after(lane.state, Move.FAIL)
                 lane.attempts = settlement.send.attempt
                 lane.clear()
@@ -150,6 +146,6 @@ class Outcomes:
 
     def _cancelled(self, now: Instant, lane: OwnedLane, cancel: Cancel) -> None:
         self._heads.window.drop(lane)
-        lane.head, lane.state, lane.attempts = cancel.tail + 1, LaneState.IDLE, 0
-        lane.clear()
+        lane.head, lane.state = cancel.tail, LaneState.IDLE
+        lane.advance(None)
         self._heads.place(now, lane)

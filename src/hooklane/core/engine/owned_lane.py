@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from hooklane.model.attempt import Send
-from hooklane.model.clock import Instant
+from hooklane.model.clock import START
 from hooklane.model.event import Event
 from hooklane.model.lane import Grown, LaneRow
 
@@ -103,7 +103,7 @@ class OwnedLane:
             self.acked = acked
         self.head += 1
         self.attempts = 0
-        self.next_at = Instant(0)
+        self.next_at = START
         self.clear()
 
     def clear(self) -> None:

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Iterator
 from enum import IntEnum
 from heapq import heappop, heappush
+from itertools import count
 
 from hooklane.core.engine.owned_lane import OwnedLane, Phase
 from hooklane.model.attempt import Start
@@ -55,14 +56,14 @@ def rank_of(lane: OwnedLane) -> Rank:
 class Suspects:
     """The doubted heads that are in hand (announced, in flight or being settled) and those that wait for others."""
 
-    __slots__ = ("_alone", "_count", "_groups", "_in_hand", "_quiet_until", "_unsure")
+    __slots__ = ("_alone", "_groups", "_in_hand", "_numbers", "_quiet_until", "_unsure")
 
     def __init__(self) -> None:
         self._in_hand = [0, 0, 0]
         self._unsure: deque[OwnedLane] = deque()
         self._groups: deque[OwnedLane] = deque()
         self._alone: list[tuple[int, int, OwnedLane]] = []  # fewest deaths first: a killer comes last
-        self._count = 0
+        self._numbers = count()  # so that two of the same number of deaths are never compared
         self._quiet_until: Instant = START
 
     def __bool__(self) -> bool:
@@ -124,8 +125,7 @@ class Suspects:
             case Rank.GROUPED:
                 self._groups.append(lane)
             case Rank.ALONE:
-                self._count += 1  # so that two of the same number are never compared
-                heappush(self._alone, (lane.starts, self._count, lane))
+                heappush(self._alone, (lane.starts, next(self._numbers), lane))
 
     def next_up(self, now: Instant) -> Iterator[OwnedLane]:
         """Those who need wait no longer, one by one, groups before one alone; take each that goes before the next."""

@@ -33,12 +33,10 @@ class Window:
     def drop_head(self, lane: OwnedLane) -> None:
         """The head is done with."""
         bodies = lane.bodies
-        if bodies is not None:
-            event = bodies.pop(lane.head, None)
-            if event is not None:
-                self._bytes -= len(event.data)
-            if not bodies:
-                lane.bodies = None
+        assert bodies is not None, "what was sent is held"
+        self._bytes -= len(bodies.pop(lane.head).data)
+        if not bodies:
+            lane.bodies = None
 
     def drop(self, lane: OwnedLane) -> None:
         """The lane will not need its events for a while."""

@@ -83,9 +83,10 @@ class Announcing(OutboxKit):
 
         ahead = await owner.commit(start_of(row, 3, alone=True))
         behind = await owner.commit(start_of(row, 2, alone=True))
+        other = await owner.commit(start_of(replace(row, attempts=1), 3, alone=True))
 
         assert not ahead.stale
-        assert {lane_id} == behind.stale
+        assert {lane_id} == behind.stale == other.stale
         assert (await owner.row(lane_id)).starts == 3
 
     @pytest.mark.parametrize("key", ["a", None])

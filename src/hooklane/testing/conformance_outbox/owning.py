@@ -72,6 +72,7 @@ class Owning(OutboxKit):
         assert (len(some), len(rest)) == (10, PARTITIONS - 10)
         assert set(range(PARTITIONS)) == {taken.pid for taken in (*some, *rest)}
         assert not any(taken.unclean for taken in (*some, *rest))
+        assert {1} == {taken.epoch for taken in (*some, *rest)}, "by which an engine knows that nobody was before it"
         assert list(await store.acquire("w1", PARTITIONS)) == []
 
     async def test_the_roster_says_who_owns_how_much(self, store: Outbox) -> None:
@@ -254,7 +255,7 @@ class Owning(OutboxKit):
         lane_id, loose = report.grown[0].lane_id, report.grown[-1].lane_id
 
         items = await store.fetch([(lane_id, 2, 3), (loose, 1, 1)])
-        beyond = await store.fetch([(lane_id, 5, 16), (lane_id, 6, 16)])
+        beyond = await store.fetch([(lane_id, 5, 16), (lane_id, 6, 16), (lane_id + 1_000, 1, 16)])
 
         assert [seq for one, seq, _ in items if one == lane_id] == [2, 3, 4]
         assert [event.id for one, _, event in items if one == lane_id] == ["e2", "e3", "e4"]

@@ -191,3 +191,5 @@ class Recovering(OutboxKit):
         found = await store.dead_letter("default", letter.id)
         assert found is not None
         assert found.note == "asked the customer"
+        await store.replay("default", letter.id, actor="me", now=NOW)
+        assert (await owner.kill(lane_id)).note == "asked the customer"

@@ -64,6 +64,16 @@ class Settling(OutboxKit):
         row = await owner.row(lane_id)
         assert (row.head, row.attempts, row.next_at, row.state) == (1, 2, T0 + 9_000, LaneState.RETRYING)
 
+    async def test_a_lane_says_when_its_head_failed_last(self, store: Outbox, owner: Owner) -> None:
+        lane_id = await lane_of(store)
+
+        for at in (1_000, 5_000):
+            failure = await owner.settle(lane_id, Retry(LATER, "500"), at=at)
+
+        lane = await store.lane("default", "ep_a", "a")
+        assert lane is not None
+        assert (lane.since, lane.attempts) == (failure.at, 2)
+
     async def test_a_dead_head_stops_its_lane(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store)
 
@@ -102,7 +112,8 @@ class Settling(OutboxKit):
 
         (one,) = await store.endpoints()
         assert EndpointState.DISABLED is one.state
-        assert (await owner.row(lane_id)).head == 1
+        row = await owner.row(lane_id)
+        assert (row.head, row.state) == (1, LaneState.RETRYING)
         news = await store.poll("w1", list(owner.epochs), mark)
         assert [one] == list(news.endpoints)
 
@@ -132,12 +143,27 @@ class Settling(OutboxKit):
         await owner.deliver(lane_id)
         row = await owner.row(lane_id)
 
-        await owner.commit(Cancel(lane_id, row.pid, 2, 4, row.rev))
+        report = await owner.commit(Cancel(lane_id, row.pid, 2, 4, row.rev))
+        await owner.commit(Cancel(lane_id, row.pid, 2, 4, row.rev))  # a repeat changes nothing
 
-        states = [await state_of(store, f"e{n}") for n in range(1, 5)]
-        cancelled = DeliveryState.CANCELLED
-        assert [DeliveryState.DELIVERED, cancelled, cancelled, cancelled] == states
+        assert not report.stale
         assert await owner.loaded() == {}
+        await published(store, event("e5", "a"))
+        states = [await state_of(store, f"e{n}") for n in range(1, 6)]
+        cancelled = DeliveryState.CANCELLED
+        assert [DeliveryState.DELIVERED, cancelled, cancelled, cancelled, DeliveryState.QUEUED] == states
+        assert (await owner.row(lane_id)).head == 5
+
+    async def test_what_was_decided_before_a_replay_cancels_nothing(self, store: Outbox, owner: Owner) -> None:
+        lane_id = await lane_of(store)
+        row = await owner.row(lane_id)
+        letter = await owner.kill(lane_id)
+        await store.replay("default", letter.id, actor="me", now=T0)
+
+        report = await owner.commit(Cancel(lane_id, row.pid, 1, 3, row.rev))
+
+        assert {lane_id} == report.stale
+        assert DeliveryState.QUEUED is await state_of(store, "e1")
 
     async def test_what_was_decided_of_an_older_head_cancels_nothing(self, store: Outbox, owner: Owner) -> None:
         lane_id = await lane_of(store, 3)

@@ -81,8 +81,7 @@ def leave(tables: Tables, worker: str) -> None:
 
 def expire(tables: Tables, workers: Iterable[str]) -> None:
     for worker in workers:
-        if worker in tables.workers:
-            tables.workers[worker] = START
+        tables.workers[worker] = START
 
 
 def is_owner(part: Part, worker: str, epoch: int | None) -> bool:

@@ -20,9 +20,8 @@ def commit(tables: Tables, worker: str, epochs: Mapping[int, int], writes: Seque
     fenced: set[int] = set()
     stale: set[LaneId] = set()
     for write in writes:
-        pid = write.send.pid if isinstance(write, Settlement) else write.pid
-        if not is_owner(tables.parts[pid], worker, epochs.get(pid)):
-            fenced.add(pid)
+        if not is_owner(tables.parts[write.pid], worker, epochs.get(write.pid)):
+            fenced.add(write.pid)
             continue
         lane = tables.lanes.get(write.lane_id)
         if lane is None or not _write(tables, lane, write):
@@ -87,11 +86,8 @@ def _is_repeated(row: LaneRow, send: Send, outcome: Retry | Dead | Gone) -> bool
 
 def _fail(tables: Tables, lane: Lane, settlement: Settlement, outcome: Retry | Dead | Gone) -> None:
     send, at = settlement.send, settlement.at
-    if lane.head < send.seq:
-        move_head(lane, send.seq)  # acks that are not folded yet have moved on from what the row knows
-    if lane.state is not LaneState.RETRYING:
-        lane.since = at
-    lane.attempts, lane.starts, lane.reason, lane.next_at = send.attempt, 0, outcome.reason, START
+    move_head(lane, send.seq)  # acks that are not folded yet have moved on from what the row knows
+    lane.attempts, lane.reason, lane.since = send.attempt, outcome.reason, at
     _log(tables, settlement)
     match outcome:
         case Retry(at=next_at):
@@ -100,14 +96,10 @@ def _fail(tables: Tables, lane: Lane, settlement: Settlement, outcome: Retry | D
             lane.state = LaneState.RETRYING
             _disable(tables, lane.endpoint_id)
         case Dead(skip=True, reason=reason):
-            note = skip_note(reason)
-            lane.skipped[send.seq] = note
-            letter = _dead_letter_id(lane, send.seq)
-            row = DeadRow(letter, lane.id, send.seq, send.attempt, reason, at, note, Ending.SKIPPED)
-            tables.dead_letters[letter] = row
+            lane.skipped[send.seq] = skip_note(reason)
             move_head(lane, send.seq + 1)
         case Dead(reason=reason):
-            lane.state, lane.since = LaneState.BLOCKED, at
+            lane.state = LaneState.BLOCKED
             letter = _dead_letter_id(lane, send.seq)
             _add_dead_letter(tables, DeadRow(letter, lane.id, send.seq, send.attempt, reason, at))
 
