@@ -6,8 +6,9 @@ import importlib
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,8 +17,8 @@ import typer
 from hooklane.cli.exits import CallFailed, Exit
 from hooklane.cli.filters import Filter, asked_for, time_of
 from hooklane.cli.options import Yes
-from hooklane.cli.output import confirm, pairs_with_tracebacks, show, table, talk
-from hooklane.errors import StoreError, StoreRefused, StoreUnavailable
+from hooklane.cli.output import confirm, detail, pairs_with_tracebacks, show, table, talk
+from hooklane.errors import HooklaneError, StoreError, StoreRefused, StoreUnavailable
 from hooklane.model.clock import Instant, rfc3339
 from hooklane.model.database_url import shown
 from hooklane.model.inbox import Row
@@ -247,13 +248,8 @@ def worker(
 @contextmanager
 def opened(url: str) -> Iterator[Inbox]:
     """The inbox at *url*, for as long as a command looks at it."""
-    inbox = opened_at(url)
-    try:
+    with closing(opened_at(url)) as inbox:
         yield inbox
-    except StoreUnavailable as error:
-        raise CallFailed(str(error), Exit.UNREACHABLE) from error
-    finally:
-        inbox.close()
 
 
 def opened_at(url: str) -> Inbox:
@@ -343,11 +339,17 @@ def imported(where: str) -> Inbox:
     from hooklane.receiver.inbox import Inbox
 
     module, _, name = where.partition(":")
-    sys.path.insert(0, str(Path.cwd()))
+    if "/" in where or where.startswith("."):
+        raise CallFailed(f"{where} is a path: write MODULE:INBOX, such as shop.hooks:inbox", Exit.USAGE)
     try:
+        sys.path.insert(0, str(Path.cwd()))
         found = getattr(importlib.import_module(module), name or "inbox")
-    except (ImportError, AttributeError, ValueError) as error:
-        raise CallFailed(f"{where} cannot be imported: {error}", Exit.USAGE) from error
+    except HooklaneError:
+        raise
+    except Exception as error:  # whatever the application's own module does
+        for line in traceback.format_exc().splitlines():
+            detail(line)
+        raise CallFailed(f"{where} cannot be imported: {type(error).__name__}: {error}", Exit.USAGE) from error
     if not isinstance(found, Inbox):
         raise CallFailed(f"{where} is not an Inbox but a {type(found).__name__}", Exit.USAGE)
     return found

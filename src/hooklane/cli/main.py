@@ -159,9 +159,7 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         output.close_stdout()  # its reader went away, as `head` does
         return Exit.OK
-    except OSError as error:
-        if error.errno not in output.UNWRITTEN:
-            raise
+    except output.Unwritten as error:
         output.close_stdout()
         complain(f"{number_named('FAILED')} what was to be printed cannot be written: {error.strerror}")
         return Exit.FAILED

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import errno
 import os
 import re
 import sys
@@ -30,8 +29,8 @@ as_json = False
 """Whether data is printed as JSON: `--json` sets it, likewise."""
 
 
-UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""What a file says that our output was sent to: the disk is full, or broken."""
+class Unwritten(OSError):
+    """What stdout or stderr leads to takes nothing: a full disk, a pipe that does not wait, a file open for reading."""
 
 
 def open_what_is_closed() -> None:
@@ -107,8 +106,17 @@ def say(line: str = "") -> None:
 
 def _write(stream: TextIO, line: str) -> None:
     encoding = stream.encoding or "utf-8"
-    stream.write(line.encode(encoding, "replace").decode(encoding) + "\n")
-    stream.flush()
+    _put(stream, line.encode(encoding, "replace").decode(encoding) + "\n")
+
+
+def _put(stream: TextIO, text: str) -> None:
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        raise  # its reader went away
+    except OSError as error:
+        raise Unwritten(error.errno, error.strerror) from None
 
 
 def show(value: Mapping[str, Any], lines: Callable[[], Sequence[str]]) -> None:
@@ -123,8 +131,7 @@ def show(value: Mapping[str, Any], lines: Callable[[], Sequence[str]]) -> None:
 def say_json(value: Mapping[str, Any]) -> None:
     """One line of JSON with the version of its shape: the only one, or one of a stream."""
     encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(json_line({"v": 1, **value}).encode(encoding, _ESCAPED).decode(encoding))
-    sys.stdout.flush()
+    _put(sys.stdout, json_line({"v": 1, **value}).encode(encoding, _ESCAPED).decode(encoding))
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:

@@ -194,13 +194,11 @@ def _settled(caller: Caller, event_id: str, timeout_s: float) -> dict[str, Any]:
 
 
 def _data(text: str) -> bytes:
-    if text == "-":
-        return sys.stdin.buffer.read()
-    if text.startswith("@"):
+    if text == "-" or text.startswith("@"):
         try:
-            return Path(text[1:]).read_bytes()
+            return sys.stdin.buffer.read() if text == "-" else Path(text[1:]).read_bytes()
         except OSError as error:
-            raise CallFailed(f"cannot read {text[1:]}: {error.strerror}", Exit.USAGE) from None
+            raise CallFailed(f"cannot read {text[1:] or 'stdin'}: {error.strerror}", Exit.USAGE) from None
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -15,9 +15,9 @@ COUNT_MAX = 2**53
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 
 
-def is_tenant_id(text: str) -> bool:
+def is_tenant_id(text: object) -> bool:
     """Whether *text* can be a tenant's id: it fits a header, a path and a shell as it is."""
-    return _ID.match(text) is not None
+    return isinstance(text, str) and _ID.match(text) is not None
 
 
 def faults_of(tenant: Tenant) -> list[tuple[str, str]]:

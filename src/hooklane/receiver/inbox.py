@@ -14,6 +14,7 @@ from hooklane.errors import ConfigError, UsageError
 from hooklane.model.clock import Instant, wall_now
 from hooklane.model.inbox import Row
 from hooklane.model.message import DEFAULT_ACCOUNT, Reply, Request
+from hooklane.model.whole import is_whole
 from hooklane.receiver.claim import Claim
 from hooklane.receiver.drivers import Failpoint
 from hooklane.receiver.flows.context import Context
@@ -32,7 +33,7 @@ from hooklane.receiver.stats import Stats
 from hooklane.receiver.steps import transaction
 from hooklane.receiver.validate.fits_store import check_fits_store
 from hooklane.receiver.validate.outbox import PublishesInTx, check_outbox
-from hooklane.receiver.validate.values import is_whole
+from hooklane.receiver.validate.values import function_problems
 from hooklane.receiver.wakeup import Wakeup
 from hooklane.receiver.worker import Worker
 from hooklane.store.inbox import Flow, InboxStore
@@ -79,6 +80,7 @@ class Inbox:
             problems.append(f"lease_ms is a whole number of at least 0, got {lease_ms!r}")
         if not is_whole(inline_wait_ms, least=0):
             problems.append(f"inline_wait_ms is a whole number of at least 0, got {inline_wait_ms!r}")
+        problems += function_problems({"emit": emit, "clock": clock, "roll": roll, "failpoint": failpoint or nowhere})
         if problems:
             raise ConfigError(problems)
         self.store: InboxStore = open_inbox(where)
@@ -135,8 +137,6 @@ class Inbox:
         for the next start to give as *secrets*; with True this process alone knows it, until it ends.
         *rules* are the fields of `Rules`: retention_ms, payload_ms, event_age_ms_max, body_bytes_max, retry, breaker …
         """
-        if name in self.sources:
-            raise UsageError(f"this inbox has a source {name!r} already")
         made = make_source(
             name,
             secrets=secrets,
@@ -155,6 +155,8 @@ class Inbox:
                 "learn": learn,
             },
         )
+        if name in self.sources:
+            raise UsageError(f"this inbox has a source {name!r} already")
         check_fits_store(made, self.store.capabilities)
         made.store = self.store.capabilities
         self.sources[name] = made

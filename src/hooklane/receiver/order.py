@@ -12,9 +12,9 @@ from hooklane.core.verify.messages import storable
 from hooklane.core.verify.profile import Ordering
 from hooklane.errors import ConfigError, Reject
 from hooklane.model.message import Message
+from hooklane.model.whole import is_whole
 from hooklane.receiver.failure import text_of
 from hooklane.receiver.fields import apply_latest
-from hooklane.receiver.validate.values import is_whole
 
 GAP_TIMEOUT_MAX = 366 * 86_400
 Document = Callable[[], Any]
@@ -51,7 +51,9 @@ class Latest:
 
     def __post_init__(self) -> None:
         problems = _pick_problems("latest", key=self.key, at=self.at, version=self.version)
-        if isinstance(self.ranks, str) or not all(isinstance(one, str) for one in self.ranks):
+        ranks: object = self.ranks
+        is_several = isinstance(ranks, Sequence) and not isinstance(ranks, str)
+        if not is_several or not all(isinstance(one, str) for one in self.ranks):
             problems.append(f"latest: ranks are several patterns of types, got {self.ranks!r}")
         if self.on_tie not in ("id", "refetch"):
             problems.append(f'latest: on_tie must be "id" or "refetch", got {self.on_tie!r}')

@@ -18,7 +18,7 @@ from hooklane.core.fanout import STARS_MAX, matches
 from hooklane.core.profiles import find_profile
 from hooklane.core.verify.custom import places_in
 from hooklane.core.verify.handshake import Handshake
-from hooklane.core.verify.messages import derived_id, storable
+from hooklane.core.verify.messages import TEXT_MAX, derived_id, storable
 from hooklane.core.verify.open_request import Messages, open_request, unsigned
 from hooklane.core.verify.places import Place, as_text
 from hooklane.core.verify.profile import Dedup, Profile
@@ -29,8 +29,14 @@ from hooklane.model.message import DEFAULT_ACCOUNT, Message, Request
 from hooklane.receiver.event import Event
 from hooklane.receiver.headers import KeptHeaders
 from hooklane.receiver.order import InSequence, Order, OrderWord, as_order, order_of
-from hooklane.receiver.validate.fits_store import kind_problems, order_problems
-from hooklane.receiver.validate.values import is_type_pattern, policy_problems, rule_problems
+from hooklane.receiver.validate import fits_store
+from hooklane.receiver.validate.values import (
+    is_name,
+    is_type_pattern,
+    kind_problems,
+    policy_problems,
+    rule_problems,
+)
 from hooklane.store.inbox import Capabilities
 
 Function = TypeVar("Function", bound=Callable[[Event, Any], object])
@@ -171,6 +177,8 @@ class Source:
             f"{self.name}: {pattern!r} is not a pattern of event types, at most {STARS_MAX} *" for pattern in wrong
         ]
         problems += policy_problems(self.name, {"retry": retry, "breaker": breaker})
+        if name is not None and not is_name(name):
+            problems.append(f"{self.name}: the name of a handler is 1-{TEXT_MAX} printable characters, got {name!r}")
         if problems:
             raise ConfigError(problems)
 
@@ -191,7 +199,8 @@ class Source:
                 )
             if self.store is not None:
                 label = f"{self.name}: {called}"
-                misfit = order_problems(label, asked, self.store) + kind_problems(label, is_async, self.store)
+                misfit = fits_store.order_problems(label, asked, self.store)
+                misfit += fits_store.kind_problems(label, is_async, self.store)
                 if misfit:
                     raise ConfigError(misfit)
             self.handlers[called] = Handler(
@@ -261,8 +270,15 @@ def make_source(
 ) -> Source:
     """A source, or a `ConfigError` that says what is wrong with it."""
     # Dots alone are taken out of a URL by clients: such a source would never hear of anything.
-    if not name.strip(".") or not all(letter.isalnum() or letter in "_.-" for letter in name) or len(name) > 64:
+    if (
+        not isinstance(name, str)
+        or not name.strip(".")
+        or not all(letter.isalnum() or letter in "_.-" for letter in name)
+        or len(name) > 64
+    ):
         raise ConfigError([f"the name of a source has 1-64 letters, digits, _ . or -, got {name!r}"])
+    if wrong := kind_problems(name, {"secrets": secrets, "profile": profile, "unsafe": unsafe, **keys}):
+        raise ConfigError(wrong)
     found = profile if isinstance(profile, Profile) else find_profile(profile or name)
     try:
         given: dict[str, Any] = {

@@ -42,7 +42,7 @@ class Outbox:
 
     def __init__(self, url: str, *, tenant: str = DEFAULT_TENANT) -> None:
         if not is_tenant_id(tenant):
-            raise UsageError(f"no tenant can have the id {tenant[:80]!r}: {ID_RULE}")
+            raise UsageError(f"no tenant can have the id {repr(tenant)[:80]}: {ID_RULE}")
         self.url = url
         self._tenant = tenant
         self._port: PublishPort = publish_port(url, StoreOptions(places))

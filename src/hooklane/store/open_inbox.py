@@ -127,6 +127,8 @@ def _made_dialect(make: Any) -> Dialect:
     from hooklane.store.caller import adapt
 
     connection = make()
+    if not hasattr(connection, "close"):
+        raise ConfigError([f"the function for an inbox makes connections, and gave a {type(connection).__name__}"])
     try:
         if hasattr(connection, "get_bind"):  # a session of SQLAlchemy
             _check_engine(connection.get_bind())

@@ -32,6 +32,9 @@ class PublishPort(Protocol):
 
 def publish_port(url: str, options: StoreOptions) -> PublishPort:
     """The publish port of the store behind *url*; the tables are made when they are missing."""
+    given: object = url
+    if not isinstance(given, str):
+        raise UsageError(f"events are kept at sqlite:///path/to/file.db or postgresql://…, got {given!r}")
     scheme = url.partition("://")[0].lower()  # what else is wrong with it, the driver says
     if scheme == "sqlite":
         return SqlitePublishPort(url, options)

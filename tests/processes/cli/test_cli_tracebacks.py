@@ -124,6 +124,38 @@ def test_a_mistyped_inbox_is_told_and_not_made(cli: Cli, db: Path, tmp_path: Pat
     assert not (tmp_path / "typo.db").exists()
 
 
+@pytest.mark.parametrize(
+    ("where", "text", "why"),
+    [
+        ("./shop.py:inbox", "", "is a path: write MODULE:INBOX"),
+        ("../shop:inbox", "", "is a path: write MODULE:INBOX"),
+        (".shop:inbox", "", "is a path: write MODULE:INBOX"),
+        ("shop_wrong:inbox", "def inbox(:", "SyntaxError: "),
+        ("shop_failing:inbox", "1 / 0", "ZeroDivisionError: division by zero"),
+        ("shop_typed:inbox", "len(7)", "TypeError: "),
+    ],
+)
+@pytest.mark.parametrize("command", [("inbox", "worker"), ("doctor", "--quick", "--inbox")], ids=" ".join)
+def test_an_inbox_that_cannot_be_imported_is_told_in_one_line(
+    cli: Cli, db: Path, tmp_path: Path, command: tuple[str, ...], where: str, text: str, why: str
+):
+    assert cli("migrate", "up").code == 0
+    (tmp_path / f"{where.partition(':')[0].strip('./')}.py").write_text(text)
+    ended = cli(*command, where)
+
+    assert (ended.code, len(ended.talk)) == (2, 1)
+    assert f"{where} " in ended.talk[0]
+    assert why in ended.talk[0]
+
+
+def test_the_traceback_of_an_inbox_that_cannot_be_imported_is_there_for_who_asks(cli: Cli, tmp_path: Path):
+    (tmp_path / "shop_asked.py").write_text("1 / 0")
+    ended = cli("inbox", "worker", "shop_asked:inbox", "-v")
+
+    assert ended.code == 2
+    assert any("shop_asked.py" in line and "line 1" in line for line in ended.err.splitlines())
+
+
 OTHERS = {
     "page": (200, "text/html", b"<!doctype html><title>Welcome</title>"),
     "not found": (404, "text/html", b"<h1>Not Found</h1>"),
@@ -252,6 +284,44 @@ def test_output_that_goes_nowhere_is_no_traceback(tmp_path: Path, words: str, to
     assert ended.stderr.decode().splitlines() == (
         ["hooklane: HL001 what was to be printed cannot be written: No space left on device"] if code else []
     )
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("1</dev/null", "Bad file descriptor"),
+        ("1>file", "File too large"),
+        ("1>/dev/full", "No space left on device"),
+    ],
+    ids=["open for reading", "a bound on files", "a full disk"],
+)
+@pytest.mark.parametrize("words", ["version", "config show --json"])
+def test_output_that_cannot_be_written_is_one_line_whatever_the_reason(
+    tmp_path: Path, words: str, how: str, why: str
+) -> None:
+    ended = subprocess.run(
+        ["/bin/sh", "-c", f"ulimit -f 0; exec {sys.executable} -m hooklane {words} {how}"],
+        capture_output=True,
+        timeout=scaled_s(60),
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": SOURCE, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+
+    assert ended.returncode == 1
+    assert ended.stderr.decode().splitlines() == [f"hooklane: HL001 what was to be printed cannot be written: {why}"]
+
+
+def test_stdin_that_cannot_be_read_is_one_line(tmp_path: Path, cli: Cli, db: Path):
+    assert cli("migrate", "up").code == 0
+    ended = subprocess.run(
+        ["/bin/sh", "-c", f"{sys.executable} -m hooklane send a.b - 0>{tmp_path}/out"],
+        stderr=subprocess.PIPE,
+        timeout=scaled_s(60),
+        env={**os.environ, "PYTHONPATH": SOURCE},
+    )
+
+    assert ended.returncode == 2
+    assert ended.stderr.decode().splitlines() == ["hooklane: HL002 cannot read stdin: Bad file descriptor"]
 
 
 def test_json_is_whole_where_the_terminals_encoding_lacks_a_letter(process: Process, db: Path):

@@ -51,6 +51,16 @@ def test_a_process_that_opens_the_file_beside_a_writer_can_look(writer: Inbox, s
     assert json.loads(done.stdout)
 
 
+def test_a_command_that_has_to_write_says_that_the_store_is_held_and_not_that_it_is_away(
+    writer: Inbox, sqlite_world: SqliteWorld
+) -> None:
+    command = [sys.executable, "-m", "hooklane", "inbox", "replay", "1", "--yes", "--store", sqlite_world.where()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=scaled_s(60))
+
+    assert done.returncode == 1, "5 stands for a store that cannot be reached"
+    assert "a transaction elsewhere that is still open holds the database" in done.stderr
+
+
 def test_copies_that_could_not_be_counted_are_counted_later(sqlite_world: SqliteWorld) -> None:
     inbox = sqlite_world.inbox()
     own_source(inbox, order="none").on("*")(sqlite_world.effect)

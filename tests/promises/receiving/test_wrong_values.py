@@ -12,7 +12,17 @@ from sqlalchemy import StaticPool, create_engine
 from sqlalchemy.orm import scoped_session, sessionmaker
 from tests.promises.receiving.kit import SECRET, outcome, signed
 
-from hooklane import Inbox, Outbox, Request, latest, refetch, sequence
+from hooklane import (
+    Inbox,
+    Outbox,
+    Request,
+    latest,
+    profile_of,
+    refetch,
+    sequence,
+    signature_scheme,
+    token_scheme,
+)
 from hooklane.errors import ConfigError, StoreRefused, UsageError
 
 
@@ -22,6 +32,14 @@ def nothing(event: Any, tx: Any) -> None:
 
 def source(**options: Any) -> Any:
     return Inbox("memory://").source("hooklane", [SECRET], **options)
+
+
+def source_called(name: Any) -> Any:
+    return Inbox("memory://").source(name, [SECRET], profile="hooklane")
+
+
+def shop(**options: Any) -> Any:
+    return profile_of("shop", scheme=token_scheme("X-Token"), **options)
 
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
@@ -53,6 +71,34 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "an empty key": (lambda: refetch(key=""), "refetch: key is a path or a function of the parsed event, got ''"),
     "one rank as text": (lambda: latest(ranks="created"), "ranks are several patterns of types, got 'created'"),
     "a lease": (lambda: Inbox("memory://", lease_ms=-1), "lease_ms is a whole number of at least 0, got -1"),
+    "a name that is none": (lambda: source_called(None), "the name of a source .* got None"),
+    "a list for a name": (lambda: source_called(["stripe"]), r"the name of a source .* got \['stripe'\]"),
+    "a number for secrets": (lambda: Inbox("memory://").source("stripe", 7), "secrets is a secret or a list of them"),  # type: ignore[arg-type]
+    "the word false": (lambda: source(unsafe="false"), "unsafe is True or False, got str"),
+    "the same of what is learned": (lambda: source(learn="false"), "learn is True, False or a function .* got str"),
+    "a number for a profile": (lambda: source(profile=7), "profile is the name of a profile or a Profile, got int"),
+    "no URL": (lambda: source(url=7), "url is the URL given to the provider, got int"),
+    "bytes for a token": (lambda: source(verify_token=b"hush"), r"verify_token is text, got bytes\Z"),
+    "text for certificates": (lambda: source(certificates="x"), "certificates is a function .* got str"),
+    "text for roots": (lambda: source(roots="x"), "roots is certificates in PEM, as bytes, got str"),
+    "an endless rate": (lambda: source(rate_limit=float("inf")), "rate_limit is a positive number"),
+    "a handler's name": (lambda: source().on("*", name=7), "the name of a handler is 1-.* got 7"),
+    "a name no store keeps": (lambda: source().on("*", name="a\0b"), "the name of a handler is 1-.* printable"),
+    "no ranks": (lambda: latest(ranks=None), "ranks are several patterns of types, got None"),  # type: ignore[arg-type]
+    "a clock": (lambda: Inbox("memory://", clock=None), "clock is a function, got None"),  # type: ignore[arg-type]
+    "a sink": (lambda: Inbox("memory://", emit=7), "emit is a function, got 7"),  # type: ignore[arg-type]
+    "chance": (lambda: Inbox("memory://", roll=0.5), "roll is a function, got 0.5"),  # type: ignore[arg-type]
+    "a failpoint": (lambda: Inbox("memory://", failpoint="x"), "failpoint is a function, got 'x'"),  # type: ignore[arg-type]
+    "no connections": (lambda: Inbox(lambda: None), "makes connections, and gave a NoneType"),
+    "no address": (lambda: Outbox(None), "events are kept at sqlite:///.* got None"),  # type: ignore[arg-type]
+    "a path": (lambda: Outbox(Path("app.db")), "events are kept at sqlite:///.* got PosixPath"),  # type: ignore[arg-type]
+    "no tenant": (lambda: Outbox("sqlite:///o.db", tenant=None), "no tenant can have the id None"),  # type: ignore[arg-type]
+    "a scheme that is none": (lambda: profile_of("shop", scheme="hmac"), r"a scheme is a .* got 'hmac'"),  # type: ignore[arg-type]
+    "one path as several": (lambda: shop(volatile="data.at"), "volatile are several paths, got 'data.at'"),
+    "a number for a batch": (lambda: shop(batch=7), "batch is the path to the items, got 7"),
+    "a number for a budget": (lambda: shop(budget=7), r"budget is a Budget\(…\), got 7"),
+    "a number for a header": (lambda: token_scheme(7), "header is text, got 7"),  # type: ignore[arg-type]
+    "a header that is not set": (lambda: signature_scheme(None), "header is text, got None"),  # type: ignore[arg-type]
     "a wait": (lambda: Inbox("memory://", inline_wait_ms=-1), "inline_wait_ms is a whole number of at least 0"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -312,6 +313,18 @@ def test_recent_ids_are_known_again_until_newer_ones_take_their_place() -> None:
 def test_a_breaker_policy_that_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError):
         BreakerPolicy(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [None, 1.5, -1, float("nan"), float("inf"), "5"])
+@pytest.mark.parametrize(
+    ("policy", "field"),
+    [(kind, each.name) for kind in (RetryPolicy, BreakerPolicy) for each in dataclasses.fields(kind)],
+    ids=lambda one: one if isinstance(one, str) else one.__name__,
+)
+def test_a_policy_takes_whole_numbers_and_says_which_field_is_none(policy: Any, field: str, wrong: Any) -> None:
+    """Naive: `nan` is neither too little nor too much, so it is taken, and an event is then retried for ever."""
+    with pytest.raises(ValueError, match=field):
+        policy(**{field: wrong})
 
 
 def test_an_event_is_too_old_from_the_first_millisecond_behind_the_window_and_never_for_being_new() -> None:

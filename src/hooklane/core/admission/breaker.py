@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from hooklane.model.clock import START, Instant
+from hooklane.model.whole import is_whole
 
 PARTS = 60
 """Calls are counted by parts of the window, and forgotten part by part: a busy handler has thousands a second."""
@@ -31,10 +32,12 @@ class BreakerPolicy:
     probes: int = 3
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.failure_rate <= 1.0:
-            raise ValueError(f"failure_rate must lie in (0, 1], got {self.failure_rate}")
-        if min(self.window_ms, self.calls_min, self.open_ms, self.probes) < 1:
-            raise ValueError("window_ms, calls_min, open_ms and probes must be at least 1")
+        rate: object = self.failure_rate
+        if not isinstance(rate, int | float) or not 0.0 < rate <= 1.0:
+            raise ValueError(f"failure_rate must lie in (0, 1], got {rate!r}")
+        for name in ("window_ms", "calls_min", "open_ms", "probes"):
+            if not is_whole(value := getattr(self, name)):
+                raise ValueError(f"{name} is a whole number of at least 1, got {value!r}")
 
 
 @dataclass(slots=True)

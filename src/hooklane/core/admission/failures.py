@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from hooklane.model.clock import Instant
 from hooklane.model.message import Status
 from hooklane.model.sqlstate import Meaning
+from hooklane.model.whole import is_whole
 
 INTERRUPTIONS_PER_ATTEMPT = 8
 """A handler that is always interrupted is tried so many times as often as one that fails by itself."""
@@ -29,12 +30,11 @@ class RetryPolicy:
     age_ms_max: int = 7 * 86_400_000
 
     def __post_init__(self) -> None:
-        if self.attempts_max < 1:
-            raise ValueError(f"attempts_max must be at least 1, got {self.attempts_max}")
-        if not 0 < self.backoff_ms <= self.backoff_cap_ms:
+        for name in ("attempts_max", "backoff_ms", "backoff_cap_ms", "age_ms_max"):
+            if not is_whole(value := getattr(self, name)):
+                raise ValueError(f"{name} is a whole number of at least 1, got {value!r}")
+        if self.backoff_ms > self.backoff_cap_ms:
             raise ValueError(f"backoff_ms must lie in 1..backoff_cap_ms, got {self.backoff_ms}")
-        if self.age_ms_max <= 0:
-            raise ValueError(f"age_ms_max must be positive, got {self.age_ms_max}")
 
 
 @dataclass(frozen=True, slots=True)

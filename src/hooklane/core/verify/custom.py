@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hooklane.core.verify.places import InBody, InEnvelope, InHeader, Joined, Place, Proven
@@ -32,6 +32,7 @@ from hooklane.core.verify.scheme import (
 )
 from hooklane.core.verify.shared_secret import Algorithm
 from hooklane.errors import UsageError
+from hooklane.model.whole import is_whole
 
 Somewhere = str | Place | Sequence["str | Place"] | None
 """A JSON path, `header:X-Name`, a place, a function of the parsed event, or several of them in order."""
@@ -63,6 +64,9 @@ def signature_scheme(
     *timestamp* is the header that has it or, with *pairs* (the name of the signatures in `t=…,v1=…`), the name
     of the member beside them.
     """
+    _check_texts(
+        {"header": header, "message": message, "prefix": prefix, "pairs": pairs or "", "timestamp": timestamp or ""}
+    )
     try:
         known = (Encoding(encoding), Algorithm(algorithm), KeyKind(key), Unit(unit))
     except ValueError as problem:
@@ -117,13 +121,14 @@ def _text_problems(
         problems.append("signatures and timestamp have the same name")
     if prefix and (pairs is not None or not _PREFIX.fullmatch(prefix)):
         problems.append(f"prefix {prefix!r} " + ("is not looked at with pairs" if pairs else "cannot be in a header"))
-    if timestamp is not None and tolerance_ms is not None and tolerance_ms < 1:
+    if timestamp is not None and tolerance_ms is not None and not is_whole(tolerance_ms):
         problems.append(f"tolerance_ms is at least 1, got {tolerance_ms}")
     return problems
 
 
 def token_scheme(header: str, *, prefix: str = "") -> Token:
     """The secret itself in *header*: it proves the sender, and protects nothing that is sent."""
+    _check_texts({"header": header, "prefix": prefix})
     if not _HEADER.fullmatch(header):
         raise UsageError(f"token_scheme: no header can be called {header!r}")
     if prefix and not _PREFIX.fullmatch(prefix):
@@ -152,11 +157,27 @@ def profile_of(
     title: str | None = None,
 ) -> Profile:
     """A profile of your own. Without *id* messages are told apart by a digest of their body."""
+    _check_texts({"name": name})
     if not _NAME.fullmatch(name):
         raise UsageError(f"a profile's name is a-z, 0-9 and _, got {name!r}")
-    schemes = (scheme,) if isinstance(scheme, (Signed, Token)) or not isinstance(scheme, Sequence) else tuple(scheme)
+    schemes = (
+        (scheme,) if isinstance(scheme, (Signed, Token, str)) or not isinstance(scheme, Sequence) else tuple(scheme)
+    )
     if not schemes:
         raise UsageError(f"profile {name} has no scheme")
+    problems = [f"a scheme is a signature_scheme(…) or a token_scheme(…), got {one!r}" for one in _no_schemes(schemes)]
+    texts: object = volatile  # what it should be is what the type checker believes
+    if isinstance(texts, str) or not isinstance(texts, Sequence) or not all(isinstance(one, str) for one in texts):
+        problems.append(f"volatile are several paths, got {texts!r}")
+    others: dict[str, tuple[object, Any, str]] = {
+        "batch": (batch, str, "the path to the items"),
+        "budget": (budget, Budget, "a Budget(…)"),
+    }
+    for field, (value, kind, wanted) in others.items():
+        if value is not None and not isinstance(value, kind):
+            problems.append(f"{field} is {wanted}, got {value!r}")
+    if problems:
+        raise UsageError(f"profile {name} is not valid: {'; '.join(problems)}")
 
     def places(value: Somewhere) -> tuple[Place, ...]:
         return places_in(value, schemes)
@@ -184,6 +205,16 @@ def profile_of(
         )
     except ValueError as problem:
         raise UsageError(f"profile {name} is not valid: {problem}") from None
+
+
+def _check_texts(given: Mapping[str, object]) -> None:
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise UsageError(f"{name} is text, got {value!r}")
+
+
+def _no_schemes(schemes: Sequence[object]) -> list[object]:
+    return [one for one in schemes if not isinstance(one, Scheme)]
 
 
 def places_in(value: Somewhere, schemes: Sequence[Scheme]) -> tuple[Place, ...]:
