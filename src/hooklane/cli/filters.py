@@ -1,7 +1,8 @@
 """`--filter 'endpoint:shop http:5xx after:-2h'`: one small grammar wherever something is listed or chosen.
 
 Words with a colon and a value, with blanks between them; all must hold. A value with a blank in it is quoted. `*`
-stands for anything in a type or a reason, `x` for any digit in `http:`. A time is RFC 3339, or `-2h`: two hours ago.
+stands for anything in a type (not in the inbox) or a reason, `x` for any digit in `http:`. A time is RFC 3339, or
+`-2h`: two hours ago.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ SourceName = Annotated[str | None, typer.Option("--source", help="Of this source
 StatusName = Annotated[
     str | None, typer.Option("--status", metavar="STATUS", help="In this status: pending, failed, dead, held …")
 ]
-TypeName = Annotated[str | None, typer.Option("--type", help="Of this type.")]
+TypeName = Annotated[str | None, typer.Option("--type", help="Of exactly this type.")]
 Key = Annotated[str | None, typer.Option("--key", help="Of this key.")]
 EventId = Annotated[str | None, typer.Option("--event-id", help="With this event id.")]
 HandlerName = Annotated[str | None, typer.Option("--handler", help="For this handler only.")]
@@ -267,6 +267,8 @@ def _search(wanted: Mapping[str, str | None]) -> dict[str, Any]:
     status = wanted.get("status")
     if status is not None and status not in list(Status):
         raise CallFailed(f"--status is one of {', '.join(Status)}; got {status}", Exit.USAGE)
+    if "*" in (wanted.get("type") or ""):
+        raise CallFailed(f"an inbox is searched by the exact type, without *; got {wanted['type']}", Exit.USAGE)
     search = {
         "source": wanted.get("source"),
         "status": None if status is None else Status(status),

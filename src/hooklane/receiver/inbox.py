@@ -294,7 +294,11 @@ class Inbox:
         return self.runner.run(self.replays.skip(as_search(ids, search), handler, note))
 
     def rows(self, *, ids: Ids = None, handler: str | None = None, **search: Unpack[Filter]) -> list[Row]:
-        """Rows that match, oldest first: `source=`, `status=`, `type=`, `key=`, `event_id=`, `handler=`, `limit=` …"""
+        """Rows that match, oldest first: `source=`, `status=`, `type=`, `key=`, `event_id=`, `handler=`, `limit=` …
+
+        Of each, `message` says which event it is, `overall` its status, and `handlings` how it stands with each
+        handler; the `status` of a row itself is what it was stored as.
+        """
         return self.runner.run(
             _one(transaction(self.store.rows(as_search(ids, {"limit": 100, "handler": handler, **search}))), reads=True)
         )

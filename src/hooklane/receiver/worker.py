@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hooklane.batching.locks import open_in_forks
-from hooklane.model.clock import boot_now
+from hooklane.model.clock import boot_now, wall_now
 from hooklane.model.inbox import Claimed
 from hooklane.receiver.breakers import Breakers
 from hooklane.receiver.event import Event
@@ -55,7 +55,8 @@ class Worker:
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self.breakers = Breakers()
+        # The host's wall clock may be set, and no breaker minds; a clock of the caller's own is the time of everything.
+        self.breakers = Breakers(boot_now if inbox.clock is wall_now else inbox.clock)
         self._stopping = open_in_forks(threading.Event())
         self._leases = Leases(inbox)
         self._starting = open_in_forks(threading.Lock())

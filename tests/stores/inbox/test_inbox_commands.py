@@ -116,6 +116,10 @@ def test_wrong_words_are_answered_with_what_was_expected(inbox: Inbox, command: 
     assert (code, "pending" in told) == (2, True)
     assert command("ls", "--since", "yesterday")[0] == 2
     assert command("replay")[0] == 2
+    for words in (["ls", "--type", "order.*"], ["ls", "--filter", "type:order.*"], ["replay", "--type", "*", "--yes"]):
+        code, told, talked = command(*words)
+        assert (code, told) == (2, None), "an empty list would say that there is nothing"
+        assert "exact" in talked
     for id in ("nobody", "4711"):
         assert command("replay", id)[0] == 3
         assert command("skip", id, "--note", "gone", "--yes")[0] == 3

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hooklane import Inbox, Reply, Request, Retry, latest
+from hooklane import BreakerPolicy, Inbox, Reply, Request, Retry, RetryPolicy, latest
 from hooklane.core.profiles import find_profile, profile_names
 from hooklane.core.verify.custom import profile_of, signature_scheme
 from hooklane.errors import UsageError
@@ -162,6 +162,25 @@ def test_time_passes_when_the_test_says_so(webhooks):
     webhooks.use(Inbox("memory://"))
     with pytest.raises(UsageError, match=r"hooklane\.testing\.Clock"):
         webhooks.wait(1)
+
+
+def test_a_breaker_opens_and_probes_by_the_time_of_the_test(webhooks):
+    inbox, is_away = Inbox("memory://", clock=Clock()), True
+    webhooks.use(inbox)
+    at_once, breaker = RetryPolicy(backoff_ms=1, backoff_cap_ms=1), BreakerPolicy(calls_min=3, open_ms=30_000, probes=1)
+
+    @inbox.source("stripe", ["whsec_x"]).on("*", retry=at_once, breaker=breaker)
+    def depends(event, tx):
+        if is_away:
+            raise OSError("the bank is away")
+
+    events = [webhooks.stripe("invoice.paid") for _ in range(3)]
+    webhooks.deliver(events)
+    webhooks.wait(29)
+    assert [webhooks.runs(event) for event in events] == [1, 1, 1], "it is left alone"
+    is_away = False
+    webhooks.wait(2)
+    assert [webhooks.applied(event) for event in events] == [1, 1, 1]
 
 
 async def test_an_inbox_on_an_async_engine_is_delivered_to_in_its_own_loop(webhooks, postgres_url):

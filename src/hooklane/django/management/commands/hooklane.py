@@ -73,8 +73,10 @@ class Command(BaseCommand):
 
     def _replay(self, options: dict[str, Any]) -> None:
         if options["shadow"]:
-            for shadow in inbox().replay(shadow=True, **_wanted(options)):
+            shadows = inbox().replay(shadow=True, **_wanted(options))
+            for shadow in shadows:
                 self.stdout.write(str(shadow))
+            self.stdout.write(f"{len(shadows)} run in the shadow, and rolled back")
             return
         self.stdout.write(f"{inbox().replay(**_wanted(options))} to be handled again")
 

@@ -177,6 +177,9 @@ class ForReal(TransactionTestCase):
         assert "1 to be handled again" in command("replay", "--status", "completed", "--source", "stripe")
         assert "1 handled" in command("once")
         assert Payment.objects.count() == 2
+        assert "0 run in the shadow" in command("replay", "--shadow"), "silence is no report"
+        assert "1 run in the shadow" in command("replay", "--shadow", "--status", "completed")
+        assert Payment.objects.count() == 2
 
     def test_a_dead_letter_is_told_by_the_doctor_and_skipped_by_a_person(self):
         with with_settings(SOURCES={"stripe": {"secrets": ["whsec_of_the_shop"], "retry": once()}}):
