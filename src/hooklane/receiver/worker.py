@@ -172,7 +172,7 @@ class Worker:
             attempt=event.attempt,
             status=settled.status,
             took_ms=took_ms,
-            lag_ms=now - event.received_at,
+            lag_ms=max(0, now - event.received_at),
             error=settled.error,
             raised_at=settled.raised_at,
             retry_in_ms=None if settled.retry_at is None else max(0, settled.retry_at - now),
