@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from hooklane.model.clock import START, Instant
 from hooklane.model.exchange import Answer, Failure, NoAnswer, Result
 from hooklane.model.health import BreakerState, Health
+from hooklane.model.jumps import JUMP_MS
 
 CLOSED, OPEN, PROBING, RAMPING = BreakerState.CLOSED, BreakerState.OPEN, BreakerState.PROBING, BreakerState.RAMPING
 
@@ -117,8 +118,13 @@ class Breaker:
 
     def _check_clock(self, now: Instant) -> None:
         # No hold and no probe is ever that long: the store's clock was set back, and we would wait for it to catch up.
-        if self.until - now > 10 * self._rules.hold_ms_max:
-            self.until = Instant(now + self._rules.hold_ms_max)
+        hold_ms = self._hold_ms(max(0, self._probes - 1))
+        longest_ms = 1.25 * hold_ms + JUMP_MS if self.state is OPEN else 10 * self._rules.hold_ms_max
+        if self.until - now > longest_ms:
+            self.until = Instant(now + hold_ms)
+
+    def _hold_ms(self, probes: int) -> int:
+        return min(self._rules.hold_ms << min(probes, 20), self._rules.hold_ms_max)
 
     # --- what happened ---
 
@@ -159,8 +165,7 @@ class Breaker:
         return self._asked
 
     def _open(self, now: Instant, roll: float) -> Health | None:
-        hold_ms = min(self._rules.hold_ms << min(self._probes, 20), self._rules.hold_ms_max)
-        self._enter(OPEN, now, Instant(now + int(hold_ms * (1.0 + 0.25 * roll))))
+        self._enter(OPEN, now, Instant(now + int(self._hold_ms(self._probes) * (1.0 + 0.25 * roll))))
         self._probes += 1
         return self._tell()
 

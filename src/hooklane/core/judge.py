@@ -18,6 +18,7 @@ HINT_CHARS_MAX = 64
 
 _DIGITS = re.compile(r"[0-9]+\Z")
 _WHOLE = re.compile(r"[0-9]{1,15}\Z")
+_DATE = re.compile(rb"\r\ndate:[ \t]*([^\r\n]{1,64})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,26 +76,39 @@ def judge(
     if attempt >= policy.attempts_max:
         return Dead(reason)
     hint = result.retry_after if isinstance(result, Answer) and result.status in (429, 503) else None
-    return Retry(Instant(now + _wait_ms(policy.delay_ms(attempt, roll), hint, now)), reason)
+    head = result.head if isinstance(result, Answer) else b""
+    return Retry(Instant(now + _wait_ms(policy.delay_ms(attempt, roll), hint, now, head)), reason)
 
 
-def _wait_ms(delay_ms: int, hint: str | None, now: Instant) -> int:
-    asked = hint_ms(hint, now) if hint is not None else None
+def _wait_ms(delay_ms: int, hint: str | None, now: Instant, head: bytes) -> int:
+    asked = hint_ms(hint, now, head) if hint is not None else None
     return delay_ms if asked is None else max(delay_ms, min(asked, HINT_MS_MAX))
 
 
-def hint_ms(retry_after: str, now: Instant) -> int | None:
-    """How long a `Retry-After` asks to wait, in seconds or as a date; None for nonsense."""
+def hint_ms(retry_after: str, now: Instant, head: bytes = b"") -> int | None:
+    """How long a `Retry-After` asks to wait, in seconds or as a date; None for nonsense.
+
+    A date is meant by the clock of who wrote it, which the `Date` in *head* tells: ours may be a day behind.
+    """
     text = retry_after.strip()
     if len(text) > HINT_CHARS_MAX:
         return None
     if _DIGITS.match(text):
         return int(text) * 1000
+    at = _date(text)
+    if at is None:
+        return None
+    written = _DATE.search(head)
+    said = None if written is None else _date(written[1].decode("latin-1"))
+    return max(0, at - (now if said is None else said))
+
+
+def _date(text: str) -> Instant | None:
     try:
         date = parsedate_to_datetime(text)
         # HTTP dates are in GMT; one that leaves its zone out would else be taken for the zone of this host.
         at = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
-        return max(0, int(at.timestamp() * 1000) - now)
+        return Instant(int(at.timestamp() * 1000))
     except (ValueError, TypeError, OverflowError, IndexError):
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from hooklane.model.clock import START, Instant
@@ -80,15 +81,30 @@ class Observed:
         return boot - since >= self._length_ms
 
 
+class Told:
+    """A clock that remembers the *latest* time that it has said: what was written by that may have to be moved back."""
+
+    def __init__(self, clock: Callable[[], Instant]) -> None:
+        self.clock = clock
+        self.latest = START
+
+    def __call__(self) -> Instant:
+        now = self.clock()
+        self.latest = max(now, self.latest)
+        return now
+
+
 class Believed:
     """What time it is for those who throw away what is old, which no clock brings back when it is right again.
 
-    A clock that is set forward is believed once it has kept to that for `DOUBT_MS`; until then time goes on as before.
+    A clock that is set forward is believed once it has kept to that for `DOUBT_MS`, and was not set further meanwhile;
+    until then time goes on as before.
     """
 
     def __init__(self) -> None:
         self._at: tuple[Instant, Instant] | None = None
         self._doubted_since: Instant | None = None
+        self._ahead = 0
         self.was_set = False
         """Whether the last answer is the first one by a clock that was set forward."""
 
@@ -96,13 +112,13 @@ class Believed:
         """The time to go by where a clock says *found*, at *boot* on one that cannot be set."""
         before, asked_at = self._at or (found, boot)
         expected = Instant(before + boot - asked_at)
-        is_ahead = jump(before, expected, found) > 0
-        if not is_ahead:
+        ahead = jump(before, expected, found)
+        if ahead <= 0:
             self._doubted_since = None
-        elif self._doubted_since is None:
-            self._doubted_since = boot
+        elif self._doubted_since is None or ahead > self._ahead + JUMP_MS:
+            self._doubted_since, self._ahead = boot, ahead
         is_doubted = self._doubted_since is not None and boot - self._doubted_since < DOUBT_MS
-        self.was_set = is_ahead and not is_doubted
+        self.was_set = ahead > 0 and not is_doubted
         self._at = (expected if is_doubted else found), boot
         return self._at[0]
 

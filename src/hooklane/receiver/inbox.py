@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from hooklane.core.admission.retention import RETENTION_MS
 from hooklane.core.verify.profile import Profile
 from hooklane.core.verify.ring import Certificates
 from hooklane.errors import ConfigError, UsageError
-from hooklane.model.clock import Instant, wall_now
+from hooklane.model.clock import Instant, boot_now, wall_now
 from hooklane.model.inbox import Row
+from hooklane.model.jumps import Believed, Told
 from hooklane.model.message import DEFAULT_ACCOUNT, Reply, Request
 from hooklane.model.whole import is_whole
 from hooklane.receiver.claim import Claim
@@ -90,11 +92,15 @@ class Inbox:
         self.sources: dict[str, Source] = {}
         self.emit = guarded(emit)
         self._log = nowhere if logs(emit) else guarded(InboxLog())
-        self.clock = clock
+        self.clock = Told(clock)
         self.lease_ms = lease_ms
         self.can_send = outbox is not None
-        self.context = Context(store=self.store, clock=clock, roll=roll)
-        self.runner = Runner(self.store, outbox=outbox, failpoint=failpoint, clock=clock)
+        self.context = Context(store=self.store, clock=self.clock, roll=roll)
+        if clock is wall_now:
+            believed = Believed()
+            believed.at(clock(), boot_now())
+            self.context = replace(self.context, believed=lambda now: believed.at(now, boot_now()))
+        self.runner = Runner(self.store, outbox=outbox, failpoint=failpoint, clock=self.clock)
         self.worker = Worker(self)
         self.retention = Retention(self)
         self.gaps = Gaps(self)

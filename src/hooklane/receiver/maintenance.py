@@ -11,6 +11,7 @@ from hooklane.batching.locks import open_in_forks
 from hooklane.errors import StoreError
 from hooklane.model.clock import START, Instant
 from hooklane.model.inbox import Count, RowId
+from hooklane.model.jumps import set_back
 from hooklane.receiver.retention import is_time
 from hooklane.receiver.runner import Plan, Run
 from hooklane.receiver.stats import Stats
@@ -58,9 +59,16 @@ class Maintenance:
 
     def keep_clock(self) -> Plan[None]:
         """A clock that was set back keeps nothing waiting: neither retries, nor what a dead worker had in hand."""
-        now = self._inbox.clock()
-        if is_time(self._clock_at, now, CLOCK_MS):
-            yield Run(transaction(self._inbox.store.keep_clock(now)))
+        clock = self._inbox.clock
+        with self._lock:
+            now, said = clock(), clock.latest
+            clock.latest = now
+        if is_time(self._clock_at, now, CLOCK_MS) or set_back(said, now):
+            try:
+                yield Run(transaction(self._inbox.store.keep_clock(now, said)))
+            except StoreError:
+                clock.latest = said
+                raise
             self._clock_at = now
 
     def note_copy(self, id: RowId | None) -> None:

@@ -13,6 +13,7 @@ from hooklane.core.verify.handshake import Handshake
 from hooklane.errors import ProofUnavailable, StoreError, UsageError, VerificationError
 from hooklane.model.clock import Instant
 from hooklane.model.inbox import SETTLED, Known
+from hooklane.model.jumps import set_back
 from hooklane.model.message import Reply, Request, Verdict
 from hooklane.receiver.arrival import Arrival
 from hooklane.receiver.failure import text_of
@@ -133,8 +134,10 @@ class Receiving:
         # Only now: a heartbeat that a store takes while it takes no events would say that it was up.
         if self._inbox.retention.is_silent(now):
             yield from self._inbox.retention.beat()
-        if self._inbox.mode == "inline" and not self._inbox.store.capabilities.transactional:
-            # A claim is a lease there in inline mode too, and perhaps no worker runs that looks at the clock.
+        looks = self._inbox.mode == "inline" and not self._inbox.store.capabilities.transactional
+        if looks or set_back(self._inbox.clock.latest, self._inbox.clock()):
+            # A claim is a lease there in inline mode too, and perhaps no worker runs that looks at the clock. Nor does
+            # the worker of another process know what this one has said.
             with suppress(StoreError):  # the next request tries again
                 yield from self._inbox.maintenance.keep_clock()
         return self._answer(source, arrivals, receipts, (time.perf_counter() - began) * 1000)

@@ -36,7 +36,7 @@ class Retention:
         self._inbox = inbox
         self._beaten_at = START
         # A clock of the caller's own goes as the caller wants; the host's can be compared with one that nobody sets.
-        self._believed = Believed() if inbox.clock is wall_now else None
+        self._believed = Believed() if inbox.clock.clock is wall_now else None
         self._up_since = self._time()
         self.receives = False
         """Whether this process has received, or was told to: only then its heartbeat counts."""

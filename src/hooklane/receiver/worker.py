@@ -56,7 +56,7 @@ class Worker:
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
         # The host's wall clock may be set, and no breaker minds; a clock of the caller's own is the time of everything.
-        self.breakers = Breakers(boot_now if inbox.clock is wall_now else inbox.clock)
+        self.breakers = Breakers(boot_now if inbox.clock.clock is wall_now else inbox.clock)
         self._stopping = open_in_forks(threading.Event())
         self._leases = Leases(inbox)
         self._starting = open_in_forks(threading.Lock())
@@ -173,7 +173,7 @@ class Worker:
             attempt=event.attempt,
             status=settled.status,
             took_ms=took_ms,
-            lag_ms=now - event.received_at,
+            lag_ms=max(0, now - event.received_at),
             error=settled.error,
             raised_at=settled.raised_at,
             retry_in_ms=None if settled.retry_at is None else max(0, settled.retry_at - now),

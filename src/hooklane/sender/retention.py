@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hooklane.errors import StoreError
-from hooklane.model.clock import Instant, boot_now
+from hooklane.model.clock import Instant, boot_now, wall_now
 from hooklane.model.jumps import Believed
 from hooklane.sender.store_trouble import StoreTrouble
 from hooklane.store.outbox import OutboxStore
@@ -69,7 +69,7 @@ class Housekeeping:
         tidy_ms: int = TIDY_MS,
         round_ms: int = ROUND_MS,
     ) -> None:
-        """*now* is the store's clock unless given: that of one host may be ahead of all others."""
+        """*now* is the store's clock or this host's, which is behind, unless given: one of them may be ahead."""
         self._store = store
         self._retention = retention or Retention()
         self._now = now
@@ -141,7 +141,7 @@ class Housekeeping:
         """What time it is, as far as that can be believed: what is removed is gone when the clock is right again."""
         if self._now is not None:
             return self._now()
-        return self._believed.at((await self._store.roster()).now, self._boot())
+        return self._believed.at(min((await self._store.roster()).now, wall_now()), self._boot())
 
     async def _rest(self, seconds: float) -> None:
         try:

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from hooklane.model.clock import Instant
+from hooklane.model.clock import START, Instant
 from hooklane.model.inbox import (
     Claimed,
     Count,
@@ -252,9 +252,11 @@ class InboxVerbs(Protocol):
     def beat(self, heartbeat: Heartbeat) -> Flow[None]:
         """Store the heartbeat."""
 
-    def keep_clock(self, now: Instant) -> Flow[int]:
+    def keep_clock(self, now: Instant, said: Instant = START) -> Flow[int]:
         """Note what time it is. A clock that was set back since the last look moves leases and all that waits with it,
-        or a retry would wait for the clock to catch up, and so would a dead worker's claim; by how much it was set."""
+        or a retry would wait for the clock to catch up, and so would a dead worker's claim; by how much it was set.
+
+        *said* is the latest that this process's clock has said: where that was ahead, what waits by it moves too."""
 
     def prune(self, *, before: Instant, source: str | None, limit: int) -> Flow[int]:
         """Remove up to *limit* rows received before *before* that owe nothing and are not dead; how many."""

@@ -68,7 +68,7 @@ class Webhooks:
         """
         self._let_go()
         if isinstance(receiver, Inbox):
-            self._watch, self._clock = Watch(receiver), receiver.clock
+            self._watch, self._clock = Watch(receiver), receiver.clock.clock
         elif callable(receiver):
             self._receive, self._secrets, self._clock = receiver, dict(secrets or {}), clock
         else:

@@ -20,6 +20,7 @@ from hooklane.receiver.flows.claims import claim_due
 from hooklane.receiver.maintenance import CLOCK_MS
 from hooklane.receiver.steps import transaction
 from hooklane.store.dynamodb.store import by_url as dynamodb_by_url
+from hooklane.telemetry.events import Handled
 
 STEP_MS = 5_000
 LEASE_MS = 60_000
@@ -283,4 +284,156 @@ def test_a_process_whose_clock_is_behind_the_databases_does_not_make_all_attempt
     assert len(calls) == 1
     (row,) = Driver(inbox.store).run(transaction(inbox.store.rows(Search())))
     assert row.overall is Status.FAILED
+    world.close()
+
+
+IN_SQL = pytest.mark.parametrize("world", ["memory", "sqlite", "postgres"], indirect=True)
+
+
+@IN_SQL
+def test_a_retry_is_not_kept_waiting_by_a_clock_that_was_ahead_between_two_looks(world: World, clocks: Clocks) -> None:
+    inbox = world.inbox()
+    calls: list[int] = []
+
+    @own_source(inbox, order="none").on("*", name="handler")
+    def handler(event: Event, tx: Any) -> None:
+        calls.append(event.attempt)
+        if len(calls) == 1:
+            clocks.set(DAY_MS, database=False)  # found at no look: it is right again before the next one
+            raise RuntimeError("not yet")
+        world.effect(event, tx)
+
+    inbox.receive(signed(at=world.clock.now))
+    inbox.run_once(limit=1)
+    clocks.set(-DAY_MS, database=False)
+    inbox.run_once()
+    clocks.set(CLOCK_MS)
+    inbox.run_once()
+
+    assert (calls, world.effects()) == ([1, 2], ["evt_1"])
+
+
+@IN_SQL
+def test_what_came_while_the_clock_was_ahead_between_two_looks_is_handled_at_once(world: World, clocks: Clocks) -> None:
+    inbox, calls = failing(world, times=0)
+    inbox.run_once()
+
+    clocks.set(DAY_MS, database=False)
+    inbox.receive(signed(at=world.clock.now))
+    clocks.set(-DAY_MS, database=False)
+    inbox.run_once()
+
+    assert (len(calls), world.effects()) == (1, ["evt_1"])
+
+
+def test_what_a_host_that_is_ahead_has_received_is_handled_at_once_by_another(postgres_url: str) -> None:
+    world = PostgresWorld(postgres_url)
+    ahead, _ = failing(world, times=0)
+    world.clock.pass_ms(DAY_MS)
+    ahead.receive(signed(at=world.clock.now))
+    ahead.receive(signed("evt_2", at=world.clock.now))
+    ahead.close()
+
+    world.clock.pass_ms(-DAY_MS)
+    inbox, calls = failing(world, times=0)
+    inbox.run_once()
+
+    assert (len(calls), world.effects()) == (2, ["evt_1", "evt_2"])
+    world.close()
+
+
+def test_a_host_whose_clock_is_right_again_leaves_alone_what_waits_by_that_of_others(postgres_url: str) -> None:
+    world = PostgresWorld(postgres_url)
+    inbox, calls = failing(world)
+    inbox.receive(signed(at=world.clock.now))
+    inbox.run_once()
+    before = due_at(inbox)
+
+    world.clock.pass_ms(DAY_MS)
+    inbox.clock()
+    world.clock.pass_ms(-DAY_MS)
+    inbox.run_once()
+
+    assert (len(calls), due_at(inbox)) == (1, before)
+    world.close()
+
+
+@IN_SQL
+def test_what_a_process_without_a_worker_took_while_its_clock_was_ahead_waits_for_its_next_request_at_most(
+    world: World, clocks: Clocks
+) -> None:
+    receives, _ = failing(world, times=0)
+    works, calls = failing(world, times=0)
+    works.run_once()
+
+    clocks.set(DAY_MS, database=False)
+    receives.receive(signed(at=world.clock.now))
+    clocks.set(-DAY_MS, database=False)
+    receives.receive(signed("evt_2", at=world.clock.now))
+    works.run_once()
+
+    assert (len(calls), sorted(world.effects())) == (2, ["evt_1", "evt_2"])
+
+
+@IN_SQL
+def test_an_event_is_not_given_up_as_too_old_by_a_clock_that_is_years_ahead_for_a_while(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true_ns, ahead_ns = time.time_ns, 0
+    monkeypatch.setattr(time, "time_ns", lambda: true_ns() + ahead_ns)
+    inbox, calls = failing(world, clock=wall_now)
+    inbox.receive(signed())
+
+    ahead_ns = YEARS_MS * 1_000_000
+    inbox.run_once()
+
+    assert (len(calls), [row.overall for row in inbox.rows()]) == (1, [Status.FAILED])
+
+
+def test_nothing_was_handled_before_it_came_by_a_clock_that_was_set_back(clocks: Clocks, world: World) -> None:
+    told: list[Any] = []
+    inbox, _ = failing(world, times=0, emit=told.append)
+    inbox.run_once()
+    inbox.receive(signed(at=world.clock.now))
+    clocks.set(-DAY_MS)
+    inbox.run_once()
+
+    assert [each.lag_ms for each in told if isinstance(each, Handled)] == [0]
+
+
+@IN_SQL
+def test_a_retry_is_not_kept_waiting_by_a_clock_that_was_set_twice_and_is_right_again(
+    world: World, clocks: Clocks
+) -> None:
+    inbox, calls = failing(world)
+    inbox.run_once()
+    clocks.set(600_000, database=False)
+    inbox.receive(signed(at=world.clock.now))
+    inbox.run_once()
+    clocks.set(DAY_MS, database=False)
+    inbox.clock()
+    clocks.set(-DAY_MS - 600_000, database=False)
+    inbox.run_once()
+    clocks.set(CLOCK_MS)
+    inbox.run_once()
+
+    assert (len(calls), world.effects()) == (2, ["evt_1"])
+
+
+def test_a_retry_is_not_kept_waiting_by_a_database_that_was_ahead_between_two_looks(postgres_url: str) -> None:
+    world = PostgresWorld(postgres_url)
+    clocks = Clocks(world)
+    inbox, calls = failing(world)
+    inbox.run_once()
+
+    clocks.set(DAY_MS, process=False)
+    inbox.receive(signed(at=world.clock.now))
+    inbox.run_once()
+    clocks.set(-DAY_MS, process=False)
+    clocks.set(CLOCK_MS)
+    inbox.run_once()
+    clocks.set(CLOCK_MS)
+    inbox.run_once()
+
+    assert (len(calls), world.effects()) == (2, ["evt_1"])
     world.close()

@@ -104,6 +104,16 @@ def test_a_clock_that_keeps_to_a_later_time_is_believed_after_a_day(before, by):
     assert (clock.at(Instant(believed + 7), Instant(DOUBT_MS + 7)), clock.was_set) == (believed + 7, False)
 
 
+@given(instants, st.integers(2 * JUMP_MS + 2, 3_650 * DAY_MS))
+def test_a_clock_that_is_set_forward_once_more_is_doubted_anew(before, by):
+    clock = Believed()
+    clock.at(before, Instant(0))
+    clock.at(Instant(before + JUMP_MS + 1), Instant(0))
+
+    assert clock.at(Instant(before + by + DOUBT_MS - 1), Instant(DOUBT_MS - 1)) == before + DOUBT_MS - 1
+    assert clock.at(Instant(before + by + DOUBT_MS), Instant(DOUBT_MS)) == before + DOUBT_MS
+
+
 @given(instants, st.integers(0, 3_650 * DAY_MS), st.integers(0, 40 * DAY_MS))
 def test_a_clock_that_is_set_back_or_goes_as_clocks_do_is_believed_at_once(before, back_ms, passed_ms):
     clock = Believed()

@@ -164,3 +164,15 @@ def test_a_date_without_a_zone_is_in_gmt_whatever_the_zone_of_this_host(monkeypa
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def test_a_date_to_wait_for_is_meant_by_the_clock_of_who_wrote_it() -> None:
+    """Ours was a day behind for a moment: one retry waited for a day."""
+    wrote = Instant(NOW + 86_400_000)
+    until = formatdate((wrote + 90_000) / 1000, usegmt=True)
+    head = f"HTTP/1.1 503 Service Unavailable\r\nDate: {formatdate(wrote / 1000, usegmt=True)}\r\n\r\n".encode()
+    answer = Answer(503, TIMINGS, retry_after=until, head=head)
+
+    assert hint_ms(until, NOW, head) == 90_000
+    assert hint_ms(until, NOW, b"HTTP/1.1 503 x\r\ndate: nonsense\r\n\r\n") == 86_400_000 + 90_000
+    assert judged(answer).at == NOW + 90_000

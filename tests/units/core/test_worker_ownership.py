@@ -1015,7 +1015,7 @@ def test_committed_is_told_with_what_was_ours_when_it_was_written() -> None:
 
 def test_a_worker_that_takes_partitions_over_leaves_alone_what_others_found_ill() -> None:
     before = WorkerBench(lanes=1)
-    until = Instant(T0 + 60_000)
+    until = Instant(T0 + 5_000)
     before.store.note_health([Health("ep", 1, BreakerState.OPEN, until, by=before.worker.name)])
 
     after = WorkerBench(beside=before, start=False)

@@ -18,6 +18,8 @@ class Context:
     store: InboxStore
     clock: Callable[[], Instant]
     roll: Callable[[], float]
+    believed: Callable[[Instant], Instant] = lambda now: now
+    """What time it is as far as that can be believed, where the clock says *now*: what is given up by age is dead."""
 
     def fail(
         self,

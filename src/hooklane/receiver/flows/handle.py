@@ -133,7 +133,7 @@ def fail(context: Context, claimed: Claimed, handler: Handler, raised: Exception
     sentence = judge_failure(
         failure,
         attempts=claimed.attempts,
-        received_at=claimed.received_at,
+        received_at=Instant(claimed.received_at + now - context.believed(now)),
         now=now,
         policy=handler.retry,
         roll=context.roll(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from hooklane.model.clock import Instant
+from hooklane.model.clock import START, Instant
 from hooklane.model.inbox import Count, Heartbeat, NewHandling, Row, RowId, Search, Track
 from hooklane.model.jumps import NOTE_MS, set_back
 from hooklane.model.message import Status
@@ -116,7 +116,7 @@ class Keeping(Base):
         values = {"seen": heartbeat.seen_at, "down": heartbeat.down_ms, "upto": heartbeat.down_until}
         yield self._alone(Change(_BEAT, put=_BEAT | values))
 
-    def keep_clock(self, now: Instant) -> Flow[int]:
+    def keep_clock(self, now: Instant, said: Instant = START) -> Flow[int]:
         # Times are those of many hosts here, and a host that is behind the others was not set back: each has its note.
         key = {"pk": "meta", "sk": f"clock#{text_of(socket.gethostname())}"}
         noted = yield from self._get(key)

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-from hooklane.model.clock import Instant
+from hooklane.model.clock import START, Instant
 from hooklane.model.inbox import Count, Heartbeat, NewHandling, Row, RowId, Search
 from hooklane.model.jumps import JUMP_MS, NOTE_MS
 from hooklane.model.message import Status
@@ -79,7 +79,7 @@ class Keeping(Base):
         values = ("seen", heartbeat.seen_at, "down", heartbeat.down_ms, "until", heartbeat.down_until)
         yield Command(("HSET", f"{self._prefixes[0]}:beat", *values))
 
-    def keep_clock(self, now: Instant) -> Flow[int]:
+    def keep_clock(self, now: Instant, said: Instant = START) -> Flow[int]:
         # Times are those of many hosts here, and a host that is behind the others was not set back: each has its note.
         by = 0
         for prefix in self._prefixes:

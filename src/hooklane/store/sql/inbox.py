@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from hooklane.model.clock import Instant
+from hooklane.model.clock import START, Instant
 from hooklane.model.inbox import (
     Claimed,
     Count,
@@ -23,7 +23,7 @@ from hooklane.model.inbox import (
     Search,
     Track,
 )
-from hooklane.model.jumps import set_back
+from hooklane.model.jumps import JUMP_MS, set_back
 from hooklane.model.message import Status
 from hooklane.store.inbox import Flow
 from hooklane.store.sql.queries import Many, Sql
@@ -42,6 +42,8 @@ from hooklane.store.sql.rows import (
     track_params,
     without_nul,
 )
+
+SHORT_MS = 10_000
 
 
 class SqlInbox:
@@ -206,7 +208,7 @@ class SqlInbox:
         }
         yield Sql("beat", params)
 
-    def keep_clock(self, now: Instant) -> Flow[int]:
+    def keep_clock(self, now: Instant, said: Instant = START) -> Flow[int]:
         lines = yield Sql("clock", {"now": now})
         if not lines:
             return 0
@@ -218,8 +220,13 @@ class SqlInbox:
             yield Sql("move_leases", {"by": by, "now": here})
         if waits_by > 0:
             yield Sql("move_waits", {"by": waits_by, "now": here})
+        own = set_back(said, now) - max(0, waits_by)
+        if own > JUMP_MS:
+            # This process was ahead, and the note does not tell of it: what waits by its clock comes early, not late.
+            # What others have moved already, or what waits by theirs for a moment, stays as it is.
+            yield Sql("move_waits", {"by": own, "now": now + min(own // 2, SHORT_MS)})
         yield Sql("note_clock", {"now": here})
-        return by
+        return max(by, own)
 
     def prune(self, *, before: Instant, source: str | None, limit: int) -> Flow[int]:
         return len((yield Sql("prune", {"before": before, "source": source, "limit": limit})))

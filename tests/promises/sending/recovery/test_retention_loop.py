@@ -145,6 +145,20 @@ async def test_a_host_whose_clock_is_years_ahead_removes_nothing_of_others(postg
     await store.close()
 
 
+async def test_a_process_that_starts_while_the_stores_clock_alone_is_years_ahead_removes_nothing():
+    asked: list[Cutoffs] = []
+
+    class Recording(MemoryOutbox):
+        async def prune(self, cutoffs: Cutoffs, cursor: str | None, limit: int) -> Pruned:
+            asked.append(cutoffs)
+            return Pruned({}, None)
+
+    store = Recording(StoreOptions(placer=places), lambda: Instant(wall_now() + 3_650 * DAY_MS))
+    await Housekeeping(store).prune()
+
+    assert asked[0].events <= wall_now() - 30 * DAY_MS
+
+
 async def test_the_loop_finishes_deletions_and_goes_on_when_the_store_was_away(tmp_path):
     class Flaky(SqliteOutbox):
         away = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hooklane.model.clock import Instant
+from hooklane.model.clock import START, Instant
 from hooklane.model.inbox import OPEN, Count, Heartbeat, NewHandling, Row, RowId, Search
 from hooklane.model.jumps import set_back
 from hooklane.model.message import Status
@@ -76,8 +76,8 @@ class Keeping(Memory):
         session.change(self.tables, heartbeat=heartbeat)
 
     @verb
-    def keep_clock(self, session: MemorySession, now: Instant) -> int:
-        by = set_back(self.tables.clock, now)
+    def keep_clock(self, session: MemorySession, now: Instant, said: Instant = START) -> int:
+        by = set_back(max(self.tables.clock, said), now)
         for entry in self.tables.handlings.values():
             if by and entry.status in OPEN and entry.due_at > now:
                 session.change(entry, due_at=Instant(entry.due_at - by))

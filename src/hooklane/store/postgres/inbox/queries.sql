@@ -1,5 +1,7 @@
 -- name: insert_rows
--- The dedup, for a whole batch in one statement: what comes back was new and now owes its handlings.
+-- The dedup, for a whole batch in one statement: what comes back was new and now owes its handlings. What a host
+-- receives whose clock is ahead of the database's is due by that: else no other host would take it until its clock is
+-- as far.
 WITH fresh AS (
     INSERT INTO hooklane.inbox_row (account, source, event_id, variant, type, key, seq, prev_seq, event_time,
         delivery_id, attempt, id_signed, fingerprint, body, headers, status, reason, received_at)
@@ -8,11 +10,12 @@ WITH fresh AS (
         :attempts::bigint[], :id_signeds::integer[], :fingerprints::bytea[], :bodies::bytea[], :headers::text[],
         :statuses::text[], :reasons::text[], :received_ats::bigint[])
     ON CONFLICT (source, account, event_id, variant) DO NOTHING
-    RETURNING id, source, account, event_id, variant
+    RETURNING id, source, account, event_id, variant, received_at
 ), owed AS (
     INSERT INTO hooklane.inbox_handling (row_id, account, source, handler, status, due_at, attempts, key, seq, prev_seq,
         error, traceback, settled_at)
-    SELECT f.id, f.account, f.source, h.handler, h.status, h.due_at, h.attempts, h.key, h.seq, h.prev_seq, h.error,
+    SELECT f.id, f.account, f.source, h.handler, h.status, h.due_at - CASE WHEN h.status = 'pending'
+            THEN greatest(0, f.received_at - (extract(epoch FROM clock_timestamp()) * 1000)::bigint) ELSE 0 END, h.attempts, h.key, h.seq, h.prev_seq, h.error,
         h.traceback, h.settled_at
     FROM unnest(:h_sources::text[], :h_accounts::text[], :h_event_ids::text[], :h_variants::text[], :h_handlers::text[],
         :h_statuses::text[], :h_due_ats::bigint[], :h_attempts::bigint[], :h_keys::text[], :h_seqs::bigint[],
@@ -37,7 +40,10 @@ WITH fresh AS (
 ), owed AS (
     INSERT INTO hooklane.inbox_handling (row_id, account, source, handler, status, due_at, attempts, key, seq, prev_seq,
         error, traceback, settled_at)
-    SELECT id, account, source, :h_handler::text, :h_status::text, :h_due_at::bigint, :h_attempts::bigint, :h_key::text,
+    SELECT id, account, source, :h_handler::text, :h_status::text,
+        :h_due_at::bigint - CASE WHEN :h_status::text = 'pending' THEN greatest(0,
+            :received_at::bigint - (extract(epoch FROM clock_timestamp()) * 1000)::bigint) ELSE 0 END,
+        :h_attempts::bigint, :h_key::text,
         :h_seq::bigint, :h_prev_seq::bigint, :h_error::text, :h_traceback::text, :h_settled_at::bigint
     FROM fresh WHERE :h_handler::text IS NOT NULL
 )
@@ -175,7 +181,17 @@ RETURNING 1;
 
 -- name: fail
 -- A failure recorded by the holder of the fence. Where the clock of the process is more than a minute behind the
--- database's, by which it may be judged, the wait is counted by that: else all attempts would be made at once.
+-- database's, by which it may be judged, the wait is counted by that: else all attempts would be made at once. And that
+-- clock is noted, or the retry would wait for it to catch up, were it set back before the next look.
+WITH ahead AS (
+    SELECT ctid FROM hooklane.inbox_clock
+    WHERE at < (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+      AND (extract(epoch FROM clock_timestamp()) * 1000)::bigint - :now::bigint > 60000
+    FOR UPDATE SKIP LOCKED
+), noted AS (
+    UPDATE hooklane.inbox_clock SET at = (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+    WHERE ctid IN (SELECT ctid FROM ahead)
+)
 UPDATE hooklane.inbox_handling
 SET status = :status::text, due_at = CASE
         WHEN (extract(epoch FROM clock_timestamp()) * 1000)::bigint - :now::bigint <= 60000 THEN :due_at::bigint

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from hooklane.model.clock import Instant
+from hooklane.model.clock import START, Instant
 from hooklane.model.inbox import Claimed, Identity, Known, NewRow, RowId, Track
 from hooklane.store.caller import Dialect
 from hooklane.store.inbox import Capabilities, Flow
@@ -132,8 +132,8 @@ class PostgresVerbs(SqlInbox):
         front.note(since, time.monotonic() - began, [line[-1] for line in lines], now)
         return (yield from self._with_messages([line[:-1] for line in lines]))
 
-    def keep_clock(self, now: Instant) -> Flow[int]:
-        by = yield from super().keep_clock(now)
+    def keep_clock(self, now: Instant, said: Instant = START) -> Flow[int]:
+        by = yield from super().keep_clock(now, said)
         if by:  # what is due may be before all that was
             for front in self._fronts.values():
                 front.rewind()
