@@ -482,6 +482,26 @@ def test_a_clock_that_was_set_back_untold_delays_a_probe_by_a_hold_at_most(ahead
     assert endpoint.breaker.until - now == waits_ms
 
 
+@pytest.mark.parametrize(
+    ("state", "probes", "ahead_ms", "waits_ms"),
+    [
+        (BreakerState.OPEN, 2, 14_500, 14_500),
+        (BreakerState.OPEN, 2, 14_501, 10_000),
+        (BreakerState.PROBING, 1, 300_000, 300_000),
+        (BreakerState.PROBING, 1, 300_001, 5_000),
+    ],
+)
+def test_no_longer_hold_and_no_longer_probe_of_others_is_believed_than_there_can_be(
+    state: BreakerState, probes: int, ahead_ms: int, waits_ms: int
+) -> None:
+    endpoint = Endpoint(Shared())
+    endpoint.breaker.see(Health("ep", 1, state, Instant(T0 + ahead_ms), probes, by="w2"), T0)
+
+    endpoint.breaker.room(T0, 64)
+
+    assert endpoint.breaker.until - T0 == waits_ms
+
+
 def test_only_an_answer_of_500_and_more_is_a_fault_whatever_the_number() -> None:
     assert [status for status in range(100, 600) if is_fault(Answer(status, TIMINGS))] == list(range(500, 600))
 
