@@ -16,7 +16,7 @@ from hooklane.errors import ConfigError, Reject, Retry
 from hooklane.model.clock import wall_now
 from hooklane.model.message import Request, Status
 from hooklane.receiver import Event, latest, refetch, sequence
-from hooklane.telemetry.events import GapClosed, WorkerTroubled
+from hooklane.telemetry.events import FenceRejected, GapClosed, WorkerTroubled
 
 
 def in_lane(seq: int, *, key: str = "order:7", prev_seq: int | None = None, **options: Any) -> Request:
@@ -693,6 +693,7 @@ def test_a_dead_letter_whose_resync_fails_is_put_off_and_keeps_no_other_waiting(
     assert world.effects() == ["good_1", "good_2"]
     (first,) = inbox.rows(event_id="bad_1")
     assert first.handlings[0].error == "resync: ConnectionError: the provider is away; after RuntimeError: never"
+    assert world.told_of(FenceRejected) == []
 
     away.clear()
     world.clock.pass_ms(3_600_000)
@@ -760,3 +761,18 @@ def test_a_held_event_is_not_given_up_before_what_it_waits_for(world: World) -> 
     world.clock.pass_ms(3_600_000)
     drain(inbox, world)
     assert world.effects() == [f"order_7_{seq}" for seq in (1, 2, 3, 4)]
+
+
+def test_a_dead_letter_without_a_place_fetches_no_key(world: World) -> None:
+    inbox = world.inbox()
+    fetched: list[str] = []
+    order = sequence(on_dead="resync", resync=lambda key, tx: fetched.append(key))
+
+    @own_source(inbox, order=order, retry=RetryPolicy(attempts_max=1)).on("*")
+    def fails(event: Event, tx: Any) -> None:
+        raise RuntimeError("never")
+
+    inbox.receive(signed())
+    drain(inbox, world)
+
+    assert (statuses(inbox), fetched) == (["dead"], [])

@@ -105,7 +105,7 @@ def run(context: Context, handler: Handler, message: Message, key: str | None, e
 
 def _reseat(context: Context, claimed: Claimed, handler: Handler) -> Flow[Settled]:
     """Put a message that was out of turn where it belongs; no attempt is burned."""
-    store, now = context.store, context.clock()
+    now = context.clock()
     if claimed.seq is None:  # its predecessor cannot release what was stored without its place, so it asks again
         due_at = Instant(now + backoff_ms(claimed.attempts + claimed.given_back, handler.retry, context.roll()))
         yield from context.fail(claimed, Status.FAILED, due_at, attempts=claimed.attempts - 1, error=_WAITS)
@@ -114,14 +114,10 @@ def _reseat(context: Context, claimed: Claimed, handler: Handler) -> Flow[Settle
     assert claimed.seq is not None
     assert claimed.prev_seq is not None
     track = Track(claimed.message.source, claimed.message.account, claimed.handler, claimed.key)
-    applied = yield from store.cursor(track, claimed.prev_seq)
+    applied = yield from context.store.cursor(track, claimed.prev_seq)
     turn = whose_turn(seq=claimed.seq, prev_seq=claimed.prev_seq, applied=applied)
-    if turn is Turn.PAST:
-        yield from store.complete(claimed.id, claimed.handler, claimed.fence, Status.STALE, now)
-        return Settled(status=Status.STALE, counts=False)
-    status = Status.HELD if turn is Turn.EARLY else Status.PENDING
-    why = _WAITS if turn is Turn.EARLY else ""
-    yield from context.fail(claimed, status, now, attempts=claimed.attempts - 1, error=why)
+    status = Status.HELD if turn is Turn.EARLY else Status.PENDING  # and what was passed by is found stale at once
+    yield from context.fail(claimed, status, now, attempts=claimed.attempts - 1, error=_WAITS)
     return Settled(status=status, counts=False)
 
 
