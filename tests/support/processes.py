@@ -20,6 +20,8 @@ from tests.support.fork_server import Forked
 from tests.support.leftovers import entrust
 from tests.support.pace import scaled_s
 
+from hooklane.sender.egress import PORTS_DENIED
+
 T = TypeVar("T")
 
 POLL_S = 0.01
@@ -36,14 +38,16 @@ class ProcessFailed(AssertionError):
 def free_port() -> int:
     """A loopback port that nobody listens on now, and that no connection is given as its own.
 
-    A server that is started again on a port from the range for connections may find it taken by one.
+    A server that is started again on a port from the range for connections may find it taken by one. Nor is it one
+    that the egress guard denies, and browsers.
     """
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]) if _IS_LINUX else 49_152
     for _ in range(1_000):
         port = _CHANCE.randrange(10_000, min(first, 60_000)) if first > 11_000 else 0
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            return int(probe.getsockname()[1])
+            if (found := int(probe.getsockname()[1])) not in PORTS_DENIED:
+                return found
     raise ProcessFailed("no loopback port is free")
 
 
