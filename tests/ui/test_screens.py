@@ -105,7 +105,8 @@ async def test_from_the_overview_a_blocked_key_is_three_clicks_from_its_fix(site
     shop.statuses["three:1"] = 422
     await shop.publish("three:1", 3)
     page = await visit(site.url)
-    await page.evaluate("window.clicks = 0; addEventListener('click', (one) => (clicks += one.isTrusted), true)")
+    # Not while it is captured: a click that meets another element, as a row moves, is called off there and made again.
+    await page.evaluate("window.clicks = 0; addEventListener('click', (one) => (clicks += one.isTrusted))")
     await expect(page.get_by_label("Verdict")).to_contain_text("blocked")
 
     await page.get_by_role("link", name="Review").click()
